@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from difflib import get_close_matches
 from pathlib import Path
 from textwrap import indent
 from typing import Annotated, Any, cast
 
 import typer
 from afterturn_client import RecallAnswer, Recalled
-from afterturn_client.answers import Directive
+from afterturn_client.answers import Directive, Evidence
 from afterturn_client.calls import RecallOptions
 from rich.table import Column, Table
 from rich.text import Text
@@ -27,6 +28,8 @@ from deploy.cli.time_arguments import parse_time
 MARGIN = "    "
 #: How long an answer is waited for, waiting for a position left out, in seconds.
 PATIENCE_S = 10.0
+#: Among so many banks a name like the one asked for is looked for.
+MOST_BANKS = 100
 
 
 SessionOption = Annotated[str | None, typer.Option(help="The session the question comes from.")]
@@ -34,8 +37,20 @@ ExcludeOption = Annotated[bool, typer.Option("--exclude-session", help="Leave th
 SkipOption = Annotated[
     int | None, typer.Option(min=0, max=64, help="Leave out this many of --session's newest messages.")
 ]
-CountOption = Annotated[int, typer.Option("-k", min=1, max=100, help="How many results at most.")]
-TokensOption = Annotated[int | None, typer.Option(min=1, help="How long the results may be together.")]
+CountOption = Annotated[
+    int | None, typer.Option("-k", min=1, max=100, help="How many whole units; with --max-tokens, passages at most.")
+]
+TokensOption = Annotated[
+    int | None, typer.Option(min=1, help="How long the passages may be together (default: recall.answer_tokens).")
+]
+ScoreOption = Annotated[float | None, typer.Option(min=0, help="Leave out what scores less.")]
+SessionsOption = Annotated[list[str] | None, typer.Option(help="Only what stands in this session; may be repeated.")]
+RoleOption = Annotated[list[str] | None, typer.Option(help="Only what this role said (user, assistant, ...).")]
+FromOption = Annotated[str | None, typer.Option("--from", metavar="TIME", help="Only what is of this time or later.")]
+ToOption = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Only what is of before this time.")]
+TimeOption = Annotated[
+    str | None, typer.Option("--time", metavar="occurred|said", help="Which time --from and --to are about.")
+]
 KindOption = Annotated[
     list[str] | None, typer.Option(help="Only units of this kind (experience, world, ...); may be repeated.")
 ]
@@ -70,8 +85,14 @@ def recall_command(
     bank: BankOption = "default",
     session: SessionOption = None,
     exclude_session: ExcludeOption = False,
-    k: CountOption = 10,
+    k: CountOption = None,
     max_tokens: TokensOption = None,
+    min_score: ScoreOption = None,
+    in_session: SessionsOption = None,
+    role: RoleOption = None,
+    begin: FromOption = None,
+    end: ToOption = None,
+    time: TimeOption = None,
     kind: KindOption = None,
     tag: TagOption = None,
     user: UserOption = None,
@@ -99,24 +120,38 @@ def recall_command(
     if across and user is None:
         raise exit_with("--across-banks: say whose banks, by --user", 2)
     whose = {"session_id": session, "exclude_session": exclude_session, "skip_recent": skip_recent, "user_id": user}
+    only = {"sessions": in_session, "roles": role, "time": time, "min_score": min_score}
     which = {"kinds": kind, "tags": tag, "metadata": _parse_metadata(metadata), "across_banks": across or None}
     when = {"as_of": _parse_optional_time(as_of, "--as-of"), "known_at": _parse_optional_time(known_at, "--known-at")}
+    when |= {"begin": _parse_optional_time(begin, "--from"), "end": _parse_optional_time(end, "--to")}
     how = {"k": k, "max_tokens": max_tokens, "sources": source, "explain": explain or trace}
     fresh = {"min_position": min_position, "wait_ms": wait_ms}
-    found = _ask_stack(data, bank, question, _collect_options(**whose, **which, **when, **how, **fresh))
+    found, near = _ask_stack(data, bank, question, _collect_options(**whose, **only, **which, **when, **how, **fresh))
     if as_json:
         print_json(found.raw)
     else:
         create_console().print(_render_answer(found, explain=explain), soft_wrap=True)
+        if not found.bank_known:
+            create_console().print(_describe_unknown_bank(bank, near))
         if trace:
             create_console().print(_build_trace_table(found))
 
 
-def _ask_stack(data: Path | None, bank: str, question: str, options: RecallOptions) -> RecallAnswer:
+def _ask_stack(
+    data: Path | None, bank: str, question: str, options: RecallOptions
+) -> tuple[RecallAnswer, Sequence[str]]:
+    """Return the answer and, where there is no such bank, the names that are nearest to the one asked for."""
     stack = find_running_stack(data)
     patience = PATIENCE_S + options.get("wait_ms", 0) / 1000
     with create_client(stack, bank, timeout_s=patience) as client, exit_on_api_error(stack):
-        return client.recall(question, **options)
+        found = client.recall(question, **options)
+        known = [] if found.bank_known else [one.bank for one in client.list_banks(limit=MOST_BANKS).rows]
+    return found, get_close_matches(bank, known, n=3, cutoff=0.5)
+
+
+def _describe_unknown_bank(bank: str, near: Sequence[str]) -> Text:
+    hint = f"; there is {', '.join(near)}" if near else ""
+    return Text(replace_unprintable(f"there is no bank {bank}{hint}"), style="yellow")
 
 
 def _collect_options(**asked: object) -> RecallOptions:
@@ -147,7 +182,8 @@ def _build_trace_table(found: RecallAnswer) -> Table:
 def _render_answer(found: RecallAnswer, *, explain: bool) -> Text:
     behind = f", {found.freshness.pending} pieces of work pending" if found.freshness.pending else ""
     missing = f", not asked: {'; '.join(found.degraded)}" if found.degraded else ""
-    closing = Text(f"{len(found.results)} recalled in {found.took_ms:.1f} ms{behind}{missing}", style="dim")
+    doubt = _describe_doubt(found.evidence) if found.results else ""
+    closing = Text(f"{len(found.results)} recalled in {found.took_ms:.1f} ms{behind}{missing}{doubt}", style="dim")
     return Text("\n").join(
         [
             *map(_render_directive, found.directives),
@@ -155,6 +191,11 @@ def _render_answer(found: RecallAnswer, *, explain: bool) -> Text:
             closing,
         ]
     )
+
+
+def _describe_doubt(evidence: Evidence) -> str:
+    off = "" if evidence.on_topic else ", likely off topic"
+    return off + (", likely said by another speaker" if evidence.about == "other_speaker" else "")
 
 
 def _render_directive(one: Directive) -> Text:

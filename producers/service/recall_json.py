@@ -18,7 +18,7 @@ from producers.service.recalls import Answer, Freshly
 from producers.service.wire import FreshnessBlock, WireModel
 from store.memory.directives import Directive
 from store.off_loop import off_loop
-from store.recall.query import Explanation, Recalled
+from store.recall.query import About, Explanation, Recalled
 
 #: Bytes of an answer at once, and of one that waits in its job.
 MOST_BYTES, MOST_BYTES_OF_JOB = 8_388_608, 2_097_152
@@ -33,7 +33,7 @@ UNKNOWN = "unknown"
 
 
 class RecalledUnit(WireModel):
-    """One unit that was recalled; `arms` are the searches that found it, `cut`: the text is only the beginning.
+    """One unit that was recalled; `arms` are the searches that found it, `cut`: the text is only a part.
 
     `turn_ids`: all turns that say it, where they are several. `bank` is told across banks, `confidence` of facts.
     """
@@ -77,6 +77,18 @@ class GatewayAnswer(WireModel):
     took_ms: float
 
 
+class EvidenceBlock(WireModel):
+    """Whether an answer is likely to hold what was asked for; flags for the agent, which leave nothing out.
+
+    `top` is the best score, `on_topic` whether it is one that answers have (`recall.evidence.floor`). `about`, where
+    the question names one speaker: "other_speaker" if what others said fits better than the best of theirs.
+    """
+
+    top: float | None
+    on_topic: bool
+    about: About | None
+
+
 class RecallReply(WireModel):
     """What was recalled, best first, and ready for a prompt.
 
@@ -88,6 +100,8 @@ class RecallReply(WireModel):
     reference: ReferenceMessage | None
     freshness: FreshnessBlock
     took_ms: float
+    evidence: EvidenceBlock
+    bank_known: bool
     truncated: bool | None = None
     note: str | None = None
     directives: list[Directive] | None = None
@@ -113,6 +127,8 @@ class RecallReply(WireModel):
         "reference": {"role": "user", "content": "<memory_reference>\n{...}\n</memory_reference>"},
         "freshness": FreshnessBlock.EXAMPLE,
         "took_ms": 8.4,
+        "evidence": {"top": 1.21, "on_topic": True, "about": None},
+        "bank_known": True,
     }
 
 
@@ -200,6 +216,8 @@ def _written(answer: Answer, note: Mapping[str, Any] = NOTHING) -> bytes:
         "reference": frame_message([*items, *_from_gateway(answer.gateway)], standing),
         "freshness": freshness_json(answer.freshly),
         "took_ms": answer.took_ms,
+        "evidence": asdict(answer.evidence),
+        "bank_known": answer.bank_known,
         **note,
     }
     if answer.directives:

@@ -23,17 +23,19 @@ from store.database import Database
 from store.ledger.freshness import Freshness, Waiter, merge_freshness, read_freshness
 from store.log.storable import check_text
 from store.memory.directives import Directive
-from store.recall.budget import CHARACTERS_PER_TOKEN
 from store.recall.budget import fitting_with_pins as which_fit
+from store.recall.passages import CHARACTERS_PER_TOKEN
 from store.recall.pinned_arm import most_first
 from store.recall.preparation import DIRECTIVES
-from store.recall.query import RecallAnswer, Recalled, RecallQuery
+from store.recall.query import MOST_K, Evidence, RecallAnswer, Recalled, RecallQuery, TimeOf
 from store.tenancy.keys import Grant
 
 MAX_QUERY_BYTES = 16_384
 MAX_WAIT_MS = 10_000
 MAX_TTL_S = 86_400
-MAX_METADATA, MAX_KINDS = 16, 16
+MAX_METADATA, MAX_KINDS, MAX_SESSIONS = 16, 16, 64
+#: What a gateway is asked for where a question does not say how many.
+GATEWAY_K = 8
 #: As many messages as a session's history shows at once, and some.
 MAX_RECENT = 64
 #: Banks that are asked at a time when several are.
@@ -68,11 +70,19 @@ class RecallBody(WireModel):
 
     bank: BankName = "default"
     query: Annotated[str, AfterValidator(_check_question)] = Field(repr=False)
-    k: int = Field(10, ge=1, le=100)
+    k: int | None = Field(None, ge=1, le=MOST_K)
     session_id: SessionName | None = None
     exclude_session: bool = False
     skip_recent: int = Field(0, ge=0, le=MAX_RECENT)
     max_tokens: int | None = Field(None, ge=1, le=1_000_000)
+    min_score: float | None = Field(None, ge=0, le=100, allow_inf_nan=False)
+    sessions: list[SessionName] = Field(default_factory=list, max_length=MAX_SESSIONS)
+    roles: list[Literal["user", "assistant", "tool", "system", "developer"]] = Field(
+        default_factory=list, max_length=MAX_KINDS
+    )
+    begin: Moment | None = Field(None, alias="from")
+    end: Moment | None = Field(None, alias="to")
+    time: TimeOf = "occurred"
     kinds: list[Literal["world", "experience", "opinion", "observation", "mental_model"]] = Field(
         default_factory=list, max_length=MAX_KINDS
     )
@@ -98,6 +108,8 @@ class RecallBody(WireModel):
             raise field_error("skip_recent needs a session_id")
         if "gateway" in self.sources and self.session_id is None:
             raise field_error("sources: a gateway is asked about a session; give a session_id")
+        if self.begin is not None and self.end is not None and self.begin >= self.end:
+            raise field_error("to: must be later than from")
         if self.across_banks and (self.session_id is not None or self.sources != ["local"]):
             raise field_error("across_banks: neither a session nor a gateway is asked across banks")
         return self
@@ -115,6 +127,12 @@ class RecallBody(WireModel):
             skip_recent=self.skip_recent,
             kinds=self.kinds,
             tags=self.tags,
+            sessions=self.sessions,
+            roles=self.roles,
+            begin=self.begin,
+            end=self.end,
+            time_of=self.time,
+            min_score=self.min_score,
             as_of=self.as_of,
             known_at=self.known_at,
             explain=self.explain,
@@ -154,7 +172,8 @@ class Freshly:
 class Answer:
     """What was recalled, best first; `took_ms` leaves the waiting out, `trace` are its steps, shown with `explain`.
 
-    `degraded` names the parts that did not answer; `directives` are the bank's, the most important first.
+    `degraded` names the parts that did not answer; `directives` are the bank's, the most important first. `evidence`
+    says whether the items are likely to answer at all, `bank_known` whether there is such a bank.
     """
 
     items: Sequence[Recalled]
@@ -165,6 +184,8 @@ class Answer:
     trace: Mapping[str, float] = field(default_factory=dict)
     degraded: Sequence[str] = ()
     directives: Sequence[Directive] = ()
+    evidence: Evidence = field(default_factory=Evidence)
+    bank_known: bool = True
 
 
 class Recalls:
@@ -205,7 +226,7 @@ class Recalls:
         """
         if "gateway" not in body.sources or self._gateway is None:
             return await self._here(host, body)
-        asked = GatewayQuestion(host, body.bank, body.session_id or "", body.query, body.k, target)
+        asked = GatewayQuestion(host, body.bank, body.session_id or "", body.query, body.k or GATEWAY_K, target)
         asking = asyncio.ensure_future(self._gateway.find(asked))
         try:
             answer = await (self._here(host, body) if "local" in body.sources else self._nothing(host, body))
@@ -239,18 +260,21 @@ class Recalls:
     async def _of_banks(self, host: UUID, query: RecallQuery, banks: Sequence[str], recaller: Recaller) -> RecallAnswer:
         asked = [replace(query, bank=bank, without=(*query.without, DIRECTIVES)) for bank in banks]
         items, fresh, degraded = list[Recalled](), list[Freshness](), dict[str, None]()
+        best, room = Evidence(), query.max_tokens
         for at in range(0, len(asked), BANKS_TOGETHER):
             some = asked[at : at + BANKS_TOGETHER]
             answers = await asyncio.gather(*(self.find(host, one, recaller) for one in some))
             found = [replace(item, bank=of.bank) for of, one in zip(some, answers, strict=True) for item in one.items]
             # WHY at once: what is not among the best `k` of some banks is not among those of all, and is long.
-            items = _merge_items([*items, *found], query.k)
+            items = _merge_items([*items, *found], query.most)
             fresh += [one.freshness for one in answers]
+            room = answers[0].room
+            best = max((best, *(one.evidence for one in answers)), key=lambda one: one.top or 0.0)
             degraded |= dict.fromkeys(part for one in answers for part in one.degraded)
-        if query.max_tokens is not None:
+        if room is not None:
             sizes, pinned = [item.tokens or 0 for item in items], [item.pinned for item in items]
-            items = [items[n] for n in which_fit(sizes, pinned, query.max_tokens)]
-        return RecallAnswer(tuple(items), merge_freshness(fresh), degraded=tuple(degraded))
+            items = [items[n] for n in which_fit(sizes, pinned, room)]
+        return RecallAnswer(tuple(items), merge_freshness(fresh), degraded=tuple(degraded), evidence=best, room=room)
 
     async def _here(self, host: UUID, body: RecallBody, banks: Sequence[str] = ()) -> Answer:
         start = time.perf_counter()
@@ -269,6 +293,8 @@ class Recalls:
             trace=found.took,
             degraded=found.degraded,
             directives=found.directives,
+            evidence=found.evidence,
+            bank_known=found.bank_known,
         )
 
     async def ask(

@@ -1,19 +1,18 @@
 """How much of an answer fits the asker's budget of tokens."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder, TokenCounter
 from store.memory.directives import Directive
+from store.recall.passages import CHARACTERS_PER_TOKEN, TOKENS, cut_passage
 from store.recall.pinned_arm import most_first
 from store.recall.query import Recalled
 from store.recall.settings import RecallSettings
 
-#: English text, where the embedder does not count.
-CHARACTERS_PER_TOKEN = 4
 #: So many characters of a text are counted in tokens: all of what is not very long. With 16,384 one answer of very
 #: long texts kept both cores for 0.2 s.
 COUNTED_CHARACTERS = 4_096
@@ -40,13 +39,41 @@ def fitting_with_pins(sizes: Sequence[int], pinned: Sequence[bool], room: int) -
     return [left[n] for n in select_fitting([sizes[index] for index in left], room)]
 
 
-async def cut_to_budget(items: Sequence[Recalled], max_tokens: int | None, embedder: Embedder) -> tuple[Recalled, ...]:
-    """Return the items, best first, whose texts together stay within `max_tokens` (None: all), and their tokens."""
-    if max_tokens is None:
+async def cut_to_budget(
+    items: Sequence[Recalled], room: int | None, weights: Mapping[str, float], embedder: Embedder
+) -> tuple[Recalled, ...]:
+    """Return the items, best first, as passages that together have no more tokens than `room`, and their tokens.
+
+    Without a room they stay as they are. Where there is none for the best passage, as much of it as there is room for
+    is told. `weights` says how much each of the question's stems is worth.
+    """
+    if room is None:
         return tuple(items)
-    sizes = await _count_tokens([item.text for item in items], embedder)
-    kept = fitting_with_pins(sizes, [item.pinned for item in items], max_tokens)
-    return tuple(replace(items[index], tokens=sizes[index]) for index in kept)
+    passages = [_cut_item(item, weights, TOKENS) for item in items]
+    sizes = await _count_tokens([item.text for item in passages], embedder)
+    kept = fitting_with_pins(sizes, [item.pinned for item in passages], room)
+    if kept or not items:
+        return tuple(replace(passages[index], tokens=sizes[index]) for index in kept)
+    return await _shrink_item(items[0], room, weights, embedder)
+
+
+async def _shrink_item(
+    item: Recalled, room: int, weights: Mapping[str, float], embedder: Embedder
+) -> tuple[Recalled, ...]:
+    """Return one item with as much of its best passage as there is room for, nothing where that is nothing."""
+    tokens = min(room, TOKENS)
+    while tokens:
+        passage = _cut_item(item, weights, tokens)
+        [size] = await _count_tokens([passage.text], embedder)
+        if size <= room:
+            return (replace(passage, tokens=size),)
+        tokens = min(tokens - 1, tokens * room // size)
+    return ()
+
+
+def _cut_item(item: Recalled, weights: Mapping[str, float], tokens: int) -> Recalled:
+    passage = cut_passage(item.text, weights, tokens)
+    return item if passage == item.text else replace(item, text=passage, cut=True)
 
 
 async def select_directives(

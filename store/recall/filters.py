@@ -27,6 +27,14 @@ def conditions_of_any_kind(unit: str) -> str:
     metadata = METADATA.format(unit=unit)
     return f"""{unit}.active
       and (cast(:only_session as uuid) is null or {unit}.session_id = cast(:only_session as uuid))
+      and (cast(:in_sessions as uuid[]) is null or {unit}.session_id = any(cast(:in_sessions as uuid[])))
+      and (cast(:roles as text[]) is null or {unit}.role = any(cast(:roles as text[])))
+      and (cast(:begin as timestamptz) is null or cast(:begin as timestamptz) <=
+           case when cast(:said as boolean) then {unit}.event_date
+                else coalesce({unit}.occurred_start, {unit}.event_date) end)
+      and (cast(:end as timestamptz) is null or cast(:end as timestamptz) >
+           case when cast(:said as boolean) then {unit}.event_date
+                else coalesce({unit}.occurred_start, {unit}.event_date) end)
       and (cast(:not_session as uuid) is null or {unit}.session_id is distinct from cast(:not_session as uuid))
       and (cast(:as_of as timestamptz) is null
            or coalesce({unit}.occurred_start, {unit}.event_date) <= cast(:as_of as timestamptz))
@@ -57,6 +65,11 @@ def filter_parameters(
         "kinds": list(query.kinds) or None,
         "only_session": session if query.only_session else None,
         "not_session": session if query.exclude_session else None,
+        "in_sessions": [identity.session_id(bank, name) for name in query.sessions] or None,
+        "roles": list(query.roles) or None,
+        "begin": query.begin,
+        "end": query.end,
+        "said": True if query.time_of == "said" and (query.begin or query.end) else None,
         "as_of": query.as_of,
         "known_at": query.known_at,
         "earlier": list(earlier) or None,

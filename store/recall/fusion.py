@@ -11,7 +11,7 @@ from store.recall.heads import with_heads
 from store.recall.pool import Pool
 from store.recall.query import ArmScore, Explanation
 from store.recall.question import Question
-from store.recall.rules import RULES
+from store.recall.rules import PINNED, RULES
 from store.recall.settings import RankingSettings
 
 Scores = NDArray[np.float64]
@@ -29,6 +29,11 @@ class Ranking:
     arms: Mapping[str, Scores]
     moved: Mapping[str, Scores]
     weights: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def before_pins(self) -> Scores:
+        """The scores without what pins add."""
+        return self.scores - self.moved.get(PINNED, 0.0)
 
     def found_by(self, index: int) -> tuple[str, ...]:
         """Name the arms that found something in a unit."""

@@ -1,7 +1,7 @@
 """Recall: what the memory holds for a question, now."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -23,14 +23,15 @@ from store.recall.budget import cut_to_budget, select_directives
 from store.recall.candidates import load_pool, whole_texts
 from store.recall.deduplication import Folded, Recent, deduplicate_ranking
 from store.recall.dense_arm import DenseArm, search_settings
+from store.recall.evidence import weigh_evidence
 from store.recall.fusion import Ranking, fuse_scores
 from store.recall.lexical_arm import LexicalArm
 from store.recall.meaning import Meaning, Meanings
 from store.recall.pinned_arm import PinnedArm, most_first
 from store.recall.pool import Candidate, Pool
 from store.recall.preparation import TENANT_AND_ONE_PLAN, Preparation, prepare_search
-from store.recall.query import RecallAnswer, Recalled, RecallQuery
-from store.recall.question import EFFORT, Question, parse_question
+from store.recall.query import Evidence, RecallAnswer, Recalled, RecallQuery
+from store.recall.question import EFFORT, Question, named_speakers, parse_question
 from store.recall.recent_arm import RecentArm
 from store.recall.reranking import NAME as RERANK
 from store.recall.reranking import LastLook
@@ -53,10 +54,11 @@ ARMS: tuple[Arm, ...] = (DenseArm(), LexicalArm(), TimeArm(), RecentArm(), Pinne
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """How many units an answer is made of, and what it must not repeat."""
+    """How many units an answer is made of, and what it must not repeat; `speakers` may be named by the question."""
 
     count: int
     without: Recent | None
+    speakers: Collection[str] = ()
 
 
 class Recaller:
@@ -105,7 +107,7 @@ class Recaller:
             )
         steps.done("prepare")
         if not isinstance(prepared, Preparation):
-            return RecallAnswer((), prepared, steps.milliseconds())
+            return RecallAnswer((), prepared, steps.milliseconds(), bank_known=False)
         counting = asyncio.create_task(self._freshness(host, bank, prepared), name="count what is undone")
         try:
             return await self._answer(host, query, question, prepared, fresh=counting, steps=steps)
@@ -135,19 +137,23 @@ class Recaller:
         steps.done("embed")
         search = self._brief(host, query, question, prepared, meaning)
         last = None if RERANK in query.without else self._last
-        wanted = Wanted(last.wanted(query.k) if last else query.k, prepared.recent)
-        items, failed = await self._found(search, query, steps, wanted)
+        wanted = Wanted(last.wanted(query.most) if last else query.most, prepared.recent, prepared.speakers)
+        items, evidence, failed = await self._found(search, query, steps, wanted)
         steps.done("texts")
         degraded = [wrong for wrong in (meaning.wrong, *failed) if wrong]
         if last is not None:
             items, wrong = await last.look(question.text, items)
             degraded += [wrong] if wrong else []
             steps.done(RERANK)
-        laid_down, used = await select_directives(prepared.directives, query.max_tokens, self._settings, self._embedder)
-        left = None if query.max_tokens is None else query.max_tokens - used
-        kept = await cut_to_budget(items[: query.k], left, self._embedder)
+        room = query.count_room(self._settings.answer_tokens)
+        laid_down, used = await select_directives(prepared.directives, room, self._settings, self._embedder)
+        best = [one for one in items[: query.most] if query.min_score is None or one.score >= query.min_score]
+        weights = {word: prepared.statistics.idf(word) for word in question.words}
+        kept = await cut_to_budget(best, None if room is None else room - used, weights, self._embedder)
         steps.done("budget")
-        return RecallAnswer(kept, await fresh, steps.milliseconds(), tuple(degraded), laid_down)
+        return RecallAnswer(
+            kept, await fresh, steps.milliseconds(), tuple(degraded), laid_down, evidence=evidence, room=room
+        )
 
     def _brief(
         self, host: UUID, query: RecallQuery, question: Question, prepared: Preparation, meaning: Meaning
@@ -180,8 +186,8 @@ class Recaller:
 
     async def _found(
         self, search: Search, query: RecallQuery, steps: Steps, wanted: Wanted
-    ) -> tuple[Sequence[Recalled], Sequence[str]]:
-        """Return the best units, and which arms did not answer; after a failure each arm is asked apart."""
+    ) -> tuple[Sequence[Recalled], Evidence, Sequence[str]]:
+        """Return the best units, whether they are evidence, and which arms failed; then each arm is asked apart."""
         opened = search_settings(search.lists, filtered=filters.is_filtered(search.filters))
         try:
             async with self._database.tenant(search.host, opened) as connection:
@@ -202,13 +208,13 @@ class Recaller:
         wanted: Wanted,
         *,
         apart: bool,
-    ) -> tuple[Sequence[Recalled], Sequence[str]]:
+    ) -> tuple[Sequence[Recalled], Evidence, Sequence[str]]:
         arms = [arm for arm in self._arms if arm.name not in query.without]
         consulted = await query_arms(connection, arms, search, steps, apart=apart)
         pool = restore_texts(await load_pool(connection, search, list(consulted.found.values())), search.earlier)
         steps.done("load")
         weights = {arm.name: arm.weight(self._settings) for arm in arms}
-        ranking_settings = _with_fewer_pins(self._settings.ranking, query.k)
+        ranking_settings = _with_fewer_pins(self._settings.ranking, query.most)
 
         def ranked() -> tuple[Ranking, Sequence[Folded], Sequence[str]]:
             scores, blind = score_pool(consulted.found, pool)
@@ -221,12 +227,14 @@ class Recaller:
         cut = [unit.unit_id for unit in (pool.candidates[one.index] for one in best) if not unit.whole]
         texts = await whole_texts(connection, search, cut)
         items = [_build_recalled(one, pool, ranking, texts, explain=query.explain) for one in best]
-        return items, (*consulted.failed, *blind)
+        named = named_speakers(search.question, wanted.speakers)
+        evidence = weigh_evidence(ranking.before_pins, pool, named, self._settings.evidence)
+        return items, evidence, (*consulted.failed, *blind)
 
 
 def _with_room(settings: RecallSettings, query: RecallQuery) -> RecallSettings:
     """Have each arm find as many as are asked for, and those that may be left out again."""
-    room = max(settings.candidates, query.k) + query.skip_recent
+    room = max(settings.candidates, query.most) + query.skip_recent
     return settings if room == settings.candidates else settings.model_copy(update={"candidates": room})
 
 

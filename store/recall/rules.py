@@ -25,6 +25,8 @@ BEST_OF_SESSION = 3
 SUBSTANCE_WORDS = 100
 #: What was said so long before the last counts half as late.
 HALF_LIFE = timedelta(days=365)
+#: What explanations call the rule that puts pins first.
+PINNED = "pinned"
 #: More than arms and rules give together.
 ABOVE_ALL = 10.0
 
@@ -110,7 +112,7 @@ RULES: Sequence[tuple[str, Rule]] = (
     ("assistant", apply_assistant),
     ("length", long_texts),
     ("recency", apply_recency),
-    ("pinned", apply_pinned),
+    (PINNED, apply_pinned),
 )
 
 

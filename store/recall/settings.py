@@ -57,6 +57,20 @@ class RerankSettings(BaseModel):
     weight: float = Field(default=1.0, ge=0, le=100, description="of its score (0 to 1) beside what was found")
 
 
+class EvidenceSettings(BaseModel):
+    """When an answer says that it may hold no evidence; nothing is left out by it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    floor: float = Field(default=0.65, ge=0, le=10, description="a best score below this is told as off topic")
+    margin: float = Field(
+        default=0.05,
+        ge=-10,
+        le=10,
+        description="how much better than all others' the best of the one speaker a question names has to be",
+    )
+
+
 class RecallSettings(BaseModel):
     """How recall searches; times in milliseconds."""
 
@@ -78,8 +92,15 @@ class RecallSettings(BaseModel):
         default=30_000, ge=0, le=1_000_000_000, description="of a larger bank, not all vectors are read"
     )
     read_units: int = Field(default=25_000, ge=1, le=1_000_000, description="so many are, those in the nearest lists")
+    answer_tokens: int = Field(
+        default=2000,
+        ge=1,
+        le=1_000_000,
+        description="tokens of an answer to a question without k and max_tokens",
+    )
     directives: int = Field(default=8, ge=0, le=64, description="so many of a bank's directives come with an answer")
     directive_tokens: int = Field(default=800, ge=0, le=100_000, description="and so long they may be together")
     directive_share: float = Field(default=0.25, ge=0, le=1, description="and so much of the asker's budget of tokens")
     ranking: RankingSettings = Field(default_factory=RankingSettings)
     rerank: RerankSettings = Field(default_factory=RerankSettings)
+    evidence: EvidenceSettings = Field(default_factory=EvidenceSettings)

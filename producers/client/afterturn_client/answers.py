@@ -147,12 +147,26 @@ class Directive:
 
 
 @dataclass(frozen=True, slots=True)
+class Evidence:
+    """Whether an answer is likely to hold what was asked for; flags, which leave nothing out.
+
+    `top` is the best score, `on_topic` whether it is one that answers have. `about`, where the question names one
+    speaker: "other_speaker" if what others said fits better than the best of theirs.
+    """
+
+    top: float | None = None
+    on_topic: bool = True
+    about: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RecallAnswer:
     """What was recalled, best first.
 
     `reference` is the ready-made message for the prompt (role user, framed as untrusted; the `directives` of the bank
     stand before it in a frame of their own) or None. `degraded` names the
     parts that did not answer, such as "rerank: late". `truncated`: there was no room for all results in one answer.
+    `evidence` says whether the results are likely to answer, `bank_known` whether there is such a bank.
     `raw` is the service's answer as it came.
     """
 
@@ -164,6 +178,8 @@ class RecallAnswer:
     degraded: tuple[str, ...] = ()
     directives: tuple[Directive, ...] = ()
     truncated: bool = False
+    evidence: Evidence = Evidence()
+    bank_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +268,19 @@ def read_recall(value: object) -> RecallAnswer:
         fields.texts("degraded"),
         tuple(_parse_directive(one) for one in (fields.objects("directives") if "directives" in fields.values else ())),
         fields.values.get("truncated") is True,
+        _parse_evidence(fields),
+        fields.values.get("bank_known") is not False,
     )
+
+
+def _parse_evidence(fields: Fields) -> Evidence:
+    """Return the flags; a service that does not tell them vouches for nothing."""
+    if fields.values.get("evidence") is None:
+        return Evidence()
+    told = fields.object("evidence")
+    top = None if told.values.get("top") is None else told.real("top")
+    about = None if told.values.get("about") is None else told.text("about")
+    return Evidence(top, told.flag("on_topic"), about)
 
 
 def read_language(value: object) -> BankLanguage:

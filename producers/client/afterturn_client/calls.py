@@ -26,11 +26,15 @@ _UNAVAILABLE = 503
 class RecallOptions(TypedDict, total=False):
     """What a recall may be narrowed by; the service's defaults hold for what is left out.
 
-    `k` 1..100; `skip_recent` 0..64, how many of the session's newest messages the agent has before it anyway: they are
-    not told again; `wait_ms` 0..10000, how long to wait for `min_position`; `kinds` fact types; `sources` local and
-    gateway; `as_of` only what had happened by then, `known_at` only what had been recorded by then; `without` arms and
-    rules of the ranking that are left out. Only what has one of `tags`, all of `metadata`, and comes from turns of
-    `user_id`; with `across_banks`, from all banks this user wrote to that the key reaches.
+    `k` 1..100 whole units, or `max_tokens` the tokens of passages together, with `k` at most so many of them; with
+    neither, passages fill the service's `recall.answer_tokens`. `min_score` leaves worse ones out. `skip_recent` 0..64,
+    how many of the session's newest messages the agent has before it anyway: they are not told again; `wait_ms`
+    0..10000, how long to wait for `min_position`; `sources` local and gateway; `without` arms and rules of the ranking
+    that are left out. `kinds` fact types; `as_of` only what had happened by then, `known_at` only what had been
+    recorded by then. Only what stands in one of `sessions`, was said in one of `roles`, and between `begin` and `end`
+    by `time`: occurred (the default) or said. Only what has one of `tags`, all of `metadata`, and comes from turns of
+    `user_id`;
+    with `across_banks`, from all banks this user wrote to that the key reaches.
     """
 
     bank: str
@@ -39,6 +43,12 @@ class RecallOptions(TypedDict, total=False):
     exclude_session: bool
     skip_recent: int
     max_tokens: int
+    min_score: float
+    sessions: Sequence[str]
+    roles: Sequence[str]
+    begin: Moment
+    end: Moment
+    time: str
     kinds: Sequence[str]
     tags: Sequence[str]
     metadata: Mapping[str, str]
@@ -270,12 +280,13 @@ def recall_body(query: str, options: RecallOptions) -> dict[str, Any]:
     """Return the JSON object of POST /api/v1/recall."""
     body: dict[str, Any] = {"query": query}
     body |= {name: value for name, value in options.items() if value is not None}
-    for name in ("kinds", "tags", "sources"):
+    body |= {wire: body.pop(name) for name, wire in (("begin", "from"), ("end", "to")) if name in body}
+    for name in ("kinds", "tags", "sources", "sessions", "roles"):
         if name in body:
             body[name] = list(body[name])
     if "metadata" in body:
         body["metadata"] = dict(body["metadata"])
-    for name in {"as_of", "known_at"} & body.keys():
+    for name in {"as_of", "known_at", "from", "to"} & body.keys():
         body[name] = format_moment(body[name])
     return body
 

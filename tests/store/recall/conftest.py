@@ -99,7 +99,8 @@ class Memory:
 
     async def ask(self, question: str, bank: str = BANK, **more: Any) -> RecallAnswer:
         self.recaller = self.recaller or Recaller(self.database, self.embedder, self.settings)
-        return await self.recaller.recall(self.host, RecallQuery(bank, question, **more))
+        sized = more if {"k", "max_tokens"} & more.keys() else {"k": 10, **more}
+        return await self.recaller.recall(self.host, RecallQuery(bank, question, **sized))
 
     async def texts(self, question: str, **more: Any) -> list[str]:
         return [item.text for item in (await self.ask(question, **more)).items]

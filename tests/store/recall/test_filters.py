@@ -48,6 +48,29 @@ async def test_kinds_and_tags_filter(memory: Memory) -> None:
     assert await memory.texts("the anchor?", kinds=["world"]) == []
 
 
+async def test_sessions_roles_and_times_filter(memory: Memory) -> None:
+    await memory.say("the blue kayak is here", session="a")
+    await memory.say(
+        NewMessage("assistant", "the blue kayak is there", occurred_at=NOON - timedelta(days=3)), session="b"
+    )
+    await memory.say(NewMessage("user", "the blue kayak is gone", occurred_at=NOON - timedelta(days=9)), session="c")
+    await memory.sql(
+        """update afterturn.agent_memory_unit_t set occurred_start = event_date - interval '5 days'
+            where content like '%there'"""
+    )
+    await memory.embed_all()
+    asked = "where is the blue kayak?"
+    assert sorted(await memory.texts(asked, sessions=["a", "b"])) == [
+        "the blue kayak is here",
+        "the blue kayak is there",
+    ]
+    assert await memory.texts(asked, sessions=["nowhere"]) == []
+    assert await memory.texts(asked, roles=["assistant"]) == ["the blue kayak is there"]
+    since = NOON - timedelta(days=4)
+    assert await memory.texts(asked, begin=since) == ["the blue kayak is here"]
+    assert await memory.texts(asked, begin=since, end=NOON, time_of="said") == ["the blue kayak is there"]
+
+
 async def test_a_fact_that_was_replaced_is_told_only_as_of_when_it_held(memory: Memory) -> None:
     await memory.say("Marta lives in Porto.", "Marta lives in Turin.")
     await memory.sql("update afterturn.agent_memory_unit_t set fact_type = 'world' where host_id = :h", h=memory.host)

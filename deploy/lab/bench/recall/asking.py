@@ -18,6 +18,9 @@ from store.recall.question import parse_question
 from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
 
+#: So many units are asked for.
+K = 20
+
 
 class NothingRecalled(Exception):
     """A question of the bench found nothing: its figures would mean nothing."""
@@ -61,7 +64,7 @@ class RecallProbe:
 
     async def ours(self, question: Question) -> None:
         """Recall, in this process."""
-        if not (await self._recaller.recall(self._host, RecallQuery(question.bank, question.text))).items:
+        if not (await self._recaller.recall(self._host, RecallQuery(question.bank, question.text, K))).items:
             raise NothingRecalled("a question of the bench found nothing")
 
     async def floor(self, question: Question) -> None:
@@ -91,6 +94,6 @@ class RecallEndpoint:
 
     async def ask(self, question: Question) -> None:
         """Recall over HTTP."""
-        answer = await self.client.post("/api/v1/recall", json={"bank": question.bank, "query": question.text})
+        answer = await self.client.post("/api/v1/recall", json={"bank": question.bank, "query": question.text, "k": K})
         if not answer.raise_for_status().json()["results"]:
             raise NothingRecalled("a question of the bench found nothing over HTTP")

@@ -1,0 +1,39 @@
+"""Whether an answer has evidence for its question: flags for the agent, never a filter. Pure.
+
+`on_topic` is false where nothing scores as what answers a question does. `about` tells of a question that names one
+speaker of the bank: "other_speaker" where the best that this speaker said is worse, by the margin, than the best of
+all others, since then the question is likely about the wrong person, which no floor under the scores would show.
+"""
+
+from collections.abc import Collection
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.recall.pool import Pool
+from store.recall.query import About, Evidence
+from store.recall.settings import EvidenceSettings
+
+
+def weigh_evidence(
+    scores: NDArray[np.float64], pool: Pool, named: Collection[str], settings: EvidenceSettings
+) -> Evidence:
+    """Return the flags of a pool with these final scores, shape (len(pool),), what pins add left out.
+
+    `named` are the speakers of the bank whom the question names.
+    """
+    if not len(pool):
+        return Evidence()
+    top = float(scores.max())
+    return Evidence(top, top >= settings.floor, _judge_speaker(scores, pool, named, settings.margin))
+
+
+def _judge_speaker(scores: NDArray[np.float64], pool: Pool, named: Collection[str], margin: float) -> About | None:
+    if len(named) != 1:
+        return None
+    theirs = pool.having(lambda unit: unit.speaker in named) > 0
+    others = pool.having(lambda unit: unit.seq is not None and unit.speaker not in named) > 0
+    if not others.any():
+        return "named" if theirs.any() else None
+    best = scores[theirs].max(initial=0.0)
+    return "named" if best - scores[others].max() >= margin else "other_speaker"

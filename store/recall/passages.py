@@ -1,0 +1,111 @@
+"""The passage of a long text that answers a question best: its best sentence, and what stands around it. Pure.
+
+A sentence is as good as the question's words in it, each once, by how much finding it says (idf). A word is found where
+a word of the text begins with its stem. The best sentence is told with its neighbours, the better one first, until the
+passage has its size; so a passage is one piece of the text, and a mark stands where something was left out.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from store.text.word_rules import strip_accents
+
+#: A passage's size.
+TOKENS = 120
+#: English text; of other scripts a character is up to a token.
+CHARACTERS_PER_TOKEN = 4
+#: Of a longer text this beginning is searched.
+SEARCHED = 65_536
+#: Stands where text was left out.
+MARK = "\u2026"
+
+_SENTENCE = re.compile(r"[^\n.!?\uff1f\u3002]+(?:[.!?\uff1f\u3002]+[\"')\]]*|\n|\Z)|[\n.!?\uff1f\u3002]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One sentence: from `begin` to `end` in its text, worth so much for a question."""
+
+    begin: int
+    end: int
+    worth: float
+
+
+def cut_passage(text: str, weights: Mapping[str, float], tokens: int = TOKENS) -> str:
+    """Return the text if it has about so many tokens, else its best passage of that size, marked where it is cut.
+
+    `weights` says how much each of the question's stems is worth.
+    """
+    room = _count_room(text, tokens)
+    if len(text) <= room:
+        return text
+    sentences = list(_weigh_sentences(text[:SEARCHED], weights, room))
+    begin, end = _grow(sentences, room)
+    said = text[begin:end].strip()
+    before = f"{MARK} " if text[:begin].strip() else ""
+    behind = f" {MARK}" if text[end:].strip() else ""
+    return f"{before}{said}{behind}"
+
+
+def _count_room(text: str, tokens: int) -> int:
+    """Return how many characters of this text are about so many tokens."""
+    beginning = text[:SEARCHED]
+    foreign = 0 if beginning.isascii() else sum(character > "\u02ff" for character in beginning)
+    share = foreign / max(1, len(beginning))
+    return max(1, int(tokens * (CHARACTERS_PER_TOKEN * (1 - share) + share)))
+
+
+def _weigh_sentences(text: str, weights: Mapping[str, float], room: int) -> Iterator[Sentence]:
+    """Yield the sentences of a text in their order; one that is longer than the room comes in pieces that are not."""
+    found = sorted(_find_words(text, weights))
+    at = 0
+    for begin, end in _split(text, room):
+        words = set[str]()
+        while at < len(found) and found[at][0] < end:
+            words.add(found[at][1])
+            at += 1
+        yield Sentence(begin, end, sum(weights[word] for word in words))
+
+
+def _split(text: str, room: int) -> Iterator[tuple[int, int]]:
+    for match in _SENTENCE.finditer(text):
+        begin = match.start()
+        while match.end() - begin > room:
+            cut = text.rfind(" ", begin + room // 2, begin + room)
+            end = cut + 1 if cut > 0 else begin + room
+            yield begin, end
+            begin = end
+        yield begin, match.end()
+
+
+def _find_words(text: str, weights: Mapping[str, float]) -> Iterator[tuple[int, str]]:
+    """Yield where a word begins with one of the stems."""
+    lower = text.lower()
+    plain = lower if lower.isascii() else strip_accents(lower)
+    if len(plain) != len(text):
+        plain = lower if len(lower) == len(text) else text
+    for stem in filter(None, weights):
+        begins = stem.removesuffix("i") or stem  # "happi" is the stem of "happy"
+        at = plain.find(begins)
+        while at >= 0:
+            if not (at and begins.isascii() and plain[at - 1].isalnum()):
+                yield at, stem
+            at = plain.find(begins, at + len(begins))
+
+
+def _grow(sentences: Sequence[Sentence], room: int) -> tuple[int, int]:
+    """Return where the passage begins and ends: the best sentence, and neighbours as long as there is room."""
+    first = last = max(range(len(sentences)), key=lambda nth: (sentences[nth].worth, -nth))
+    begin, end = sentences[first].begin, sentences[last].end
+    while True:
+        before = sentences[first - 1] if first else None
+        after = sentences[last + 1] if last + 1 < len(sentences) else None
+        fits = [one for one in (after, before) if one and one.end - one.begin + end - begin <= room]
+        if not fits:
+            return begin, end
+        one = max(fits, key=lambda one: one.worth)
+        if one is after:
+            last, end = last + 1, one.end
+        else:
+            first, begin = first - 1, one.begin
