@@ -129,3 +129,25 @@ async def test_what_the_agent_has_before_it_is_said_with_the_session_it_is_of(an
     assert await found(ana, session_id="s", skip_recent=1) == ["violin one"]
     for wrong in ({"skip_recent": 1}, {"session_id": "s", "skip_recent": 65}, {"session_id": "s", "skip_recent": -1}):
         assert (await ana.http.post("/api/v1/recall", json={"query": "x", **wrong})).status_code == 422
+
+
+async def test_sessions_roles_times_and_scores_hold_a_recall_and_the_answer_says_what_it_is_worth(ana: Tenant) -> None:
+    await say(ana, "violin one", "a", occurred_at="2026-01-05T10:00:00Z")
+    await say(ana, "violin two", "b", occurred_at="2026-02-05T10:00:00Z")
+    assert await found(ana, sessions=["b"]) == ["violin two"]
+    assert await found(ana, roles=["assistant"]) == []
+    assert await found(ana, **{"from": "2026-02-01T00:00:00Z", "time": "said"}) == ["violin two"]
+    assert await found(ana, to="2026-02-01T00:00:00Z") == ["violin one"]
+    assert await found(ana, min_score=99) == []
+    for wrong in (
+        {"from": "2026-02-01T00:00:00Z", "to": "2026-01-01T00:00:00Z"},
+        {"time": "heard"},
+        {"roles": ["cook"]},
+        {"min_score": -1},
+    ):
+        assert (await ana.http.post("/api/v1/recall", json={"query": "x", **wrong})).status_code == 422
+    known = (await ana.http.post("/api/v1/recall", json={"query": "violin"})).json()
+    unknown = (await ana.http.post("/api/v1/recall", json={"query": "violin", "bank": "nowhere"})).json()
+    assert (known["bank_known"], unknown["bank_known"]) == (True, False)
+    assert known["evidence"]["top"] == known["results"][0]["score"]
+    assert unknown["evidence"] == {"top": None, "on_topic": False, "about": None}
