@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 export PYTHONDONTWRITEBYTECODE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo helm test check static laws nightly format clean
+.PHONY: help install demo helm docs test check static laws nightly format clean
 
 help: ## what can be made here
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ nightly: $(STAMP) ## what takes long: tests of benchmarks, every planted fault, 
 	@AFTERTURN_QUEUE_TURNS=5000 $(BIN)/python -m pytest -n 0 tests/faults/test_turn_queue.py
 	@$(BIN)/afterturn check walls --tries 100000
 	@$(BIN)/afterturn bench attacks
+
+docs: $(STAMP) ## the documentation as a site, into site/; a link that leads nowhere is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean
 
 format: $(STAMP) ## format and mend what can be mended
 	@$(BIN)/ruff format .
