@@ -177,7 +177,7 @@ async def test_work_under_way_on_a_dropped_row_leaves_no_trace_and_its_neighbour
     assert (first.status, first.worker) == ("running", "w")
     assert await hand.quarantine.drop([first], "no use") == Changed(1, 1)
     async with world.database.tenant(HOST) as connection:
-        with pytest.raises(Exception, match="lease ran out"):
+        with pytest.raises(Exception, match="lease expired"):
             await close_claim(connection, claim, [Outcome(row.item_id) for row in claim.rows])
     rows = await hand.rows(stages=(Stage.EXTRACTION,))
     assert [(row.state, row.attempts) for row in rows] == [("pending", 0), ("pending", 0)]
