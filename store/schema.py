@@ -32,12 +32,14 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     Uuid,
+    column,
     func,
     text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.types import UserDefinedType
 
+from store.ledger.stages import STAGES
 from store.vectors import HalfVector
 
 METADATA = MetaData(schema="afterturn")
@@ -597,7 +599,8 @@ LEDGER = Table(
         "status in ('pending', 'running', 'done', 'skipped', 'unknown', 'dead', "
         "'adding', 'added', 'flushing', 'flushed', 'add_failed', 'add_unknown', 'flush_failed')"
     ),
-    CheckConstraint("stage in ('gateway', 'extraction', 'enrichment', 'embedding', 'projection')"),
+    #: every upgrade makes it anew of the registry (`afterturn.set_stages`)
+    CheckConstraint(column("stage").in_([stage.value for stage in STAGES])),
     # WHY: the head of one stream, what stands before a row in its stream, and a walk from stream to stream.
     Index(
         "ledger_stream",

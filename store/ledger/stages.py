@@ -1,7 +1,7 @@
 """The registry of stages: each kind of work after a turn, and what the ledger, the broker and reports know of it.
 
-SQL repeats some of it (the ledger's check, the rows that a new turn opens, pruning, freshness);
-`tests/store/ledger/test_stages.py` compares each repetition with this list.
+SQL reads it as `afterturn.stages()`, which every upgrade makes of it (`describe_stages`): the ledger's check, the rows
+that a new turn opens and pruning go by that.
 """
 
 from collections.abc import Mapping
@@ -85,6 +85,21 @@ ORDERED = frozenset(stage for stage, spec in STAGES.items() if spec.ordered)
 
 #: Stages whose backlog is our own: counted in freshness and for load shedding.
 OWN = tuple(stage for stage, spec in STAGES.items() if not spec.external)
+
+
+def describe_stages() -> list[dict[str, object]]:
+    """Return what SQL is told of each stage (`afterturn.set_stages`)."""
+    return [
+        {
+            "stage": stage.value,
+            "stream": spec.stream.value,
+            "opened_by_turn": spec.opened_by_turn,
+            "waits": spec.waits,
+            "external": spec.external,
+            "counts_items": spec.counts_items,
+        }
+        for stage, spec in STAGES.items()
+    ]
 
 
 def threads_of(queue: Queue) -> int:

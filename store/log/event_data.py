@@ -267,7 +267,7 @@ class CompactedSession(SessionKey):
 class Erased(EventData):
     """What an erasure left of an event of any type, or appended: ids, versions and places.
 
-    The fields that `afterturn.marker` keeps (store/sql/50_erasure_log.sql).
+    The fields that `afterturn.marker` keeps (store/sql/erasure_of_events.sql).
     """
 
     erased: Literal[True]

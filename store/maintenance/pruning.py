@@ -38,7 +38,8 @@ COUNT_LEDGER = text("""
              where o.host_id = l.host_id and o.turn_id = l.turn_id
                and (o.updated_at >= :before
                     or not (o.status in ('done', 'flushed')
-                            or (o.stage in ('gateway', 'enrichment') and o.status = 'skipped')))
+                            or (o.status = 'skipped'
+                                and (select s.external from afterturn.stages() s where s.stage = o.stage))))
              limit 1) is null)""")
 # WHY two steps: the identity rises with time, so a page in its order holds the oldest, or nothing that is old.
 PRUNE_AUDIT = text("""

@@ -1,10 +1,43 @@
 """The schema's history: alembic revisions, then the functions, which are always the newest."""
 
 from importlib.resources import files
+from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
+
+FOLDER = Path(__file__).parents[1] / "sql"
+#: The scripts of that folder as they are run: what is asked while a function is made stands before it.
+FUNCTIONS = (
+    "stages",
+    "projections",
+    "projections_of_banks",
+    "projections_of_units",
+    "projections_of_sessions",
+    "keys",
+    "log",
+    "quotas",
+    "turns",
+    "ledger_ready_streams",
+    "ledger_claims",
+    "ledger_claim_items",
+    "ledger_pruning",
+    "ledger_quarantine",
+    "circuit_breakers",
+    "ledger_depth",
+    "gateway_deliveries",
+    "log_bulk",
+    "derived_state",
+    "erasure_of_events",
+    "replay",
+    "erasure_of_rows",
+    "replay_of_turns",
+    "vector_indexes",
+    "views",
+    "planner_statistics",
+    "row_security",
+)
 
 
 def _config(owner_url: str) -> Config:

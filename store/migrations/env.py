@@ -1,19 +1,20 @@
 """Runs the migrations over asyncpg, under a lock, and installs the functions after them."""
 
 import asyncio
-from pathlib import Path
 
+import orjson
 from alembic import context
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 from sqlalchemy.pool import NullPool
 
 from store.connections import create_owner_engine
 from store.errors import UnknownRevision
-from store.migrations import head, revisions
+from store.ledger.stages import describe_stages
+from store.migrations import FOLDER, FUNCTIONS, head, revisions
 from store.migrations.scripts import run_script
 
-FUNCTIONS = Path(__file__).parent.parent / "sql"
+SET_STAGES = text("select afterturn.set_stages(cast(:stages as jsonb))")
 #: Starters that arrive together wait here for the first one.
 MIGRATION_LOCK = 7_305_412_208_117
 
@@ -24,8 +25,9 @@ def _migrate(connection: Connection) -> None:
     _refuse_unknown(context.get_context())
     with context.begin_transaction():
         context.run_migrations()
-    for script in sorted(FUNCTIONS.glob("*.sql")):
-        run_script(connection, script.read_text(encoding="utf-8"))
+    for name in FUNCTIONS:
+        run_script(connection, (FOLDER / f"{name}.sql").read_text(encoding="utf-8"))
+    connection.execute(SET_STAGES, {"stages": orjson.dumps(describe_stages()).decode()})
 
 
 def _refuse_unknown(found: MigrationContext) -> None:

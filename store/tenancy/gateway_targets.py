@@ -1,7 +1,7 @@
 """Gateway targets: to which Memory Gateway a tenant's turns are handed, as an operator set it.
 
 A target belongs to a tenant, or to one bank of it; the bank's goes before the tenant's. The call that writes a turn
-looks it up (store/sql/22_append_turns.sql) and the delivery keeps it. So a target that is replaced still takes
+looks it up (store/sql/turns.sql) and the delivery keeps it. So a target that is replaced still takes
 what was accepted for it, and nothing under way is ever sent elsewhere. One that is unset takes nothing more.
 
 A user of a gateway (of one application and project there) belongs to one tenant or bank for good, since the memory of

@@ -6,9 +6,9 @@ FAULTS = (
     Mutant(
         law="L1",
         fault="an accepted turn opens no work for extraction",
-        file="store/sql/22_append_turns.sql",
-        before="                           ('extraction', t.session, now(), null),\n",
-        after="",
+        file="store/sql/turns.sql",
+        before="     where s.opened_by_turn and (s.stage <> 'gateway' or t.target",
+        after="     where s.opened_by_turn and s.stage <> 'extraction' and (s.stage <> 'gateway' or t.target",
         held_by="tests/store/memory/test_turns.py",
         tests=("test_an_accepted_turn_is_in_the_log_in_the_projections_and_in_the_ledger",),
     ),
@@ -27,7 +27,7 @@ FAULTS = (
     Mutant(
         law="L2",
         fault="a claim is given back whatever its epoch",
-        file="store/sql/30_ledger.sql",
+        file="store/sql/ledger_claims.sql",
         before="               and c.epoch = any (p_epochs)\n",
         after="",
         held_by="tests/store/ledger/test_ledger.py",
@@ -45,7 +45,7 @@ FAULTS = (
     Mutant(
         law="L2",
         fault="a turn that is known is accepted again",
-        file="store/sql/22_append_turns.sql",
+        file="store/sql/turns.sql",
         before="g.turn_id = v_turn.turn\n",
         after="g.turn_id = v_turn.turn and false\n",
         held_by="tests/store/memory/test_turns.py",
@@ -54,7 +54,7 @@ FAULTS = (
     Mutant(
         law="L3",
         fault="writers of a session do not wait for each other",
-        file="store/sql/22_append_turns.sql",
+        file="store/sql/turns.sql",
         before="v_done := pg_advisory_xact_lock(v_key) is null;\n",
         after="v_done := pg_advisory_xact_lock_shared(v_key) is null;\n",
         held_by="tests/store/memory/test_turns.py",
@@ -63,7 +63,7 @@ FAULTS = (
     Mutant(
         law="L3",
         fault="writers that wait for nobody share a session",
-        file="store/sql/22_append_turns.sql",
+        file="store/sql/turns.sql",
         before="and pg_try_advisory_xact_lock(afterturn.lock_key('session', v_turn.session))) then\n",
         after="and pg_try_advisory_xact_lock_shared(afterturn.lock_key('session', v_turn.session))) then\n",
         held_by="tests/store/memory/test_turns.py",
@@ -139,7 +139,7 @@ FAULTS = (
     Mutant(
         law="L11",
         fault="whoever read a turn before it was erased may write what it derived",
-        file="store/sql/51_erasure_rows.sql",
+        file="store/sql/erasure_of_rows.sql",
         before="         where c.host_id = p_host and c.stage = s.stage and c.stream_id = s.stream_id\n",
         after="         where false and c.host_id = p_host and c.stage = s.stage and c.stream_id = s.stream_id\n",
         held_by="tests/store/erasure/test_in_flight.py",
@@ -148,7 +148,7 @@ FAULTS = (
     Mutant(
         law="L11",
         fault="the guard of an erased turn still knows its body",
-        file="store/sql/50_erasure_log.sql",
+        file="store/sql/erasure_of_events.sql",
         before="       set digest = decode(",
         after="       set digest = t.digest -- decode(",
         held_by="tests/producers/test_erasures.py",
@@ -166,7 +166,7 @@ FAULTS = (
     Mutant(
         law="L5",
         fault="a projector takes the time from the clock",
-        file="store/sql/12_project_units.sql",
+        file="store/sql/projections_of_units.sql",
         before="removed_at = coalesce(l.removed_at, e.event_ts)",
         after="removed_at = coalesce(l.removed_at, now())",
         held_by="tests/store/replay/test_replay.py",
@@ -184,7 +184,7 @@ FAULTS = (
     Mutant(
         law="L5",
         fault="a guard that is made again knows no body",
-        file="store/sql/52_turns.sql",
+        file="store/sql/replay_of_turns.sql",
         before="case when d.digest ~ '^[0-9a-f]{64}$' then decode(d.digest, 'hex') end, u.position",
         after="null::bytea, u.position",
         held_by="tests/store/replay/test_turns.py",
@@ -196,7 +196,7 @@ FAULTS = (
     Mutant(
         law="L5",
         fault="a turn that left the ledger has no end once its guard is made again",
-        file="store/sql/52_turns.sql",
+        file="store/sql/replay_of_turns.sql",
         before="and t.ended is null\n",
         after="and t.ended is not null\n",
         held_by="tests/store/replay/test_turns.py",
@@ -268,7 +268,7 @@ FAULTS = (
     Mutant(
         law="L2",
         fault="a mention that was unlinked comes back when its old link is delivered again",
-        file="store/sql/12_project_units.sql",
+        file="store/sql/projections_of_units.sql",
         before="     where l.aggregate_version < excluded.aggregate_version and l.removed_at is not null;\n",
         after="     where l.removed_at is not null;\n",
         held_by="tests/store/log/test_projectors.py",
@@ -277,7 +277,7 @@ FAULTS = (
     Mutant(
         law="L9",
         fault="an operator's retry sends again what may have arrived",
-        file="store/sql/33_quarantine.sql",
+        file="store/sql/ledger_quarantine.sql",
         before="               and (l.status = 'dead' or ",
         after="               and (l.status in ('dead', 'add_unknown') or ",
         held_by="tests/workers/test_by_hand.py",
@@ -286,7 +286,7 @@ FAULTS = (
     Mutant(
         law="L2",
         fault="a retried extraction leaves the projection to whoever has it",
-        file="store/sql/33_quarantine.sql",
+        file="store/sql/ledger_quarantine.sql",
         before="             where p.host_id = p_host and p.stage = 'projection' and p.status = 'running'));\n",
         after="             where p.host_id = p_host and p.stage = 'projection' and p.status = 'dead'));\n",
         held_by="tests/workers/test_by_hand.py",
@@ -304,7 +304,7 @@ FAULTS = (
     Mutant(
         law="L1",
         fault="a service that fails is asked again and again, at the cost of the turns",
-        file="store/sql/34_gates.sql",
+        file="store/sql/circuit_breakers.sql",
         before="    if g.shut_until > v_now then\n",
         after="    if g.shut_until > v_now and false then\n",
         held_by="tests/store/ledger/test_circuit_breakers.py",

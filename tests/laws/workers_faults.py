@@ -84,7 +84,7 @@ FAULTS = (
     Mutant(
         law="L9",
         fault="a delivery under way is sent to the target that took the place of its own",
-        file="store/sql/40_delivery.sql",
+        file="store/sql/gateway_deliveries.sql",
         before="g on g.host_id = p_host and g.target_id = l.target_id\n",
         after="g on g.host_id = p_host and g.replaced_at is null\n",
         held_by="tests/workers/test_gateway_targets.py",

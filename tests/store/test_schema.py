@@ -157,3 +157,7 @@ def test_revisions_are_one_chain_whose_names_say_the_version_that_brings_them() 
     names = migrations.revisions()
     assert [name.rpartition("_")[2] for name in names] == [f"{n:04}" for n in range(1, len(names) + 1)]
     assert all(re.fullmatch(r"\d+\.\d+\.\d+_\d{4}", name) for name in names)
+
+
+def test_every_script_of_functions_is_run() -> None:
+    assert sorted(migrations.FUNCTIONS) == sorted(path.stem for path in migrations.FOLDER.glob("*.sql"))

@@ -2,18 +2,21 @@
 
 import re
 
+import orjson
+from pydantic import SecretStr
+from sqlalchemy import text
+
+from store.connections import create_owner_engine
 from store.database import Database
 from store.ledger.freshness import FRESHNESS
-from store.ledger.stages import OWN, STAGES, TURN_STAGES, Queue, Stage, Stream
-from store.maintenance.pruning import COUNT_LEDGER
-from tests.store.conftest import new_host, rows
+from store.ledger.stages import OWN, STAGES, Queue, Stage, describe_stages
+from store.memory.turns import TurnStore
+from store.settings import DatabaseSettings
+from tests.servers import TestPostgres
+from tests.store.conftest import NOON, new_host, rows, turn
 
-BODY = "select prosrc from pg_proc where pronamespace = 'afterturn'::regnamespace and proname = :name"
 CHECK = "select pg_get_constraintdef(oid) from pg_constraint where conname = 'ledger_t_stage_check'"
-#: The one function that opens the rows of new turns.
-OPENING = "select prosrc from pg_proc where prosrc like '%as s(stage, stream, ready, target)%'"
-#: The columns of a new turn that name a stream, as the function that appends turns calls them.
-STREAMS = {"session": Stream.SESSION, "turn": Stream.TURN, "bank": Stream.BANK}
+SET_STAGES = text("select afterturn.set_stages(cast(:stages as jsonb))")
 
 
 async def only(database: Database, query: str, **arguments: object) -> str:
@@ -43,35 +46,33 @@ async def test_the_ledger_takes_the_rows_of_every_stage_and_no_others(database: 
     assert quoted(await only(database, CHECK)) == set(Stage)
 
 
-async def test_a_new_turn_opens_the_stages_that_say_so_in_their_streams(database: Database) -> None:
-    body = await only(database, OPENING)
-    opened = re.findall(r"\('(\w+)', t\.(\w+), (now\(\)|'infinity')", body)
-    assert [stage for stage, _, _ in opened] == list(TURN_STAGES)
-    for stage, stream, ready in opened:
-        spec = STAGES[Stage(stage)]
-        assert (STREAMS[stream], ready == "'infinity'") == (spec.stream, spec.waits)
+async def test_sql_reads_the_registry_as_it_is(database: Database) -> None:
+    found = await rows(database, await new_host(database), "select * from afterturn.stages()")
+    assert found == [tuple(stage.values()) for stage in describe_stages()]
 
 
-async def test_pruned_rows_come_back_into_their_streams(database: Database) -> None:
-    cases = found(r"case b\.stage (.*?) end", await only(database, BODY, name="unprune"))
-    named = {stage: STREAMS[kind] for stage, kind in re.findall(r"when '(\w+)' then b\.(\w+)_id", cases)}
-    other = STREAMS[found(r"else b\.(\w+)_id", cases)]
-    assert {stage: named.get(stage, other) for stage in TURN_STAGES} == {
-        stage: STAGES[stage].stream for stage in TURN_STAGES
-    }
-
-
-async def test_pruning_takes_what_an_external_service_skipped(database: Database) -> None:
-    skipped = r"stage in \(([^)]*)\) and \w\.status = 'skipped'"
-    external = {stage for stage, spec in STAGES.items() if spec.external}
-    assert quoted(found(skipped, await only(database, BODY, name="prunable"))) == external
-    assert quoted(found(skipped, COUNT_LEDGER.text)) == external
-
-
-async def test_pruned_turns_are_counted_as_the_ledger_counts_them(database: Database) -> None:
-    body = await only(database, BODY, name="prune_ledger")
-    counted = {stage for stage, spec in STAGES.items() if spec.counts_items}
-    assert set(re.findall(r"or l\.stage = '(\w+)' as counts", body)) == counted
+async def test_a_stage_more_is_opened_by_the_next_turn_without_a_revision(fresh_database: TestPostgres) -> None:
+    more = [
+        *describe_stages(),
+        {**describe_stages()[1], "stage": "translation", "stream": "bank", "waits": True},
+    ]
+    engine = create_owner_engine(fresh_database.owner_url)
+    async with engine.begin() as connection:
+        await connection.execute(SET_STAGES, {"stages": orjson.dumps(more).decode()})
+    await engine.dispose()
+    app, operator = SecretStr(fresh_database.app_url), SecretStr(fresh_database.operator_url)
+    database = Database(DatabaseSettings(url=app, operator_url=operator))
+    try:
+        host = await new_host(database)
+        await TurnStore(database, lambda: NOON).append(host, [turn("t1", "hello")])
+        opened = await rows(
+            database,
+            host,
+            "select stream_id = bank_id, next_attempt_at = 'infinity' from ledger_t where stage = 'translation'",
+        )
+    finally:
+        await database.close()
+    assert opened == [(True, True)]
 
 
 def test_freshness_counts_our_own_stages() -> None:

@@ -1,6 +1,6 @@
--- Projectors of units, entities, and what joins them. How projectors work: 10_project.sql.
+-- Projectors of units, entities, and what joins them. How projectors work: projections.sql.
 
--- A run never begins one unit twice (10_project.sql): nothing is sorted here, and a turn is accepted the sooner. So it is
+-- A run never begins one unit twice (projections.sql): nothing is sorted here, and a turn is accepted the sooner. So it is
 -- where the caller has seen that the bank lives (p_living).
 create or replace function afterturn.project_unit_retained(p_events afterturn.event_store_t[], p_living boolean default false)
 returns void language plpgsql as $$

@@ -63,13 +63,14 @@ begin
                              excluded.accepted_at);
     update afterturn.turn_t t
        set ended = (select jsonb_object_agg(s.stage, jsonb_build_object(
-                               'status', s.status, 'attempts', 0, 'at', t.accepted_at))
-                      from (values ('gateway', 'flushed'),
-                                   ('extraction', 'done'), ('embedding', 'done'), ('projection', 'done')) s(stage, status)
-                     where s.stage <> 'gateway'
-                        or exists (select from afterturn.audit_event_t a
-                                    where a.host_id = t.host_id and a.turn_id = t.turn_id
-                                      and a.event in ('memory_gateway_add_succeeded', 'memory_gateway_flush_succeeded')))
+                               'status', case s.stage when 'gateway' then 'flushed' else 'done' end,
+                               'attempts', 0, 'at', t.accepted_at))
+                      from afterturn.stages() s
+                     where s.opened_by_turn and (
+                           s.stage <> 'gateway'
+                           or exists (select from afterturn.audit_event_t a
+                                       where a.host_id = t.host_id and a.turn_id = t.turn_id
+                                         and a.event in ('memory_gateway_add_succeeded', 'memory_gateway_flush_succeeded'))))
      where (p_host is null or t.host_id = p_host) and (p_bank is null or t.bank_id = p_bank) and t.ended is null
        and not exists (select from afterturn.ledger_t l
                         where l.host_id = t.host_id and l.turn_id = t.turn_id and l.item_id = t.turn_id);
@@ -81,10 +82,12 @@ end $$;
 create or replace function afterturn.recount_pruned(p_host uuid) returns void
 language plpgsql as $$
 begin
-    delete from afterturn.pruned_turns_t c where (p_host is null or c.host_id = p_host) and c.stage <> 'enrichment';
+    delete from afterturn.pruned_turns_t c where (p_host is null or c.host_id = p_host) and not exists (
+           select from afterturn.stages() s where s.stage = c.stage and s.counts_items);
     insert into afterturn.pruned_turns_t (host_id, stage, status, turns)
     select t.host_id, e.key, e.value->>'status', count(*)
       from afterturn.turn_t t, jsonb_each(t.ended) e
-     where (p_host is null or t.host_id = p_host) and t.ended is not null and e.key <> 'enrichment'
+     where (p_host is null or t.host_id = p_host) and t.ended is not null
+       and not exists (select from afterturn.stages() s where s.stage = e.key and s.counts_items)
      group by 1, 2, 3;
 end $$;

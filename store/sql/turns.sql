@@ -39,7 +39,7 @@ begin
         return;
     end if;
     insert into afterturn.event_store_t select e.* from unnest(v_new.events) e;
-    if v_new.living then  -- what such turns bring commutes (10_project.sql)
+    if v_new.living then  -- what such turns bring commutes (projections.sql)
         v_done := afterturn.project_unit_retained(v_new.events, true) is null
                or afterturn.project_session_appended(v_new.events) is null;
     else
@@ -229,16 +229,12 @@ begin
     select p_host, t.turn, t.bank, t.session, t."user", t.digest, t.position, t.accepted_at from unnest(p_turns) t;
     insert into afterturn.unit_word_t (host_id, bank_id, unit_id, session_id, seq, length, terms)
     select p_host, w.bank, w.unit, w.session, w.seq, w.length, w.terms from unnest(p_said) w;
-    -- The projection row waits (infinity) until extraction has said what the turn names.
+    -- A row that waits (infinity) is let go by another stage: counting begins when extraction has said what the turn names.
     insert into afterturn.ledger_t (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position,
                                     next_attempt_at, accepted_at, updated_at, target_id, bytes)
-    select p_host, s.stage, t.turn, s.stream, t.bank, t.session, t.turn, t.position,
-           s.ready, t.accepted_at, t.accepted_at, s.target, t.bytes
-      from unnest(p_turns) t,
-           lateral (values ('gateway', t.session, now(), t.target),
-                           ('extraction', t.session, now(), null),
-                           ('embedding', t.turn, now(), null),
-                           ('projection', t.bank, 'infinity', null))
-                as s(stage, stream, ready, target)
-     where s.stage <> 'gateway' or s.target is not null;
+    select p_host, s.stage, t.turn, case s.stream when 'session' then t.session when 'bank' then t.bank else t.turn end,
+           t.bank, t.session, t.turn, t.position, case when s.waits then 'infinity' else now() end, t.accepted_at,
+           t.accepted_at, case when s.stage = 'gateway' then t.target end, t.bytes
+      from unnest(p_turns) t, afterturn.stages() s
+     where s.opened_by_turn and (s.stage <> 'gateway' or t.target is not null);
 end $$;

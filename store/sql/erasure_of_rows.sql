@@ -72,7 +72,7 @@ begin
 end $$;
 
 -- The events of an aggregate that changed its row, in order: a beginning of what lived already did not
--- (10_project.sql). For children of a bank alone: they live from a beginning in a living bank to their own end or the bank's.
+-- (projections.sql). For children of a bank alone: they live from a beginning in a living bank to their own end or the bank's.
 create or replace function afterturn.effective_events(p_host uuid, p_bank uuid, p_id uuid)
 returns table ("position" bigint, version bigint, kind text, d jsonb)
 language plpgsql stable as $$

@@ -1,4 +1,4 @@
--- The log: how events are appended, whoever writes them. Completed turns go their own way (22_append_turns.sql).
+-- The log: how events are appended, whoever writes them. Completed turns go their own way (turns.sql).
 --
 -- A table is probed through scalar subqueries and laterals with OFFSET 0: the planner cannot know how short the
 -- lists are, and must not be free to read a whole table instead of a few rows of its key.

@@ -1,4 +1,4 @@
--- Projectors of banks, documents, directives and reflections. How projectors work: 10_project.sql.
+-- Projectors of banks, documents, directives and reflections. How projectors work: projections.sql.
 
 create or replace function afterturn.project_bank_created(p_events afterturn.event_store_t[]) returns void
 language plpgsql as $$

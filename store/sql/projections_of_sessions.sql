@@ -1,4 +1,4 @@
--- Projectors of session histories. How projectors work: 10_project.sql.
+-- Projectors of session histories. How projectors work: projections.sql.
 --
 -- Messages are rows, numbered within their session (seq): those of turns are units, those that a creation, an
 -- appended history from elsewhere or a compaction brings with their words stand in session_message_t. A history shows

@@ -16,7 +16,8 @@ begin
                 select true from afterturn.ledger_t l
                  where l.host_id = p_host and l.turn_id = p.turn_id
                    and (l.updated_at >= p_before
-                        or not (l.status in ('done', 'flushed') or (l.stage in ('gateway', 'enrichment') and l.status = 'skipped')))
+                        or not (l.status in ('done', 'flushed')
+                                or (l.status = 'skipped' and (select s.external from afterturn.stages() s where s.stage = l.stage))))
                  limit 1) is null)
       from (select l.* from afterturn.ledger_t l
              where l.host_id = p_host and l.stage = 'projection' and l.item_id > p_after
@@ -49,8 +50,9 @@ begin
     ), gone as (
         delete from afterturn.ledger_t l using kept k
          where l.host_id = p_host and l.turn_id = k.turn_id
-        -- What counts: a row of each stage for the turn itself, and a model's readings of it.
-        returning l.stage, l.status, l.item_id = l.turn_id or l.stage = 'enrichment' as counts
+        -- What counts: a row of each stage for the turn itself, and each row of a stage that says so.
+        returning l.stage, l.status,
+                  l.item_id = l.turn_id or (select s.counts_items from afterturn.stages() s where s.stage = l.stage) as counts
     ), others as (
         delete from afterturn.ledger_t l using page p
          where p.ends and not p.is_turn and l.host_id = p_host and l.stage = 'projection' and l.item_id = p.item_id
@@ -81,7 +83,8 @@ begin
                                         status, attempts, error_category, error_reason, next_attempt_at, accepted_at,
                                         updated_at, target_id)
         select b.host_id, b.stage, b.turn_id,
-               case b.stage when 'embedding' then b.turn_id when 'projection' then b.bank_id else b.session_id end,
+               case (select s.stream from afterturn.stages() s where s.stage = b.stage)
+                   when 'session' then b.session_id when 'bank' then b.bank_id else b.turn_id end,
                b.bank_id, b.session_id, b.turn_id, b.position, b.status, b.attempts, b.category, b.reason, b.at,
                b.accepted_at, b.at, b.target
           from back b
