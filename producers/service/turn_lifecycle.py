@@ -145,7 +145,9 @@ class TurnLifecycle:
             only_session=within is not None,
         )
         found, fresh = await self._parts.recalls.ask(grant.host_id, asked, body.min_position, body.wait_ms)
-        facts = await self._parts.turns.sessions.holding(grant.host_id, bank, within, FACTS_READ)
+        facts = await self._parts.turns.sessions.holding(
+            grant.host_id, bank, body.session_id, FACTS_READ, within=within is not None
+        )
         standing = [StandingFact(one.fact_id, one.key, one.value, one.subject) for one in facts]
         insights = [
             {"id": str(one.unit_id), "type": one.kind, "summary": one.text, "confidence": _format(one.confidence)}

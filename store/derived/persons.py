@@ -16,22 +16,24 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.database import Database
 from store.derived.aliases import PERSONAL
 from store.derived.facts import Identity
+from store.derived.said_facts import SaidFact, read_said_facts
 from store.expiry import LASTS
 from store.identity import user_id
 from store.tenancy.banks import space_ids
 from store.tenancy.spaces import Space
 from store.text.rules.facts import PASSING
 
+#: What a person says that they are called.
+OWN_NAME = "user_name"
 #: Entities that are told of.
 BESIDE = 12
 
-_BANKS = f"""
-    banks as materialized (
+_SEEN = f"""
         select b.bank_id, b.bank_name from afterturn.agent_memory_bank_t b
          where b.host_id = :host and b.active and {LASTS.format(of="b")}
-           and (cast(:banks as text[]) is null or b.bank_name = any(cast(:banks as text[])))
-    )"""  # noqa: S608 - put together from constants
-# Everything a bank takes for the same person as this name, and the name itself.
+           and (cast(:banks as text[]) is null or b.bank_name = any(cast(:banks as text[])))"""  # noqa: S608 - constants
+_BANKS = f"banks as materialized ({_SEEN})"
+# Everything a bank takes for the same person as this name, the name itself, and who said that it is theirs.
 SUBJECTS = text(f"""
     with {_BANKS}
     select afterturn.folded(:name)
@@ -42,7 +44,13 @@ SUBJECTS = text(f"""
         on p.host_id = :host and p.bank_id = b.bank_id and p.stem = split_part(afterturn.folded(:name), ' ', 1)
        and p.folded = afterturn.folded(:name) and p.kind = any(cast(:personal as text[]))
       join afterturn.entity_profile_t a
-        on a.host_id = :host and a.bank_id = b.bank_id and a.canonical_id = p.canonical_id""")  # noqa: S608 - put together from constants
+        on a.host_id = :host and a.bank_id = b.bank_id and a.canonical_id = p.canonical_id
+     union
+    select f.subject
+      from banks b
+      join afterturn.fact_t f
+        on f.host_id = :host and f.bank_id = b.bank_id and f.fact_id = '{OWN_NAME}'
+       and f.value = afterturn.folded(:name) and f.valid_to is null""")  # noqa: S608 - put together from constants
 _OF_USER = f"""
     afterturn.agent_memory_unit_t u
     join banks b on b.bank_id = u.bank_id
@@ -171,16 +179,17 @@ class Persons:
         """
         place = {"host": host, "banks": None if banks is None else list(banks), "now": self._clock()}
         async with self._database.scoped(host, *space_ids(host, space)) as connection:
-            subjects = None if whom.name is None else await _read_subjects(connection, place, whom.name)
+            user = None if whom.user is None else user_id(host, whom.user)
+            said = await read_said_facts(connection, _SEEN, place, user=user)
+            subjects = None if whom.name is None else await _read_subjects(connection, place, whom.name, said)
             rows = await _read_fact_rows(connection, {**place, "history": history, "limit": limit + 1}, whom, subjects)
-            told = {row.subject: row.name for row in rows if row.name}
-            beside = await _read_neighbours(connection, place, sorted({*(subjects or ()), *told}))
-        return Person(
-            tuple(sorted(set(told.values()))),
-            tuple(lined_up((_build_known(row) for row in rows[:limit]), history=history)),
-            beside,
-            len(rows) <= limit,
-        )
+            stored = {row.unit_id for row in rows}
+            fresh = [_build_said(one) for one in said if _is_of(one, subjects) and one.unit_id not in stored]
+            facts = lined_up([*(_build_known(row) for row in rows[:limit]), *fresh], history=history)
+            names = _read_names(rows, said, facts)
+            beside = await _read_neighbours(connection, place, sorted({*(subjects or ()), *names}))
+        whole = len(rows) <= limit and len(facts) <= limit
+        return Person(tuple(sorted(set(names.values()))), tuple(facts[:limit]), beside, whole)
 
 
 def lined_up(statements: Iterable[Known], *, history: bool) -> list[Known]:
@@ -220,9 +229,28 @@ def _as_replaced(one: Known, by: Known) -> Known:
     return one if one.until is not None else replace(one, until=by.since, superseded_by=by.unit_id)
 
 
-async def _read_subjects(connection: AsyncConnection, place: Mapping[str, Any], name: str) -> list[str]:
+def _is_of(one: SaidFact, subjects: Sequence[str] | None) -> bool:
+    """Say whether a fact that was just said is one of these subjects', and no passing one."""
+    return one.identity.fact_id not in PASSING and (subjects is None or one.identity.subject in subjects)
+
+
+def _read_names(rows: Sequence[Row[Any]], said: Sequence[SaidFact], facts: Sequence[Known]) -> dict[str, str]:
+    """Return what a person is called: the names that facts were stated under, and the one they say is theirs."""
+    kept = {one.unit_id for one in facts}
+    fresh = [one for one in said if one.unit_id in kept]
+    names = {row.subject: row.name for row in rows if row.name}
+    names |= {one.identity.subject: one.fact.subject for one in fresh if one.fact.subject}
+    names |= {row.value: row.shown_value for row in rows if row.fact_id == OWN_NAME and row.unit_id in kept}
+    return names | {one.value: one.fact.value for one in fresh if one.identity.fact_id == OWN_NAME}
+
+
+async def _read_subjects(
+    connection: AsyncConnection, place: Mapping[str, Any], name: str, said: Sequence[SaidFact]
+) -> list[str]:
     arguments = {**place, "name": name, "personal": sorted(PERSONAL)}
-    return sorted((await connection.execute(SUBJECTS, arguments)).scalars())
+    known = set((await connection.execute(SUBJECTS, arguments)).scalars())
+    told = {one.identity.subject for one in said if one.identity.fact_id == OWN_NAME and one.value in known}
+    return sorted(known | told)
 
 
 async def _read_fact_rows(
@@ -261,6 +289,26 @@ def _build_known(row: Row[Any]) -> Known:
         stated=row.stated,
         confidence=parse_confidence(row.confidence),
         sources=tuple(row.source_memory_ids),
+    )
+
+
+def _build_said(one: SaidFact) -> Known:
+    return Known(
+        bank=one.bank_name,
+        identity=one.identity,
+        key=one.fact.key,
+        value=one.fact.value,
+        text=one.fact.statement,
+        unit_id=one.unit_id,
+        session_id=one.session_name,
+        turn_id=one.turn_name,
+        said_at=one.said_at,
+        since=one.said_at,
+        until=None,
+        superseded_by=None,
+        stated=1,
+        confidence=one.fact.confidence,
+        sources=(one.source,),
     )
 
 

@@ -7,10 +7,12 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import text
+from sqlalchemy import Row, text
 
 from store import identity
 from store.database import Database
+from store.derived.facts import Identity
+from store.derived.said_facts import SaidFact, read_said_facts
 from store.expiry import BANK_LASTS, LASTS
 from store.ledger.stages import OWN, Stage
 
@@ -23,9 +25,13 @@ RECENT = text(f"""
      where u.host_id = :host and u.bank_id = :bank and u.session_id = :session and u.origin = 'message' and u.active
        and {LASTS.format(of="u")} and {BANK_LASTS}
      order by u.seq desc limit :most""")  # noqa: S608 - put together from constants
+#: The one bank, while it lives.
+ONE_BANK = f"""
+    select b.bank_id, b.bank_name from afterturn.agent_memory_bank_t b
+     where b.host_id = :host and b.bank_id = :bank and b.active and {LASTS.format(of="b")}"""  # noqa: S608 - as above
 # A fact of a turn that was forgotten holds no more: its unit has ended with it.
 HOLDING = text(f"""
-    select f.fact_id, f.key, f.value, f.subject
+    select f.fact_id, f.key, f.value, f.subject, f.valid_from, f.said
       from afterturn.fact_t f
       join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
      where f.host_id = :host and f.bank_id = :bank and f.valid_to is null and u.active
@@ -102,14 +108,20 @@ class SessionHistory:
             for row in reversed(rows)
         ]
 
-    async def holding(self, host: UUID, bank: str, session_id: str | None, most: int) -> list[HoldingFact]:
-        """Return the newest facts that hold in a bank, of one session where one is named."""
+    async def holding(
+        self, host: UUID, bank: str, session_id: str, most: int, *, within: bool = False
+    ) -> list[HoldingFact]:
+        """Return the newest facts that hold in a bank, `within` a session those of that session alone.
+
+        What was said in the newest turns counts, that session's first, whether or not a worker has read them.
+        """
         bank_id = identity.bank_id(host, bank)
-        session = None if session_id is None else identity.session_id(bank_id, session_id)
+        session = identity.session_id(bank_id, session_id)
+        asked = {"host": host, "bank": bank_id, "most": most, "now": self._clock()}
         async with self._database.tenant(host) as connection:
-            asked = {"host": host, "bank": bank_id, "session": session, "most": most, "now": self._clock()}
-            rows = (await connection.execute(HOLDING, asked)).all()
-        return [HoldingFact(row.fact_id, row.key, row.value, row.subject) for row in rows]
+            rows = (await connection.execute(HOLDING, {**asked, "session": session if within else None})).all()
+            said = await read_said_facts(connection, ONE_BANK, asked, session=session)
+        return _line_up(rows, [one for one in said if not within or one.session_id == session])[:most]
 
     async def overview(self, host: UUID, bank: str, session_id: str) -> SessionOverview | None:
         """Return how much stands in a session; None where there is no such session."""
@@ -127,6 +139,17 @@ class SessionHistory:
         async with self._database.tenant(host) as connection:
             rows = (await connection.execute(UNDONE, asked)).all()
         return {Stage(row.stage): row.undone for row in rows}
+
+
+def _line_up(rows: Sequence[Row[Any]], said: Sequence[SaidFact]) -> list[HoldingFact]:
+    """Return what holds, the newest first: what was said last of one subject and key. Pure."""
+    held = {Identity(row.fact_id, row.subject, row.key): (row.valid_from, row.said, row.value) for row in rows}
+    for one in said:
+        told = (one.said_at, one.said, one.value)
+        if one.identity not in held or held[one.identity][:2] <= told[:2]:
+            held[one.identity] = told
+    ordered = sorted(held.items(), key=lambda item: item[1][:2], reverse=True)
+    return [HoldingFact(of.fact_id, of.key, value, of.subject) for of, (_, _, value) in ordered]
 
 
 def _name_session(host: UUID, bank: str, session_id: str) -> dict[str, Any]:

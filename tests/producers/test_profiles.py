@@ -1,5 +1,6 @@
 """What is known of a person: over HTTP, from turns that went through the stages; and who may ask about whom."""
 
+import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -180,3 +181,64 @@ def test_banks_that_agree_are_added_up_and_the_order_of_rows_does_not_matter() -
     [home] = forth
     assert (home.value, home.stated, home.since) == ("lisbon", 3, MARCH + timedelta(days=3))
     assert [one.value for one in home.history] == ["Porto"]
+
+
+async def finish_turn(tenant: Tenant, turn: str, words: str, **more: Any) -> None:
+    item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": words}]}
+    body = {"session_id": "said", "turn_id": turn, "user_id": "u-1", "input_items": [item], **more}
+    assert (await tenant.http.post("/api/v1/turns/after", json=body)).status_code == 200
+
+
+async def facts_before_turn(tenant: Tenant, **more: Any) -> list[tuple[str, str]]:
+    item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Who am I?"}]}
+    body = {"session_id": "other", "turn_id": "1", "current_input": [item], **more}
+    answer = (await tenant.http.post("/api/v1/turns/before", json=body)).json()
+    parts = [part["text"] for one in answer["input_items"] for part in one["content"]]
+    told = [text for text in parts if text.startswith("<memory_reference>")]
+    facts = [fact for text in told for fact in json.loads(text.split("\n")[1])["facts"]]
+    assert sorted(answer["recall_fact_ids"]) == sorted({fact["id"] for fact in facts})
+    return sorted((fact["id"], fact["value"]) for fact in facts)
+
+
+@pytest.mark.law("L4")
+async def test_a_fact_is_read_right_after_its_turn_and_by_no_worker_made_another(quiet: World) -> None:
+    ana = await quiet.tenant()
+    await finish_turn(ana, "1", "My name is Ann. I like hiking.")
+    await finish_turn(ana, "2", "I like jazz. I moved to Ghent.")
+    await finish_turn(ana, "3", "Today I need milk.", session_id="third")
+    expected = [("user_like", "hiking"), ("user_like", "jazz"), ("user_name", "ann")]
+    said = await facts_before_turn(ana)
+    assert {*expected, ("today_task", "milk")} <= set(said)
+    assert ("today_task", "milk") not in await facts_before_turn(ana, session_id="said", scope="session")
+    early = await profile(ana, user_id="u-1")
+    by_name = await profile(ana, name="ann")
+    assert early["names"] == by_name["names"] == ["Ann"]
+    assert [fact["unit_id"] for fact in by_name["facts"]] == [fact["unit_id"] for fact in early["facts"]]
+    assert {("name", "Ann"), ("like", "hiking"), ("like", "jazz")} <= set(values(early))
+    # One stage has read the turns, the other not yet; then both have.
+    workers = Workers(quiet.postgres, quiet.database, Ledger(quiet.database), TurnStore(quiet.database, now))
+    for stage in (Stage.EXTRACTION, Stage.PROJECTION):
+        await Crew(workers).drain(stage)
+        assert await facts_before_turn(ana) == said
+        assert await profile(ana, user_id="u-1") == early
+        assert (await profile(ana, name="ann"))["facts"] == by_name["facts"]
+    units = await quiet.sql("""
+        select unit_id from afterturn.agent_memory_unit_t
+         where origin = 'extraction' and metadata->>'fact_id' <> 'today_task'""")
+    assert sorted(str(row.unit_id) for row in units) == sorted(fact["unit_id"] for fact in early["facts"])
+    await ana.http.aclose()
+
+
+async def test_what_is_said_last_holds_at_once_and_what_is_forgotten_does_not(quiet: World) -> None:
+    ana = await quiet.tenant()
+    await finish_turn(ana, "1", "I moved to Ghent.")
+    await worked_through(quiet)
+    await finish_turn(ana, "2", "I moved to Porto.")
+    assert [value for _, value in values(await profile(ana, user_id="u-1"))] == ["Porto"]
+    assert [value for _, value in await facts_before_turn(ana)] == ["porto"]
+    [told] = (await profile(ana, user_id="u-1", history="true"))["facts"]
+    assert [before["value"] for before in told["history"]] == ["Ghent"]
+    source = told["sources"][0]
+    assert (await ana.http.delete(f"/api/v1/units/{source}")).status_code == 204
+    assert [value for _, value in values(await profile(ana, user_id="u-1"))] == ["Ghent"]
+    await ana.http.aclose()

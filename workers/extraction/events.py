@@ -6,27 +6,24 @@ Everything here is derived from the turn alone, ids and times included: offered 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from itertools import pairwise
 from typing import Any
 from uuid import UUID, uuid5
 
 from store import identity
 from store.derived.postings import UnitTerms
+from store.derived.said_facts import fact_ends_at, fact_unit_id
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
 from store.memory.turn_messages import TurnMessage
 from store.text.rules import VERSION, Extraction, Fact, Mention, Tier
 from store.text.rules.extract import shown_as
-from store.text.rules.facts import passes_at
 from store.text.terms import analyse_text, lexical_text
 from store.text.word_rules import AUTO, WordRules, rules_of
 
 Event = Mapping[str, Any]
 
 _USUAL = rules_of(AUTO)
-#: What all versions of the rules are called in the ids of their facts: by the name of the first.
-_RULES, _RULES_BEGIN = "rules-1", "rules-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +41,6 @@ class Derived:
     def facts(self) -> int:
         """How many facts there are."""
         return len(self.tiers)
-
-
-def fact_unit_id(turn: UUID, fact: Fact, version: str = VERSION) -> UUID:
-    """Return the id of the unit a fact of a turn becomes: one id, whichever version of the rules finds it.
-
-    So what one version found and somebody forgot stays forgotten, and of a message that is read anew nothing is
-    repeated that an older version found in the others of its turn.
-    """
-    reader = _RULES if version.startswith(_RULES_BEGIN) else version
-    return uuid5(turn, f"fact:{reader}:{fact.ordinal}:{fact.slug}:{fact.key}:{fact.value}")
 
 
 def follow_up_id(turn: UUID, version: str = VERSION) -> UUID:
@@ -176,15 +163,9 @@ def _fact_event(origin: Origin, unit: UUID, fact: Fact, source: TurnMessage, ver
             **({"subject": fact.subject} if fact.subject else {}),
         },
     }
-    if ends := _end_of(fact, source):
+    if ends := fact_ends_at(fact, source.event_date, source.expires_at):
         data["expiresAt"] = ends.isoformat()
     return build_offer(origin, EventType.UNIT_RETAINED, (unit,), data)
-
-
-def _end_of(fact: Fact, source: TurnMessage) -> datetime | None:
-    """Return when a fact ends: what is to be done passes by, and no fact outlives what it was drawn from."""
-    ends = [source.expires_at, passes_at(fact, source.event_date)]
-    return min((end for end in ends if end is not None), default=None)
 
 
 def _place(named: Sequence[Mention]) -> int:

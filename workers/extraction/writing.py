@@ -7,6 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived import extraction_runs, locks, postings
 from store.derived.extraction_runs import FollowUp
+from store.derived.said_facts import fact_unit_id
 from store.ledger.ledger import Claim, LedgerRow
 from store.ledger.stages import Stage
 from store.log.append import append_events
@@ -14,7 +15,7 @@ from store.log.envelope import Origin
 from store.memory.turn_messages import TurnMessage
 from store.tenancy import languages
 from store.text.rules.model import Extraction
-from workers.extraction.events import Derived, derive_events, fact_unit_id, follow_up_id
+from workers.extraction.events import Derived, derive_events, follow_up_id
 from workers.extraction.llm.answer import select_new
 from workers.extraction.reextraction import after_correction, corrected_unit, resume_ended
 

@@ -53,7 +53,7 @@ async def test_a_fact_ends_with_what_it_was_drawn_from_and_a_task_with_its_day(y
     assert await known(yard) == ["Ann", "hiking"]
     yard.ahead = 2 * DAY
     assert await known(yard) == ["Ann"]
-    holding = await SessionHistory(yard.world.database, yard.clock).holding(HOST, "default", None, 50)
+    holding = await SessionHistory(yard.world.database, yard.clock).holding(HOST, "default", "s", 50)
     assert [one.fact_id for one in holding] == ["user_name"]
 
 
