@@ -109,14 +109,14 @@ class SessionHistory:
         ]
 
     async def holding(
-        self, host: UUID, bank: str, session_id: str, most: int, *, within: bool = False
+        self, host: UUID, bank: str, session_id: str | None, most: int, *, within: bool = False
     ) -> list[HoldingFact]:
         """Return the newest facts that hold in a bank, `within` a session those of that session alone.
 
-        What was said in the newest turns counts, that session's first, whether or not a worker has read them.
+        What was said in the newest turns counts, those of the session among them, before a worker has read them.
         """
         bank_id = identity.bank_id(host, bank)
-        session = identity.session_id(bank_id, session_id)
+        session = None if session_id is None else identity.session_id(bank_id, session_id)
         asked = {"host": host, "bank": bank_id, "most": most, "now": self._clock()}
         async with self._database.tenant(host) as connection:
             rows = (await connection.execute(HOLDING, {**asked, "session": session if within else None})).all()
