@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from afterturn_client import (
+    MemoryReceipt,
     Message,
     NewTurn,
     RefusedTurn,
@@ -81,6 +82,20 @@ async def test_a_document_is_sent_and_listed_with_what_is_said_of_it(server: Loo
     added, first, second = server.seen
     assert added.json == {"bank": "b", "content": TEXT, **said, "occurred_at": "2024-05-03T10:00:00Z"}
     assert (first.params, second.params) == ({"bank": "b", "limit": "1"}, {"bank": "b", "limit": "1", "cursor": "1.f"})
+
+
+async def test_a_memory_is_kept_under_its_id_with_its_end_and_ended(server: Loopback, twin: Twin) -> None:
+    told = {"ok": True, "id": "seat", "unit_id": "u", "position": 9, "created": True, "changed": True}
+    server.answers(JSONResponse(told, 201), Response(status_code=204))
+    client, ends = twin.client(server.url), datetime(2030, 1, 1, tzinfo=UTC)
+    kept = await twin(client, "keep_memory", TEXT, memory_id="seat", bank="b", expires_at=ends, pinned=True)
+    assert kept == MemoryReceipt("seat", "u", 9, created=True, changed=True)
+    assert client.position == 9
+    await twin(client, "end_memory", "seat", bank="b")
+    written, ended = server.seen
+    body = {"bank": "b", "content": TEXT, "id": "seat", "expires_at": "2030-01-01T00:00:00Z", "pinned": True}
+    assert (written.path, written.json) == ("/api/v1/memories", body)
+    assert (ended.method, ended.path, ended.params) == ("DELETE", "/api/v1/memories/seat", {"bank": "b"})
 
 
 async def test_a_turn_without_a_name_keeps_the_one_it_is_given_through_every_retry(

@@ -59,6 +59,7 @@ from afterturn_client.lists import (
     ListedUser,
     Page,
 )
+from afterturn_client.memories import MemoryReceipt
 from afterturn_client.profiles import Fact, Profile
 from afterturn_client.retry import RetryPolicy
 from afterturn_client.turns import Message, NewTurn
@@ -90,6 +91,7 @@ __all__ = [
     "ListedTurn",
     "ListedUnit",
     "ListedUser",
+    "MemoryReceipt",
     "Message",
     "NewTurn",
     "NotFoundError",

@@ -101,6 +101,7 @@ class DocumentOptions(TypedDict, total=False):
     title: str | None
     user_id: str | None
     occurred_at: Moment | None
+    expires_at: Moment | None
     metadata: Mapping[str, str]
 
 
@@ -109,8 +110,7 @@ def add_document(
 ) -> Call[answers.DocumentReceipt]:
     """POST /api/v1/docs; the same content again is the same document."""
     told = {**options, "content": content, "content_hash": content_hash}
-    if (occurred_at := options.get("occurred_at")) is not None:
-        told["occurred_at"] = format_moment(occurred_at)
+    told |= {name: format_moment(options.get(name)) for name in ("occurred_at", "expires_at")}
     body = encode_json({"bank": bank, **{name: value for name, value in told.items() if value is not None}})
     request = Request("POST", "/api/v1/docs", body=body, timeout_s=timeout_s)
     private = (content, options.get("title"), *options.get("metadata", {}).values())

@@ -8,7 +8,7 @@ from typing import Self, TypeVar, Unpack
 
 import httpx
 
-from afterturn_client import answers, calls, lists
+from afterturn_client import answers, calls, lists, memories
 from afterturn_client.calls import Call, DocumentOptions, RecallOptions
 from afterturn_client.lifecycle import AfterTurnOptions, BeforeTurnOptions, Item, KeptTurn, PreparedTurn
 from afterturn_client.profiles import Profile, ProfileOptions
@@ -106,6 +106,16 @@ class AsyncAfterturn:
     ) -> answers.DocumentReceipt:
         """Store a document: its text, or the sha256 of a file whose words come as turns with its `doc_id`."""
         return await self._run(self._target.add_document(content, content_hash, options, bank))
+
+    async def keep_memory(
+        self, content: str, *, bank: str | None = None, **options: Unpack[memories.MemoryOptions]
+    ) -> memories.MemoryReceipt:
+        """Keep one text; one of the same `memory_id` is replaced in every field. Kept again it changes nothing."""
+        return await self._run(self._target.keep_memory(content, options, bank))
+
+    async def end_memory(self, memory_id: str, *, bank: str | None = None) -> None:
+        """End a memory, with what was drawn from it alone. Raises NotFoundError."""
+        return await self._run(self._target.end_memory(memory_id, bank))
 
     async def list_documents(
         self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
@@ -306,6 +316,16 @@ class Afterturn:
     ) -> answers.DocumentReceipt:
         """As AsyncAfterturn.add_document."""
         return self._run(self._target.add_document(content, content_hash, options, bank))
+
+    def keep_memory(
+        self, content: str, *, bank: str | None = None, **options: Unpack[memories.MemoryOptions]
+    ) -> memories.MemoryReceipt:
+        """As AsyncAfterturn.keep_memory."""
+        return self._run(self._target.keep_memory(content, options, bank))
+
+    def end_memory(self, memory_id: str, *, bank: str | None = None) -> None:
+        """As AsyncAfterturn.end_memory."""
+        return self._run(self._target.end_memory(memory_id, bank))
 
     def list_documents(
         self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None

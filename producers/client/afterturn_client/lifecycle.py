@@ -9,6 +9,7 @@ from afterturn_client.calls import Call
 from afterturn_client.errors import InvalidAnswerError
 from afterturn_client.reading import Fields
 from afterturn_client.transport import Request, encode_json
+from afterturn_client.turns import Moment, format_moment
 
 #: An item of the Responses API, or any JSON object: it comes back as it was handed in.
 Item = Mapping[str, Any]
@@ -37,13 +38,17 @@ class BeforeTurnOptions(TypedDict, total=False):
 
 
 class AfterTurnOptions(TypedDict, total=False):
-    """What may be said of a turn that is over, beside its input and output."""
+    """What may be said of a turn that is over, beside its input and output.
+
+    From `expires_at` on what it says is in no answer.
+    """
 
     bank: str
     user_id: str
     conversation_items: Sequence[Item]
     current_input_start: int
     current_input_count: int
+    expires_at: Moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,8 @@ def after_turn_body(
 ) -> dict[str, Any]:
     """Return the JSON object of POST /api/v1/turns/after; `given` are input and output."""
     items = {"input_items": list(given[0]), "output_items": list(given[1])}
-    return {"session_id": session_id, "turn_id": turn_id, **items, **options}
+    ends = {"expires_at": format_moment(options["expires_at"])} if "expires_at" in options else {}
+    return {"session_id": session_id, "turn_id": turn_id, **items, **options, **ends}
 
 
 def _read_prepared(value: object) -> PreparedTurn:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from afterturn_client import answers, calls, lifecycle
+from afterturn_client import answers, calls, lifecycle, memories
 from afterturn_client.calls import Call, DocumentOptions, RecallOptions
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.lists import ListKind, Page, call_list
@@ -17,7 +17,13 @@ from afterturn_client.turns import Messages, NewTurn, TurnOptions
 T = TypeVar("T")
 
 #: What tells the position of a write.
-WRITTEN = (answers.TurnReceipt, answers.DocumentReceipt, answers.CorrectionReceipt, lifecycle.KeptTurn)
+WRITTEN = (
+    answers.TurnReceipt,
+    answers.DocumentReceipt,
+    answers.CorrectionReceipt,
+    lifecycle.KeptTurn,
+    memories.MemoryReceipt,
+)
 
 #: How long a recall waits for the client's own last write, in milliseconds, unless it says otherwise.
 OWN_WRITE_WAIT_MS = 1000
@@ -79,6 +85,17 @@ class Target:
         """Build the call that stores a document and remembers its position."""
         call = calls.add_document(content, content_hash, options, bank or self.bank, self.timeout_s)
         return replace(call, read=lambda value: self._wrote(call.read(value)))
+
+    def keep_memory(
+        self, content: str, options: memories.MemoryOptions, bank: str | None
+    ) -> Call[memories.MemoryReceipt]:
+        """Build the call that keeps a memory and remembers its position."""
+        call = memories.keep_memory(content, options, bank or self.bank, self.timeout_s)
+        return replace(call, read=lambda value: self._wrote(call.read(value)))
+
+    def end_memory(self, memory_id: str, bank: str | None) -> Call[None]:
+        """Build the call that ends a memory."""
+        return memories.end_memory(memory_id, bank or self.bank, self.timeout_s)
 
     def list_documents(self, cursor: str | None, limit: int, bank: str | None) -> Call[answers.DocumentPage]:
         """Build the call that lists a page of documents."""

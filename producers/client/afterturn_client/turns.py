@@ -28,7 +28,8 @@ class NewTurn:
 
     `turn_id` names the turn within its session and makes writing it idempotent: the same turn sent again
     is the same turn. It is made here when it is not given, so a retry never writes twice. `doc_id` names the
-    document (of the same bank) the turn was read from; recall can be held to `tags`.
+    document (of the same bank) the turn was read from; recall can be held to `tags`. From `expires_at` on what it
+    says is in no answer.
     """
 
     session_id: str
@@ -41,6 +42,7 @@ class NewTurn:
     gateway: bool | None = None
     doc_id: str | None = None
     tags: Sequence[str] | None = field(default=None, repr=False)
+    expires_at: Moment | None = None
 
 
 #: What a turn is made of; a mapping stands for a message as it is.
@@ -58,6 +60,7 @@ class TurnOptions(TypedDict, total=False):
     gateway: bool | None
     doc_id: str | None
     tags: Sequence[str] | None
+    expires_at: Moment | None
 
 
 def turn_body(turn: NewTurn, bank: str) -> dict[str, Any]:
@@ -74,6 +77,7 @@ def turn_body(turn: NewTurn, bank: str) -> dict[str, Any]:
         gateway=turn.gateway,
         doc_id=turn.doc_id,
         tags=None if turn.tags is None else list(turn.tags),
+        expires_at=format_moment(turn.expires_at),
     )
 
 

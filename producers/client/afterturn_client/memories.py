@@ -1,0 +1,68 @@
+"""Single memories: one text each, kept, replaced and ended by an id of the caller's choice."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypedDict
+
+from afterturn_client.calls import Call, path_segment
+from afterturn_client.reading import Fields
+from afterturn_client.transport import Request, encode_json
+from afterturn_client.turns import Moment, format_moment
+
+
+class MemoryOptions(TypedDict, total=False):
+    """What may be said of a memory beside its text.
+
+    `memory_id`: what it is kept under; without one, the same text is the same memory. From `expires_at` on it is in no
+    answer.
+    """
+
+    memory_id: str | None
+    title: str | None
+    kind: Literal["world", "experience", "opinion", "observation", "mental_model"]
+    user_id: str | None
+    occurred_at: Moment | None
+    expires_at: Moment | None
+    pinned: bool
+    metadata: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReceipt:
+    """The memory is durable; `created`: it was not there before, `changed`: something was written."""
+
+    memory_id: str
+    unit_id: str
+    position: int
+    created: bool
+    changed: bool
+
+
+def keep_memory(content: str, options: MemoryOptions, bank: str, timeout_s: float) -> Call[MemoryReceipt]:
+    """POST /api/v1/memories; the same again changes nothing."""
+    given = {name: value for name, value in options.items() if value is not None and name != "memory_id"}
+    for name in ("occurred_at", "expires_at"):
+        if (moment := options.get(name)) is not None:
+            given[name] = format_moment(moment)  # type: ignore[arg-type]  # both are moments
+    named = {} if options.get("memory_id") is None else {"id": options["memory_id"]}
+    body = encode_json({"bank": bank, "content": content, **named, **given})
+    private = (content, options.get("title"), *options.get("metadata", {}).values())
+    request = Request("POST", "/api/v1/memories", body=body, timeout_s=timeout_s)
+    return Call(request, _read_receipt, private=tuple(text for text in private if text))
+
+
+def end_memory(memory_id: str, bank: str, timeout_s: float) -> Call[None]:
+    """DELETE /api/v1/memories/{id}."""
+    path = f"/api/v1/memories/{path_segment(memory_id)}"
+    return Call(Request("DELETE", path, {"bank": bank}, timeout_s=timeout_s), lambda _: None)
+
+
+def _read_receipt(value: object) -> MemoryReceipt:
+    fields = Fields.of(value, "memory")
+    return MemoryReceipt(
+        fields.text("id"),
+        fields.text("unit_id"),
+        fields.integer("position"),
+        fields.flag("created"),
+        fields.flag("changed"),
+    )
