@@ -50,6 +50,7 @@ from producers.service.dependencies import Dependencies
 from producers.service.gateway_recall import GatewayRecall
 from producers.service.load_shedding import Pressure, Shed
 from producers.service.memory import Memory
+from producers.service.operations import Operations
 from producers.service.read_replica import ReadReplica
 from producers.service.recalls import Recalls
 from producers.settings import BrokerSettings
@@ -140,6 +141,7 @@ def compose_application(settings: Settings, owned: "_Resources") -> FastAPI:
         Exposition(settings.metrics_dir, counts, settings.health, settings.data),
         settings.api,
         recorder=owned.recorder,
+        operations=Operations(owned.database, owned.clock),
         issuers=TokenIssuers(keys, settings.api.mcp, owned.http) if settings.api.mcp.issuers else None,
         fair=owned.fair,
         plugin=by_key(_build_plugin_parts(settings, owned), keys.authenticate),

@@ -959,6 +959,20 @@ CLUSTER = Table(
     schema="public",
 )
 
+#: Keys of operators: they have no tenant, and are found by their hash as tenants' keys are.
+OPERATOR_KEY = Table(
+    "afterturn_operator_key",
+    METADATA,
+    Column("key_id", Uuid, primary_key=True),
+    Column("key_hash", LargeBinary, nullable=False),
+    Column("label", Text, nullable=False),
+    Column("created_at", TIME, nullable=False, server_default=func.now()),
+    Column("expires_at", TIME),
+    Column("revoked_at", TIME),
+    UniqueConstraint("key_hash"),
+    schema="public",
+)
+
 #: When each task of maintenance runs next, and who runs it now. Of all tenants at once, so it stands in `public`.
 MAINTENANCE = Table(
     "afterturn_maintenance",

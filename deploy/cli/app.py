@@ -5,11 +5,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import structlog
 import typer
 
+from deploy.cli.elsewhere import NAMED, Elsewhere
 from deploy.cli.output import print_notice
 
 
@@ -123,6 +125,12 @@ COMMANDS: Mapping[str, Command] = {
         "Operate",
         "Show the call audit: API calls and operators' commands, without content.",
     ),
+    "context": Command(
+        "deploy.cli.contexts:context_app",
+        "Operate",
+        "Name services elsewhere, and choose the one that commands work on.",
+    ),
+    "tenants": Command("deploy.cli.tenants:tenants_app", "Operate", "List and show tenants."),
     "keys": Command(
         "deploy.cli.keys:keys_app",
         "Operate",
@@ -277,9 +285,21 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer hands it over 
 
 def _configure_output(
     *,
+    url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Work on the service there, with the key of --key-file or client.key."),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="The key for --url; other users of this machine may see it.")
+    ] = None,
+    key_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Read the key for --url from a file.")] = None,
+    context: Annotated[
+        str | None, typer.Option("--context", metavar="NAME", help="Work on a service of `afterturn context list`.")
+    ] = None,
     _version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
     ] = False,
 ) -> None:
     """Make a single command keep its name, which typer would drop; keep what is logged apart from answers."""
+    NAMED.set(Elsewhere(url, key, key_file, context))
     structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))

@@ -11,6 +11,8 @@ from rich.text import Text
 from deploy.cli.durations import parse_duration
 from deploy.cli.existence import find_host_id, require_existing
 from deploy.cli.ledger_rows import HostOption, LimitOption
+from deploy.cli.operator_api import find_operator_api
+from deploy.cli.operator_api import print_rows as print_api_rows
 from deploy.cli.operator_command import run_on_database
 from deploy.cli.output import create_console, print_json, print_notice, replace_unprintable
 from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
@@ -57,6 +59,10 @@ def list_command(
         return await CallAudit(database).read(sought, limit)
 
     stack = find_running_stack(data)
+    if api := find_operator_api(stack):
+        asked = {"tenant": host, "door": door and door.value, "refused": refused or None, "limit": limit}
+        print_api_rows(api.call("GET", "/audit", **asked), "calls", as_json=as_json)
+        return
     found, more = run_on_database(stack, read)
     if not found:  # calls outlive their host
         require_existing(stack, host, None)

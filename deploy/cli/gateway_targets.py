@@ -15,6 +15,7 @@ from deploy.bootstrap import HOST
 from deploy.cli import name_arguments
 from deploy.cli.existence import find_host_id, find_host_name
 from deploy.cli.ledger_rows import SELF
+from deploy.cli.operator_api import find_operator_api, print_rows
 from deploy.cli.operator_command import AuditedAct, read_operator_name, run_audited, run_on_database
 from deploy.cli.output import create_console, exit_with, print_json, print_notice, replace_unprintable
 from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
@@ -164,6 +165,9 @@ def list_command(
     **Example:** `afterturn gateway list-targets --json`
     """
     stack = find_running_stack(data)
+    if api := find_operator_api(stack):
+        print_rows(api.call("GET", "/targets", tenant=host), "targets", as_json=as_json)
+        return
     chosen = None if host is None else find_host_id(find_host_name(stack, host))
 
     async def read(database: Database) -> list[Listed]:

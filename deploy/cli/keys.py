@@ -12,6 +12,7 @@ from deploy.bootstrap import HOST
 from deploy.cli import name_arguments
 from deploy.cli.durations import parse_duration
 from deploy.cli.existence import find_host_name
+from deploy.cli.operator_api import find_operator_api, print_fields, print_rows
 from deploy.cli.operator_command import AuditedAct, run_audited, run_on_database
 from deploy.cli.output import create_console, exit_with, print_json, print_notice, replace_unprintable
 from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
@@ -20,7 +21,9 @@ from deploy.local.stack import Stack
 from store import identity
 from store.database import Database
 from store.errors import NotFound
+from store.tenancy.call_audit import NO_HOST
 from store.tenancy.keys import KeyInfo, Keys, Successor
+from store.tenancy.operator_keys import OperatorKey, OperatorKeys
 
 T = TypeVar("T")
 
@@ -79,11 +82,17 @@ def create_command(
     curate: CurateFlag = False,
     expires: ExpiresOption = None,
     gateway_user: GatewayUserOption = None,
+    operator: Annotated[
+        bool, typer.Option("--operator", help="Make a key without a tenant, for `/api/v1/operator/*` alone.")
+    ] = False,
     host: HostOption = HOST,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a key and print it: the only time it is seen.
+
+    `--operator` makes a key that has no tenant: it serves operators' commands from any machine
+    (`afterturn context add`), and never reads content.
 
     In banks that others share, a key of a user or an agent corrects, links, forgets and erases what its user or agent
     said, and nothing else. Directives and pins concern every reader of a bank: in a shared one they need a key without
@@ -98,6 +107,20 @@ def create_command(
     if expires == timedelta():
         raise typer.BadParameter("a key that expires at once opens nothing", param_hint="--expires")
 
+    stack, scoped = find_running_stack(data), bool(bank or user or agent or gateway_user)
+    if operator:
+        if scoped or read_only or curate:
+            raise typer.BadParameter("a key of an operator has no tenant and no rights there", param_hint="--operator")
+        _create_operator_key(stack, label, expires, as_json=as_json)
+        return
+    if api := find_operator_api(stack):
+        if gateway_user:
+            raise exit_with("a gateway user's key is made on the database: set database.operator_url", 2)
+        body: dict[str, Any] = {"tenant": host, "label": label, "banks": bank or None, "curate": curate}
+        body |= {"user": user, "agent": agent}
+        body |= {"write": not read_only, "expires_s": None if expires is None else int(expires.total_seconds())}
+        print_fields(api.call("POST", "/keys", body), as_json=as_json)
+        return
     scope = {"gateway_user": gateway_user, "user": user, "agent": agent}
     rights = {"write": not read_only, "curate": curate}
 
@@ -114,7 +137,7 @@ def create_command(
         )
         return await made, until
 
-    token, until = _change_keys(find_running_stack(data), "keys create", host, create)
+    token, until = _change_keys(stack, "keys create", host, create)
     if as_json:
         about = {"label": label, "banks": sorted(bank) if bank else None, **rights}
         print_json({"key": token, **about, **scope, "expires_at": _format_time(until)})
@@ -130,6 +153,9 @@ def list_command(*, host: HostOption = HOST, data: DataOption = None, as_json: J
     **Example:** `afterturn keys list`
     """
     stack = find_running_stack(data)
+    if api := find_operator_api(stack):
+        print_rows(api.call("GET", "/keys", tenant=host), "keys", as_json=as_json)
+        return
     called = find_host_name(stack, host)
 
     async def everything(database: Database) -> list[KeyInfo]:
@@ -154,13 +180,18 @@ def revoke_command(
 
     **Example:** `afterturn keys revoke 0b7c…`
     """
+    stack = find_running_stack(data)
+    if api := find_operator_api(stack):
+        api.call("DELETE", f"/keys/{key_id}", tenant=host)
+        print_fields({"key_id": str(key_id), "revoked": True}, as_json=as_json)
+        return
 
     async def revoke(keys: Keys, _now: datetime) -> bool:
         await keys.revoke(host, key_id)
         return True
 
     try:
-        revoked = _change_keys(find_running_stack(data), "keys revoke", host, revoke)
+        revoked = _change_keys(stack, "keys revoke", host, revoke)
     except NotFound:
         revoked = False
     if as_json:
@@ -188,6 +219,10 @@ def rotate_command(
     **Example:** `afterturn keys rotate 0b7c… --overlap 24h`
     """
     stack = find_running_stack(data)
+    if api := find_operator_api(stack):
+        body = {"tenant": host, "overlap_s": int(overlap.total_seconds())}
+        print_fields(api.call("POST", f"/keys/{key_id}/rotate", body), as_json=as_json)
+        return
 
     async def rotate(keys: Keys, now: datetime) -> tuple[Successor, bool]:
         own = await keys.authenticate(_read_stack_key(stack))
@@ -211,6 +246,60 @@ def rotate_command(
         print_notice("keep this key: it is not shown again")
         print(successor.token)
     raise typer.Exit(0 if kept else 1)
+
+
+def _create_operator_key(stack: Stack, label: str, expires: timedelta | None, *, as_json: bool) -> None:
+    """Make a key of an operator on the database and print it."""
+
+    async def create(database: Database, act: AuditedAct) -> tuple[str, datetime | None]:
+        until = None if expires is None else act.clock() + expires
+        made = await OperatorKeys(database).create(label, until)
+        act.rows = 1
+        return made, until
+
+    token, until = run_audited(stack, "keys create --operator", NO_HOST, create)
+    if as_json:
+        print_json({"key": token, "label": label, "operator": True, "expires_at": _format_time(until)})
+    else:
+        print_notice("keep this key: it is not shown again")
+        print(token)
+
+
+@keys_app.command("list-operators")
+def list_operators_command(*, data: DataOption = None, as_json: JsonOption = False) -> None:
+    """List the keys of operators, revoked and expired ones too.
+
+    **Example:** `afterturn keys list-operators`
+    """
+
+    async def everything(database: Database) -> list[OperatorKey]:
+        return await OperatorKeys(database).list()
+
+    found = run_on_database(find_running_stack(data), everything)
+    shown = [{"key_id": str(one.key_id), "label": one.label, "state": one.state} for one in found]
+    print_rows({"keys": shown}, "keys", as_json=as_json)
+
+
+@keys_app.command("revoke-operator")
+def revoke_operator_command(
+    key_id: Annotated[UUID, typer.Argument(metavar="KEY_ID", help="From `afterturn keys list-operators`.")],
+    *,
+    data: DataOption = None,
+) -> None:
+    """Revoke a key of an operator: within seconds it is refused everywhere.
+
+    **Example:** `afterturn keys revoke-operator 0b7c…`
+    """
+
+    async def revoke(database: Database, act: AuditedAct) -> None:
+        await OperatorKeys(database).revoke(key_id)
+        act.rows = 1
+
+    try:
+        run_audited(find_running_stack(data), "keys revoke-operator", NO_HOST, revoke)
+    except NotFound as error:
+        raise exit_with(str(error), 1) from None
+    print_notice(f"key {key_id} is revoked")
 
 
 def _save_stack_key(stack: Stack, token: str) -> bool:

@@ -13,11 +13,14 @@ from rich.text import Text
 from deploy.cli import ledger_rows
 from deploy.cli.existence import require_existing
 from deploy.cli.ledger_rows import BankFilter
+from deploy.cli.operator_api import OperatorApi, find_operator_api
+from deploy.cli.operator_api import print_rows as print_api_rows
 from deploy.cli.operator_command import run_on_database
 from deploy.cli.output import create_console, exit_with, print_json, print_notice
 from deploy.cli.running_stack import find_running_stack
 from store.database import Database
-from store.ledger.listing import Backlog, Entry, Noted, Selection
+from store.ledger.listing import OPEN_STATUSES, Backlog, Entry, Noted, Selection
+from store.ledger.stages import Stage
 from store.tenancy.gateway_targets import Destination
 
 
@@ -34,6 +37,9 @@ class TurnHistory:
 def print_rows(data: Path | None, place: BankFilter, selection: Selection, limit: int, *, as_json: bool) -> None:
     """Print the rows of a selection; ends with status 2 when there is no such place."""
     stack = find_running_stack(data)
+    if api := find_operator_api(stack):
+        print_api_rows(_ask_operator(api, place, selection, limit), "jobs", as_json=as_json)
+        return
     require_existing(stack, place.host, place.bank)
 
     async def read(database: Database) -> tuple[TurnHistory, bool]:
@@ -51,6 +57,17 @@ def print_rows(data: Path | None, place: BankFilter, selection: Selection, limit
         print_notice("nothing of the kind waits, runs or failed")
     if more:
         print_notice(f"there is more: --limit shows more than {limit}")
+
+
+def _ask_operator(api: OperatorApi, place: BankFilter, selection: Selection, limit: int) -> Any:
+    """Ask the operator's interface for rows; ends with status 2 for a filter that it does not know."""
+    stages, statuses = selection.stages, selection.statuses
+    narrowed = place.bank or selection.category or selection.older_than or selection.states is not None
+    if narrowed or len(stages) not in {1, len(Stage)} or len(statuses) not in {1, len(OPEN_STATUSES)}:
+        raise exit_with("the service lists rows of a tenant, one stage and one status; the rest needs its database", 2)
+    stage = stages[0].value if len(stages) == 1 else None
+    status = str(statuses[0]) if len(statuses) == 1 else None
+    return api.call("GET", "/jobs", tenant=place.host, stage=stage, status=status, limit=limit)
 
 
 def print_turn_history(data: Path | None, turn: str, place: BankFilter, *, as_json: bool) -> None:

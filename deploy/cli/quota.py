@@ -10,6 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from deploy.bootstrap import HOST
 from deploy.cli import name_arguments
 from deploy.cli.existence import find_host_name
+from deploy.cli.operator_api import find_operator_api, print_rows
 from deploy.cli.operator_command import AuditedAct, run_audited, run_on_database
 from deploy.cli.output import create_console, exit_with, print_json, print_notice, replace_unprintable
 from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
@@ -62,8 +63,14 @@ def set_command(
         act.rows = 1
         return await quotas.show(host)
 
+    stack = find_running_stack(data)
+    if api := find_operator_api(stack):
+        print_rows(
+            api.call("PUT", "/quotas", {"tenant": host, "bank": bank, **asdict(limits)}), "quotas", as_json=as_json
+        )
+        return
     try:
-        found = run_audited(find_running_stack(data), "quota set", identity.host_id(host), put)
+        found = run_audited(stack, "quota set", identity.host_id(host), put)
     except NotFound as error:
         raise exit_with(str(error), 1) from None
     _print_quotas(found, as_json=as_json)
@@ -76,6 +83,9 @@ def show_command(*, host: HostOption = HOST, data: DataOption = None, as_json: J
     **Example:** `afterturn quota show`
     """
     stack = find_running_stack(data)
+    if api := find_operator_api(stack):
+        print_rows(api.call("GET", "/quotas", tenant=host), "quotas", as_json=as_json)
+        return
     called = find_host_name(stack, host)
 
     async def everything(database: Database) -> list[Quota]:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from afterturn_client import (
@@ -18,13 +18,18 @@ from afterturn_client import (
     RetryPolicy,
     UnauthenticatedError,
 )
+from pydantic import SecretStr
 
+from deploy.cli.elsewhere import NAMED, Elsewhere
 from deploy.cli.output import exit_with
 from deploy.local.ports import LOOPBACK
 from deploy.local.stack import Stack, StackNotRunning, find_stack
 from deploy.settings import Settings, find_missing_urls, load_settings
 from deploy.settings_errors import SettingsError
 from store.settings import DatabaseSettings
+
+if TYPE_CHECKING:
+    from deploy.cli.contexts import Context
 
 DataOption = Annotated[
     Path | None,
@@ -47,14 +52,49 @@ def find_running_stack(data: Path | None) -> Stack:
     Where no folder is named and none runs there, it is the service whose servers the settings name.
     """
     settings = read_settings()
+    if data is None and (service := _find_service_elsewhere(settings)):
+        return service
     try:
         return find_stack(data or settings.data)
     except StackNotRunning as error:
         missing = find_missing_urls(settings)
-        if data is None and not missing:
+        if data is None and (not missing or settings.client.url):
             return describe_service(settings)
         elsewhere = f"\nfor a service elsewhere, set {', '.join(missing)}; see docs/operations.md" if missing else ""
         raise exit_with(f"{error}{elsewhere}", 2) from None
+
+
+def _find_service_elsewhere(settings: Settings) -> Stack | None:
+    """Return the service that the command line names, else the context in use; None: it is this machine's business."""
+    from deploy.cli import contexts  # noqa: PLC0415 - it is a group of commands, too
+
+    named = NAMED.get() or Elsewhere()
+    if named.context is not None:
+        return _describe_context(settings, contexts.find_context(named.context))
+    if named.url is not None:
+        key = settings.client.key if named.key is None else SecretStr(named.key)
+        if named.key_file is not None:
+            key = SecretStr(_read_key_file(named.key_file))
+        client = settings.client.model_copy(update={"url": named.url, "key": key})
+        return describe_service(settings.model_copy(update={"client": client, "database": DatabaseSettings()}))
+    if "AFTERTURN_DATA" in os.environ or not find_missing_urls(settings):
+        return None
+    known = contexts.read_contexts()
+    return _describe_context(settings, contexts.find_context(known.current)) if known.current else None
+
+
+def _describe_context(settings: Settings, context: "Context") -> Stack:
+    client = settings.client.model_copy(
+        update={"url": context.url, "key": context.key, "allow_http": context.allow_http}
+    )
+    return describe_service(settings.model_copy(update={"client": client, "database": DatabaseSettings()}))
+
+
+def _read_key_file(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise exit_with(f"{path} cannot be read ({type(error).__name__})", 2) from None
 
 
 def read_settings(config: Path | None = None) -> Settings:
@@ -112,7 +152,13 @@ def create_client(stack: Stack, bank: str, *, timeout_s: float = 10.0, retry: Re
 
 
 def build_database_settings(stack: Stack) -> DatabaseSettings:
-    """Return how to reach the stack's database for one short look."""
+    """Return how to reach the stack's database for one short look, or end with status 2 where it is not known."""
+    if not stack.database_url.get_secret_value():
+        raise exit_with(
+            f"{stack.api}: this command reads the database: set database.url and database.operator_url; "
+            "an operator's key serves status, tenants, jobs list, keys, quota, audit list, gateway list-targets",
+            2,
+        )
     return DatabaseSettings(
         url=stack.database_url,
         operator_url=stack.operator_url,

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from deploy.cli.durations import parse_duration
 from deploy.cli.ledger_rows import format_seconds
+from deploy.cli.operator_api import find_operator_api, print_fields
 from deploy.cli.operator_command import run_on_database
 from deploy.cli.output import create_console, print_json, print_notice
 from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
@@ -79,6 +80,9 @@ def status_command(
     **Example:** `afterturn status --watch`
     """
     stack = find_running_stack(data)
+    if api := find_operator_api(stack):
+        print_fields(api.call("GET", "/status"), as_json=as_json)
+        return
     if watch:
         try:
             run_on_database(stack, partial(_watch_status, every=every, as_json=as_json))

@@ -16,6 +16,7 @@ from producers.http import (
     mcp,
     memories,
     names,
+    operator,
     problems,
     profiles,
     recall,
@@ -35,6 +36,7 @@ from producers.service.erasures import ErasureBody
 from producers.service.gateway_calls import AddBody, FlushBody, SearchBody
 from producers.service.knowledge import DirectiveBody, DocumentBody, LinkBody
 from producers.service.memory import Memory
+from producers.service.operations import JobsBody, NewKeyBody, Operations, QuotaBody, RotateBody
 from producers.service.recalls import RecallBody, RecallJobBody
 from producers.service.single_memories import MemoryBody
 from producers.service.turns import BatchBody, TurnBody
@@ -63,6 +65,10 @@ BODIES: Sequence[type[WireModel]] = (
     MemoryBody,
     BeforeTurnBody,
     AfterTurnBody,
+    NewKeyBody,
+    RotateBody,
+    QuotaBody,
+    JobsBody,
 )
 
 
@@ -75,6 +81,7 @@ def create_app(
     *,
     recorder: CallRecorder | None = None,
     fair: FairQueue | None = None,
+    operations: Operations | None = None,
     issuers: Authenticator | None = None,
     plugin: StoreOf | None = None,
 ) -> FastAPI:
@@ -109,6 +116,7 @@ def create_app(
         profiles.profile_routes(memory, keys),
         memories.gateway_routes(memory, keys),
         *((mcp.mcp_routes(memory, issuers or keys, settings),) if settings.mcp.tools.memory.enabled else ()),
+        *((operator.operator_routes(operations),) if operations is not None else ()),
         service.service_routes(health, metrics),
         docs.routes(app.title, app.openapi_url or ""),
     ):

@@ -32,6 +32,7 @@ ENTER = "afterturn.enter"
 GRANT = "afterturn.grant"
 #: How the paths of each door begin, routed or not; calls of others (health, metrics, documentation) are not noted.
 DOORS = {
+    "/api/v1/operator/": call_audit.Door.OPERATOR,
     "/api/": call_audit.Door.HTTP,
     "/memories/": call_audit.Door.GATEWAY,
     "/mcp": call_audit.Door.MCP,

@@ -65,6 +65,7 @@ class Access(StrEnum):
         "only if it was made with `--curate`"
     )
     KEEPER = "a key that may write and reaches the bank; of a bank that others share, only a key of the whole tenant"
+    OPERATOR = "a key of an operator (`afterturn keys create --operator`), which has no tenant and reads no content"
     GATEWAY = "the gateway's user: `user_id` and `user_key` stand in the body"
 
 

@@ -17,6 +17,7 @@ from producers.service.fields import POSITION_MAX, BankName
 from producers.service.turns import parse_body
 from store.errors import NotFound
 from store.tenancy.keys import Grant
+from store.tenancy.tokens import OPERATOR_PREFIX
 
 P = TypeVar("P", bound=BaseModel)
 
@@ -72,6 +73,8 @@ async def grant_of(request: Request, keys: Authenticator, weight: int | None = N
     Raises Unauthenticated, Overloaded; PermissionDenied for a key of another interface.
     """
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if token.strip().startswith(OPERATOR_PREFIX):
+        raise PermissionDenied("a key of an operator opens /api/v1/operator/* only")
     grant = await keys.authenticate(token.strip()) if scheme.lower() == "bearer" and token else None
     if grant is None:
         raise Unauthenticated("a valid key is needed: Authorization: Bearer <key>")

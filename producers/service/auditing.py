@@ -63,7 +63,7 @@ class CallRecorder:
 
     def note(self, call: Call) -> None:
         """Record a call, or drop it when too many wait already; one without a valid key is only counted."""
-        if call.host_id == NO_HOST:
+        if call.host_id == NO_HOST and call.key_id is None:
             self._count(call)
         elif len(self._waiting) >= self._limit:
             CALLS_AUDITED.labels("dropped").inc()

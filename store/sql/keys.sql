@@ -12,3 +12,13 @@ begin
 end $$;
 revoke all on function afterturn.find_key(bytea) from public;
 grant execute on function afterturn.find_key(bytea) to afterturn_operator;
+
+-- The same for a key of an operator, which has no tenant.
+create or replace function afterturn.find_operator_key(p_hash bytea) returns uuid
+language plpgsql stable security definer set search_path to pg_catalog, pg_temp as $$
+begin
+    return (select k.key_id from public.afterturn_operator_key k
+             where k.key_hash = p_hash and k.revoked_at is null and coalesce(k.expires_at > now(), true));
+end $$;
+revoke all on function afterturn.find_operator_key(bytea) from public;
+grant execute on function afterturn.find_operator_key(bytea) to afterturn_operator;

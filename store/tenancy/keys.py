@@ -124,7 +124,8 @@ class Successor:
         return f"Successor({self.key_id})"
 
 
-def _hash_token(token: str) -> bytes:
+def hash_token(token: str) -> bytes:
+    """Return what is kept of a token."""
     # A token is 256 random bits: nothing to guess, so a fast hash is enough, and equality of hashes leaks nothing.
     return hashlib.sha256(token.encode("ascii")).digest()
 
@@ -135,8 +136,8 @@ class Keys:
     def __init__(self, database: Database) -> None:
         self._database = database
         # Two caches, so that a flood of unknown tokens cannot push out the answers for valid keys.
-        self._known: _Recent[Grant] = _Recent()
-        self._missed: _Recent[bool] = _Recent()
+        self._known: RecentAnswers[Grant] = RecentAnswers()
+        self._missed: RecentAnswers[bool] = RecentAnswers()
 
     async def authenticate(self, token: str) -> Grant | None:
         """Return what the token allows, or None: unknown, revoked and malformed tokens look alike.
@@ -145,7 +146,7 @@ class Keys:
         """
         if not is_well_formed(token):
             return None
-        hashed = _hash_token(token)
+        hashed = hash_token(token)
         if grant := self._known.get(hashed):
             return grant
         if self._missed.get(hashed):
@@ -182,7 +183,7 @@ class Keys:
                 {
                     "key": uuid4(),
                     "host": host_uuid,
-                    "hash": _hash_token(token),
+                    "hash": hash_token(token),
                     "label": label,
                     "banks": None if banks is None else list(banks),
                     "can_write": write,
@@ -233,7 +234,7 @@ class Keys:
     async def _succeed(self, connection: AsyncConnection, old: UUID, expires_at: datetime | None) -> Successor:
         kind = text("select gateway_user from afterturn.api_key_t where key_id = :old")
         token, key = _make_token((await connection.execute(kind, {"old": old})).scalar()), uuid4()
-        arguments = {"key": key, "hash": _hash_token(token), "old": old, "expires_at": expires_at}
+        arguments = {"key": key, "hash": hash_token(token), "old": old, "expires_at": expires_at}
         await connection.execute(SUCCEED, arguments)
         return Successor(key, token, expires_at)
 
@@ -246,23 +247,27 @@ class Keys:
         self._known.clear()
 
 
-class _Recent(Generic[Kept]):
+class RecentAnswers(Generic[Kept]):
     """Keeps the newest `CACHE_LIMIT` values, each for `CACHE_S`; all for the same time, so the first is the oldest."""
 
     def __init__(self) -> None:
+        """Keep nothing yet."""
         self._kept: dict[bytes, tuple[float, Kept]] = {}
 
     def get(self, key: bytes) -> Kept | None:
+        """Return the value while it is believed."""
         until, value = self._kept.get(key, (0.0, None))
         return value if until > time.monotonic() else None
 
     def put(self, key: bytes, value: Kept) -> None:
+        """Keep a value."""
         self._kept.pop(key, None)
         if len(self._kept) >= CACHE_LIMIT:
             del self._kept[next(iter(self._kept))]
         self._kept[key] = (time.monotonic() + CACHE_S, value)
 
     def clear(self) -> None:
+        """Forget everything."""
         self._kept.clear()
 
 

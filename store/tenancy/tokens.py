@@ -1,6 +1,6 @@
 """The form of a key's token: a prefix, 256 random bits, and a checksum that tells a mistyped token without a query.
 
-    at_ or uk_ | 43 characters of base64url | 6 base62 digits: the CRC-32 of all that stands before them
+    at_, uk_ or op_ | 43 characters of base64url | 6 base62 digits: the CRC-32 of all that stands before them
 
 The checksum is no secret and no proof: it only spares the database what cannot be a key.
 """
@@ -11,13 +11,15 @@ import string
 import zlib
 
 SECRET_BYTES = 32
+#: What a key of an operator begins with.
+OPERATOR_PREFIX = "op_"
 CHECKSUM_DIGITS = 6
 DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
-FORM = re.compile(rf"(?:at|uk)_[A-Za-z0-9_-]{{43}}[0-9A-Za-z]{{{CHECKSUM_DIGITS}}}", re.ASCII)
+FORM = re.compile(rf"(?:at|uk|op)_[A-Za-z0-9_-]{{43}}[0-9A-Za-z]{{{CHECKSUM_DIGITS}}}", re.ASCII)
 
 
 def new_token(prefix: str) -> str:
-    """Return a token that was never made before; `prefix` is `at_` or `uk_`."""
+    """Return a token that was never made before; `prefix` is `at_`, `uk_` or `op_`."""
     body = prefix + secrets.token_urlsafe(SECRET_BYTES)
     return body + token_checksum(body)
 

@@ -23,6 +23,7 @@ from producers.service.auditing import CallRecorder
 from producers.service.dependencies import Dependencies
 from producers.service.load_shedding import Pressure
 from producers.service.memory import Memory
+from producers.service.operations import Operations
 from producers.service.recalls import Recalls
 from producers.settings import ApiSettings
 from store.derived.persons import Persons
@@ -151,7 +152,15 @@ def build(
     recorder = CallRecorder(CallAudit(database).write, clock)
     memory = Memory(parts, settings)
     app = create_app(
-        memory, keys, health, metrics, settings, recorder=recorder, fair=fair, issuers=issuers and issuers(keys)
+        memory,
+        keys,
+        health,
+        metrics,
+        settings,
+        recorder=recorder,
+        fair=fair,
+        operations=Operations(database, clock),
+        issuers=issuers and issuers(keys),
     )
     return World(postgres, database, keys, broker, notifier, recalls, jobs, app, clock, health, recorder)
 

@@ -13,6 +13,8 @@ import pytest_asyncio
 from producers.http.openapi import MEANINGS, Access
 from producers.http.problems import INTERNAL, WIRES
 from producers.http.reference import render_reference
+from store import identity
+from store.tenancy.operator_keys import OperatorKeys
 from tests.producers.conftest import Tenant, World
 from tests.producers.schemas import HeldToSchema, find_answer_faults, find_faults
 
@@ -139,6 +141,7 @@ async def test_every_operation_answers_as_it_is_described(
     await call_units_and_knowledge(caller)
     await call_banks_and_erasures(caller)
     await call_gateway_and_service(world, caller)
+    await call_operator(world, caller)
     declared = {
         f"{name} {status}"
         for name, operation in operations(described)
@@ -241,6 +244,26 @@ async def call_gateway_and_service(world: World, call: Caller) -> None:
     await user.http.aclose()
 
 
+async def call_operator(world: World, call: Caller) -> None:
+    token = await OperatorKeys(world.database).create("described")
+    call.http.headers["authorization"] = f"Bearer {token}"
+    ops, tenant = f"{V1}/operator", {"tenant": "described"}
+    await call(201, "POST", f"{ops}/keys", {**tenant, "label": "one", "expires_s": 3600})
+    [key] = (await call(200, "GET", f"{ops}/keys", **tenant))["keys"]
+    await call(201, "POST", f"{ops}/keys/{key['key_id']}/rotate", tenant)
+    await call(204, "DELETE", f"{ops}/keys/{key['key_id']}", **tenant)
+    await call(404, "DELETE", f"{ops}/keys/{key['key_id']}", **tenant)
+    await call(200, "GET", f"{ops}/tenants", limit=1)
+    await call(200, "GET", f"{ops}/tenants/{identity.host_id('described')}")
+    await call(404, "GET", f"{ops}/tenants/{NO_ID}")
+    await call(200, "PUT", f"{ops}/quotas", {**tenant, "max_turns": 5})
+    await call(200, "GET", f"{ops}/quotas", **tenant)
+    await call(200, "GET", f"{ops}/jobs", limit=5)
+    await call(200, "POST", f"{ops}/jobs", {**tenant, "action": "retry", "stage": "extraction", "ids": [NO_ID]})
+    for path in ("status", "audit", "targets"):
+        await call(200, "GET", f"{ops}/{path}")
+
+
 async def test_every_operation_refuses_as_it_is_described(world: World, described: dict[str, Any]) -> None:
     """Without a key, with one that may only read, with broken bodies and parameters: judged by HeldToSchema."""
     reader = await world.tenant(write=False)
@@ -249,8 +272,8 @@ async def test_every_operation_refuses_as_it_is_described(world: World, describe
     for name, _ in operations(described):
         method, path = name.split(" ")
         asked = path.replace("{bank}", "default").replace("{session_id}", "s").replace("{turn_id}", "t")
-        for parameter in ("unit_id", "doc_id", "directive_id", "erasure_id", "job_id", "memory_id"):
-            asked = asked.replace(f"{{{parameter}}}", str(uuid4()))
+        for kind in ("tenant", "key", "unit", "doc", "directive", "erasure", "job", "memory"):
+            asked = asked.replace(f"{{{kind}_id}}", str(uuid4()))
         for client in (reader.http, world.client()):
             for more in refused_inputs:
                 reply = await client.request(method, asked, **more)

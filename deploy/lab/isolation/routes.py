@@ -345,6 +345,44 @@ ROUTES: dict[str, TrialRoute] = {
     "POST /memories/search": _make_read_route(lambda t: TrialRequest("POST", "/memories/search", _build_search(t))),
 }
 
+#: The operator's: no key of a tenant opens one, whatever it names.
+_OPERATOR = "/api/v1/operator"
+ROUTES |= {
+    "GET /api/v1/operator/tenants": _make_read_route(lambda _: TrialRequest("GET", f"{_OPERATOR}/tenants?limit=1000")),
+    "GET /api/v1/operator/tenants/{tenant_id}": _make_read_route(
+        lambda t: TrialRequest("GET", f"{_OPERATOR}/tenants/{t.things.unit}")
+    ),
+    "GET /api/v1/operator/status": _make_read_route(lambda _: TrialRequest("GET", f"{_OPERATOR}/status")),
+    "GET /api/v1/operator/jobs": _make_read_route(lambda _: TrialRequest("GET", f"{_OPERATOR}/jobs")),
+    "POST /api/v1/operator/jobs": _make_read_route(
+        lambda t: TrialRequest(
+            "POST",
+            f"{_OPERATOR}/jobs",
+            {"action": "drop", "tenant": t.user, "stage": "extraction", "ids": [str(t.things.unit)]},
+        )
+    ),
+    "GET /api/v1/operator/audit": _make_read_route(lambda _: TrialRequest("GET", f"{_OPERATOR}/audit")),
+    "GET /api/v1/operator/targets": _make_read_route(lambda _: TrialRequest("GET", f"{_OPERATOR}/targets")),
+    "GET /api/v1/operator/keys": _make_read_route(
+        lambda t: TrialRequest("GET", f"{_OPERATOR}/keys?tenant={quote(t.user)}")
+    ),
+    "POST /api/v1/operator/keys": _make_read_route(
+        lambda t: TrialRequest("POST", f"{_OPERATOR}/keys", {"tenant": t.user, "label": "mine"})
+    ),
+    "POST /api/v1/operator/keys/{key_id}/rotate": _make_read_route(
+        lambda t: TrialRequest("POST", f"{_OPERATOR}/keys/{t.things.unit}/rotate", {"tenant": t.user})
+    ),
+    "DELETE /api/v1/operator/keys/{key_id}": _make_read_route(
+        lambda t: TrialRequest("DELETE", f"{_OPERATOR}/keys/{t.things.unit}?tenant={quote(t.user)}")
+    ),
+    "GET /api/v1/operator/quotas": _make_read_route(
+        lambda t: TrialRequest("GET", f"{_OPERATOR}/quotas?tenant={quote(t.user)}")
+    ),
+    "PUT /api/v1/operator/quotas": _make_read_route(
+        lambda t: TrialRequest("PUT", f"{_OPERATOR}/quotas", {"tenant": t.user, "max_turns": 0})
+    ),
+}
+
 #: Routes that are served and not tried, each with the reason.
 UNTRIED = {
     "POST /mcp/": "the same as /mcp",

@@ -24,6 +24,7 @@ from producers.http.service import Readiness
 from producers.notifications import Notifier
 from producers.service.dependencies import Dependencies
 from producers.service.memory import Memory
+from producers.service.operations import Operations
 from producers.service.recalls import Recalls
 from producers.settings import ApiSettings, BrokerSettings
 from store import identity
@@ -123,7 +124,9 @@ def build_application(database: Database, notifier: Notifier, clock: Callable[[]
         memories=Memories(database, clock),
     )
     memory = Memory(parts, settings)
-    return create_app(memory, Keys(database), _NoHealth(), _return_no_metrics, settings)
+    return create_app(
+        memory, Keys(database), _NoHealth(), _return_no_metrics, settings, operations=Operations(database, clock)
+    )
 
 
 class _NoHealth:

@@ -1,0 +1,169 @@
+"""`afterturn context`: services elsewhere by a name, each with its URL and key, kept in a file of the user's own."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import platformdirs
+import typer
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_serializer
+from rich.table import Table
+
+from deploy.cli import name_arguments
+from deploy.cli.output import create_console, exit_with, print_json, print_notice
+from deploy.cli.running_stack import JsonOption
+from deploy.local.private_files import write_private
+
+FILE = "contexts.json"
+LONGEST_KEY = 4096
+
+context_app = typer.Typer(
+    help="Name services elsewhere, and choose the one that commands work on.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+NameArgument = Annotated[
+    str, typer.Argument(parser=name_arguments.parse_name, metavar="NAME", help="What the service is called here.")
+]
+
+
+class Context(BaseModel):
+    """A service elsewhere: its API's URL, and the key that commands send."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str
+    key: SecretStr
+    allow_http: bool = False
+
+    @field_serializer("key", when_used="json")
+    def _plain(self, key: SecretStr) -> str:
+        return key.get_secret_value()
+
+
+class Contexts(BaseModel):
+    """All that are known, and which one is in use."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    current: str | None = None
+    contexts: Mapping[str, Context] = Field(default_factory=dict)
+
+
+def read_contexts() -> Contexts:
+    """Return the contexts of the user's file, or end with status 2."""
+    path = _find_file()
+    try:
+        return Contexts.model_validate_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return Contexts()
+    except (OSError, UnicodeDecodeError, ValidationError) as error:  # its text would quote keys
+        raise exit_with(f"{path} cannot be read ({type(error).__name__})", 2) from None
+
+
+def find_context(name: str) -> Context:
+    """Return the context of this name, or end with status 2."""
+    known = read_contexts().contexts
+    if name not in known:
+        there = f"there are {', '.join(sorted(known))}" if known else "make one with `afterturn context add`"
+        raise exit_with(f"there is no context {name!r}; {there}", 2)
+    return known[name]
+
+
+@context_app.command("add")
+def add_command(
+    name: NameArgument,
+    *,
+    url: Annotated[str, typer.Option(metavar="URL", help="The API, as https://memory.example.")],
+    key_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Read the key from here (default: from standard input).")
+    ] = None,
+    allow_http: Annotated[
+        bool, typer.Option("--allow-http", help="Send the key over plain http to another machine.")
+    ] = False,
+) -> None:
+    """Keep a service's URL and key under a name, for its owner's eyes only; the first one is used at once.
+
+    **Example:** `afterturn context add prod --url https://memory.example < key`
+    """
+    known = read_contexts()
+    made = Context(url=url.rstrip("/"), key=SecretStr(_read_key(key_file)), allow_http=allow_http)
+    _write(Contexts(current=known.current or name, contexts={**known.contexts, name: made}))
+    print_notice(f"context {name} is kept" + ("" if known.current else " and used from now on"))
+
+
+@context_app.command("use")
+def use_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A context, or `local` for this machine's stack.")],
+) -> None:
+    """Have commands work on this service; `local` goes back to the stack or the settings of this machine.
+
+    `--data`, `--url` and `--context` of a command go before it.
+
+    **Example:** `afterturn context use prod`
+    """
+    if name != "local":
+        find_context(name)
+    _write(read_contexts().model_copy(update={"current": None if name == "local" else name}))
+
+
+@context_app.command("list")
+def list_command(*, as_json: JsonOption = False) -> None:
+    """List the contexts, without their keys; `*` marks the one in use.
+
+    **Example:** `afterturn context list`
+    """
+    known = read_contexts()
+    if as_json:
+        shown = [
+            {"name": name, "url": one.url, "current": name == known.current} for name, one in known.contexts.items()
+        ]
+        print_json({"contexts": shown})
+        return
+    table = Table("", "name", "url", box=None, pad_edge=False)
+    for name, one in sorted(known.contexts.items()):
+        table.add_row("*" if name == known.current else "", name, one.url)
+    create_console().print(table)
+
+
+@context_app.command("remove")
+def remove_command(name: NameArgument) -> None:
+    """Forget a service and its key.
+
+    **Example:** `afterturn context remove prod`
+    """
+    find_context(name)
+    known = read_contexts()
+    left = {other: one for other, one in known.contexts.items() if other != name}
+    _write(Contexts(current=None if known.current == name else known.current, contexts=left))
+
+
+def _find_file() -> Path:
+    return platformdirs.user_config_path("afterturn") / FILE
+
+
+def _write(contexts: Contexts) -> None:
+    path = _find_file()
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private(path, contexts.model_dump_json(indent=2) + "\n")
+    except OSError as error:
+        raise exit_with(f"{path} cannot be written ({type(error).__name__})", 2) from None
+
+
+def _read_key(file: Path | None) -> str:
+    """Return the key that is handed in: one line. Ends with status 2 where there is none."""
+    try:
+        if file is not None:
+            said = file.read_text(encoding="utf-8")
+        elif sys.stdin.isatty():
+            said = str(typer.prompt("The key", hide_input=True, err=True))
+        else:
+            said = sys.stdin.read(LONGEST_KEY + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        raise exit_with(f"the key cannot be read ({type(error).__name__})", 2) from None
+    key = said.strip()
+    if not key or len(key) > LONGEST_KEY or len(key.split()) != 1:
+        raise exit_with("the key must be one word on one line", 2)
+    return key

@@ -1,0 +1,79 @@
+"""The operator's interface over HTTP, for commands whose context has an operator's key: no database is needed."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import httpx
+from afterturn_client.errors import InvalidRequestError
+from afterturn_client.transport import check_base_url, check_way
+from rich.table import Table
+
+from deploy.cli.output import create_console, exit_with, print_json, replace_unprintable
+from deploy.local.stack import Stack
+from store.tenancy.tokens import OPERATOR_PREFIX
+
+#: Patience with an answer, in seconds.
+TIMEOUT_S = 30.0
+
+
+class OperatorApi:
+    """The operator's calls of one service; every failure ends the command with a line."""
+
+    def __init__(self, stack: Stack, key: str) -> None:
+        """Speak to the stack's API with this key. Ends with status 2 where it may not go there."""
+        try:
+            self._base = check_base_url(stack.api)
+            check_way(self._base, allow_http=stack.allow_http)
+        except InvalidRequestError as error:
+            raise exit_with(f"{stack.api} cannot be called: {error}", 2) from None
+        self._headers = {"authorization": f"Bearer {key}"}
+
+    def call(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
+        """Return what the service answers; ends with status 1 when it does not, or refuses, 2 for a wrong key."""
+        asked = {name: value for name, value in query.items() if value is not None}
+        url = f"{self._base}/api/v1/operator{path}"
+        try:
+            with httpx.Client(timeout=TIMEOUT_S, headers=self._headers) as client:
+                reply = client.request(method, url, json=body, params=asked)
+        except httpx.HTTPError as error:
+            raise exit_with(f"{self._base} does not answer ({type(error).__name__})", 1) from None
+        if reply.is_success:
+            return reply.json() if reply.content else {}
+        raise exit_with(f"the service refused: {_read_refusal(reply)}", 2 if reply.status_code in {401, 403} else 1)
+
+
+def find_operator_api(stack: Stack) -> OperatorApi | None:
+    """Return the operator's interface where the stack's key is an operator's; None: the database is asked."""
+    key = stack.key.get_secret_value() if stack.key else ""
+    return OperatorApi(stack, key) if key.startswith(OPERATOR_PREFIX) else None
+
+
+def print_rows(answer: Mapping[str, Any], name: str, *, as_json: bool) -> None:
+    """Print what a list answered: its rows as a table, or the answer itself."""
+    if as_json:
+        print_json(answer)
+        return
+    rows: Sequence[Mapping[str, Any]] = answer[name]
+    if rows:
+        table = Table(*rows[0], box=None, pad_edge=False)
+        for row in rows:
+            table.add_row(*("" if value is None else replace_unprintable(str(value)) for value in row.values()))
+        create_console().print(table)
+
+
+def print_fields(answer: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print one thing, a line a field."""
+    if as_json:
+        print_json(answer)
+        return
+    table = Table("", "", box=None, pad_edge=False, show_header=False)
+    for name, value in answer.items():
+        table.add_row(name, "" if value is None else replace_unprintable(str(value)))
+    create_console().print(table)
+
+
+def _read_refusal(reply: httpx.Response) -> str:
+    try:
+        return replace_unprintable(str(reply.json()["error"]["message"]))
+    except (ValueError, KeyError, TypeError):
+        return f"status {reply.status_code}"

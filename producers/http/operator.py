@@ -1,0 +1,282 @@
+"""The operator's interface: over all tenants, never content; opened by an operator's key alone."""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from fastapi import APIRouter, Request, Response
+
+from producers.errors import PermissionDenied, Unauthenticated
+from producers.fair_queue import weight_of
+from producers.http.middleware import ENTER, GRANT
+from producers.http.openapi import Access, Reply, describe_route
+from producers.http.reading import WITH_BODY, body_of, json_response, parse_identifier, read_parameters
+from producers.service.operations import (
+    AuditAnswer,
+    AuditParameters,
+    JobsAnswer,
+    JobsBody,
+    JobsChanged,
+    JobsParameters,
+    KeysAnswer,
+    MadeKey,
+    NewKeyBody,
+    Operations,
+    QuotaBody,
+    QuotasAnswer,
+    RotateBody,
+    StatusAnswer,
+    TargetsAnswer,
+    TargetsParameters,
+    TenantParameters,
+    TenantsAnswer,
+    TenantShownAnswer,
+)
+from producers.service.paging import PageParameters
+from store.errors import NotFound
+from store.tenancy.call_audit import NO_HOST
+from store.tenancy.tokens import OPERATOR_PREFIX
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorGrant:
+    """Which operator's key calls, and for which tenant, as the audit notes it."""
+
+    key_id: UUID
+    host_id: UUID = NO_HOST
+
+
+async def admit_operator(request: Request, operations: Operations) -> UUID:
+    """Return the id of the operator's key that calls, when its turn has come.
+
+    Raises Unauthenticated, Overloaded; PermissionDenied for a key of a tenant.
+    """
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token:
+        raise Unauthenticated("a valid key is needed: Authorization: Bearer <key>")
+    key = await operations.keys.authenticate(token.strip())
+    if key is None and token.strip().startswith(OPERATOR_PREFIX):
+        raise Unauthenticated("this key opens nothing (any more)")
+    if key is None:
+        raise PermissionDenied("this needs a key of an operator (`afterturn keys create --operator`)")
+    request.scope[GRANT] = OperatorGrant(key)
+    size = len(await request.body()) if request.method in WITH_BODY else 0
+    await request.scope[ENTER](NO_HOST, weight_of(size))
+    return key
+
+
+def _note_tenant(request: Request, key: UUID, tenant: UUID) -> None:
+    """Have the audit say for which tenant the call was."""
+    request.scope[GRANT] = OperatorGrant(key, tenant)
+
+
+def operator_routes(operations: Operations) -> APIRouter:
+    """Return the operator's routes."""
+    router = APIRouter(prefix="/api/v1/operator", tags=["operator"])
+    _add_looks(router, operations)
+    _add_key_routes(router, operations)
+    _add_changes(router, operations)
+    return router
+
+
+def _add_looks(router: APIRouter, operations: Operations) -> None:
+    @router.get(
+        "/tenants",
+        **describe_route(
+            "The tenants, page by page",
+            "Lists tenants by name, nothing of theirs.",
+            Access.OPERATOR,
+            {200: Reply("a page", (TenantsAnswer,))},
+            query=PageParameters,
+        ),
+    )
+    async def tenants(request: Request) -> Response:
+        await admit_operator(request, operations)
+        page = await operations.tenants(read_parameters(request, PageParameters))
+        return json_response(page.as_json("tenants"))
+
+    @router.get(
+        "/tenants/{tenant_id}",
+        **describe_route(
+            "A tenant",
+            "Shows the name, how many keys work and how much work is undone.",
+            Access.OPERATOR,
+            {200: Reply("the tenant", (TenantShownAnswer,))},
+            fails=(NotFound,),
+        ),
+    )
+    async def tenant(request: Request, tenant_id: str) -> Response:
+        key = await admit_operator(request, operations)
+        which = parse_identifier(tenant_id)
+        _note_tenant(request, key, which)
+        return json_response(await operations.tenant(which))
+
+    @router.get(
+        "/status",
+        **describe_route(
+            "How far all work has come",
+            "Counts turns by stage and status over all tenants.",
+            Access.OPERATOR,
+            {200: Reply("the counts", (StatusAnswer,))},
+        ),
+    )
+    async def status(request: Request) -> Response:
+        await admit_operator(request, operations)
+        return json_response(await operations.status())
+
+    @router.get(
+        "/jobs",
+        **describe_route(
+            "Work that waits, runs or failed",
+            "Lists rows of the ledger, the oldest first: ids, statuses and reasons.",
+            Access.OPERATOR,
+            {200: Reply("the rows", (JobsAnswer,))},
+            query=JobsParameters,
+        ),
+    )
+    async def jobs(request: Request) -> Response:
+        await admit_operator(request, operations)
+        return json_response(await operations.jobs(read_parameters(request, JobsParameters)))
+
+    @router.get(
+        "/audit",
+        **describe_route(
+            "The call audit",
+            "Lists who called what and how it ended, the newest first.",
+            Access.OPERATOR,
+            {200: Reply("the calls", (AuditAnswer,))},
+            query=AuditParameters,
+        ),
+    )
+    async def audit(request: Request) -> Response:
+        await admit_operator(request, operations)
+        return json_response(await operations.audit(read_parameters(request, AuditParameters)))
+
+    @router.get(
+        "/targets",
+        **describe_route(
+            "Gateway targets",
+            "Lists where turns are handed and how many wait; no key is shown.",
+            Access.OPERATOR,
+            {200: Reply("the targets", (TargetsAnswer,))},
+            query=TargetsParameters,
+        ),
+    )
+    async def targets(request: Request) -> Response:
+        await admit_operator(request, operations)
+        return json_response(await operations.targets(read_parameters(request, TargetsParameters).tenant))
+
+
+def _add_key_routes(router: APIRouter, operations: Operations) -> None:
+    @router.get(
+        "/keys",
+        **describe_route(
+            "The keys of a tenant",
+            "Lists them without their secrets, revoked and expired ones too.",
+            Access.OPERATOR,
+            {200: Reply("the keys", (KeysAnswer,))},
+            query=TenantParameters,
+        ),
+    )
+    async def keys(request: Request) -> Response:
+        await admit_operator(request, operations)
+        return json_response(await operations.tenant_keys(read_parameters(request, TenantParameters).tenant))
+
+    @router.post(
+        "/keys",
+        **describe_route(
+            "Make a key of a tenant",
+            "The key works when this answers, and is not shown again; a tenant is made with its first key.",
+            Access.OPERATOR,
+            {201: Reply("the key", (MadeKey,))},
+            body=NewKeyBody,
+        ),
+    )
+    async def create(request: Request) -> Response:
+        return await _do(request, operations.create_key, 201)
+
+    @router.post(
+        "/keys/{key_id}/rotate",
+        **describe_route(
+            "Replace a key of a tenant",
+            "The new key may do the same; the old one works until the overlap is over.",
+            Access.OPERATOR,
+            {201: Reply("the new key", (MadeKey,))},
+            body=RotateBody,
+            fails=(NotFound,),
+        ),
+    )
+    async def rotate(request: Request, key_id: str) -> Response:
+        return await _do(request, lambda asked: operations.rotate_key(parse_identifier(key_id), asked), 201)
+
+    @router.delete(
+        "/keys/{key_id}",
+        **describe_route(
+            "Revoke a key of a tenant",
+            "Within two seconds the key opens nothing any more.",
+            Access.OPERATOR,
+            {204: Reply("it is revoked")},
+            query=TenantParameters,
+            fails=(NotFound,),
+        ),
+    )
+    async def revoke(request: Request, key_id: str) -> Response:
+        key = await admit_operator(request, operations)
+        tenant = read_parameters(request, TenantParameters).tenant
+        _note_tenant(request, key, await operations.revoke_key(parse_identifier(key_id), tenant))
+        return Response(status_code=204)
+
+    async def _do(request: Request, work: Any, status: int) -> Response:
+        key = await admit_operator(request, operations)
+        tenant, answer = await work(await body_of(request))
+        _note_tenant(request, key, tenant)
+        return json_response(answer, status)
+
+
+def _add_changes(router: APIRouter, operations: Operations) -> None:
+    @router.post(
+        "/jobs",
+        **describe_route(
+            "Retry or drop work in quarantine",
+            "Rows are requeued with a fresh attempt budget, or ended as skipped; what is under way stays.",
+            Access.OPERATOR,
+            {200: Reply("how many were changed", (JobsChanged,))},
+            body=JobsBody,
+        ),
+    )
+    async def change_jobs(request: Request) -> Response:
+        key = await admit_operator(request, operations)
+        tenant, answer = await operations.change_jobs(key, await body_of(request))
+        _note_tenant(request, key, tenant)
+        return json_response(answer)
+
+    @router.get(
+        "/quotas",
+        **describe_route(
+            "The quotas of a tenant",
+            "Shows the limits of the tenant and of its banks, and what is used.",
+            Access.OPERATOR,
+            {200: Reply("the quotas", (QuotasAnswer,))},
+            query=TenantParameters,
+        ),
+    )
+    async def quotas(request: Request) -> Response:
+        await admit_operator(request, operations)
+        return json_response(await operations.quotas(read_parameters(request, TenantParameters).tenant))
+
+    @router.put(
+        "/quotas",
+        **describe_route(
+            "Set the limits of a tenant or bank",
+            "All limits at once: what is not named has none, and what is there already counts.",
+            Access.OPERATOR,
+            {200: Reply("the quotas as they are", (QuotasAnswer,))},
+            body=QuotaBody,
+            fails=(NotFound,),
+        ),
+    )
+    async def set_quota(request: Request) -> Response:
+        key = await admit_operator(request, operations)
+        tenant, answer = await operations.set_quota(await body_of(request))
+        _note_tenant(request, key, tenant)
+        return json_response(answer)

@@ -1,0 +1,569 @@
+"""What an operator may ask and do over all tenants: never content, nor names that tenants gave.
+
+Everything is read and written as afterturn_operator, who sees no column that holds content; changes of rows are made as
+the tenant whose rows they are, and noted under the key that did it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy.exc import IntegrityError
+
+from producers.errors import Invalid, Problem
+from producers.service.fields import BankName, Name, Text
+from producers.service.paging import MAX_LISTED, Listing, Page, PageAnswer, PageParameters, read_name
+from producers.service.turns import parse_body
+from producers.service.wire import Done, WireModel
+from store import identity
+from store.database import Database
+from store.errors import NotFound
+from store.ledger.ledger import Ledger
+from store.ledger.listing import OPEN_STATUSES, Backlog, Selection
+from store.ledger.quarantine import Quarantine
+from store.ledger.stages import TURN_STAGES, Stage
+from store.tenancy.call_audit import NO_HOST, CallAudit, Door, Sought
+from store.tenancy.gateway_targets import GatewayTargets
+from store.tenancy.keys import Keys
+from store.tenancy.operator_keys import OperatorKeys
+from store.tenancy.quotas import Limits, Quotas
+from store.tenancy.tenants import Tenant, Tenants
+
+#: Rows that one call changes.
+MOST_CHANGED = 200
+
+TENANT_ID = "0d5f6f2d-9c11-5c5b-9a55-6d3c5f0e8a41"
+KEY_ID = "3f6a1c9b-7e20-4a3e-8d51-0b7c1f5e52a7"
+AT = "2026-03-02T09:30:00+00:00"
+TENANT: Mapping[str, Any] = {"tenant_id": TENANT_ID, "name": "acme", "created_at": AT}
+LIMITS: Mapping[str, Any] = {"max_turns": 1000, "max_bytes": None, "max_banks": None, "turns_per_minute": None}
+
+
+class _Body(WireModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class TenantParameters(BaseModel):
+    """Which tenant, by name."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tenant: Name
+
+
+class JobsParameters(BaseModel):
+    """Which rows of the ledger: of a tenant, a stage, with a status; at most `limit`, the oldest first."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tenant: Name | None = None
+    stage: Stage | None = None
+    status: Literal["pending", "running", "unknown", "dead"] | None = None
+    limit: int = Field(50, ge=1, le=MAX_LISTED)
+
+
+class AuditParameters(BaseModel):
+    """Which calls: of a tenant, an interface, refused ones; at most `limit`, the newest first."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tenant: Name | None = None
+    door: Door | None = None
+    refused: bool = False
+    limit: int = Field(50, ge=1, le=MAX_LISTED)
+
+
+class TargetsParameters(BaseModel):
+    """Of which tenant; none: of all."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tenant: Name | None = None
+
+
+class NewKeyBody(_Body):
+    """A key to make for a tenant, which is made with its first; `expires_s`: how long it works, in seconds."""
+
+    tenant: Name
+    label: Text = Field("", max_length=256)
+    banks: list[BankName] | None = Field(None, max_length=64)
+    user: Name | None = None
+    agent: Name | None = None
+    write: bool = True
+    curate: bool = False
+    expires_s: int | None = Field(None, ge=1, le=10 * 366 * 86_400)
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"tenant": "acme", "label": "support bot", "banks": ["support"]}
+
+
+class RotateBody(_Body):
+    """Of which tenant, and how long the old key still works, in seconds."""
+
+    tenant: Name
+    overlap_s: int = Field(86_400, ge=0, le=366 * 86_400)
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"tenant": "acme", "overlap_s": 3600}
+
+
+class QuotaBody(_Body):
+    """All limits of a tenant or of one bank; what is left out has none."""
+
+    tenant: Name
+    bank: BankName | None = None
+    max_turns: int | None = Field(None, ge=0, lt=2**63)
+    max_bytes: int | None = Field(None, ge=0, lt=2**63)
+    max_banks: int | None = Field(None, ge=0, lt=2**63)
+    turns_per_minute: int | None = Field(None, ge=0, lt=2**63)
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"tenant": "acme", "max_turns": 1000}
+
+
+class JobsBody(_Body):
+    """What to do with rows in quarantine, by the ids that the list shows: retry them, or drop them for a reason."""
+
+    action: Literal["retry", "drop"]
+    tenant: Name
+    stage: Stage = Field(strict=False)
+    ids: list[str] = Field(min_length=1, max_length=MOST_CHANGED)
+    reason: Text = Field("", max_length=200)
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "action": "retry",
+        "tenant": "acme",
+        "stage": "extraction",
+        "ids": [KEY_ID],
+    }
+
+
+class TenantAnswer(WireModel):
+    """A tenant."""
+
+    tenant_id: UUID
+    name: str
+    created_at: datetime
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = TENANT
+
+
+class TenantsAnswer(PageAnswer):
+    """A page of tenants, by name."""
+
+    tenants: list[TenantAnswer]
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"tenants": [TENANT], **PageAnswer.EXAMPLE}
+
+
+class TenantShownAnswer(TenantAnswer):
+    """A tenant, how many of its keys work, and how many rows of its work are undone."""
+
+    active_keys: int
+    undone: int
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {**TENANT, "active_keys": 2, "undone": 0}
+
+
+class StatusAnswer(WireModel):
+    """Turns by stage and status, the age of the oldest undone work in seconds, and how much is undone or dead."""
+
+    turns: int
+    stages: dict[str, dict[str, int]]
+    oldest_undone_s: float
+    dead: int
+    undone: int
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "turns": 400,
+        "stages": {"extraction": {"pending": 0, "running": 0, "done": 400, "skipped": 0, "unknown": 0, "dead": 0}},
+        "oldest_undone_s": 0.0,
+        "dead": 0,
+        "undone": 0,
+    }
+
+
+class JobAnswer(WireModel):
+    """A row of the ledger: ids, status, how often it was tried and why it failed."""
+
+    id: UUID
+    turn_id: UUID
+    stage: str
+    status: str
+    tenant: str
+    bank_id: UUID
+    session_id: UUID
+    position: int
+    attempts: int
+    category: str | None
+    reason: str | None
+    age_s: float
+    accepted_at: datetime
+    worker: str | None
+
+
+class JobsAnswer(WireModel):
+    """Rows that wait, run, failed or are unknown, the oldest first."""
+
+    jobs: list[JobAnswer]
+    has_more: bool
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "jobs": [
+            {
+                "id": KEY_ID,
+                "turn_id": KEY_ID,
+                "stage": "extraction",
+                "status": "dead",
+                "tenant": "acme",
+                "bank_id": TENANT_ID,
+                "session_id": TENANT_ID,
+                "position": 42,
+                "attempts": 5,
+                "category": "timeout",
+                "reason": None,
+                "age_s": 12.5,
+                "accepted_at": AT,
+                "worker": None,
+            }
+        ],
+        "has_more": False,
+    }
+
+
+class JobsChanged(Done):
+    """How many rows were changed; the others moved meanwhile, or may not be changed so."""
+
+    changed: int
+    left: int
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, "changed": 1, "left": 0}
+
+
+class KeyAnswer(WireModel):
+    """A key without its secret; `state` is active, revoked or expired."""
+
+    key_id: UUID
+    label: str
+    banks: list[str] | None
+    write: bool
+    curate: bool
+    gateway_user: str | None
+    user: str | None
+    agent: str | None
+    created_at: datetime
+    revoked_at: datetime | None
+    expires_at: datetime | None
+    replaced_by: UUID | None
+    state: str
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "key_id": KEY_ID,
+        "label": "support bot",
+        "banks": ["support"],
+        "write": True,
+        "curate": False,
+        "gateway_user": None,
+        "user": None,
+        "agent": None,
+        "created_at": AT,
+        "revoked_at": None,
+        "expires_at": None,
+        "replaced_by": None,
+        "state": "active",
+    }
+
+
+class KeysAnswer(WireModel):
+    """The keys of a tenant, oldest first."""
+
+    keys: list[KeyAnswer]
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"keys": [KeyAnswer.EXAMPLE]}
+
+
+class MadeKey(WireModel):
+    """A new key: the only time it is seen."""
+
+    key: str
+    expires_at: datetime | None
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"key": "at_...", "expires_at": None}
+
+
+class QuotaAnswer(WireModel):
+    """Limits of a tenant (`bank` null) or of one bank, and how much is used."""
+
+    bank: str | None
+    limits: dict[str, int | None]
+    used: dict[str, int]
+
+
+class QuotasAnswer(WireModel):
+    """The quotas of a tenant and of its banks."""
+
+    quotas: list[QuotaAnswer]
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "quotas": [{"bank": None, "limits": LIMITS, "used": {"turns": 7, "bytes": 900, "banks": 1}}]
+    }
+
+
+class CallAnswer(WireModel):
+    """One call as the audit keeps it."""
+
+    at: datetime
+    door: str
+    operation: str
+    took_ms: float
+    tenant: str | None
+    key_id: UUID | None
+    actor: str | None
+    status: int | None
+    code: str | None
+    rows: int | None
+
+
+class AuditAnswer(WireModel):
+    """Calls, the newest first."""
+
+    calls: list[CallAnswer]
+    has_more: bool
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "calls": [
+            {
+                "at": AT,
+                "door": "http",
+                "operation": "POST /api/v1/turns",
+                "took_ms": 4.2,
+                "tenant": "acme",
+                "key_id": KEY_ID,
+                "actor": None,
+                "status": 201,
+                "code": None,
+                "rows": None,
+            }
+        ],
+        "has_more": False,
+    }
+
+
+class TargetAnswer(WireModel):
+    """Where a tenant's turns are handed; its key is never shown."""
+
+    target_id: UUID
+    tenant: str
+    bank_id: UUID | None
+    url: str | None
+    state: str
+    set_at: datetime
+    waiting: int
+
+
+class TargetsAnswer(WireModel):
+    """Gateway targets that are in force or still get what was accepted for them."""
+
+    targets: list[TargetAnswer]
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "targets": [
+            {
+                "target_id": KEY_ID,
+                "tenant": "acme",
+                "bank_id": None,
+                "url": "https://gateway.example.com",
+                "state": "active",
+                "set_at": AT,
+                "waiting": 0,
+            }
+        ]
+    }
+
+
+def _tenant_place(tenant: Tenant) -> tuple[object, ...]:
+    return (tenant.name,)
+
+
+TENANTS: Listing[Tenant] = Listing("tenants", _tenant_place, (read_name,))
+
+
+class Operations:
+    """The operator's calls; who calls was decided by an operator's key before."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        """Ask this database, by this clock."""
+        self.keys = OperatorKeys(database)
+        self._database = database
+        self._clock = clock
+        self._tenant_keys = Keys(database)
+
+    async def tenants(self, asked: PageParameters) -> Page[Tenant]:
+        """List tenants by name. Raises Invalid."""
+        place = TENANTS.open(NO_HOST, "", asked.cursor)
+        found = await Tenants(self._database).list(place[0] if place else "", asked.limit + 1)
+        return TENANTS.close(NO_HOST, "", found, asked.limit)
+
+    async def tenant(self, tenant: UUID) -> dict[str, Any]:
+        """Return one tenant. Raises NotFound."""
+        return asdict(await Tenants(self._database).get(tenant))
+
+    async def status(self) -> dict[str, Any]:
+        """Count turns and work."""
+        ledger = Ledger(self._database)
+        turns, rows = await ledger.counts(), await ledger.gauges()
+        shown = [stage for stage in Stage if stage in TURN_STAGES or any(turns[stage].counts.values())]
+        totals = {name: sum(stage.counts[name] for stage in rows.values()) for name in ("pending", "running", "dead")}
+        return {
+            "turns": max(sum(stage.counts.values()) for stage in turns.values()),
+            "stages": {stage.value: dict(turns[stage].counts) for stage in shown},
+            "oldest_undone_s": round(max(stage.oldest_undone_s for stage in rows.values()), 3),
+            "dead": totals["dead"],
+            "undone": totals["pending"] + totals["running"],
+        }
+
+    async def jobs(self, asked: JobsParameters) -> dict[str, Any]:
+        """List rows of the ledger."""
+        selection = Selection(
+            stages=tuple(Stage) if asked.stage is None else (asked.stage,),
+            statuses=OPEN_STATUSES if asked.status is None else (asked.status,),
+            host=None if asked.tenant is None else identity.host_id(asked.tenant),
+        )
+        rows, more = await Backlog(self._database).rows(selection, asked.limit)
+        shown = [
+            {
+                "id": row.item_id,
+                "turn_id": row.turn_id,
+                "stage": row.stage.value,
+                "status": row.status,
+                "tenant": row.host,
+                "bank_id": row.bank_id,
+                "session_id": row.session_id,
+                "position": row.position,
+                "attempts": row.attempts,
+                "category": row.category,
+                "reason": row.reason,
+                "age_s": round(row.age_s, 3),
+                "accepted_at": row.accepted_at,
+                "worker": row.worker,
+            }
+            for row in rows
+        ]
+        return {"jobs": shown, "has_more": more}
+
+    async def change_jobs(self, by: UUID, asked: Any) -> tuple[UUID, dict[str, Any]]:
+        """Retry or drop rows; returns the tenant's id, too. Raises Invalid, NotFound."""
+        body = parse_body(JobsBody, asked)
+        host, wanted = identity.host_id(body.tenant), {_parse_id(one) for one in body.ids}
+        backlog = Backlog(self._database)
+        found = [row for one in wanted for row in await backlog.of_turn(one, host)]
+        chosen = list({row.item_id: row for row in found if row.stage is body.stage and row.item_id in wanted}.values())
+        quarantine = Quarantine(self._database, f"operator key {by}")
+        done = await (quarantine.drop(chosen, body.reason) if body.action == "drop" else quarantine.retry(chosen))
+        return host, {"ok": True, "changed": done.changed, "left": len(wanted) - done.changed}
+
+    async def tenant_keys(self, tenant: str) -> dict[str, Any]:
+        """List a tenant's keys."""
+        return {"keys": [asdict(key) for key in await self._tenant_keys.list(tenant)]}
+
+    async def create_key(self, asked: Any) -> tuple[UUID, dict[str, Any]]:
+        """Make a key of a tenant, and the tenant with its first one. Raises Invalid."""
+        body = parse_body(NewKeyBody, asked)
+        if body.curate and not body.write:
+            raise Invalid(Problem("curate", "a key that only reads lays nothing down"))
+        until = None if body.expires_s is None else self._clock() + timedelta(seconds=body.expires_s)
+        token = await self._tenant_keys.create(
+            body.tenant,
+            body.label,
+            banks=body.banks,
+            write=body.write,
+            curate=body.curate,
+            user=body.user,
+            agent=body.agent,
+            expires_at=until,
+        )
+        return identity.host_id(body.tenant), {"key": token, "expires_at": until}
+
+    async def rotate_key(self, key: UUID, asked: Any) -> tuple[UUID, dict[str, Any]]:
+        """Make a successor of a key. Raises Invalid, NotFound."""
+        body = parse_body(RotateBody, asked)
+        made = await self._tenant_keys.rotate(body.tenant, key, timedelta(seconds=body.overlap_s))
+        return identity.host_id(body.tenant), {"key": made.token, "expires_at": made.expires_at}
+
+    async def revoke_key(self, key: UUID, tenant: str) -> UUID:
+        """Revoke a tenant's key. Raises NotFound."""
+        await self._tenant_keys.revoke(tenant, key)
+        return identity.host_id(tenant)
+
+    async def quotas(self, tenant: str) -> dict[str, Any]:
+        """Show a tenant's quotas."""
+        shown = [
+            {
+                "bank": one.bank,
+                "limits": asdict(one.limits),
+                "used": {"turns": one.turns, "bytes": one.bytes, **({"banks": one.banks} if one.bank is None else {})},
+            }
+            for one in await Quotas(self._database, self._clock).show(tenant)
+        ]
+        return {"quotas": shown}
+
+    async def set_quota(self, asked: Any) -> tuple[UUID, dict[str, Any]]:
+        """Set all limits of a tenant or bank; without any there is no quota. Raises Invalid, NotFound."""
+        body = parse_body(QuotaBody, asked)
+        if body.bank is not None and body.max_banks is not None:
+            raise Invalid(Problem("max_banks", "is a limit of the tenant, not of a bank"))
+        limits = Limits(body.max_turns, body.max_bytes, body.max_banks, body.turns_per_minute)
+        try:
+            await Quotas(self._database, self._clock).set(body.tenant, body.bank, limits)
+        except IntegrityError:
+            raise NotFound("no such tenant: make a key for it first") from None
+        return identity.host_id(body.tenant), await self.quotas(body.tenant)
+
+    async def audit(self, asked: AuditParameters) -> dict[str, Any]:
+        """List calls."""
+        sought = Sought(
+            host=None if asked.tenant is None else identity.host_id(asked.tenant),
+            door=asked.door,
+            refused=asked.refused,
+        )
+        found, more = await CallAudit(self._database).read(sought, asked.limit)
+        shown = [
+            {
+                "at": one.call.at,
+                "door": one.call.door.value,
+                "operation": one.call.operation,
+                "took_ms": one.call.took_ms,
+                "tenant": one.host,
+                "key_id": one.call.key_id,
+                "actor": one.call.actor,
+                "status": one.call.status,
+                "code": one.call.code,
+                "rows": one.call.rows,
+            }
+            for one in found
+        ]
+        return {"calls": shown, "has_more": more}
+
+    async def targets(self, tenant: str | None) -> dict[str, Any]:
+        """List gateway targets, without their keys."""
+        host = None if tenant is None else identity.host_id(tenant)
+        shown = [
+            {
+                "target_id": one.target.target_id,
+                "tenant": one.host,
+                "bank_id": one.target.bank_id,
+                "url": one.target.user.base_url,
+                "state": one.target.state,
+                "set_at": one.target.set_at,
+                "waiting": one.waiting,
+            }
+            for one in await GatewayTargets(self._database).list(host)
+        ]
+        return {"targets": shown}
+
+
+def _parse_id(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise Invalid(Problem("ids", "must be ids that the list of jobs shows")) from None

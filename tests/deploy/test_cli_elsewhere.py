@@ -1,0 +1,121 @@
+"""Operators' commands on a service elsewhere: contexts in a file, `--url`, and an operator's key without a database."""
+
+import json
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.responses import JSONResponse
+from typer.testing import CliRunner, Result
+
+from deploy.cli.app import build_cli
+from tests.client.loopback import Loopback
+from tests.deploy.operated import Operated
+
+OPERATOR = "op_distinctive"
+SECRET = "at_Grimpenmire"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user without a stack, settings or contexts."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    for name in ("AFTERTURN_DATA", "AFTERTURN_CLIENT__URL", "AFTERTURN_CLIENT__KEY"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def service(server: Loopback) -> Iterator[Loopback]:
+    server.reset()
+    yield server
+    server.reset()
+
+
+def run(*arguments: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(build_cli(), list(arguments), input=stdin)
+
+
+def test_contexts_are_kept_for_their_owner_used_listed_and_removed(home: Path) -> None:
+    assert run("context", "add", "prod", "--url", "https://memory.example/", stdin=SECRET).exit_code == 0
+    assert run("context", "add", "eu", "--url", "https://eu.memory.example", stdin=SECRET).exit_code == 0
+    [kept] = home.rglob("contexts.json")
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    listed = run("context", "list", "--json")
+    assert SECRET not in listed.stdout + run("context", "list").stdout
+    assert [(one["name"], one["current"]) for one in json.loads(listed.stdout)["contexts"]] == [
+        ("prod", True),
+        ("eu", False),
+    ]
+    assert run("context", "use", "eu").exit_code == 0
+    assert run("context", "use", "nowhere").exit_code == 2
+    assert run("context", "remove", "eu").exit_code == 0
+    assert [one["current"] for one in json.loads(run("context", "list", "--json").stdout)["contexts"]] == [False]
+    assert run("--context", "eu", "status").exit_code == 2
+
+
+def test_an_operators_key_serves_commands_without_a_database(home: Path, service: Loopback) -> None:
+    assert home
+    assert run("context", "add", "here", "--url", service.url, stdin=OPERATOR).exit_code == 0
+    answers: dict[str, Any] = {
+        "status": {"turns": 4, "stages": {}, "oldest_undone_s": 0.0, "dead": 0, "undone": 0},
+        "tenants list": {"tenants": [], "cursor": None, "has_more": False},
+        "jobs list --status dead": {"jobs": [], "has_more": False},
+        "keys list --host acme": {"keys": []},
+        "quota show --host acme": {"quotas": []},
+        "quota set --host acme --max-turns 5": {"quotas": []},
+        "audit list --refused": {"calls": [], "has_more": False},
+        "gateway list-targets": {"targets": []},
+        "keys create --host acme --expires 1h": {"key": "at_x", "expires_at": None},
+    }
+    for command, answer in answers.items():
+        service.answers(JSONResponse(answer))
+        result = run(*command.split(), "--json")
+        assert (result.exit_code, json.loads(result.stdout)) == (0, answer), (command, result.stderr)
+        seen = service.seen[-1]
+        assert seen.path.startswith("/api/v1/operator/")
+        assert seen.headers["authorization"] == f"Bearer {OPERATOR}"
+    assert service.seen[-1].json == {
+        "tenant": "acme",
+        "label": "",
+        "banks": None,
+        "user": None,
+        "agent": None,
+        "curate": False,
+        "write": True,
+        "expires_s": 3600,
+    }
+    needs = run("replay", "--verify")
+    assert needs.exit_code == 2
+    assert "database" in needs.stderr
+    refusal = {"error": {"code": "UNAUTHENTICATED", "message": "no"}, "request_id": "r"}
+    service.answers(JSONResponse(refusal, 401))
+    assert run("status").exit_code == 2
+
+
+def test_a_command_line_names_a_service_before_everything_else(home: Path, service: Loopback) -> None:
+    key = home / "key"
+    key.write_text(f"{SECRET}\n")
+    run("context", "add", "elsewhere", "--url", "https://memory.example", stdin=OPERATOR)
+    service.answers(JSONResponse({"banks": [], "cursor": None, "has_more": False}))
+    result = run("--url", service.url, "--key-file", str(key), "banks", "list", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert service.seen[-1].headers["authorization"] == f"Bearer {SECRET}"
+    assert run("--url", service.url, "--key", OPERATOR, "banks", "list", "--json").exit_code == 0
+
+
+async def test_an_operators_key_is_made_listed_and_revoked(operated: Operated) -> None:
+    made = await operated.answer("keys", "create", "--operator", "--label", "on call")
+    assert made["key"].startswith("op_")
+    listed = await operated.answer("keys", "list-operators")
+    assert [(one["label"], one["state"]) for one in listed["keys"]] == [("on call", "active")]
+    assert made["key"] not in str(listed)
+    done = await operated.run("keys", "revoke-operator", listed["keys"][0]["key_id"])
+    assert done.exit_code == 0, done.stderr
+    assert (await operated.answer("keys", "list-operators"))["keys"][0]["state"] == "revoked"
+    assert (await operated.run("keys", "create", "--operator", "--read-only")).exit_code == 2
+    audited = await operated.answer("audit", "list", "--door", "operator")
+    assert {call["operation"] for call in audited["calls"]} == {"keys create --operator", "keys revoke-operator"}

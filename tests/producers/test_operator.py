@@ -1,0 +1,152 @@
+"""The operator's interface: its own kind of key, every tenant, never content, each call noted."""
+
+import re
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from store import identity
+from store.errors import NotFound
+from store.tenancy.operator_keys import OperatorKeys
+from tests.producers.conftest import World
+
+V1 = "/api/v1/operator"
+SECRET = "Grimpenmire"
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def operator(world: World) -> AsyncIterator[httpx.AsyncClient]:
+    token = await OperatorKeys(world.database).create("on call")
+    client = world.client({"authorization": f"Bearer {token}"})
+    yield client
+    await client.aclose()
+
+
+async def ask(client: httpx.AsyncClient, method: str, path: str, status: int = 200, **more: Any) -> Any:
+    reply = await client.request(method, f"{V1}{path}", **more)
+    assert reply.status_code == status, reply.text
+    return reply.json() if reply.content else None
+
+
+@pytest.mark.law("L6")
+async def test_an_operators_key_opens_no_content_and_no_other_key_opens_the_operators_calls(
+    world: World, operator: httpx.AsyncClient
+) -> None:
+    tenant = await world.tenant()
+    gateway_user = await world.tenant(tenant.host, gateway_user="ana")
+    paths = {route.path for route in world.app.routes if route.path.startswith(V1)}
+    for path in paths:
+        for method in ("GET", "POST", "PUT", "DELETE"):
+            reply = await tenant.http.request(method, path)
+            assert reply.status_code in {403, 405}, (method, path)
+            assert (await gateway_user.http.request(method, path)).status_code in {403, 405}
+            assert (await world.client().request(method, path)).status_code in {401, 405}
+    contents = [
+        route for route in world.app.routes if route.path.startswith("/api/v1/") and not route.path.startswith(V1)
+    ]
+    assert len(contents) > 30
+    for route in contents:
+        for method in route.methods or ():
+            reply = await operator.request(method, re.sub(r"{[^}]+}", "x", route.path))
+            assert reply.status_code == 403, (method, route.path)
+            assert "operator" in reply.json()["error"]["message"]
+    await gateway_user.http.aclose()
+
+
+@pytest.mark.law("L7")
+async def test_tenants_work_and_audit_are_shown_without_content(
+    world: World, operator: httpx.AsyncClient, turn: dict[str, Any]
+) -> None:
+    tenant = await world.tenant()
+    said = {**turn, "bank": f"{SECRET} bank", "messages": [{"role": "user", "content": f"the {SECRET} is deep"}]}
+    assert (await tenant.http.post("/api/v1/turns", json=said)).status_code == 201
+    host = identity.host_id(tenant.host)
+    seen = [
+        await ask(operator, "GET", f"/tenants/{host}"),
+        await ask(operator, "GET", "/jobs", params={"tenant": tenant.host}),
+        await ask(operator, "GET", "/status"),
+        await ask(operator, "GET", "/targets"),
+        await ask(operator, "GET", "/quotas", params={"tenant": tenant.host}),
+    ]
+    assert (seen[0]["name"], seen[0]["active_keys"]) == (tenant.host, 1)
+    assert {job["stage"] for job in seen[1]["jobs"]} >= {"extraction", "embedding", "projection"}
+    assert seen[2]["undone"] >= 3
+    assert SECRET not in str(seen)
+    await world.recorder.flush()
+    calls = (await ask(operator, "GET", "/audit", params={"tenant": tenant.host, "limit": 100}))["calls"]
+    noted = [call for call in calls if call["door"] == "operator"]
+    assert [call["operation"] for call in noted] == [f"GET {V1}/tenants/{{tenant_id}}"]
+    assert noted[0]["key_id"] is not None
+    assert SECRET not in str(calls)
+
+
+async def test_tenants_are_listed_to_the_end(world: World, operator: httpx.AsyncClient) -> None:
+    made = sorted([(await world.tenant()).host for _ in range(3)])
+    names: list[str] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = await ask(operator, "GET", "/tenants", params={"limit": 2, **cursor})
+        names += [one["name"] for one in page["tenants"]]
+        if not page["has_more"]:
+            break
+        cursor = {"cursor": page["cursor"]}
+    assert names == sorted(set(names))
+    assert set(made) <= set(names)
+
+
+async def test_a_tenants_keys_are_made_rotated_and_revoked(world: World, operator: httpx.AsyncClient) -> None:
+    name = f"host-{uuid4().hex}"
+    made = await ask(operator, "POST", "/keys", 201, json={"tenant": name, "label": "bot", "banks": ["open"]})
+    bot = world.client({"authorization": f"Bearer {made['key']}"})
+    assert (await bot.get("/api/v1/banks")).status_code == 200
+    [listed] = (await ask(operator, "GET", "/keys", params={"tenant": name}))["keys"]
+    assert (listed["label"], listed["banks"], listed["state"]) == ("bot", ["open"], "active")
+    body = {"tenant": name, "overlap_s": 3600}
+    after = await ask(operator, "POST", f"/keys/{listed['key_id']}/rotate", 201, json=body)
+    newer = world.client({"authorization": f"Bearer {after['key']}"})
+    assert (await newer.get("/api/v1/banks")).status_code == 200
+    await ask(operator, "POST", f"/keys/{listed['key_id']}/rotate", 404, json=body)
+    for key in (await ask(operator, "GET", "/keys", params={"tenant": name}))["keys"]:
+        await ask(operator, "DELETE", f"/keys/{key['key_id']}", 204, params={"tenant": name})
+        await ask(operator, "DELETE", f"/keys/{key['key_id']}", 404, params={"tenant": name})
+    states = [key["state"] for key in (await ask(operator, "GET", "/keys", params={"tenant": name}))["keys"]]
+    assert states == ["revoked", "revoked"]
+    for client in (bot, newer):
+        await client.aclose()
+
+
+async def test_quotas_are_set_and_dead_work_is_requeued(
+    world: World, operator: httpx.AsyncClient, turn: dict[str, Any]
+) -> None:
+    tenant = await world.tenant()
+    await tenant.http.post("/api/v1/turns", json=turn)
+    quota = {"tenant": tenant.host, "max_turns": 1}
+    assert (await ask(operator, "PUT", "/quotas", json=quota))["quotas"][0]["used"]["turns"] == 1
+    assert (await tenant.http.post("/api/v1/turns", json={**turn, "turn_id": "more"})).status_code == 429
+    await ask(operator, "PUT", "/quotas", 404, json={"tenant": "nobody at all", "max_turns": 1})
+    await world.sql(
+        "update afterturn.ledger_t set status = 'dead' where host_id = :host and stage = 'extraction'",
+        host=identity.host_id(tenant.host),
+    )
+    [dead] = (await ask(operator, "GET", "/jobs", params={"tenant": tenant.host, "status": "dead"}))["jobs"]
+    again = {"action": "retry", "tenant": tenant.host, "stage": "extraction", "ids": [dead["id"], str(uuid4())]}
+    assert await ask(operator, "POST", "/jobs", json=again) == {"ok": True, "changed": 1, "left": 1}
+    assert (await ask(operator, "GET", "/jobs", params={"tenant": tenant.host, "status": "dead"}))["jobs"] == []
+
+
+async def test_a_key_that_is_revoked_or_expired_opens_nothing(world: World) -> None:
+    keys = OperatorKeys(world.database)
+    token = await keys.create("short", world.clock() - timedelta(seconds=1))
+    client = world.client({"authorization": f"Bearer {token}"})
+    await ask(client, "GET", "/status", 401)
+    [known] = [key for key in await keys.list() if key.label == "short"]
+    assert known.state == "expired"
+    await keys.revoke(known.key_id)
+    with pytest.raises(NotFound):
+        await keys.revoke(known.key_id)
+    await client.aclose()
