@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -31,6 +32,7 @@ BENCHES: Mapping[str, str] = {
     "paraphrase": "deploy.lab.bench.quality.paraphrase",
     "pipeline": "deploy.lab.bench.pipeline",
     "recall": "deploy.lab.bench.recall.speed",
+    "turns": "deploy.lab.bench.turns",
 }
 
 NameArgument = Annotated[str, typer.Argument(help=f"Which: {', '.join(BENCHES)}.")]
@@ -38,6 +40,9 @@ FullFlag = Annotated[bool, typer.Option("--full", help="Run the largest sizes; t
 OnlyOption = Annotated[
     list[str] | None,
     typer.Option(metavar="ATTACK", help="With `attacks`: make this attack alone; may be repeated (default: all)."),
+]
+UnitsOption = Annotated[
+    int | None, typer.Option(min=100, help="With `recall` and `turns`: units of the large bank (default: 100,000).")
 ]
 DataOption = Annotated[
     Path | None,
@@ -59,6 +64,7 @@ def bench_command(
     long: Annotated[int, LongOption] = 0,
     full: FullFlag = False,
     only: OnlyOption = None,
+    units: UnitsOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -69,6 +75,9 @@ def bench_command(
     `recall` asks banks it fills itself (100,000 units in one; `--full`: a million in a hundred more), beside the bare
     calls that recall cannot do without, over HTTP, and beside an exact search; on the running stack, else on a private
     one, where it also asks while turns come in as fast as they are taken. Exits 1 when a target is not met.
+
+    `turns` prepares turns of sessions with 30 items in such a bank beside the bare calls (embed, words, vectors, the
+    history), and keeps turns beside the same rows written with no logic: alone, with 8 clients, and 20 a second.
 
     `attacks` makes about thirty bounded attacks of one tenant on a stack of its own while another tenant hands in 8
     turns and asks 8 questions a second. It prints that tenant's p95 during each attack (target: three times its quiet
@@ -98,6 +107,10 @@ def bench_command(
             sizes = bench.chosen(sizes, only)
         except ValueError as error:
             raise exit_with(str(error), 2) from None
+    if units is not None:
+        if not hasattr(sizes, "units"):
+            raise exit_with("--units is for `afterturn bench recall` and `turns`", 2)
+        sizes = replace(sizes, units=units)
     outcome = _run_bench(bench, data, sizes)
     if as_json:
         print_json(outcome.as_json())

@@ -27,13 +27,24 @@ from store.vectors import register_codec
 #: Units of one transaction, and of one session.
 BATCH = 5_000
 SESSION = 20
+#: One unit of so many states a fact.
+FACT_EVERY = 50
 #: Of each of a vector's numbers, where unit vectors have 0.05 on average.
 NOISE = 0.02
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 SPEAKERS = (("user", "Ana"), ("assistant", "Guide"))
 SYLLABLES = ("ka", "lo", "mi", "ren", "dor", "vas", "tel", "un", "bri", "osh", "pe", "gan", "zu", "fil", "har", "eth")
 
-TABLES = ("agent_memory_unit_t", "unit_vector_t", "unit_word_t", "posting_t", "term_t", "bank_statistics_t")
+TABLES = (
+    "agent_memory_unit_t",
+    "agent_session_history_t",
+    "fact_t",
+    "unit_vector_t",
+    "unit_word_t",
+    "posting_t",
+    "term_t",
+    "bank_statistics_t",
+)
 COLUMNS = {
     "agent_memory_bank_t": ("host_id", "bank_id", "bank_name", "update_ts", "update_user"),
     "agent_memory_unit_t": (
@@ -42,6 +53,11 @@ COLUMNS = {
         "update_user",
     ),
     "unit_vector_t": ("host_id", "bank_id", "unit_id", "chunk", "generation", "embedding"),
+    "agent_session_history_t": (
+        *("host_id", "bank_id", "session_id", "session_name", "message_count", "turn_count", "last_position"),
+        *("update_ts", "update_user"),
+    ),
+    "fact_t": ("host_id", "bank_id", "unit_id", "subject", "fact_id", "key", "value", "position", "valid_from", "said"),
     "unit_word_t": ("host_id", "bank_id", "unit_id", "session_id", "seq", "length", "terms"),
 }
 # Row-level security refuses COPY: rows are copied into a stage of the transaction and inserted from there.
@@ -86,6 +102,30 @@ class BankFiller:
             for start in range(0, units, BATCH):
                 async with raw.transaction():
                     await self._batch(raw, made, range(start, min(start + BATCH, units)))
+
+    async def fill_sessions(self, bank: str, units: int) -> None:
+        """Make the sessions that a filled bank's units stand in, and facts that hold, one of FACT_EVERY units each."""
+        async with self.engine.connect() as connection:
+            raw: Any = (await connection.get_raw_connection()).driver_connection
+            bank_id = identity.bank_id(self.host, bank)
+            async with raw.transaction():
+                sessions = [self._session(bank_id, n, units) for n in range(-(-units // SESSION))]
+                await _copy_rows(raw, "agent_session_history_t", sessions)
+                facts = [self._fact(bank_id, number) for number in range(0, units, FACT_EVERY)]
+                await _copy_rows(raw, "fact_t", facts)
+
+    def _session(self, bank: UUID, number: int, units: int) -> tuple[Any, ...]:
+        name, last = f"s-{number}", min((number + 1) * SESSION, units)
+        said = last - number * SESSION
+        key = (self.host, bank, identity.session_id(bank, name))
+        return (*key, name, said, said, last, BEGIN + timedelta(minutes=last), "bench")
+
+    def _fact(self, bank: UUID, number: int) -> tuple[Any, ...]:
+        turn = identity.turn_id(identity.session_id(bank, f"s-{number // SESSION}"), f"t-{number}")
+        subject, at = SPEAKERS[number % 2][1].lower(), BEGIN + timedelta(minutes=number)
+        value = self.phrases.texts[number % len(self.phrases.texts)]
+        key = (self.host, bank, identity.unit_id(turn, 0))
+        return (*key, subject, f"{subject}.like.{number}", "like", value, number + 1, at, 1)
 
     async def settle(self) -> None:
         """Do what the server does by and by: clean up, and learn how the tables are filled."""

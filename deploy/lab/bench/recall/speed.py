@@ -3,13 +3,14 @@
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 from uuid import UUID
 
 import httpx
+from pydantic import SecretStr
 
 from deploy.lab.bench.ground import BenchDatabase, open_bench_database
 from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, Target
@@ -69,6 +70,7 @@ class RecallServers:
     embedding: EmbeddingSettings
     recall: RecallSettings
     private: bool = False
+    redis_url: SecretStr = field(default_factory=lambda: SecretStr(""))
 
     def __str__(self) -> str:
         return self.name
@@ -93,7 +95,9 @@ def _describe_servers(stack: Stack, *, private: bool) -> RecallServers:
     embedding = embedding.model_copy(update={"remote": remote})
     name = "a private stack" if private else "the running stack"
     data = stack.api_key_file.parent
-    return RecallServers(find_stack_servers(stack), stack.api, data, name, embedding, stack.recall, private)
+    return RecallServers(
+        find_stack_servers(stack), stack.api, data, name, embedding, stack.recall, private, stack.redis_url
+    )
 
 
 async def run(on: RecallServers, say: Say, sizes: Sizes) -> BenchOutcome:

@@ -1,0 +1,274 @@
+"""`afterturn bench turns`: the two calls around a model's, beside the bare calls that they cannot do without."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import cycle, islice
+from math import inf
+from typing import Any
+from uuid import UUID, uuid4
+
+import redis
+from dramatiq.brokers.redis import RedisBroker
+
+from deploy.facade import build_dependencies
+from deploy.lab.bench.floors import Floors
+from deploy.lab.bench.ground import BenchDatabase, open_bench_database
+from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, Target
+from deploy.lab.bench.recall import speed
+from deploy.lab.bench.recall.asking import Question, RecallProbe
+from deploy.lab.bench.recall.filling import BankFiller, Phrases
+from deploy.lab.bench.talk import TurnGenerator
+from deploy.lab.bench.timing import compute_p50_ms, compute_p95_ms, run_lanes
+from deploy.lab.demo.data import load_demo
+from embeddings.protocol import Embedder
+from embeddings.registry import create_embedder
+from producers.notifications import Notifier
+from producers.service.memory import Memory
+from producers.service.recalls import Recalls
+from producers.settings import ApiSettings
+from store import identity
+from store.clock import DatabaseClock
+from store.database import Database
+from store.derived.vector_indexes import VectorIndexes
+from store.ledger.freshness import Waiter
+from store.memory.session_history import SessionHistory
+from store.recall.recaller import Recaller
+from store.tenancy.keys import Grant
+
+BANK = speed.LARGE
+CLIENTS = 8
+#: Connections for them and for what one call reads at a time.
+CONNECTIONS = 12
+#: Turns of two messages that stand in each asked session: as many items as are shown.
+HISTORY_TURNS = 15
+PER_SECOND = 20
+REDIS_S = 0.5
+
+#: Lends what `run` takes.
+servers = speed.servers
+Say = Callable[[str], None]
+Lane = list[Callable[[], Awaitable[object]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is run: a bank of so many units; `rounds` of ours and floor, each of `turns` turns a client.
+
+    `seconds` is how long calls come in at a fixed rate.
+    """
+
+    units: int = 100_000
+    rounds: int = 5
+    turns: int = 30
+    seconds: int = 15
+
+
+FULL = Sizes(rounds=10, turns=60, seconds=60)
+
+
+async def run(on: speed.RecallServers, say: Say, sizes: Sizes) -> BenchOutcome:
+    """Take every measure, one after the other, and leave nothing behind."""
+    embedder = create_embedder(on.embedding, on.data)
+    async with open_bench_database(on.servers) as here:
+        database = here.database(CONNECTIONS)
+        try:
+            await embedder.load()
+            host = await here.new_host(database)
+            floors = Floors(here, await here.new_host(database))
+            await floors.prepare(database, CONNECTIONS)
+            say(f"a bank of {sizes.units} units with sessions and facts")
+            await _fill_bank(on, here, BankFiller(here.owner, host, await Phrases.read(embedder)), sizes.units)
+            notifier = Notifier(_create_broker(on.redis_url.get_secret_value()))
+            try:
+                bench = await TurnBench.open(
+                    on, here, database, embedder=embedder, floors=floors, host=host, notifier=notifier
+                )
+                return await bench.run(say, sizes)
+            finally:
+                await notifier.close()
+                await floors.remove()
+        finally:
+            await embedder.close()
+            await database.close()
+
+
+async def _fill_bank(on: speed.RecallServers, here: BenchDatabase, filler: BankFiller, units: int) -> None:
+    await filler.fill(BANK, units)
+    await filler.fill_sessions(BANK, units)
+    await filler.settle()
+    indexes = VectorIndexes(here.servers.owner_url.get_secret_value(), on.recall.exact_units)
+    while await indexes.build_some():
+        pass
+
+
+def _create_broker(url: str) -> RedisBroker:
+    client = redis.Redis.from_url(url, socket_connect_timeout=REDIS_S, socket_timeout=REDIS_S)
+    return RedisBroker(client=client, middleware=[])  # type: ignore[no-untyped-call]  # dramatiq leaves it without
+
+
+@dataclass(frozen=True, slots=True)
+class TurnBench:
+    """Calls of one host's lifecycle, in this process, and their floors on the same pool and embedder."""
+
+    here: BenchDatabase
+    database: Database
+    memory: Memory
+    grant: Grant
+    probe: RecallProbe
+    sessions: SessionHistory
+    floors: Floors
+    talks: Sequence[TurnGenerator]
+    questions: Sequence[Question]
+
+    @classmethod
+    async def open(
+        cls,
+        on: speed.RecallServers,
+        here: BenchDatabase,
+        database: Database,
+        *,
+        embedder: Embedder,
+        floors: Floors,
+        host: UUID,
+        notifier: Notifier,
+    ) -> "TurnBench":
+        """Make the asked sessions' histories, and find out what their questions read."""
+        clock = await DatabaseClock.asked(database)
+        recalls = Recalls(database, Recaller(database, embedder, on.recall, clock=clock), Waiter(database))
+        memory = Memory(build_dependencies(database, clock, recalls, notifier), ApiSettings())
+        probe = RecallProbe(database, embedder, on.recall, host)
+        asked = islice(cycle(one.question for one in load_demo().questions), 40)
+        questions = [await probe.understood(BANK, text) for text in asked]
+        talks = [TurnGenerator(f"asked-{lane}") for lane in range(CLIENTS)]
+        grant = Grant(key_id=uuid4(), host_id=host, banks=None, write=True)
+        history = SessionHistory(database, clock)
+        made = cls(here, database, memory, grant, probe, history, floors, talks, questions)
+        await made.keep(HISTORY_TURNS, CLIENTS)
+        await floors.adopt(host)
+        return made
+
+    async def run(self, say: Say, sizes: Sizes) -> BenchOutcome:
+        """Take every measure."""
+        async with self.here.owner.connect() as connection:
+            machine = await Machine.read(connection)
+        measures = list[Measure]()
+        for clients in (1, CLIENTS):
+            say(f"before and after a turn beside their floors, {clients} at a time")
+            measures += await self._beside_floors(clients, sizes)
+        say(f"{PER_SECOND} calls a second for {sizes.seconds} s")
+        measures += await self._at_a_rate(sizes.seconds)
+        return BenchOutcome(machine, measures, asdict(sizes))
+
+    async def _beside_floors(self, clients: int, sizes: Sizes) -> list[Measure]:
+        before, bare, after, rows = (list[float]() for _ in range(4))
+        await run_lanes(self._lanes(self.before, clients, 5))
+        await self.keep(3, clients)
+        for _ in range(sizes.rounds):
+            before += await run_lanes(self._lanes(self.before, clients, sizes.turns))
+            bare += await run_lanes(self._lanes(self.bare, clients, sizes.turns))
+            kept, written = await self.keep(sizes.turns, clients)
+            after += kept
+            rows += written
+        name = "1_client" if clients == 1 else f"{clients}_clients"
+        found = [
+            Measure(f"before_p50_{name}", "ms", compute_p50_ms(before), Target("<=", 2.5), compute_p50_ms(bare)),
+            Measure(f"after_p50_{name}", "ms", compute_p50_ms(after), Target("<=", 4.0), compute_p50_ms(rows)),
+        ]
+        if clients == 1:
+            found += _p95_measures(name, before, after)
+        return found
+
+    async def _at_a_rate(self, seconds: int) -> list[Measure]:
+        """Begin a call every 50 ms, before and after in turns; how long each took is counted from when it was due."""
+        before, after = list[float](), list[float]()
+        begin, calls = time.perf_counter() + 0.1, list[asyncio.Task[None]]()
+
+        async def call(due: float, took: list[float], action: Callable[[], Awaitable[object]]) -> None:
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            await action()
+            took.append(time.perf_counter() - due)
+
+        bodies = [self._after_lane(lane, seconds * PER_SECOND // (2 * CLIENTS) + 1) for lane in range(CLIENTS)]
+        ready = iter([action for together in zip(*(lane for _, lane in bodies), strict=True) for action in together])
+        async with self.here.kept_from_workers(self.grant.host_id, *_streams([ids for ids, _ in bodies])):
+            for n in range(seconds * PER_SECOND):
+                due = begin + n / PER_SECOND
+                action = next(ready) if n % 2 else partial(self.before, self.questions[n % len(self.questions)], n % 8)
+                calls.append(asyncio.create_task(call(due, after if n % 2 else before, action)))
+            ended = await asyncio.gather(*calls, return_exceptions=True)
+        failed = sum(isinstance(one, BaseException) for one in ended)
+        name = f"{PER_SECOND}_per_s"
+        return [*_p95_measures(name, before, after), Measure(f"failed_{name}", "calls", failed, Target("<=", 0.0))]
+
+    def _lanes(self, ask: Callable[[Question, int], Awaitable[None]], clients: int, turns: int) -> list[Lane]:
+        asked = [list(islice(cycle(self.questions), lane, lane + turns)) for lane in range(clients)]
+        return [[partial(ask, question, lane) for question in of_lane] for lane, of_lane in enumerate(asked)]
+
+    async def before(self, question: Question, lane: int) -> None:
+        """Prepare a turn."""
+        said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": question.text}]}
+        body = {"bank": BANK, "session_id": f"asked-{lane}", "turn_id": "next", "current_input": [said]}
+        prepared = await self.memory.lifecycle.before_turn(self.grant, body)
+        if len(prepared["input_items"]) <= HISTORY_TURNS:
+            raise NoHistory("a prepared turn of the bench shows no history")
+
+    async def bare(self, question: Question, lane: int) -> None:
+        """Embed the question, read its terms' postings, the nearest vectors and the session's newest; no logic."""
+        await self.probe.floor(question)
+        await self.sessions.recent(self.grant.host_id, BANK, f"asked-{lane}", 2 * HISTORY_TURNS)
+
+    async def keep(self, turns: int, clients: int) -> tuple[list[float], list[float]]:
+        """Keep turns, then write their rows again with no logic; returns the seconds of each, of both ways."""
+        lanes = [self._after_lane(lane, turns) for lane in range(clients)]
+        ids = [one for one, _ in lanes]
+        async with self.here.kept_from_workers(self.grant.host_id, *_streams(ids)):
+            kept = await run_lanes([lane for _, lane in lanes])
+        bank = identity.bank_id(self.grant.host_id, BANK)
+        rows = [await self.floors.rows(self.grant.host_id, bank, session, names) for session, names in ids]
+        if not await self._is_adopted():
+            return kept, []
+        bare = [[partial(self.floors.write, self.database, row) for row in lane] for lane in rows]
+        return kept, await run_lanes(bare)
+
+    async def _is_adopted(self) -> bool:
+        """Say whether the floor's host has the bank and the sessions yet."""
+        async with self.database.tenant(self.floors.host) as connection:
+            found = await connection.exec_driver_sql("select exists (select from afterturn.agent_memory_bank_t)")
+            return bool(found.scalar_one())
+
+    def _after_lane(self, lane: int, turns: int) -> tuple[tuple[UUID, list[UUID]], Lane]:
+        bank = identity.bank_id(self.grant.host_id, BANK)
+        session = identity.session_id(bank, f"asked-{lane}")
+        made = self.talks[lane].take(turns)
+        names = [identity.turn_id(session, turn.turn_id) for turn in made]
+        bodies = [_body_of(f"asked-{lane}", turn.turn_id, [one.content for one in turn.messages]) for turn in made]
+        return (session, names), [partial(self.memory.lifecycle.after_turn, self.grant, body) for body in bodies]
+
+
+class NoHistory(Exception):
+    """A prepared turn lacks its history: the figures would mean nothing."""
+
+
+def _body_of(session: str, turn: str, said: Sequence[str]) -> dict[str, Any]:
+    items = [
+        {"type": "message", "role": role, "content": [{"type": f"{side}_text", "text": text}]}
+        for (role, side), text in zip((("user", "input"), ("assistant", "output")), said, strict=True)
+    ]
+    place = {"bank": BANK, "session_id": session, "turn_id": turn}
+    return {**place, "input_items": items[:1], "output_items": items[1:]}
+
+
+def _streams(ids: Sequence[tuple[UUID, list[UUID]]]) -> tuple[list[UUID], list[UUID]]:
+    return [session for session, _ in ids], [turn for _, names in ids for turn in names]
+
+
+def _p95_measures(name: str, before: Sequence[float], after: Sequence[float]) -> list[Measure]:
+    """Return both 95th percentiles; where no call of a kind came back, it took for ever."""
+    before, after = before or [inf], after or [inf]
+    return [
+        Measure(f"before_p95_{name}", "ms", compute_p95_ms(before), Target("<=", 60.0)),
+        Measure(f"after_p95_{name}", "ms", compute_p95_ms(after), Target("<=", 20.0)),
+    ]

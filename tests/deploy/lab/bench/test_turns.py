@@ -1,0 +1,44 @@
+"""`afterturn bench turns`: every promised measure is taken, beside its floor, and nothing stays behind."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from deploy.lab.bench.recall.speed import RecallServers
+from deploy.lab.bench.servers import BenchServers
+from deploy.lab.bench.turns import Sizes, run
+from embeddings.settings import EmbeddingSettings
+from store.recall.settings import RecallSettings
+from tests.deploy.lab.bench.test_append import left_behind
+from tests.servers import TestValkey
+
+pytestmark = pytest.mark.nightly
+
+SMALL = Sizes(units=200, rounds=1, turns=2, seconds=1)
+PROMISED = {
+    "before_p50_1_client": "<= 2.5",
+    "after_p50_1_client": "<= 4.0",
+    "before_p95_1_client": "<= 60.0",
+    "after_p95_1_client": "<= 20.0",
+    "before_p50_8_clients": "<= 2.5",
+    "after_p50_8_clients": "<= 4.0",
+    "before_p95_20_per_s": "<= 60.0",
+    "after_p95_20_per_s": "<= 20.0",
+    "failed_20_per_s": "<= 0.0",
+}
+
+
+async def test_every_promise_is_measured_beside_its_floor_and_nothing_stays_behind(
+    grounds: BenchServers, valkey: TestValkey, tmp_path: Path
+) -> None:
+    on = RecallServers(
+        grounds, None, tmp_path, "a test", EmbeddingSettings(), RecallSettings(), redis_url=SecretStr(valkey.url)
+    )
+    outcome = await run(on, lambda _: None, SMALL)
+    rows = {row["measure"]: row for row in outcome.as_json()["measures"]}
+    assert {name: row["target"] for name, row in rows.items()} == PROMISED
+    for name in ("before_p50_1_client", "after_p50_8_clients"):
+        assert rows[name]["ratio"] == pytest.approx(rows[name]["ours"] / rows[name]["floor"], rel=0.01)
+    assert outcome.sizes["units"] == 200
+    assert set((await left_behind(on.servers)).values()) == {0}
