@@ -26,7 +26,7 @@ from producers.service.fields import BankName, Moment, Name, SessionName, Text, 
 from producers.service.framing import strip
 from producers.service.wire import WireModel
 from producers.settings import ApiSettings
-from producers.turns.items import KEPT, clean_items, is_blank, is_item, role_of, text_of
+from producers.turns.items import KEPT, clean_items, is_blank, is_item, role_of, strip_across, text_of
 from store.errors import NotFound
 from store.log.storable import check_json, check_text
 from store.memory.turns import NewMessage, NewTurn
@@ -63,7 +63,7 @@ def read_content(value: Any) -> Content:
     if not isinstance(value, list) or not value:
         raise field_error("must be a string or a list of content parts")
     check_json(value)
-    parts = [_parse_part(part) for part in value]
+    parts = strip_across([_parse_part(part) for part in value])
     text = "\n".join(told for part in parts if (told := _describe_part(part)))
     return Content(text, None if all(part["type"] in TEXT_PARTS for part in parts) else parts)
 

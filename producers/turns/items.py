@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from afterturn_client.reference import RULE, strip
+from afterturn_client.reference import RULE, strip, strip_parts
 
 from producers.errors import Invalid, Problem, TooLarge
 from store.log.storable import check_json
@@ -91,7 +91,7 @@ def _clean_value(value: Any, name: str, field: str, most_bytes: int) -> Any:
             key: one if key == "metadata" else _clean_value(one, key, field, most_bytes) for key, one in value.items()
         }
     if isinstance(value, list):
-        return [_clean_value(one, name, field, most_bytes) for one in value]
+        return strip_across([_clean_value(one, name, field, most_bytes) for one in value])
     if not isinstance(value, str) or name in OPAQUE:
         return value
     if name not in TEXTS and _is_binary(value):
@@ -100,6 +100,14 @@ def _clean_value(value: Any, name: str, field: str, most_bytes: int) -> Any:
     if len(value.encode()) > most_bytes:
         raise TooLarge(field, "max_message_bytes", most_bytes)
     return strip(value)
+
+
+def strip_across(parts: list[Any]) -> list[Any]:
+    """Return the parts of a message without frames that begin in the text of one and end in that of another."""
+    at = [n for n, part in enumerate(parts) if isinstance(part, dict) and isinstance(part.get("text"), str)]
+    texts = [parts[n]["text"] for n in at]
+    stripped = dict(zip(at, strip_parts(texts), strict=True))
+    return [{**part, "text": stripped[n]} if n in stripped else part for n, part in enumerate(parts)]
 
 
 def _is_binary(text: str) -> bool:

@@ -1,10 +1,12 @@
 """L8: recalled text is data. It comes back framed, cannot leave its frame, and is never stored again."""
 
+import json
 from datetime import UTC, datetime
+from itertools import pairwise
 
 import orjson
 import pytest
-from afterturn_client.reference import visible
+from afterturn_client.reference import strip_parts, visible
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,6 +109,38 @@ def test_what_only_looks_like_a_frame_is_somebodys_own_text(said: str) -> None:
 
 def test_stripping_a_long_text_full_of_open_tags_takes_no_time() -> None:
     said = "<memory_reference>{" * 20_000
+    assert strip(said) == said
+
+
+@pytest.mark.law("L8")
+@pytest.mark.parametrize("signs", ["<>", ""])
+@given(recalled=items, times=st.integers(1, 3))
+def test_a_frame_that_a_program_quotes_is_taken_out_of_the_quotation(
+    recalled: list[ReferenceItem], times: int, signs: str
+) -> None:
+    said, rest = framed(recalled), ""
+    for _ in range(times):
+        said, rest = json.dumps(said), json.dumps(rest)
+        for sign in signs:
+            said = said.replace(sign, f"\\u{ord(sign):04x}")
+    assert strip(f"log: {said}; done") == f"log: {rest}; done"
+    assert strip(repr(framed(recalled))) == "''"
+
+
+@pytest.mark.law("L8")
+@given(items, st.lists(st.integers(0, 400), max_size=4))
+def test_a_frame_that_is_split_over_texts_is_taken_out_of_all(recalled: list[ReferenceItem], at: list[int]) -> None:
+    whole = f"before {framed(recalled)} after"
+    cuts = sorted({0, len(whole), *(n for n in at if n < len(whole))})
+    texts = [whole[start:end] for start, end in pairwise(cuts)]
+    assert "".join(strip_parts(texts)) == "before  after"
+    assert len(strip_parts(texts)) == len(texts)
+
+
+@pytest.mark.parametrize(
+    "said", ["\\u003cmemory_reference\\u003e{" * 9_000, "\\" * 250_000 + "memory_", "<memory_reference>\\" * 9_000]
+)
+def test_long_quotations_that_never_end_take_no_time(said: str) -> None:
     assert strip(said) == said
 
 

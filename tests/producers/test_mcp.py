@@ -195,7 +195,9 @@ async def test_maintenance_says_what_is_left_and_what_was_done(
     await reader.http.aclose()
 
 
-async def test_a_session_is_listed_as_the_contracts_directories_and_nothing_is_made(world: World, ana: Tenant) -> None:
+async def test_trap_12_and_14_a_session_is_listed_as_the_contracts_directories_and_nothing_is_made(
+    world: World, ana: Tenant
+) -> None:
     """Traps 12 and 14: snake_case, confined to the session, no write."""
     async with client_of(world, ana) as client:
         empty = await call(client, "memory_list_dir_with_abstract", session_id="s")

@@ -11,7 +11,7 @@ import json
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 KIND = "historical_memory"
@@ -51,6 +51,13 @@ _INVISIBLE = re.compile(
 _SELECTOR = re.compile(f"[{_SELECTORS}]")
 _ESCAPES = [(sign, f"\\u{ord(sign):04x}") for sign in "<>&\u2028\u2029"]
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+#: How many times a frame may be escaped by who quotes it: a string of JSON within a string of JSON, and one more.
+QUOTED = 3
+_QUOTED_TAG = re.compile(
+    r"(?:<|(\\{1,15})u003c)(/?)(memory_reference|memory_directives)(?:>|\\{1,15}u003e)", re.IGNORECASE
+)
+_ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_SIGNS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 _FRAME = re.compile(
     r"<(memory_reference)>([^<>]*)</memory_reference>|<(memory_directives)>([^<>]*)</memory_directives>\n?"
 )
@@ -90,8 +97,37 @@ def is_frame(text: str) -> bool:
 
 
 def strip(text: str) -> str:
-    """Return the text without the frames in it; everything else stays exactly as it is, other tags included."""
-    return _FRAME.sub(_replace_frame, text) if "<memory_" in text else text
+    """Return the text without the frames in it; everything else stays exactly as it is, other tags included.
+
+    A frame is found as it was made, and as a string of JSON or of a program quotes it: escaped, up to `QUOTED` times.
+    """
+    return _cut_spans(text, find_frames(text))
+
+
+def strip_parts(texts: Sequence[str]) -> list[str]:
+    """Return texts that follow each other without frames, those that begin in one and end in another included."""
+    if not any("memory_" in text for text in texts):
+        return list(texts)
+    spans, at, stripped = find_frames("".join(texts)), 0, list[str]()
+    for text in texts:
+        inside = [(max(0, start - at), min(len(text), end - at)) for start, end in spans]
+        stripped.append(_cut_spans(text, [(start, end) for start, end in inside if start < end]))
+        at += len(text)
+    return stripped
+
+
+def find_frames(text: str) -> list[tuple[int, int]]:
+    """Return where our frames stand in a text, one behind the other."""
+    if "memory_" not in text:
+        return []
+    found = [match.span() for match in _FRAME.finditer(text) if _is_ours(match[1] or match[3], match[2] or match[4])]
+    spans: list[tuple[int, int]] = []
+    if "\\" in text:
+        found += _find_quoted(text)
+    for start, end in sorted(found, key=lambda span: (span[0], -span[1])):
+        if not spans or start >= spans[-1][1]:
+            spans.append((start, end))
+    return spans
 
 
 def cut(text: str, most: int) -> str:
@@ -163,13 +199,40 @@ def escaped(value: object) -> str:
     return text
 
 
-def _replace_frame(found: re.Match[str]) -> str:
-    """Return nothing for one of our frames; what only looks like one is somebody's own text."""
-    try:
-        inside = json.loads(found[2] or found[4] or "")
-    except (ValueError, RecursionError):
-        return found[0]
-    if not isinstance(inside, dict):
-        return found[0]
-    recalled = bool(found[1]) and inside.get("kind") == KIND and inside.get("untrusted") is True
-    return "" if recalled or (found[3] and inside.get("kind") == STANDING) else found[0]
+def _find_quoted(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where frames stand whose tags or whose insides are escaped: an opening, and its next end escaped alike."""
+    opened: dict[tuple[str, int], re.Match[str]] = {}
+    for tag in _QUOTED_TAG.finditer(text):
+        kind = tag[3], len(tag[1] or "")
+        if not tag[2]:
+            opened[kind] = tag
+        elif (begun := opened.pop(kind, None)) and _is_ours(tag[3], text[begun.end() : tag.start()], QUOTED):
+            yield begun.start(), tag.end()
+
+
+def _is_ours(tag: str, inside: str, quoted: int = 0) -> bool:
+    """Say whether this stands between our tags; what only looks like a frame is somebody's own text."""
+    for unescaped in range(quoted + 1):
+        try:
+            body = json.loads(inside)
+        except (ValueError, RecursionError):
+            if unescaped < quoted:
+                inside = _ESCAPED.sub(_unescape, inside)
+            continue
+        if not isinstance(body, dict):
+            return False
+        recalled = body.get("kind") == KIND and body.get("untrusted") is True
+        return recalled if tag == "memory_reference" else body.get("kind") == STANDING
+    return False
+
+
+def _unescape(found: re.Match[str]) -> str:
+    sign = found[1]
+    return chr(int(sign[1:], 16)) if len(sign) > 1 else _SIGNS.get(sign, sign)
+
+
+def _cut_spans(text: str, spans: Sequence[tuple[int, int]]) -> str:
+    """Return a text without these stretches of it."""
+    starts = [0, *(end for _, end in spans)]
+    ends = [*(start for start, _ in spans), len(text)]
+    return "".join(text[start:end] for start, end in zip(starts, ends, strict=True)) if spans else text

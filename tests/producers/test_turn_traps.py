@@ -1,0 +1,213 @@
+"""The traps of the contract (turn tools, 2.11), one named test each: what caught the reference does not catch us.
+
+Elsewhere: 4 (before a turn nothing is written), 13 and 15 in `test_turn_lifecycle.py`; 12 and 14 in `test_mcp.py`; 18
+in `test_turn_items.py`; 7 in `test_erasure_leaks.py`; 16 in `tests/workers/test_enrichment.py`.
+Not there to be fallen into, since nothing is kept in files: 8 (an archive of the same day overwrites the first: there
+are no archives) and the second half of 9 (compressed bytes through a text interface).
+"""
+
+import asyncio
+import json
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from producers.mcp.settings import NO_EFFECT, McpSettings, TurnMemorySettings
+from producers.settings import ApiSettings
+from store import identity
+from store.text.rules import MessageText
+from store.text.rules.facts import MAX_VALUE_BYTES, find_facts
+from tests.producers.conftest import Tenant, World, broker_of, build
+from tests.producers.test_lock_timeouts import holding, places, psql
+from tests.producers.test_mcp import ERAS, call, client_of, count_events, refusal, said
+from tests.servers import TestValkey
+
+__all__ = ["psql"]
+
+FRAME = '<memory_reference>\n{"kind": "historical_memory", "untrusted": true, "facts": []}\n</memory_reference>'
+
+
+async def test_trap_1_a_known_turn_aborts_nothing_of_its_transaction(world: World, ana: Tenant) -> None:
+    turn = {"session_id": "s", "turn_id": "1", "messages": [{"role": "user", "content": "hello"}]}
+    await ana.http.post("/api/v1/turns", json=turn)
+    both = {"turns": [turn, {**turn, "turn_id": "2"}, turn]}
+    results = (await ana.http.post("/api/v1/turns:batch", json=both)).json()["results"]
+    assert [(one["ok"], one["duplicate"]) for one in results] == [(True, True), (True, False), (True, True)]
+    [[turns]] = await world.sql("select count(*) from afterturn.turn_t where host_id = :h", h=host_of(ana))
+    assert turns == 2
+
+
+async def test_trap_2_a_held_session_is_busy_and_no_half_claimed_turn_remains(
+    ana: Tenant, world: World, psql: AsyncConnection
+) -> None:
+    turn: dict[str, Any] = {"session_id": "monday", "turn_id": "2", "input_items": [said("hello")]}
+    async with client_of(world, ana) as client:
+        await call(client, "memory_after_turn", session_id="monday", turn_id="1", input_items=[said("x")])
+        async with holding(psql, "session", places(ana)["session"]):
+            told = await refusal(client, "memory_after_turn", **turn)
+        assert (told["code"], told["retryable"]) == ("RESOURCE_BUSY", True)
+        assert await call(client, "memory_after_turn", **turn) == {"ok": True, "project": "default"}
+
+
+@pytest.mark.law("L1")
+async def test_trap_3_a_turn_that_fails_half_way_has_written_nothing_and_is_kept_once_then(
+    world: World, ana: Tenant
+) -> None:
+    turn: dict[str, Any] = {
+        "session_id": "s",
+        "turn_id": "2",
+        "input_items": [said("half")],
+        "output_items": [said("b")],
+    }
+    name = f"fail_{host_of(ana).hex}"
+    async with client_of(world, ana) as client:
+        await call(client, "memory_after_turn", session_id="s", turn_id="1", input_items=[said("one")])
+        events = await count_events(world, ana)
+        await world.sql(f"""create function public.{name}() returns trigger language plpgsql as
+            $$ begin raise exception 'planted'; end $$""")
+        await world.sql(f"""create trigger {name} after insert on afterturn.ledger_t for each row
+            when (new.host_id = '{host_of(ana)}' and new.stage = 'embedding') execute function public.{name}()""")
+        try:
+            assert (await refusal(client, "memory_after_turn", **turn))["retryable"] is True
+        finally:
+            await world.sql(f"drop function public.{name}() cascade")
+        assert await count_events(world, ana) == events
+        for _ in range(2):
+            await call(client, "memory_after_turn", **turn)
+        shown = await call(client, "memory_before_turn", session_id="s", current_input="now?")
+        assert shown["input_items"] == [said("one"), said("half"), said("b"), said("now?")]
+
+
+async def test_trap_4_turns_that_end_while_others_begin_are_not_lost(world: World, ana: Tenant) -> None:
+    async with client_of(world, ana) as client:
+        asked = {"session_id": "s", "current_input": "x" * 400, "max_input_tok": 120}
+        await asyncio.gather(
+            *(call(client, "memory_after_turn", session_id="s", turn_id=str(n), input_items=[said(f"item {n}")])
+              for n in range(8)),
+            *(call(client, "memory_before_turn", **asked) for _ in range(8)),
+        )  # fmt: skip
+        shown = str((await call(client, "memory_before_turn", session_id="s", current_input="all?"))["input_items"])
+        assert [n for n in range(8) if f"item {n}'" not in shown] == []
+
+
+async def test_trap_5_and_6_one_value_holds_and_a_fact_said_once_is_told_once(world: World, ana: Tenant) -> None:
+    async with client_of(world, ana) as client:
+        for n, text in enumerate(("My name is Ann.", "My name is Anna.", "I like jazz.")):
+            await call(
+                client, "memory_after_turn", session_id="s", turn_id=str(n), user_id="u", input_items=[said(text)]
+            )
+        shown = await call(client, "memory_before_turn", session_id="new", current_input="What is my name?")
+        ids = shown["recall_fact_ids"]
+        assert len(ids) == len(set(ids))
+        assert shown["recall_insight_ids"] == []
+
+
+async def test_trap_9_a_listing_that_is_cut_says_so(world: World, ana: Tenant) -> None:
+    async with client_of(world, ana) as client:
+        await call(client, "memory_after_turn", session_id="s", turn_id="1", input_items=[said("x")])
+        for limit, more in ((13, True), (14, False), (1024, False)):
+            told = await call(client, "memory_list_dir_with_abstract", session_id="s", limit=limit)
+            assert (len(told["summaries"]), told["has_more"]) == (min(limit, 14), more)
+
+
+async def test_trap_10_a_setting_has_its_effect_or_says_that_it_has_none(world: World, valkey: TestValkey) -> None:
+    changed = {"scope": "session", "recent_context_items": 1, "recall_facts_limit": 0, "insight_recall_limit": 0,
+               "search_limit": 1}  # fmt: skip
+    silent = {
+        name for name, field in TurnMemorySettings.model_fields.items()
+        if isinstance(field.json_schema_extra, dict) and NO_EFFECT in field.json_schema_extra
+    }  # fmt: skip
+    assert set(TurnMemorySettings.model_fields) == {*changed, *silent, "heuristic"}
+    settings = ApiSettings(mcp=McpSettings(memory=TurnMemorySettings.model_validate(changed)))
+    made = build(world.postgres, broker_of(valkey.url, "changed"), settings=settings)
+    ana = await made.tenant()
+    try:
+        async with client_of(made, ana) as client:
+            for n, session in enumerate(("old", "s", "s", "s")):
+                items = [said(f"boiler {session} {n}")]
+                await call(client, "memory_after_turn", session_id=session, turn_id=str(n), input_items=items)
+            shown = await call(client, "memory_before_turn", session_id="s", current_input="which boiler?")
+        assert shown["input_items"][2:] == [said("boiler s 3"), said("which boiler?")]
+        told = str(shown["input_items"][1])
+        assert [told.count(f"boiler s {n}") for n in (1, 2)] in ([0, 1], [1, 0])
+        assert "boiler old" not in told
+    finally:
+        await ana.http.aclose()
+        await made.close()
+
+
+def test_trap_11_values_keep_their_case_are_cut_between_characters_and_words_are_whole() -> None:
+    def values(text: str, role: str = "user") -> list[str]:
+        return [fact.value for fact in find_facts(MessageText(role, text, None), 0)]
+
+    assert values("My name is Alice McDonald.") == ["Alice McDonald"]
+    assert values("Hawaii likes what Mimi likes") == []
+    long = values(f"I prefer {'é' * 200}")
+    assert all(len(value.encode()) <= MAX_VALUE_BYTES for value in long)
+    assert values("My name is Bob.", "assistant") == []
+
+
+@pytest.mark.law("L2")
+async def test_trap_17_a_turn_is_known_however_many_came_after_it(world: World, ana: Tenant) -> None:
+    def turn(n: int) -> dict[str, Any]:
+        return {"session_id": "s", "turn_id": str(n), "messages": [{"role": "user", "content": f"turn {n}"}]}
+
+    for first in range(0, 1100, 500):
+        turns = [turn(n) for n in range(first, min(first + 500, 1100))]
+        assert (await ana.http.post("/api/v1/turns:batch", json={"turns": turns})).status_code == 200
+    events = await count_events(world, ana)
+    assert (await ana.http.post("/api/v1/turns", json=turn(0))).json()["duplicate"] is True
+    assert await count_events(world, ana) == events
+
+
+@pytest.mark.law("L8")
+async def test_thirty_turns_with_the_frame_quoted_split_and_escaped_keep_no_echo(world: World, ana: Tenant) -> None:
+    """The history echo of the contract's gates: 0.0, over both eras of the protocol."""
+    half = len(FRAME) // 2
+
+    def carriers(n: int, prepared: list[Any]) -> list[Any]:
+        quoted = f"```\n{FRAME}\n``` turn {n}"
+        split = {"type": "message", "role": "user", "content": [
+            {"type": "input_text", "text": FRAME[:half]}, {"type": "input_text", "text": f"{FRAME[half:]} turn {n}"},
+        ]}  # fmt: skip
+        told = json.dumps({"log": f"{FRAME} turn {n}"}).replace("<", "\\u003c").replace(">", "\\u003e")
+        output = {"type": "function_call_output", "call_id": f"c{n}", "output": told}
+        call_item = {"type": "function_call", "call_id": f"c{n}", "name": "look", "arguments": "{}"}
+        return [prepared, [said(quoted)], [split], [call_item, output]][n % 4]
+
+    async with AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(client_of(world, ana, era)) for era in ERAS]
+        for n in range(30):
+            client, asked = clients[n % 3], said(f"turn {n}: the boiler of house {n}")
+            shown = await call(client, "memory_before_turn", session_id="s", turn_id=str(n), current_input=[asked])
+            given = carriers(n, shown["input_items"])
+            given = given if given[-1] == asked else [*given, asked]
+            answer = [said(f"answer {n}", "assistant")]
+            await call(
+                client, "memory_after_turn", session_id="s", turn_id=str(n), input_items=given, output_items=answer
+            )
+    rows = await world.sql(
+        "select content from afterturn.agent_memory_unit_t where host_id = :h and active", h=host_of(ana)
+    )
+    echoes = [
+        row[0] for row in rows if '"kind": "historical_memory"' in row[0] or '"kind":"historical_memory"' in row[0]
+    ]
+    assert echoes == []
+    # Each house was said once, and stands there once.
+    said_once = [sum(f"the boiler of house {n}" == row[0].partition(": ")[2] for row in rows) for n in range(30)]
+    assert said_once == [1] * 30
+
+
+def host_of(tenant: Tenant) -> Any:
+    return identity.host_id(tenant.host)
+
+
+def test_every_trap_is_named() -> None:
+    here = Path(__file__).parent
+    files = ("test_turn_traps.py", "test_turn_lifecycle.py", "test_mcp.py", "test_turn_items.py")
+    told = "\n".join((here / name).read_text() for name in files)
+    stated = {7, 8, 16}
+    assert [n for n in range(1, 19) if n not in stated and f"trap_{n}_" not in told and f"and_{n}_" not in told] == []
