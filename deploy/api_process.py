@@ -237,7 +237,7 @@ def _build_plugin_parts(settings: Settings, owned: _Resources) -> PluginParts:
         PluginMemories(database, clock),
         PluginSearch(database, owned.embedder, settings.recall, clock, settings.plugin.near),
         owned.erasing,
-        owned.notifier,
+        owned.notifier.notify,
         settings.plugin,
     )
 

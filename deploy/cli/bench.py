@@ -31,6 +31,7 @@ BENCHES: Mapping[str, str] = {
     "attacks": "deploy.lab.bench.attacks.run",
     "paraphrase": "deploy.lab.bench.quality.paraphrase",
     "pipeline": "deploy.lab.bench.pipeline",
+    "plugin": "deploy.lab.bench.plugin",
     "recall": "deploy.lab.bench.recall.speed",
     "turns": "deploy.lab.bench.turns",
 }
@@ -42,7 +43,10 @@ OnlyOption = Annotated[
     typer.Option(metavar="ATTACK", help="With `attacks`: make this attack alone; may be repeated (default: all)."),
 ]
 UnitsOption = Annotated[
-    int | None, typer.Option(min=100, help="With `recall` and `turns`: units of the large bank (default: 100,000).")
+    int | None,
+    typer.Option(
+        min=100, help="With `recall`, `turns` and `plugin`: units that are there (default: 100,000; plugin 2,000)."
+    ),
 ]
 DataOption = Annotated[
     Path | None,
@@ -83,6 +87,9 @@ def bench_command(
     turns and asks 8 questions a second. It prints that tenant's p95 during each attack (target: three times its quiet
     p95 and 50 ms) and how the calls of each attack ended. `--only ATTACK` makes one of them.
 
+    `plugin` asks the memory plugin beside the contract's reference storage, without HTTP: write, replace, list, text in
+    one namespace and in all, vector (2,000 memories in ten namespaces; `--full`: 20,000).
+
     `paraphrase` says 200 things in ten contexts each and asks for them in other words, at once and when all stages are
     through: what was just said must be found as well. On the running stack, under a host of its own, else on a private
     one.
@@ -109,7 +116,7 @@ def bench_command(
             raise exit_with(str(error), 2) from None
     if units is not None:
         if not hasattr(sizes, "units"):
-            raise exit_with("--units is for `afterturn bench recall` and `turns`", 2)
+            raise exit_with("--units is for `afterturn bench recall`, `turns` and `plugin`", 2)
         sizes = replace(sizes, units=units)
     outcome = _run_bench(bench, data, sizes)
     if as_json:

@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 import structlog
 
 from producers.errors import Invalid, PermissionDenied, Problem
-from producers.notifications import Notifier
 from producers.plugin.wire import (
     DEFAULT_LIMIT,
     VERSION,
@@ -90,6 +89,14 @@ class EraseQueue:
                     log.warning("plugin_erasure_left", error=type(error).__name__, erasure=str(erasure))
 
 
+class Notify(Protocol):
+    """Has workers look for work of these stages; returns at once."""
+
+    def __call__(self, *stages: Stage) -> None:
+        """Notify them."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class PluginParts:
     """What the store of any tenant stands on."""
@@ -98,7 +105,7 @@ class PluginParts:
     memories: PluginMemories
     search: PluginSearch
     erasing: EraseQueue
-    notifier: Notifier
+    notify: Notify
     settings: PluginSettings
 
 
@@ -147,7 +154,7 @@ class BankPluginStore:
         """Write a memory, and have the stages know of it. Raises NotFound, QuotaExceeded, RateLimited."""
         self._require(namespace, writes=True)
         memory_id = await self.parts.memories.write(self.host, namespace, _as_stored(memory))
-        self.parts.notifier.notify(Stage.EXTRACTION, Stage.EMBEDDING)
+        self.parts.notify(Stage.EXTRACTION, Stage.EMBEDDING)
         return Written(id=str(memory_id), namespace=namespace)
 
     async def search(self, request: SearchRequest) -> Found:

@@ -39,19 +39,19 @@ def parts_of(
         PluginMemories(database, clock),
         PluginSearch(database, embedder or WordEmbedder(), RecallSettings(), clock, chosen.near),
         EraseQueue(Erasures(database, clock), chosen.erase_after),
-        notifier,
+        notifier.notify,
         chosen,
     )
 
 
 @asynccontextmanager
-async def serving(parts: PluginParts, host: UUID) -> AsyncIterator[str]:
-    """Serve the plugin of one tenant, and lend its URL."""
+async def serving(parts: PluginParts, host: UUID, port: int | None = None) -> AsyncIterator[str]:
+    """Serve the plugin of one tenant, at a port of its own where none is named, and lend its URL."""
 
     async def store_of(_request: Request) -> BankPluginStore:
         return BankPluginStore(host, parts)
 
-    settings, port, ending = ApiSettings(), find_free_port(), asyncio.Event()
+    settings, port, ending = ApiSettings(), port or find_free_port(), asyncio.Event()
     app = PluginApp(store_of, settings)
     task = asyncio.create_task(serve_application(app, "127.0.0.1", port, settings, ending))
     url = f"http://127.0.0.1:{port}"
