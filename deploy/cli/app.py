@@ -184,7 +184,7 @@ COMMANDS: Mapping[str, Command] = {
     "plugin": Command(
         "deploy.cli.plugin:plugin_app",
         "Data",
-        "Serve the memory plugin (contract v1); copy memories to and from one: backfill, verify, export, import.",
+        "Serve the memory plugin (contract v1); its commands copy memories to a plugin, and back.",
     ),
     "recall-check": Command(
         "deploy.cli.recall_check:recall_check_command",
