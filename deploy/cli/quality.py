@@ -22,8 +22,6 @@ from deploy.local.private_stack import PrivateStackError, run_private_stack
 from deploy.local.stack import Stack, StackNotRunning, find_stack
 from deploy.settings import load_settings
 
-#: Of a private stack.
-
 
 @dataclass(frozen=True, slots=True)
 class QualityOptions:

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
 
-import psutil
-
 from deploy.lab.bench import gateway_process
+from deploy.lab.bench.processor_times import read_cpu_seconds, read_family_seconds
 from deploy.lab.bench.servers import BenchServers, find_stack_servers
 from deploy.local import Child, child, ports, survivors
 from deploy.local.private_stack import run_private_stack
@@ -61,8 +60,7 @@ class PipelineStack:
         spent = {"workers": 0.0, "gateway": read_cpu_seconds(self.gateway_pid)}
         for one in self.stack.processes:
             part = "workers" if one.name.startswith("worker") else one.name
-            family = [one.pid, *(process.pid for process in psutil.Process(one.pid).children(recursive=True))]
-            spent[part] = spent.get(part, 0.0) + sum(map(read_cpu_seconds, family))
+            spent[part] = spent.get(part, 0.0) + read_family_seconds(one.pid)
         return spent
 
     @contextmanager
@@ -98,15 +96,6 @@ class PipelineStack:
             "AFTERTURN_BROKER__URL": self.stack.redis_url.get_secret_value(),
             "AFTERTURN_BROKER__NAMESPACE": "idle",
         }
-
-
-def read_cpu_seconds(pid: int) -> float:
-    """Return the processor time of a process and of those of its children that ended; 0 when it has ended itself."""
-    try:
-        times = psutil.Process(pid).cpu_times()
-    except psutil.Error:
-        return 0.0
-    return float(times.user + times.system + times.children_user + times.children_system)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deploy.lab.bench.floors import COLUMNS
 from deploy.lab.bench.ground import BenchDatabase
-from deploy.lab.bench.pipeline_stack import read_cpu_seconds
+from deploy.lab.bench.processor_times import read_cpu_seconds
 from store import vectors
 
 #: Tables of the book-keeping, and of what belongs to a host from its beginning.

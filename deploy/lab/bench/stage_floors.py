@@ -16,7 +16,8 @@ import orjson
 from sqlalchemy import text
 
 from deploy.lab.bench.ground import BenchDatabase
-from deploy.lab.bench.pipeline_stack import GATEWAY_KEY, GATEWAY_USER, PipelineStack, read_cpu_seconds
+from deploy.lab.bench.pipeline_stack import GATEWAY_KEY, GATEWAY_USER, PipelineStack
+from deploy.lab.bench.processor_times import read_cpu_seconds
 from embeddings.batching import group_by_length
 from embeddings.model_files import model_folder
 from embeddings.settings import EmbeddingSettings, Variant

@@ -1,4 +1,4 @@
-"""Three published formats of dialogues with questions. Questions without usable evidence are left out."""
+"""Three published formats of dialogues, and our own, with questions. Questions without usable evidence are left out."""
 
 import json
 import re
@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from deploy.lab.bench.quality.agents import read_agents
 from deploy.lab.bench.quality.material import Dialogue, DialogueMessage, DialogueQuestion, UnreadableData
 
 #: Between messages whose own times are not told.
@@ -158,4 +159,5 @@ FORMATS: Mapping[str, Callable[[Path], Iterator[Dialogue]]] = {
     "locomo": _read_locomo,
     "longmemeval": _read_longmemeval,
     "beam": _read_beam,
+    "agents": read_agents,
 }

@@ -1,6 +1,6 @@
 """The same questions asked three ways: of our recall, of the bare calls it cannot do without, and over HTTP."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from uuid import UUID
@@ -93,7 +93,14 @@ class RecallEndpoint:
     key: str = field(repr=False)
 
     async def ask(self, question: Question) -> None:
-        """Recall over HTTP."""
-        answer = await self.client.post("/api/v1/recall", json={"bank": question.bank, "query": question.text, "k": K})
+        """Recall K units over HTTP."""
+        await self._ask({"bank": question.bank, "query": question.text, "k": K})
+
+    async def ask_tokens(self, question: Question) -> None:
+        """Recall as many passages over HTTP as the default budget of tokens holds."""
+        await self._ask({"bank": question.bank, "query": question.text})
+
+    async def _ask(self, body: Mapping[str, object]) -> None:
+        answer = await self.client.post("/api/v1/recall", json=body)
         if not answer.raise_for_status().json()["results"]:
             raise NothingRecalled("a question of the bench found nothing over HTTP")

@@ -1,7 +1,7 @@
 """`afterturn bench recall`: what is promised of recall's speed, one measure for each promise."""
 
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -14,6 +14,7 @@ from pydantic import SecretStr
 
 from deploy.lab.bench.ground import BenchDatabase, open_bench_database
 from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, Target
+from deploy.lab.bench.processor_times import read_family_seconds
 from deploy.lab.bench.recall.asking import Question, RecallEndpoint, RecallProbe
 from deploy.lab.bench.recall.feeding import run_background_load
 from deploy.lab.bench.recall.filling import BankFiller, Phrases
@@ -32,6 +33,7 @@ from store.recall.settings import RecallSettings
 
 CLIENTS = 8
 LARGE = "large"
+API, DATABASE = "api", "postgres"
 
 Say = Callable[[str], None]
 Ask = Callable[[Question], Awaitable[None]]
@@ -39,13 +41,15 @@ Ask = Callable[[Question], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is run: one large bank, and so many of `bank_units` units each.
+    """How much is run: one large bank, banks of the `usual` sizes, and so many of `bank_units` units each.
 
     `rounds` are alternations of ours and floor, each of `questions` questions; `checked` units of a bank are compared
     with an exact search.
     """
 
     units: int = 100_000
+    usual: tuple[int, ...] = (1_000, 10_000)
+    processor_questions: int = 500
     banks: int = 10
     bank_units: int = 5_000
     rounds: int = 5
@@ -60,7 +64,7 @@ FULL = Sizes(banks=100, bank_units=10_000, rounds=10, questions=80, checked=20)
 class RecallServers:
     """A database, the API on it (None: no HTTP is measured), the folder of the model, and the stack's settings.
 
-    `private`: the stack goes when the bench does, so it may be fed.
+    `processes` are the ids of the stack's, by name; `private`: the stack goes when the bench does, so it may be fed.
     """
 
     servers: BenchServers
@@ -71,6 +75,7 @@ class RecallServers:
     recall: RecallSettings
     private: bool = False
     redis_url: SecretStr = field(default_factory=lambda: SecretStr(""))
+    processes: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.name
@@ -95,9 +100,9 @@ def _describe_servers(stack: Stack, *, private: bool) -> RecallServers:
     embedding = embedding.model_copy(update={"remote": remote})
     name = "a private stack" if private else "the running stack"
     data = stack.api_key_file.parent
-    return RecallServers(
-        find_stack_servers(stack), stack.api, data, name, embedding, stack.recall, private, stack.redis_url
-    )
+    processes = {one.name: one.pid for one in stack.processes}
+    on = find_stack_servers(stack)
+    return RecallServers(on, stack.api, data, name, embedding, stack.recall, private, stack.redis_url, processes)
 
 
 async def run(on: RecallServers, say: Say, sizes: Sizes) -> BenchOutcome:
@@ -141,15 +146,17 @@ class RecallBench:
         filled_s = await self._filled([LARGE], self.sizes.units)
         questions = await self._questions([LARGE])
         measures = [*growth]
+        parts = {"many_banks_filled_s": built_s, "large_bank_filled_s": filled_s}
         for clients in (1, CLIENTS):
             self.say(f"recall beside its floor, {clients} at a time")
             measures += await self._beside_floor(questions, clients)
         if door is not None:
             self.say("recall over HTTP beside recall in process")
             measures.append(await self._over_http(questions, door))
+            for units in self.sizes.usual:
+                measures += await self._usual(units, door, parts)
         self.say("recall beside an exact search")
         measures += [await self._exact("bank-0", self.sizes.bank_units), await self._exact(LARGE, self.sizes.units)]
-        parts = {"many_banks_filled_s": built_s, "large_bank_filled_s": filled_s}
         if door is not None and self.on.private:
             self.say("recall over HTTP from a bank that takes turns as fast as they come in")
             busy, parts["fed_turns_per_s"] = await self._fed(questions, door)
@@ -206,6 +213,41 @@ class RecallBench:
     async def _over_http(self, questions: Sequence[Question], door: RecallEndpoint) -> Measure:
         ours, http = await self._in_turns((self.asking.ours, door.ask), questions, 1)
         return Measure("http_adds_p50", "ms", compute_p50_ms(http) - compute_p50_ms(ours), Target("<=", 6.0))
+
+    async def _usual(self, units: int, door: RecallEndpoint, parts: dict[str, float]) -> list[Measure]:
+        """Ask a bank of the size people have over HTTP, beside the floor in this process; add processor times."""
+        name = f"{units}_units"
+        self.say(f"a bank of {units} units over HTTP beside the floor")
+        await self._filled([name], units)
+        questions = await self._questions([name])
+        ours, filled, floor = await self._in_turns((door.ask, door.ask_tokens, self.asking.floor), questions, 1)
+        many, floor_of_many = await self._in_turns((door.ask, self.asking.floor), questions, CLIENTS)
+        processor = await self._processor_times(questions, door)
+        parts |= {f"{name}_{process}_processor_ms": took for process, took in processor.items()}
+        alone = compute_p50_ms(floor)
+        rows = [
+            Measure(f"http_p50_{name}", "ms", compute_p50_ms(ours), Target("<=", 2.5), alone),
+            Measure(f"http_p95_{name}", "ms", compute_p95_ms(ours), Target("<=", 3.0), compute_p95_ms(floor)),
+            Measure(
+                f"http_p50_{name}_{CLIENTS}_clients",
+                "ms",
+                compute_p50_ms(many),
+                Target("<=", 3.0),
+                compute_p50_ms(floor_of_many),
+            ),
+            Measure(f"http_p50_{name}_2000_tokens", "ms", compute_p50_ms(filled), Target("<=", 3.0), alone),
+        ]
+        if API in processor:
+            rows.append(Measure(f"api_processor_{name}", "ms", processor[API], Target("<=", 12.0)))
+        return rows
+
+    async def _processor_times(self, questions: Sequence[Question], door: RecallEndpoint) -> dict[str, float]:
+        """Return the processor time a question takes of each process of the stack, in milliseconds."""
+        before = {name: read_family_seconds(pid) for name, pid in self.on.processes.items()}
+        asked = list(islice(cycle(questions), self.sizes.processor_questions))
+        await run_lanes(split_lanes(door.ask, asked, 1))
+        after = {name: read_family_seconds(pid) for name, pid in self.on.processes.items()}
+        return {name: (after[name] - before[name]) * 1000 / len(asked) for name in after if name in (API, DATABASE)}
 
     async def _fed(self, questions: Sequence[Question], door: RecallEndpoint) -> tuple[Measure, float]:
         """Ask the very bank that is fed: what waits to be embedded and indexed in it is in the figure."""

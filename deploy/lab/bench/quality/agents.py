@@ -1,0 +1,66 @@
+"""Conversations with agents as they are: what was told stands among questions, echoes, orders and tool output.
+
+Each talk has four days. First the user tells what will not hold for long; then they ask for what the agent does not
+know yet; then they tell it; then they ask for it again, in the very words of the question that is scored. The agent
+echoes every question. One message answers: the one that told it last. Half of the talks is for tuning, the other half
+is scored when nothing changes any more (`HELD_OUT_SHA256`).
+"""
+
+import tomllib
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from deploy.lab.bench.quality.material import Dialogue, DialogueMessage, DialogueQuestion
+
+TUNING, HELD_OUT = (Path(__file__).parent / f"agents_{half}.toml" for half in ("tuning", "held_out"))
+#: Of the half that nothing was tuned on, as it was before anything was tuned.
+HELD_OUT_SHA256 = "8fb047270c341e974bf138489bb841942c1cd5bcff324bd691efde9b4eda13d7"
+
+BEGIN, DAYS, STEP = datetime(2026, 1, 5, 9, tzinfo=UTC), 7, timedelta(seconds=40)
+HEARD = ("Thanks, I will keep that in mind.", "Noted.", "Good to know, thank you.", "All right, I have that.")
+ECHOES = (
+    "You want to know: {} I have nothing on that yet.",
+    "{} That is something you have not told me so far.",
+    "Let me see. {} I could not find it, sorry.",
+)
+Said = tuple[str, str]
+
+
+def read_agents(path: Path) -> Iterator[Dialogue]:
+    """Yield the conversations of a file of ours."""
+    for talk in tomllib.loads(path.read_text(encoding="utf-8"))["talks"]:
+        yield _make_talk(talk)
+
+
+def _make_talk(talk: Any) -> Dialogue:
+    facts: Sequence[Sequence[str]] = talk["facts"]
+    days = (
+        [(one[3], _pick(HEARD, nth)) for nth, one in enumerate(facts) if len(one) > 3],
+        [(one[2], _pick(ECHOES, nth).format(one[2])) for nth, one in enumerate(facts)],
+        [(one[1], _pick(HEARD, nth)) for nth, one in enumerate(facts)],
+        [(one[0], _pick(ECHOES, nth + 1).format(one[0])) for nth, one in enumerate(facts)],
+    )
+    said = [message for day, pairs in enumerate(days) for message in _make_day(talk, day, pairs)]
+    asked = [DialogueQuestion(one[0], "agent", frozenset({_name(2, nth, "user")})) for nth, one in enumerate(facts)]
+    return Dialogue(f"agent {talk['agent']}", said, asked)
+
+
+def _make_day(talk: Any, day: int, pairs: Sequence[Said]) -> Iterator[DialogueMessage]:
+    at = BEGIN + timedelta(days=DAYS * day)
+    session = f"day-{day}"
+    yield DialogueMessage(f"{session}-order", session, "user", None, talk["order"], at)
+    yield DialogueMessage(f"{session}-tool", session, "tool", None, talk["tool"], at + STEP)
+    for nth, (user, assistant) in enumerate(pairs):
+        for place, (role, words) in enumerate((("user", user), ("assistant", assistant))):
+            moment = at + (2 + 2 * nth + place) * STEP
+            yield DialogueMessage(_name(day, nth, role), session, role, None, words, moment)
+
+
+def _name(day: int, nth: int, role: str) -> str:
+    return f"day-{day}-{nth}-{role}"
+
+
+def _pick(choices: Sequence[str], nth: int) -> str:
+    return choices[nth % len(choices)]
