@@ -37,7 +37,7 @@ def read_agents(path: Path) -> Iterator[Dialogue]:
 def _make_talk(talk: Any) -> Dialogue:
     facts: Sequence[Sequence[str]] = talk["facts"]
     days = (
-        [(one[3], _pick(HEARD, nth)) for nth, one in enumerate(facts) if len(one) > 3],
+        [(old[0], _pick(HEARD, nth)) for nth, (_, _, _, *old) in enumerate(facts) if old],
         [(one[2], _pick(ECHOES, nth).format(one[2])) for nth, one in enumerate(facts)],
         [(one[1], _pick(HEARD, nth)) for nth, one in enumerate(facts)],
         [(one[0], _pick(ECHOES, nth + 1).format(one[0])) for nth, one in enumerate(facts)],
