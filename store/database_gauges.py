@@ -13,7 +13,7 @@ LOOK = text("""
     select (select transactionid::text::bigint from pg_locks
              where locktype = 'transactionid' and mode = 'ExclusiveLock' and granted
              order by age(transactionid) desc limit 1) as oldest_writer,
-           (select count(*) from pg_stat_activity where backend_type = 'client backend') as connections,
+           (select count(*) from pg_stat_activity where usesysid is not null) as connections,
            current_setting('max_connections')::int as most_connections""")
 # What pg_stat_replication shows of another role's processes is null without pg_monitor; then nothing is said.
 REPLICAS = text("""

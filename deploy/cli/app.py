@@ -211,6 +211,11 @@ COMMANDS: Mapping[str, Command] = {
         "Prove",
         "Send turns while processes and servers are killed, then count what was lost or done twice.",
     ),
+    "soak": Command(
+        "deploy.cli.soak:soak_command",
+        "Prove",
+        "Load every interface steadily, then see whether memory, connections, files and ledger return.",
+    ),
     "contract-test": Command(
         "producers.contract_kit.command:contract_test_command",
         "Prove",

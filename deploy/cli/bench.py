@@ -28,6 +28,7 @@ from deploy.settings_errors import SettingsError
 #: Each bench: the module with its `run`, its `Sizes` and its `FULL` ones, and with the `servers` it runs on.
 BENCHES: Mapping[str, str] = {
     "append": "deploy.lab.bench.append",
+    "capacity": "deploy.lab.bench.capacity",
     "attacks": "deploy.lab.bench.attacks.run",
     "paraphrase": "deploy.lab.bench.quality.paraphrase",
     "pipeline": "deploy.lab.bench.pipeline",
@@ -82,6 +83,9 @@ def bench_command(
 
     `turns` prepares turns of sessions with 30 items in such a bank beside the bare calls (embed, words, vectors, the
     history), and keeps turns beside the same rows written with no logic: alone, with 8 clients, and 20 a second.
+
+    `capacity` starts a stack of its own and prints turns and recalls a second and core, bytes a turn by table, memory
+    of each part and connections; it has no target. `--full` runs ten times as much.
 
     `attacks` makes about thirty bounded attacks of one tenant on a stack of its own while another tenant hands in 8
     turns and asks 8 questions a second. It prints that tenant's p95 during each attack (target: three times its quiet

@@ -1,0 +1,93 @@
+"""What the processes of a stack take: memory, files, connections and processor time, by part."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import psutil
+from sqlalchemy import NullPool, text
+
+from deploy.local.stack import Stack
+from store.connections import create_owner_engine
+
+# What a role that is no administrator sees of all sessions: who, not what.
+CONNECTIONS = text("select count(*) from pg_stat_activity where usesysid is not null and pid <> pg_backend_pid()")
+UNDONE = text("select count(*) from afterturn.ledger_t where undone")
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """One look at a part: processes, proportional set size in bytes, open files, processor seconds so far."""
+
+    processes: int
+    memory_bytes: int
+    files: int
+    cpu_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StackUsage:
+    """One look at a stack; `undone` are rows of its ledger."""
+
+    parts: dict[str, Usage]
+    connections: int
+    undone: int
+
+    @property
+    def memory_bytes(self) -> int:
+        """Return the proportional set size of all parts."""
+        return sum(one.memory_bytes for one in self.parts.values())
+
+    @property
+    def files(self) -> int:
+        """Return the open files of our own processes: a server opens its tables' files as it needs them."""
+        return sum(one.files for name, one in self.parts.items() if name in {"api", "workers"})
+
+    @property
+    def cpu_s(self) -> float:
+        """Return the processor seconds of all parts so far."""
+        return sum(one.cpu_s for one in self.parts.values())
+
+
+async def read_usage(stack: Stack) -> StackUsage:
+    """Look at the processes of a stack on this machine, its connections and its ledger."""
+    engine = create_owner_engine(stack.owner_url.get_secret_value(), poolclass=NullPool)
+    try:
+        async with engine.connect() as connection:
+            connections = int((await connection.execute(CONNECTIONS)).scalar_one())
+            undone = int((await connection.execute(UNDONE)).scalar_one())
+    finally:
+        await engine.dispose()
+    parts = dict[str, Usage]()
+    for process in stack.processes:
+        name = "workers" if process.name.startswith("worker") else process.name
+        seen = _add_up(list(_list_family(process.pid)))
+        parts[name] = _sum_up(parts[name], seen) if name in parts else seen
+    return StackUsage(parts, connections, undone)
+
+
+def _list_family(pid: int) -> Iterator[psutil.Process]:
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        yield process
+        yield from process.children(recursive=True)
+
+
+def _add_up(processes: list[psutil.Process]) -> Usage:
+    """Add up what the living take, and what their children took that ended."""
+    total = Usage(0, 0, 0, 0.0)
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            spent = times.user + times.system + times.children_user + times.children_system
+            total = _sum_up(total, Usage(1, int(process.memory_full_info().pss), process.num_fds(), float(spent)))
+    return total
+
+
+def _sum_up(one: Usage, other: Usage) -> Usage:
+    return Usage(
+        one.processes + other.processes,
+        one.memory_bytes + other.memory_bytes,
+        one.files + other.files,
+        one.cpu_s + other.cpu_s,
+    )

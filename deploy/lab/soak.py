@@ -1,0 +1,192 @@
+"""`afterturn soak`: steady load on every interface, and whether memory, connections, files and ledger return."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from deploy.lab.bench.talk import TurnGenerator
+from deploy.lab.bench.usage import StackUsage, read_usage
+from deploy.local.private_stack import run_private_stack
+from deploy.local.stack import Stack
+
+MIB = 1024 * 1024
+#: Load before the baseline is taken, so that models, pools and caches are what they will be: a fifth, at most so long.
+WARM_UP_SHARE, WARM_UP_S = 0.2, 120.0
+#: How long after the load everything may take to return, in seconds.
+RETURN_S = 90.0
+LOOK_S = 5.0
+#: What may be more than at the baseline: allocators keep some of what they had.
+MEMORY_SHARE, MEMORY_BYTES = 0.15, 48 * MIB
+FILES, CONNECTIONS = 16, 8
+NAMESPACE = "custom:soak"
+PATIENCE_S = 60.0
+
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Calls:
+    """How the calls of each interface ended: by name, how many went well and how many did not."""
+
+    well: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class Soaked:
+    """What was seen before the load, at its end and after it."""
+
+    minutes: float
+    calls: Calls
+    baseline: StackUsage
+    loaded: Sequence[StackUsage]
+    after: StackUsage
+
+    @property
+    def failures(self) -> list[str]:
+        """Name what did not return, and calls that failed."""
+        found = [f"{name}: {many} calls failed" for name, many in sorted(self.calls.failed.items())]
+        return found + describe_growth(self.baseline, self.after)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that `--json` prints."""
+        return {
+            "minutes": self.minutes,
+            "calls": dict(sorted(self.calls.well.items())),
+            "failed": dict(sorted(self.calls.failed.items())),
+            "baseline": _serialise(self.baseline),
+            "peak": {
+                "memory_mb": max(_serialise(one)["memory_mb"] for one in self.loaded),
+                "connections": max(one.connections for one in self.loaded),
+                "files": max(one.files for one in self.loaded),
+                "undone": max(one.undone for one in self.loaded),
+            },
+            "after": _serialise(self.after),
+            "failures": self.failures,
+        }
+
+
+def describe_growth(baseline: StackUsage, after: StackUsage) -> list[str]:
+    """Name what takes more than at the baseline, beyond what allocators and pools may keep."""
+    found = list[str]()
+    allowed = baseline.memory_bytes * (1 + MEMORY_SHARE) + MEMORY_BYTES
+    if after.memory_bytes > allowed:
+        found.append(f"memory: {after.memory_bytes / MIB:.0f} MiB, {baseline.memory_bytes / MIB:.0f} before")
+    if after.files > baseline.files + FILES:
+        found.append(f"open files: {after.files}, {baseline.files} before")
+    if after.connections > baseline.connections + CONNECTIONS:
+        found.append(f"connections: {after.connections}, {baseline.connections} before")
+    if after.undone:
+        found.append(f"ledger: {after.undone} rows undone")
+    return found
+
+
+def run_soak(minutes: float, per_second: float, say: Say) -> Soaked:
+    """Start a stack of its own, load it for so long and look at what stays; nothing of it is left behind."""
+    with run_private_stack(1, name="soak", gateway="self") as stack:
+        return asyncio.run(_soak(stack, minutes, per_second, say))
+
+
+async def _soak(stack: Stack, minutes: float, per_second: float, say: Say) -> Soaked:
+    headers = {"authorization": f"Bearer {stack.api_key()}", "accept": "application/json"}
+    async with httpx.AsyncClient(base_url=stack.api, headers=headers, timeout=PATIENCE_S) as http:
+        load = Load(http, Calls())
+        warm_up = min(WARM_UP_S, 60 * minutes * WARM_UP_SHARE)
+        say(f"warming up for {warm_up:.0f} s")
+        await load.run(warm_up, per_second)
+        baseline = await _settle(stack, None)
+        say(f"baseline: {_serialise(baseline)}; load for {60 * minutes - warm_up:.0f} s")
+        loaded = [baseline]
+        looking = asyncio.create_task(_watch(stack, loaded))
+        await load.run(60 * minutes - warm_up, per_second)
+        looking.cancel()
+        await asyncio.wait([looking])
+        after = await _settle(stack, baseline)
+    return Soaked(minutes, load.calls, baseline, loaded, after)
+
+
+async def _watch(stack: Stack, seen: list[StackUsage]) -> None:
+    while True:
+        await asyncio.sleep(LOOK_S)
+        seen.append(await read_usage(stack))
+
+
+async def _settle(stack: Stack, baseline: StackUsage | None) -> StackUsage:
+    """Return what is taken once the ledger is empty and, of a baseline, nothing is above it; or when time is over."""
+    deadline = time.monotonic() + RETURN_S
+    while True:
+        seen = await read_usage(stack)
+        done = not seen.undone if baseline is None else not describe_growth(baseline, seen)
+        if done or time.monotonic() > deadline:
+            return seen
+        await asyncio.sleep(LOOK_S)
+
+
+class Load:
+    """One round of calls after the other, each over every interface, at a steady pace."""
+
+    def __init__(self, http: httpx.AsyncClient, calls: Calls) -> None:
+        self.calls = calls
+        self._http = http
+        self._talk = TurnGenerator("soak")
+        self._nth = 0
+
+    async def run(self, seconds: float, per_second: float) -> None:
+        """Make so many rounds a second for so long; a round that is late delays the next, so that none pile up."""
+        await self._call("namespace", "PUT", f"/v1/namespaces/{NAMESPACE}", {"kind": "custom"})
+        began = time.monotonic()
+        rounds = 0
+        while time.monotonic() - began < seconds:
+            await self._round()
+            rounds += 1
+            await asyncio.sleep(max(0.0, began + rounds / per_second - time.monotonic()))
+
+    async def _round(self) -> None:
+        """Hand in a turn, ask for it, and use every other interface once."""
+        turn = next(self._talk)
+        self._nth += 1
+        said = [{"role": one.role, "content": one.content} for one in turn.messages]
+        query = " ".join(turn.messages[0].content.split()[:6])
+        place = {"session_id": f"items-{self._nth // 50}", "turn_id": str(self._nth)}
+        item = {"type": "message", "role": "user", "content": query}
+        tool = {"name": "memory_search", "arguments": {"query": query}}
+        whole = {**place, "session_id": f"s-{self._nth // 50}", "messages": said}
+        memory = {"content": query, "kind": "fact", "source": "agent"}
+        calls: Sequence[tuple[str, str, str, dict[str, Any] | None]] = (
+            ("turns", "POST", "/api/v1/turns", whole),
+            ("recall", "POST", "/api/v1/recall", {"query": query}),
+            ("turns/before", "POST", "/api/v1/turns/before", {**place, "current_input": [item]}),
+            ("turns/after", "POST", "/api/v1/turns/after", {**place, "input_items": [item]}),
+            ("memories", "POST", "/api/v1/memories", {"id": f"note-{self._nth % 100}", "content": query}),
+            ("mcp", "POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": tool}),
+            ("plugin", "POST", f"/v1/namespaces/{NAMESPACE}/memories", memory),
+            ("plugin search", "POST", "/v1/search", {"namespaces": [NAMESPACE], "query": query}),
+            ("lists", "GET", "/api/v1/sessions", None),
+            ("health", "GET", "/health/ready", None),
+            ("metrics", "GET", "/metrics", None),
+        )
+        await asyncio.gather(*(self._call(*one) for one in calls))
+
+    async def _call(self, name: str, method: str, path: str, body: dict[str, Any] | None) -> None:
+        try:
+            answer = await self._http.request(method, path, json=body)
+        except httpx.TransportError:
+            self.calls.failed[name] += 1
+        else:
+            well = answer.is_success and b'"isError":true' not in answer.content
+            (self.calls.well if well else self.calls.failed)[name] += 1
+
+
+def _serialise(seen: StackUsage) -> dict[str, Any]:
+    return {
+        "memory_mb": round(seen.memory_bytes / MIB, 1),
+        "memory_mb_by_part": {name: round(one.memory_bytes / MIB, 1) for name, one in seen.parts.items()},
+        "files": seen.files,
+        "connections": seen.connections,
+        "undone": seen.undone,
+    }
