@@ -24,9 +24,8 @@ from store.erasure.units import (
 )
 from store.erasure.versions import Remainder, Version, without_user
 from store.log.append import append_events, read_versions
-from store.log.catalog import ID_FIELDS, Aggregate, EventType
+from store.log.catalog import EVENTS, ID_FIELDS, Aggregate, EventType
 from store.log.envelope import build_command, build_offer
-from store.log.event_data import MODELS
 from store.memory import corrections
 from store.tenancy.external_models import count_sent
 
@@ -161,7 +160,7 @@ def _state_of(place: Place, kind: Aggregate, data: Mapping[str, Any]) -> Mapping
     """Return every field of the state that an event tells, in one form; None for one that was erased."""
     if data.get("erased"):
         return None
-    model = MODELS[UPDATED[kind]]
+    model = EVENTS[UPDATED[kind]].model
     known = {field.alias or name for name, field in model.model_fields.items()}
     whole = {"hostId": place.erasure.host, "bankId": place.bank, **data}
     told = model.model_validate(

@@ -1,14 +1,21 @@
-"""Aggregates and event types of the log, named as the seed names them.
+"""The registry of the log: aggregates and events, named as the seed names them, and what is known of each.
 
+SQL reads it through functions that every upgrade makes of it (`describe_registry`, `afterturn.set_events`): the order
+in which events are projected and by which function, which begin something, what a marker of an erased event keeps.
 Source: the Hindsight event model: nine aggregates, twenty-seven events.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from types import MappingProxyType
+from typing import Any
+
+from pydantic import ValidationError
 
 from store.errors import InvalidEvent, LegacyEvent
+from store.log import event_data as data
 
 #: Bytes of an aggregate id that the log's column holds.
 AGGREGATE_ID_LIMIT = 255
@@ -85,25 +92,135 @@ SUFFIXES = (
     "UnlinkedEvent",
 )
 
-#: Data fields that follow host and bank in an aggregate id.
-ID_FIELDS: Mapping[Aggregate, tuple[str, ...]] = MappingProxyType(
+
+@dataclass(frozen=True, slots=True)
+class AggregateSpec:
+    """An aggregate: the table that its events are projected into, and what follows host and bank in its id.
+
+    `ids`: the data fields of the id, each with its column of the table. `counted`: columns that a stage fills later; a
+    replay does not compare them. `has_children`: others end with it, and begin ended while it is ended.
+    """
+
+    table: str
+    ids: Mapping[str, str] = field(default_factory=dict)
+    counted: tuple[str, ...] = ()
+    has_children: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EventSpec:
+    """An event: what it happens to, and what it says.
+
+    `begins`: it begins the aggregate's life, or begins it again; it carries the whole state and may start at any
+    version. `ends`: it ends that life.
+    """
+
+    aggregate: Aggregate
+    model: type[data.EventData]
+    begins: bool = False
+    ends: bool = False
+
+
+A, E = Aggregate, EventType
+
+#: Parents before their children.
+AGGREGATES: Mapping[Aggregate, AggregateSpec] = MappingProxyType(
     {
-        Aggregate.BANK: (),
-        Aggregate.DOC: ("docId",),
-        Aggregate.UNIT: ("unitId",),
-        Aggregate.ENTITY: ("entityId",),
-        Aggregate.UNIT_ENTITY: ("unitId", "entityId"),
-        Aggregate.LINK: ("fromUnitId", "toUnitId", "linkType"),
-        Aggregate.DIRECTIVE: ("directiveId",),
-        Aggregate.REFLECTION: ("reflectionId",),
-        Aggregate.SESSION: ("sessionId",),
+        A.BANK: AggregateSpec("agent_memory_bank_t", has_children=True),
+        A.DOC: AggregateSpec("agent_memory_doc_t", {"docId": "doc_id"}, has_children=True),
+        A.UNIT: AggregateSpec("agent_memory_unit_t", {"unitId": "unit_id"}, has_children=True),
+        A.ENTITY: AggregateSpec(
+            "agent_memory_entity_t", {"entityId": "entity_id"}, ("mention_count",), has_children=True
+        ),
+        A.UNIT_ENTITY: AggregateSpec(
+            "agent_memory_unit_entity_t", {"unitId": "unit_id", "entityId": "entity_id"}, ("counted",)
+        ),
+        A.LINK: AggregateSpec(
+            "agent_memory_link_t",
+            {"fromUnitId": "from_unit_id", "toUnitId": "to_unit_id", "linkType": "link_type"},
+        ),
+        A.DIRECTIVE: AggregateSpec("agent_memory_directive_t", {"directiveId": "directive_id"}),
+        A.REFLECTION: AggregateSpec("agent_memory_reflection_t", {"reflectionId": "reflection_id"}),
+        A.SESSION: AggregateSpec("agent_session_history_t", {"sessionId": "session_id"}),
     }
 )
 
-#: Events that begin an aggregate's life, or begin it again; they carry its whole state and may start at any version.
-BEGINNINGS = frozenset(
-    {EventType.UNIT_RETAINED, EventType.UNIT_ENTITY_LINKED, *(e for e in EventType if e.endswith("CreatedEvent"))}
+#: In the order in which a run of events is projected: parents first, ends last, children's ends before their parents'.
+#: Each is projected by the SQL function `project_NAME`: `project_bank_created` for BANK_CREATED.
+EVENTS: Mapping[EventType, EventSpec] = MappingProxyType(
+    {
+        E.BANK_CREATED: EventSpec(A.BANK, data.Bank, begins=True),
+        E.BANK_UPDATED: EventSpec(A.BANK, data.Bank),
+        E.DOC_CREATED: EventSpec(A.DOC, data.Doc, begins=True),
+        E.DOC_UPDATED: EventSpec(A.DOC, data.Doc),
+        E.UNIT_RETAINED: EventSpec(A.UNIT, data.RetainedUnit, begins=True),
+        E.UNIT_UPDATED: EventSpec(A.UNIT, data.Unit),
+        E.ENTITY_CREATED: EventSpec(A.ENTITY, data.Entity, begins=True),
+        E.ENTITY_UPDATED: EventSpec(A.ENTITY, data.Entity),
+        E.UNIT_ENTITY_LINKED: EventSpec(A.UNIT_ENTITY, data.UnitEntity, begins=True),
+        E.UNIT_ENTITY_UNLINKED: EventSpec(A.UNIT_ENTITY, data.UnitEntityKey, ends=True),
+        E.LINK_CREATED: EventSpec(A.LINK, data.Link, begins=True),
+        E.LINK_UPDATED: EventSpec(A.LINK, data.Link),
+        E.DIRECTIVE_CREATED: EventSpec(A.DIRECTIVE, data.Directive, begins=True),
+        E.DIRECTIVE_UPDATED: EventSpec(A.DIRECTIVE, data.Directive),
+        E.REFLECTION_CREATED: EventSpec(A.REFLECTION, data.Reflection, begins=True),
+        E.REFLECTION_UPDATED: EventSpec(A.REFLECTION, data.Reflection),
+        E.SESSION_CREATED: EventSpec(A.SESSION, data.CreatedSession, begins=True),
+        E.SESSION_APPENDED: EventSpec(A.SESSION, data.AppendedSession),
+        E.SESSION_COMPACTED: EventSpec(A.SESSION, data.CompactedSession),
+        E.SESSION_DELETED: EventSpec(A.SESSION, data.SessionKey, ends=True),
+        E.REFLECTION_DELETED: EventSpec(A.REFLECTION, data.ReflectionKey, ends=True),
+        E.DIRECTIVE_DELETED: EventSpec(A.DIRECTIVE, data.DirectiveKey, ends=True),
+        E.LINK_DELETED: EventSpec(A.LINK, data.LinkKey, ends=True),
+        E.ENTITY_DELETED: EventSpec(A.ENTITY, data.EntityKey, ends=True),
+        E.UNIT_DELETED: EventSpec(A.UNIT, data.UnitKey, ends=True),
+        E.DOC_DELETED: EventSpec(A.DOC, data.DocKey, ends=True),
+        E.BANK_DELETED: EventSpec(A.BANK, data.EventData, ends=True),
+    }
 )
+
+#: Data fields that follow host and bank in an aggregate id.
+ID_FIELDS: Mapping[Aggregate, tuple[str, ...]] = MappingProxyType(
+    {aggregate: tuple(spec.ids) for aggregate, spec in AGGREGATES.items()}
+)
+
+#: Events that begin an aggregate's life, or begin it again.
+BEGINNINGS = frozenset(event for event, spec in EVENTS.items() if spec.begins)
+
+#: What of an event's data is a column of the log, and not kept in the data again.
+COLUMNS = frozenset({"hostId", "bankId", "aggregateVersion", "newAggregateVersion"})
+
+
+def describe_registry() -> dict[str, object]:
+    """Return what SQL is told of aggregates and events (`afterturn.set_events`)."""
+    kept = {field.alias or name for name, field in data.Erased.model_fields.items()} - COLUMNS - {"erased", "messages"}
+    return {
+        "events": [
+            {
+                "type": event.value,
+                "table": AGGREGATES[spec.aggregate].table,
+                "ids": dict(AGGREGATES[spec.aggregate].ids),
+                "projector": f"project_{event.name.lower()}",
+                "begins": spec.begins,
+                "moves_children": (spec.begins or spec.ends) and AGGREGATES[spec.aggregate].has_children,
+            }
+            for event, spec in EVENTS.items()
+        ],
+        "tables": [spec.table for spec in AGGREGATES.values()],
+        "kept": sorted(kept),
+    }
+
+
+def parse_event_data(event: EventType, told: Mapping[str, Any]) -> data.EventData:
+    """Return an event's data, checked, from its wire form.
+
+    Raises InvalidEvent, which names the fields at fault and never their values.
+    """
+    model = data.Erased if told.get("erased") is True else EVENTS[event].model
+    try:
+        return model.model_validate(told, by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise InvalidEvent(f"{event.value}: {data.describe_faults(error)}") from None
 
 
 def event_type(name: str) -> EventType:
@@ -142,6 +259,6 @@ def aggregate_id(*parts: object) -> str:
     return joined
 
 
-def aggregate_id_of(aggregate: Aggregate, data: Mapping[str, object]) -> str:
+def aggregate_id_of(aggregate: Aggregate, told: Mapping[str, object]) -> str:
     """Return the aggregate id that an event's data (camelCase) names. Raises InvalidEvent for a missing part."""
-    return aggregate_id(*(data.get(field) for field in ("hostId", "bankId", *ID_FIELDS[aggregate])))
+    return aggregate_id(*(told.get(name) for name in ("hostId", "bankId", *ID_FIELDS[aggregate])))

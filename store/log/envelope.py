@@ -19,6 +19,7 @@ from store.identity import event_id
 from store.log import event_data
 from store.log.catalog import (
     BEGINNINGS,
+    COLUMNS,
     ID_FIELDS,
     Aggregate,
     EventType,
@@ -26,13 +27,12 @@ from store.log.catalog import (
     aggregate_id_of,
     aggregate_type,
     event_type,
+    parse_event_data,
 )
 from store.log.storable import check_text
 
 #: Where events come from that name no other source.
 SOURCE = "/afterturn"
-#: What of an event's data is a column of the log, and not kept in the data again.
-COLUMNS = frozenset({"hostId", "bankId", "aggregateVersion", "newAggregateVersion"})
 #: Bytes of a whole event that comes from elsewhere, as JSON: twice the largest request that the settings allow.
 EVENT_BYTES_LIMIT = 134_217_728
 
@@ -117,7 +117,7 @@ def build_command(
     Raises InvalidEvent for data the catalog does not know.
     """
     named = {"hostId": str(origin.host), "bankId": str(origin.bank), **fields}
-    checked = event_data.parse_event_data(event, named).model_dump(mode="json", by_alias=True, exclude_unset=True)
+    checked = parse_event_data(event, named).model_dump(mode="json", by_alias=True, exclude_unset=True)
     parts = tuple(checked.get(field) for field in ID_FIELDS[Aggregate(aggregate_type(event))])
     return build_offer(origin, event, parts, _without_columns(checked), nth=str(version), identity=identity)
 
@@ -134,7 +134,7 @@ def build_reoffer(whole: Mapping[str, Any]) -> dict[str, Any]:
     except ValidationError as error:
         raise InvalidEvent(event_data.describe_faults(error)) from None
     kind = event_type(event.type)
-    data = event_data.parse_event_data(kind, event.data)
+    data = parse_event_data(kind, event.data)
     if event.aggregatetype != aggregate_type(kind):
         raise InvalidEvent(f"{kind.value}: aggregatetype is another")
     if event.subject != aggregate_id_of(Aggregate(event.aggregatetype), event.data) or event.host != data.host_id:

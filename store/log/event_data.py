@@ -12,8 +12,6 @@ from uuid import UUID
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
-from store.errors import InvalidEvent
-from store.log.catalog import EventType
 from store.log.storable import DEPTH_LIMIT, check_json
 
 FactType = Literal["world", "experience", "opinion", "observation", "mental_model"]
@@ -267,7 +265,7 @@ class CompactedSession(SessionKey):
 class Erased(EventData):
     """What an erasure left of an event of any type, or appended: ids, versions and places.
 
-    The fields that `afterturn.marker` keeps (store/sql/erasure_of_events.sql).
+    `afterturn.marker` keeps these fields, and whatever else an event says is erased.
     """
 
     erased: Literal[True]
@@ -290,49 +288,6 @@ class Erased(EventData):
     fact_type: FactType | None = None
     source_memory_ids: tuple[UUID, ...] | None = None
     messages: tuple[ErasedMessage, ...] | None = None
-
-
-MODELS: Mapping[EventType, type[EventData]] = {
-    EventType.BANK_CREATED: Bank,
-    EventType.BANK_UPDATED: Bank,
-    EventType.BANK_DELETED: EventData,
-    EventType.DOC_CREATED: Doc,
-    EventType.DOC_UPDATED: Doc,
-    EventType.DOC_DELETED: DocKey,
-    EventType.UNIT_RETAINED: RetainedUnit,
-    EventType.UNIT_UPDATED: Unit,
-    EventType.UNIT_DELETED: UnitKey,
-    EventType.ENTITY_CREATED: Entity,
-    EventType.ENTITY_UPDATED: Entity,
-    EventType.ENTITY_DELETED: EntityKey,
-    EventType.UNIT_ENTITY_LINKED: UnitEntity,
-    EventType.UNIT_ENTITY_UNLINKED: UnitEntityKey,
-    EventType.LINK_CREATED: Link,
-    EventType.LINK_UPDATED: Link,
-    EventType.LINK_DELETED: LinkKey,
-    EventType.DIRECTIVE_CREATED: Directive,
-    EventType.DIRECTIVE_UPDATED: Directive,
-    EventType.DIRECTIVE_DELETED: DirectiveKey,
-    EventType.REFLECTION_CREATED: Reflection,
-    EventType.REFLECTION_UPDATED: Reflection,
-    EventType.REFLECTION_DELETED: ReflectionKey,
-    EventType.SESSION_CREATED: CreatedSession,
-    EventType.SESSION_APPENDED: AppendedSession,
-    EventType.SESSION_COMPACTED: CompactedSession,
-    EventType.SESSION_DELETED: SessionKey,
-}
-
-
-def parse_event_data(event: EventType, data: Mapping[str, Any]) -> EventData:
-    """Return an event's data, checked, from its wire form.
-
-    Raises InvalidEvent, which names the fields at fault and never their values.
-    """
-    model = Erased if data.get("erased") is True else MODELS[event]
-    try:
-        return model.model_validate(data, by_alias=True, by_name=False)
-    except ValidationError as error:
-        raise InvalidEvent(f"{event.value}: {describe_faults(error)}") from None
 
 
 def describe_faults(error: ValidationError) -> str:

@@ -8,26 +8,13 @@ import orjson
 from sqlalchemy.exc import DBAPIError
 
 from store.errors import ConcurrencyError, EventRefused, MissingParent, QuotaExceeded, StoreError, VersionGap
-from store.log.catalog import Aggregate
+from store.log.catalog import AGGREGATES
 
 #: SQLSTATEs that `afterturn.refuse` raises.
 STATES: dict[str, type[EventRefused]] = {"ZA001": VersionGap, "ZA002": MissingParent, "ZA003": ConcurrencyError}
 TOO_MANY_BANKS = "ZQ002"
 FOREIGN_KEY_VIOLATION = "23503"
 UNIQUE_VIOLATION = "23505"
-
-#: The table that each aggregate is projected into.
-TABLES = {
-    Aggregate.BANK: "agent_memory_bank_t",
-    Aggregate.DOC: "agent_memory_doc_t",
-    Aggregate.UNIT: "agent_memory_unit_t",
-    Aggregate.ENTITY: "agent_memory_entity_t",
-    Aggregate.UNIT_ENTITY: "agent_memory_unit_entity_t",
-    Aggregate.LINK: "agent_memory_link_t",
-    Aggregate.DIRECTIVE: "agent_memory_directive_t",
-    Aggregate.REFLECTION: "agent_memory_reflection_t",
-    Aggregate.SESSION: "agent_session_history_t",
-}
 
 
 @contextmanager
@@ -62,4 +49,4 @@ def _parse_refusal(cause: Any) -> StoreError | None:
 
 
 def _aggregate_in(table: str | None) -> str:
-    return next((aggregate.value for aggregate, name in TABLES.items() if name == table), "unknown")
+    return next((aggregate.value for aggregate, spec in AGGREGATES.items() if spec.table == table), "unknown")

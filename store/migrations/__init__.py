@@ -8,9 +8,10 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 FOLDER = Path(__file__).parents[1] / "sql"
-#: The scripts of that folder as they are run: what is asked while a function is made stands before it.
+#: Scripts that take a registry of the application, which is handed in before the others are run.
+REGISTRIES = ("stages", "events")
+#: The others as they are run: what is asked while a function is made stands before it.
 FUNCTIONS = (
-    "stages",
     "projections",
     "projections_of_banks",
     "projections_of_units",

@@ -1,6 +1,7 @@
 """Runs the migrations over asyncpg, under a lock, and installs the functions after them."""
 
 import asyncio
+from collections.abc import Sequence
 
 import orjson
 from alembic import context
@@ -11,9 +12,11 @@ from sqlalchemy.pool import NullPool
 from store.connections import create_owner_engine
 from store.errors import UnknownRevision
 from store.ledger.stages import describe_stages
-from store.migrations import FOLDER, FUNCTIONS, head, revisions
+from store.log.catalog import describe_registry
+from store.migrations import FOLDER, FUNCTIONS, REGISTRIES, head, revisions
 from store.migrations.scripts import run_script
 
+SET_EVENTS = text("select afterturn.set_events(cast(:registry as jsonb))")
 SET_STAGES = text("select afterturn.set_stages(cast(:stages as jsonb))")
 #: Starters that arrive together wait here for the first one.
 MIGRATION_LOCK = 7_305_412_208_117
@@ -25,9 +28,15 @@ def _migrate(connection: Connection) -> None:
     _refuse_unknown(context.get_context())
     with context.begin_transaction():
         context.run_migrations()
-    for name in FUNCTIONS:
-        run_script(connection, (FOLDER / f"{name}.sql").read_text(encoding="utf-8"))
+    _run_scripts(connection, REGISTRIES)
     connection.execute(SET_STAGES, {"stages": orjson.dumps(describe_stages()).decode()})
+    connection.execute(SET_EVENTS, {"registry": orjson.dumps(describe_registry()).decode()})
+    _run_scripts(connection, FUNCTIONS)
+
+
+def _run_scripts(connection: Connection, names: Sequence[str]) -> None:
+    for name in names:
+        run_script(connection, (FOLDER / f"{name}.sql").read_text(encoding="utf-8"))
 
 
 def _refuse_unknown(found: MigrationContext) -> None:

@@ -13,6 +13,7 @@ import orjson
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store.log.catalog import AGGREGATES, Aggregate, AggregateSpec
 from store.replay.report import Difference, TableReport
 from store.replay.shadow import Scope
 
@@ -30,20 +31,16 @@ class Compared:
 
     table: str
     key: tuple[str, ...]
-    row: str = "to_jsonb(t)"
+    row: str
 
 
-COMPARED = (
-    Compared("agent_memory_bank_t", ("host_id", "bank_id")),
-    Compared("agent_memory_doc_t", ("host_id", "bank_id", "doc_id")),
-    Compared("agent_memory_unit_t", ("host_id", "bank_id", "unit_id")),
-    Compared("agent_memory_entity_t", ("host_id", "bank_id", "entity_id"), "to_jsonb(t) - 'mention_count'"),
-    Compared("agent_memory_unit_entity_t", ("host_id", "bank_id", "unit_id", "entity_id"), "to_jsonb(t) - 'counted'"),
-    Compared("agent_memory_link_t", ("host_id", "bank_id", "from_unit_id", "to_unit_id", "link_type")),
-    Compared("agent_memory_directive_t", ("host_id", "bank_id", "directive_id")),
-    Compared("agent_memory_reflection_t", ("host_id", "bank_id", "reflection_id")),
-    Compared("agent_session_history_t", ("host_id", "bank_id", "session_id"), f"to_jsonb(t) || {MESSAGES}"),
-)
+def _compare(aggregate: Aggregate, spec: AggregateSpec) -> Compared:
+    row = " - ".join(("to_jsonb(t)", *(f"'{column}'" for column in spec.counted)))
+    messages = f" || {MESSAGES}" if aggregate is Aggregate.SESSION else ""
+    return Compared(spec.table, ("host_id", "bank_id", *spec.ids.values()), row + messages)
+
+
+COMPARED = tuple(_compare(aggregate, spec) for aggregate, spec in AGGREGATES.items())
 
 ROWS = """
     select {key}, {row} as told from {schema}.{table} t

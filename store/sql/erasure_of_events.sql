@@ -12,9 +12,7 @@ create or replace function afterturn.marker(p_data jsonb) returns jsonb
 language sql immutable parallel safe
 return '{"erased": true}'::jsonb
     || coalesce((select jsonb_object_agg(d.key, d.value) from jsonb_each(p_data) d
-                  where d.key = any (array['agentDefId', 'userId', 'docId', 'unitId', 'entityId', 'fromUnitId', 'toUnitId',
-                            'linkType', 'directiveId', 'reflectionId', 'sessionId', 'turnId', 'ordinal', 'sequence', 'place',
-                            'origin', 'factType', 'sourceMemoryIds'])), '{}')
+                  where d.key = any (afterturn.kept_fields())), '{}')
     || case when p_data ? 'messages' then jsonb_build_object('messages',
                  coalesce((select jsonb_agg(afterturn.marked_message(m.value) order by m.nth)
                              from jsonb_array_elements(p_data->'messages') with ordinality m(value, nth)), '[]'))

@@ -21,11 +21,6 @@ begin
     perform pg_advisory_xact_lock_shared(afterturn.lock_key('host', p_host));
 end $$;
 
--- Whether an event begins an aggregate's life, or begins it again.
-create or replace function afterturn.begins(p_type text) returns boolean
-language sql immutable parallel safe
-return p_type like '%CreatedEvent' or p_type in ('AgentMemoryUnitRetainedEvent', 'AgentMemoryUnitEntityLinkedEvent');
-
 -- The version an aggregate has in the log, null when the log does not know it.
 create or replace function afterturn.logged_version(p_host uuid, p_subject text) returns bigint
 language plpgsql stable as $$

@@ -9,23 +9,6 @@
 -- in between is the log's own rule (append_events); here an event whose row was never made is an error.
 -- A child begins alive only while its parents live, and ends with them; its own version does not move by that.
 
--- Types in the order in which a run applies them: parents first, ends last, children's ends before their parents'.
-create or replace function afterturn.event_rank(p_type text) returns int
-language sql immutable parallel safe
-return array_position(array[
-    'AgentMemoryBankCreatedEvent', 'AgentMemoryBankUpdatedEvent',
-    'AgentMemoryDocCreatedEvent', 'AgentMemoryDocUpdatedEvent',
-    'AgentMemoryUnitRetainedEvent', 'AgentMemoryUnitUpdatedEvent',
-    'AgentMemoryEntityCreatedEvent', 'AgentMemoryEntityUpdatedEvent',
-    'AgentMemoryUnitEntityLinkedEvent', 'AgentMemoryUnitEntityUnlinkedEvent',
-    'AgentMemoryLinkCreatedEvent', 'AgentMemoryLinkUpdatedEvent',
-    'AgentMemoryDirectiveCreatedEvent', 'AgentMemoryDirectiveUpdatedEvent',
-    'AgentMemoryReflectionCreatedEvent', 'AgentMemoryReflectionUpdatedEvent',
-    'AgentSessionHistoryCreatedEvent', 'AgentSessionHistoryAppendedEvent', 'AgentSessionHistoryCompactedEvent',
-    'AgentSessionHistoryDeletedEvent', 'AgentMemoryReflectionDeletedEvent', 'AgentMemoryDirectiveDeletedEvent',
-    'AgentMemoryLinkDeletedEvent', 'AgentMemoryEntityDeletedEvent', 'AgentMemoryUnitDeletedEvent',
-    'AgentMemoryDocDeletedEvent', 'AgentMemoryBankDeletedEvent'], p_type);
-
 -- Refuses what was offered, in a form the application knows (store/log/refusals.py). Never content.
 create or replace function afterturn.refuse(p_state text, p_aggregate text, p_expected bigint, p_actual bigint) returns void
 language plpgsql as $$
@@ -71,11 +54,9 @@ begin
     for v_run in
         with known as (
             select e, e.position, e.event_type, e.aggregate_id, afterturn.event_rank(e.event_type) as rank,
-                   e.event_type in ('AgentMemoryBankDeletedEvent', 'AgentMemoryDocDeletedEvent',
-                                    'AgentMemoryUnitDeletedEvent', 'AgentMemoryEntityDeletedEvent') as ends,
-                   e.aggregate_version > 1 and e.event_type in (
-                       'AgentMemoryBankCreatedEvent', 'AgentMemoryDocCreatedEvent',
-                       'AgentMemoryUnitRetainedEvent', 'AgentMemoryEntityCreatedEvent') as revives
+                   afterturn.moves_children(e.event_type) and not afterturn.begins(e.event_type) as ends,
+                   e.aggregate_version > 1 and afterturn.moves_children(e.event_type)
+                       and afterturn.begins(e.event_type) as revives
               from unnest(p_events) e
         ), beside as (
             select k.*, lag(k.rank) over (partition by k.aggregate_id order by k.position) as rank_before,
@@ -96,92 +77,4 @@ begin
         perform afterturn.project_run(v_run, (select array_agg(distinct e.event_type) from unnest(v_run) e));
         perform afterturn.note_beginnings(v_run);
     end loop;
-end $$;
-
--- A beginning of what lives already changes nothing but the version it was seen with: were it delivered again after
--- an end that leaves the version as it is (that of a bank, say), it must not begin anything.
-create or replace function afterturn.note_beginnings(p_events afterturn.event_store_t[]) returns void
-language plpgsql as $$
-declare
-    v_seen record;
-begin
-    for v_seen in
-        select e.event_type as type, e.host_id as host, e.bank_id as bank, e.data as d, e.aggregate_version as version
-          from unnest(p_events) e
-         where e.aggregate_version > 1 and afterturn.begins(e.event_type) order by e.position
-    loop
-        case v_seen.type
-        when 'AgentMemoryBankCreatedEvent' then
-            update agent_memory_bank_t t set aggregate_version = v_seen.version
-             where t.host_id = v_seen.host and t.bank_id = v_seen.bank and t.aggregate_version < v_seen.version;
-        when 'AgentMemoryDocCreatedEvent' then
-            update agent_memory_doc_t t set aggregate_version = v_seen.version
-             where t.host_id = v_seen.host and t.bank_id = v_seen.bank and t.aggregate_version < v_seen.version
-               and t.doc_id = (v_seen.d->>'docId')::uuid;
-        when 'AgentMemoryUnitRetainedEvent' then
-            update agent_memory_unit_t t set aggregate_version = v_seen.version
-             where t.host_id = v_seen.host and t.bank_id = v_seen.bank and t.aggregate_version < v_seen.version
-               and t.unit_id = (v_seen.d->>'unitId')::uuid;
-        when 'AgentMemoryEntityCreatedEvent' then
-            update agent_memory_entity_t t set aggregate_version = v_seen.version
-             where t.host_id = v_seen.host and t.bank_id = v_seen.bank and t.aggregate_version < v_seen.version
-               and t.entity_id = (v_seen.d->>'entityId')::uuid;
-        when 'AgentMemoryUnitEntityLinkedEvent' then
-            update agent_memory_unit_entity_t t set aggregate_version = v_seen.version
-             where t.host_id = v_seen.host and t.bank_id = v_seen.bank and t.aggregate_version < v_seen.version
-               and t.unit_id = (v_seen.d->>'unitId')::uuid
-               and t.entity_id = (v_seen.d->>'entityId')::uuid;
-        when 'AgentMemoryLinkCreatedEvent' then
-            update agent_memory_link_t t set aggregate_version = v_seen.version
-             where t.host_id = v_seen.host and t.bank_id = v_seen.bank and t.aggregate_version < v_seen.version
-               and t.from_unit_id = (v_seen.d->>'fromUnitId')::uuid
-               and t.to_unit_id = (v_seen.d->>'toUnitId')::uuid
-               and t.link_type = v_seen.d->>'linkType';
-        when 'AgentMemoryDirectiveCreatedEvent' then
-            update agent_memory_directive_t t set aggregate_version = v_seen.version
-             where t.host_id = v_seen.host and t.bank_id = v_seen.bank and t.aggregate_version < v_seen.version
-               and t.directive_id = (v_seen.d->>'directiveId')::uuid;
-        when 'AgentMemoryReflectionCreatedEvent' then
-            update agent_memory_reflection_t t set aggregate_version = v_seen.version
-             where t.host_id = v_seen.host and t.bank_id = v_seen.bank and t.aggregate_version < v_seen.version
-               and t.reflection_id = (v_seen.d->>'reflectionId')::uuid;
-        when 'AgentSessionHistoryCreatedEvent' then
-            update agent_session_history_t t set aggregate_version = v_seen.version
-             where t.host_id = v_seen.host and t.bank_id = v_seen.bank and t.aggregate_version < v_seen.version
-               and t.session_id = (v_seen.d->>'sessionId')::uuid;
-        end case;
-    end loop;
-end $$;
-
--- Applies one run, each projector only where the run holds its type.
-create or replace function afterturn.project_run(p_events afterturn.event_store_t[], p_types text[]) returns void
-language plpgsql as $$
-begin
-    if 'AgentMemoryBankCreatedEvent' = any (p_types) then perform afterturn.project_bank_created(p_events); end if;
-    if 'AgentMemoryBankUpdatedEvent' = any (p_types) then perform afterturn.project_bank_updated(p_events); end if;
-    if 'AgentMemoryDocCreatedEvent' = any (p_types) then perform afterturn.project_doc_created(p_events); end if;
-    if 'AgentMemoryDocUpdatedEvent' = any (p_types) then perform afterturn.project_doc_updated(p_events); end if;
-    if 'AgentMemoryUnitRetainedEvent' = any (p_types) then perform afterturn.project_unit_retained(p_events); end if;
-    if 'AgentMemoryUnitUpdatedEvent' = any (p_types) then perform afterturn.project_unit_updated(p_events); end if;
-    if 'AgentMemoryEntityCreatedEvent' = any (p_types) then perform afterturn.project_entity_created(p_events); end if;
-    if 'AgentMemoryEntityUpdatedEvent' = any (p_types) then perform afterturn.project_entity_updated(p_events); end if;
-    if 'AgentMemoryUnitEntityLinkedEvent' = any (p_types) then perform afterturn.project_unit_entity_linked(p_events); end if;
-    if 'AgentMemoryUnitEntityUnlinkedEvent' = any (p_types) then perform afterturn.project_unit_entity_unlinked(p_events); end if;
-    if 'AgentMemoryLinkCreatedEvent' = any (p_types) then perform afterturn.project_link_created(p_events); end if;
-    if 'AgentMemoryLinkUpdatedEvent' = any (p_types) then perform afterturn.project_link_updated(p_events); end if;
-    if 'AgentMemoryDirectiveCreatedEvent' = any (p_types) then perform afterturn.project_directive_created(p_events); end if;
-    if 'AgentMemoryDirectiveUpdatedEvent' = any (p_types) then perform afterturn.project_directive_updated(p_events); end if;
-    if 'AgentMemoryReflectionCreatedEvent' = any (p_types) then perform afterturn.project_reflection_created(p_events); end if;
-    if 'AgentMemoryReflectionUpdatedEvent' = any (p_types) then perform afterturn.project_reflection_updated(p_events); end if;
-    if 'AgentSessionHistoryCreatedEvent' = any (p_types) then perform afterturn.project_session_created(p_events); end if;
-    if 'AgentSessionHistoryAppendedEvent' = any (p_types) then perform afterturn.project_session_appended(p_events); end if;
-    if 'AgentSessionHistoryCompactedEvent' = any (p_types) then perform afterturn.project_session_compacted(p_events); end if;
-    if 'AgentSessionHistoryDeletedEvent' = any (p_types) then perform afterturn.project_session_deleted(p_events); end if;
-    if 'AgentMemoryReflectionDeletedEvent' = any (p_types) then perform afterturn.project_reflection_deleted(p_events); end if;
-    if 'AgentMemoryDirectiveDeletedEvent' = any (p_types) then perform afterturn.project_directive_deleted(p_events); end if;
-    if 'AgentMemoryLinkDeletedEvent' = any (p_types) then perform afterturn.project_link_deleted(p_events); end if;
-    if 'AgentMemoryEntityDeletedEvent' = any (p_types) then perform afterturn.project_entity_deleted(p_events); end if;
-    if 'AgentMemoryUnitDeletedEvent' = any (p_types) then perform afterturn.project_unit_deleted(p_events); end if;
-    if 'AgentMemoryDocDeletedEvent' = any (p_types) then perform afterturn.project_doc_deleted(p_events); end if;
-    if 'AgentMemoryBankDeletedEvent' = any (p_types) then perform afterturn.project_bank_deleted(p_events); end if;
 end $$;

@@ -1,13 +1,6 @@
 -- Replay: a shadow of the event-backed tables, filled from the log by the live projectors, and its way into place.
 -- Run by the owner. The application never needs any of it.
 
--- The tables the log alone decides, parents first. Messages that no unit keeps belong to their history.
-create or replace function afterturn.event_backed() returns text[]
-language sql immutable parallel safe
-return array['agent_memory_bank_t', 'agent_memory_doc_t', 'agent_memory_unit_t', 'agent_memory_entity_t',
-             'agent_memory_unit_entity_t', 'agent_memory_link_t', 'agent_memory_directive_t',
-             'agent_memory_reflection_t', 'agent_session_history_t', 'session_message_t'];
-
 -- Makes the shadow: tables, checks, keys and indexes under their own names in another schema. Tables that projectors
 -- only clear (words, vectors, counts) stand in it empty, so that nothing of theirs is touched.
 create or replace function afterturn.make_shadow(p_schema text) returns void

@@ -160,4 +160,6 @@ def test_revisions_are_one_chain_whose_names_say_the_version_that_brings_them() 
 
 
 def test_every_script_of_functions_is_run() -> None:
-    assert sorted(migrations.FUNCTIONS) == sorted(path.stem for path in migrations.FOLDER.glob("*.sql"))
+    assert sorted((*migrations.REGISTRIES, *migrations.FUNCTIONS)) == sorted(
+        path.stem for path in migrations.FOLDER.glob("*.sql")
+    )

@@ -13,9 +13,8 @@ from store.erasure import Erasures, Kind, Target, erasures
 from store.errors import NotFound
 from store.ledger.stages import Stage
 from store.log.append import append_events
-from store.log.catalog import EventType
+from store.log.catalog import EventType, parse_event_data
 from store.log.envelope import Origin, build_command
-from store.log.event_data import parse_event_data
 from store.replay import verify_log
 from tests.store.erasure.conftest import Scene
 from tests.store.erasure.dump import dump, lines_with, rows_of

@@ -7,6 +7,8 @@ import pytest
 
 from store.errors import InvalidEvent, LegacyEvent
 from store.log.catalog import (
+    AGGREGATES,
+    EVENTS,
     ID_FIELDS,
     LEGACY,
     Aggregate,
@@ -16,8 +18,6 @@ from store.log.catalog import (
     aggregate_type,
     event_type,
 )
-from store.log.event_data import MODELS
-from store.log.refusals import TABLES
 
 HOST, BANK = uuid4(), uuid4()
 
@@ -38,8 +38,9 @@ def test_the_catalog_is_the_seeds() -> None:
     expected = {f"{aggregate}{suffix}Event" for aggregate, suffixes in FAMILIES.items() for suffix in suffixes}
     assert {e.value for e in EventType} == expected
     assert len(EventType) == 27
-    assert set(MODELS) == set(EventType)
-    assert set(TABLES) == set(ID_FIELDS) == set(Aggregate)
+    assert set(EVENTS) == set(EventType)
+    assert set(AGGREGATES) == set(Aggregate)
+    assert all(spec.aggregate == aggregate_type(event) for event, spec in EVENTS.items())
 
 
 @pytest.mark.parametrize("event", EventType)
@@ -107,6 +108,6 @@ def test_the_longest_real_id_fits() -> None:
 
 
 def test_wire_names_are_camel_case() -> None:
-    for model in MODELS.values():
-        for field in model.model_fields.values():
+    for spec in EVENTS.values():
+        for field in spec.model.model_fields.values():
             assert re.fullmatch(r"[a-z][A-Za-z]*", str(field.alias))

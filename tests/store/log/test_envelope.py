@@ -9,9 +9,8 @@ import pytest
 
 from store.errors import InvalidEvent, LegacyEvent
 from store.log import envelope
-from store.log.catalog import BEGINNINGS, EventType
+from store.log.catalog import BEGINNINGS, EventType, parse_event_data
 from store.log.envelope import Origin, build_command, build_offer, build_reoffer
-from store.log.event_data import parse_event_data
 from store.log.storable import DEPTH_LIMIT
 from tests.store.log.samples import cloud_event, sample
 
