@@ -6,6 +6,7 @@ request itself and what its session holds.
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -35,7 +36,7 @@ from producers.turns.requests import AfterTurnBody, BeforeTurnBody, Place, read_
 from store.errors import StoreError, TurnBusy
 from store.memory.session_history import KeptMessage
 from store.memory.turns import Appended, NewMessage, NewTurn
-from store.recall.query import RecallQuery
+from store.recall.query import Recalled, RecallQuery
 from store.tenancy.keys import Grant
 
 #: Stored items that are read to find those that are shown: a call may lie a while before its output.
@@ -95,7 +96,8 @@ class TurnLifecycle:
         note_place(grant.host_id, bank, place.session, place.turn)
         kept = await self._parts.turns.sessions.recent(grant.host_id, bank, place.session, READ_ITEMS)
         stored = cut_history([item_of(one) for one in kept], self._settings.mcp.memory.recent_context_items)
-        shown = {one.unit_id for one in kept[len(kept) - len(stored) :]}
+        units = frozenset(one.unit_id for one in kept[len(kept) - len(stored) :])
+        shown = _Shown(units, frozenset(text_of(item) for item in (*history, *current)))
         told, fresh = await self._recall(grant, bank, body, "\n".join(text_of(item) for item in current), shown)
         chosen = choose_history(stored, [*history, *current])
         return _trim(place, told, (history, chosen, current), body.max_input_tok) | {
@@ -107,7 +109,8 @@ class TurnLifecycle:
         said = read_after(body, self._settings.max_message_bytes)
         # As it is kept: else what it echoes would not be found again.
         given = Redactor.of(self._settings, grant).value(said.given)
-        if said.echoes and given:
+        # Something is left behind the history that is echoed: one item alone echoes none.
+        if said.echoes and len(given) > 1:
             kept = await self._parts.turns.sessions.recent(grant.host_id, bank, place.session, READ_ITEMS)
             given = choose_delta(given, [item_of(one) for one in kept])
         return NewTurn(
@@ -132,7 +135,7 @@ class TurnLifecycle:
             await fair_queue.sleep_without_slot(LOOK_AGAIN_S)
 
     async def _recall(
-        self, grant: Grant, bank: str, body: BeforeTurnBody, query: str, shown: set[UUID]
+        self, grant: Grant, bank: str, body: BeforeTurnBody, query: str, shown: "_Shown"
     ) -> tuple[Told, Freshly]:
         """Return what is told beside the history: what that shows is not told again."""
         limits = self._settings.mcp.memory
@@ -157,13 +160,25 @@ class TurnLifecycle:
         chunks = [
             chunk_json(f"{one.session_id}/{one.turn_id}", one.text)
             for one in found.items
-            if one.kind not in INSIGHT_KINDS and one.unit_id not in shown and query.strip()
+            if one.kind not in INSIGHT_KINDS and not shown.has(one) and query.strip()
         ]
         return Told(
             [fact_json(one) for one in rank_facts(standing, query)[: limits.recall_facts_limit]],
             insights[: limits.insight_recall_limit],
             chunks[: limits.search_limit],
         ), fresh
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What the model is shown anyway: units of the stored history, and the texts that the caller sent."""
+
+    units: frozenset[UUID]
+    texts: frozenset[str]
+
+    def has(self, one: Recalled) -> bool:
+        """Say whether a recalled unit is among it."""
+        return one.unit_id in self.units or one.text in self.texts
 
 
 def item_of(kept: KeptMessage) -> Item:

@@ -88,6 +88,14 @@ async def test_what_was_prepared_is_not_kept_again_when_it_comes_back(world: Wor
     assert [row[0] for row in rows] == ["hello", "hi", "when to Lisbon?", "Friday"]
 
 
+async def test_what_the_callers_own_history_shows_is_not_told_again(ana: Tenant) -> None:
+    known = said("We fly to Lisbon on Friday")
+    await ana.http.post(AFTER, json={**after("0", [known]), "session_id": "other"})
+    history = {"conversation_items": [known, said("when to Lisbon?")], "current_input_start": 1}
+    asked = {"session_id": "s", "turn_id": "next", **history}
+    assert (await ana.http.post(BEFORE, json=asked)).json()["input_items"] == history["conversation_items"]
+
+
 async def test_a_session_scope_recalls_nothing_of_other_sessions(ana: Tenant) -> None:
     await ana.http.post(AFTER, json={**after("0", [said("We fly to Lisbon on Friday")]), "session_id": "other"})
     reply = await ana.http.post(BEFORE, json=before("when to Lisbon?", scope="session"))
