@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from deploy.cli.app import COMMANDS, build_cli
+from deploy.lab.build_dashboards import DASHBOARDS
 from deploy.settings import Settings
 from deploy.settings_layers import name_variable
 
@@ -50,6 +51,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, place, content=(ROOT / source).read_text(encoding="utf-8")))
     files.append(File.generated(config, "reference/settings.md", content=describe_settings()))
     files.append(File.generated(config, "reference/commands.md", content=describe_commands()))
+    files.append(File.generated(config, "reference/dashboards.md", content=describe_dashboards()))
     return files
 
 
@@ -127,6 +129,17 @@ def _show_default(field: FieldInfo) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
+
+
+def describe_dashboards() -> str:
+    """Return what each dashboard shows: its panels, their units and expressions."""
+    lines = ["# Dashboards", "", "What `deploy/grafana` shows, over the rules of `deploy/prometheus`."]
+    for dashboard in DASHBOARDS:
+        lines += ["", f"## {dashboard.title}", "", "| panel | unit | expression |", "|---|---|---|"]
+        for panel in dashboard.panels:
+            about = f"<br>{_cell(panel.about)}" if panel.about else ""
+            lines.append(f"| {_cell(panel.title)}{about} | {panel.unit} | `{_cell(panel.expression)}` |")
+    return "\n".join([*lines, ""])
 
 
 def describe_commands() -> str:

@@ -136,6 +136,7 @@ SERVERS = Dashboard(
         ),
         Panel("Oldest transaction that writes", "s", "max(afterturn_database_xmin_age_seconds)"),
         Panel("Replica lag", "s", "max by (replica) (afterturn_database_replication_lag_seconds)", "{{replica}}"),
+        Panel("Recalls of the replica", "ops", rate("afterturn_replica_recalls_total", "outcome"), "{{outcome}}"),
         Panel("Wait for a connection, p95", "s", "afterturn:pool_wait_seconds:p95_5m"),
         Panel("Calls without a connection in time", "ops", rate("afterturn_pool_timeouts_total")),
         Panel("Free space", "bytes", "min(afterturn_disk_free_bytes)"),

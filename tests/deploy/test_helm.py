@@ -22,6 +22,7 @@ from deploy.settings import find_missing_urls, load_settings
 from deploy.worker_process import GRACE_S, THREADS_END_MS
 from store.database import Database
 from store.ledger.stages import Stage
+from tests.deploy.test_observability import rules
 from tests.packages import find_or_skip
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host, settings_of
@@ -80,6 +81,15 @@ def test_the_chart_is_clean_and_renders_what_the_published_schemas_take(values: 
         else:
             for version in KUBERNETES:
                 validate(one, version, strict=True)
+
+
+def test_the_charts_rules_are_those_of_prometheus() -> None:
+    shown = [rule for one in of_kind(HELM / "values" / "production.yaml", "PrometheusRule") for rule in all_rules(one)]
+    assert shown == rules("prometheus/recording.yml") + rules("prometheus/alerts.yml")
+
+
+def all_rules(made: dict[str, Any]) -> list[dict[str, Any]]:
+    return [rule for group in made["spec"]["groups"] for rule in group["rules"]]
 
 
 def test_a_field_that_no_schema_knows_is_refused() -> None:
