@@ -25,6 +25,8 @@ from store.text.rules.facts import PASSING
 
 #: What a person says that they are called.
 OWN_NAME = "user_name"
+#: Events of a user that are looked through for the banks where turns of theirs may wait.
+NEWEST_EVENTS = 500
 #: Entities that are told of.
 BESIDE = 12
 
@@ -32,6 +34,12 @@ _SEEN = f"""
         select b.bank_id, b.bank_name from afterturn.agent_memory_bank_t b
          where b.host_id = :host and b.active and {LASTS.format(of="b")}
            and (cast(:banks as text[]) is null or b.bank_name = any(cast(:banks as text[])))"""  # noqa: S608 - constants
+# Where a user wrote last, however many banks the tenant has: the newest events are at the end of an index.
+_SEEN_OF_USER = f"""{_SEEN}
+           and b.bank_id in (select w.bank_id from (
+                   select e.bank_id from afterturn.event_store_t e
+                    where e.host_id = :host and e.user_id = cast(:user as uuid)
+                    order by e.position desc limit {NEWEST_EVENTS}) w)"""  # noqa: S608 - constants of ours
 _BANKS = f"banks as materialized ({_SEEN})"
 # Everything a bank takes for the same person as this name, the name itself, and who said that it is theirs.
 SUBJECTS = text(f"""
@@ -180,7 +188,8 @@ class Persons:
         place = {"host": host, "banks": None if banks is None else list(banks), "now": self._clock()}
         async with self._database.scoped(host, *space_ids(host, space)) as connection:
             user = None if whom.user is None else user_id(host, whom.user)
-            said = await read_said_facts(connection, _SEEN, place, user=user)
+            seen = _SEEN if user is None else _SEEN_OF_USER
+            said = await read_said_facts(connection, seen, place, user=user)
             subjects = None if whom.name is None else await _read_subjects(connection, place, whom.name, said)
             rows = await _read_fact_rows(connection, {**place, "history": history, "limit": limit + 1}, whom, subjects)
             stored = {row.unit_id for row in rows}
