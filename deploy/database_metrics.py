@@ -1,6 +1,7 @@
 """Gauges of the database: what holds readers of the log back, connections, replicas, claims, on request tenants."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 
 from prometheus_client.core import GaugeMetricFamily
@@ -8,6 +9,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from store.database_gauges import DatabaseSample
+
+#: Looks that are kept while a replica is behind: a day of them.
+LOOKS = 20_000
 
 
 class XminAge:
@@ -28,12 +32,34 @@ class XminAge:
         return 0.0 if self._oldest is None else self._clock() - self._since
 
 
+class ReplicaLag:
+    """How long ago the primary wrote what a replica does not show yet, by the looks of this process, in seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._looks: deque[tuple[float, int]] = deque(maxlen=LOOKS)
+
+    def observe(self, sample: DatabaseSample) -> dict[str, float]:
+        """Return the lag of each replica as of this look; 0 of one that shows all that was written by the last one."""
+        now = self._clock()
+        self._looks.append((now, sample.written))
+        lag = {name: self._find_lag(now, shown) for name, shown in sample.replicas.items()}
+        least = min(sample.replicas.values(), default=sample.written)
+        while len(self._looks) > 1 and self._looks[0][1] <= least:
+            self._looks.popleft()
+        return lag
+
+    def _find_lag(self, now: float, shown: int) -> float:
+        return next((now - seen for seen, written in self._looks if written > shown), 0.0)
+
+
 class DatabaseGauges(Collector):
     """The samples of one look; none while the database does not answer."""
 
-    def __init__(self, seen: DatabaseSample | None, xmin_age: XminAge) -> None:
+    def __init__(self, seen: DatabaseSample | None, xmin_age: XminAge, replica_lag: ReplicaLag) -> None:
         self._seen = seen
         self._xmin_age = xmin_age
+        self._replica_lag = replica_lag
 
     def collect(self) -> Iterable[Metric]:
         """Return the gauges; called once an exposition."""
@@ -68,7 +94,7 @@ class DatabaseGauges(Collector):
         oldest = GaugeMetricFamily(
             "afterturn_tenant_oldest_undone_seconds", "Age of the oldest undone row of these", labels=["tenant"]
         )
-        for replica, seconds in seen.replica_lag_s.items():
+        for replica, seconds in self._replica_lag.observe(seen).items():
             lag.add_metric([replica], seconds)
         for stage, seconds in seen.overdue_s.items():
             overdue.add_metric([stage], seconds)

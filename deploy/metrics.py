@@ -20,7 +20,7 @@ from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from deploy.database_metrics import DatabaseGauges, XminAge
+from deploy.database_metrics import DatabaseGauges, ReplicaLag, XminAge
 from deploy.disk_space import free_bytes
 from deploy.health_rules import HealthIssueKind, LedgerSample, find_health_issues
 from deploy.samples import API_SAMPLES, NO_SPACE, SERVED, WORKER_SAMPLES, reserve
@@ -83,7 +83,7 @@ class Exposition:
         self._data = data
         self._counts = counts
         self._settings = settings
-        self._xmin_age = XminAge()
+        self._xmin_age, self._replica_lag = XminAge(), ReplicaLag()
         self._lock = asyncio.Lock()
 
     async def __call__(self) -> bytes:
@@ -95,7 +95,7 @@ class Exposition:
     def _expose(self, seen: LedgerSample) -> bytes:
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_LedgerGauges(seen, self._settings))
-        registry.register(DatabaseGauges(seen.database, self._xmin_age))
+        registry.register(DatabaseGauges(seen.database, self._xmin_age, self._replica_lag))
         registry.register(_DiskGauge(self._data))
         registry.register(SampleFiles(self._list_folders()))
         return generate_latest(registry)

@@ -14,11 +14,13 @@ LOOK = text("""
              where locktype = 'transactionid' and mode = 'ExclusiveLock' and granted
              order by age(transactionid) desc limit 1) as oldest_writer,
            (select count(*) from pg_stat_activity where usesysid is not null) as connections,
-           current_setting('max_connections')::int as most_connections""")
+           current_setting('max_connections')::int as most_connections,
+           pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint as written""")
 # What pg_stat_replication shows of another role's processes is null without pg_monitor; then nothing is said.
+# The view's own replay_lag stands still while a replica does: positions do not.
 REPLICAS = text("""
-    select application_name as replica, coalesce(extract(epoch from replay_lag), 0)::float8 as lag_s
-      from pg_stat_replication where state is not null""")
+    select application_name as replica, min(pg_wal_lsn_diff(replay_lsn, '0/0'))::bigint as shown
+      from pg_stat_replication where replay_lsn is not null group by 1""")
 OVERDUE = text("""
     select stage, extract(epoch from now() - min(lease_until))::float8 as overdue_s
       from afterturn.claim_t where lease_until < now() group by stage""")
@@ -41,15 +43,17 @@ class DatabaseSample:
     """One look at the database.
 
     `oldest_writer` is the id of the oldest transaction that writes and has not ended; `overdue_s` the age of the
-    oldest lease of a stage that ran out without another worker taking the claim; `replica_lag_s` seconds by name.
+    oldest lease of a stage that ran out without another worker taking the claim. `written` is the position of the WAL
+    in bytes, `replicas` the positions that each replica, by name, shows.
     """
 
     oldest_writer: int | None
     connections: int
     most_connections: int
-    replica_lag_s: Mapping[str, float] = field(default_factory=dict)
+    replicas: Mapping[str, int] = field(default_factory=dict)
     overdue_s: Mapping[str, float] = field(default_factory=dict)
     tenants: Sequence[TenantBacklog] = ()
+    written: int = 0
 
 
 async def read_database_sample(database: Database, top_tenants: int = 0) -> DatabaseSample:
@@ -63,7 +67,8 @@ async def read_database_sample(database: Database, top_tenants: int = 0) -> Data
         seen.oldest_writer,
         seen.connections,
         seen.most_connections,
-        {row.replica: row.lag_s for row in replicas},
+        {row.replica: row.shown for row in replicas},
         {row.stage: row.overdue_s for row in overdue},
         tuple(TenantBacklog(row.host_id, row.undone_rows, row.oldest_s) for row in tenants),
+        seen.written,
     )

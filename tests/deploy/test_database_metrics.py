@@ -9,7 +9,7 @@ from uuid import UUID
 
 from prometheus_client import REGISTRY
 
-from deploy.database_metrics import DatabaseGauges, XminAge
+from deploy.database_metrics import DatabaseGauges, ReplicaLag, XminAge
 from deploy.loop_lag import PAUSE_S, measuring_loop_lag
 from deploy.metrics import SampleFiles, is_served_elsewhere
 from deploy.samples import SERVED
@@ -41,18 +41,27 @@ def test_the_age_of_the_oldest_writer_begins_anew_with_another_one() -> None:
     assert seen == [0, 30, 0, 10, 0]
 
 
+def test_a_replica_that_stands_still_is_seen_to_be_late_and_one_that_follows_is_not() -> None:
+    now, lag, seen = [0.0], ReplicaLag(lambda: now[0]), list[float]()
+    for moment, written, shown in ((0, 100, 100), (5, 200, 100), (10, 300, 100), (40, 300, 200), (45, 400, 400)):
+        now[0] = moment
+        sample = DatabaseSample(None, 5, 100, {"standby": shown}, written=written)
+        seen.append(lag.observe(sample)["standby"])
+    assert seen == [0, 0, 5, 30, 0]
+
+
 def test_nothing_is_said_of_a_database_that_does_not_answer() -> None:
-    assert list(DatabaseGauges(None, XminAge()).collect()) == []
+    assert list(DatabaseGauges(None, XminAge(), ReplicaLag()).collect()) == []
 
 
 def test_tenants_are_named_by_id_and_only_on_request() -> None:
     tenants = (TenantBacklog(UUID(int=7), 3, 9.0),)
-    asked = DatabaseSample(1, 3, 4, {"standby": 1.5}, {"embedding": 12.0}, tenants)
-    samples = [one for metric in DatabaseGauges(asked, XminAge()).collect() for one in metric.samples]
+    asked = DatabaseSample(1, 3, 4, {"standby": 1}, {"embedding": 12.0}, tenants)
+    samples = [one for metric in DatabaseGauges(asked, XminAge(), ReplicaLag()).collect() for one in metric.samples]
     assert {(one.labels["tenant"], one.value) for one in samples if one.name == "afterturn_tenant_undone_rows"} == {
         (str(UUID(int=7)), 3)
     }
-    plain = [one for metric in DatabaseGauges(QUIET, XminAge()).collect() for one in metric.samples]
+    plain = [one for metric in DatabaseGauges(QUIET, XminAge(), ReplicaLag()).collect() for one in metric.samples]
     assert not [one for one in plain if "tenant" in one.labels]
 
 

@@ -18,7 +18,7 @@ import store.metrics
 import workers.metrics
 from deploy import loop_lag
 from deploy.cli.app import COMMANDS
-from deploy.database_metrics import DatabaseGauges, XminAge
+from deploy.database_metrics import DatabaseGauges, ReplicaLag, XminAge
 from deploy.health_rules import LedgerSample
 from deploy.lab.build_dashboards import DASHBOARDS, render_dashboard
 from deploy.local.restarts import METRIC as DEATHS
@@ -57,8 +57,8 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     sample = LedgerSample({stage: StageCounts(dict.fromkeys(PUBLIC_STATUSES, 0), 0.0) for stage in Stage})
     registry.register(_LedgerGauges(sample, HealthSettings()))
     tenants = (TenantBacklog(UUID(int=1), 1, 1.0),)
-    database = DatabaseSample(1, 1, 1, {"standby": 1.0}, {"embedding": 1.0}, tenants)
-    registry.register(DatabaseGauges(database, XminAge()))
+    database = DatabaseSample(1, 1, 1, {"standby": 1}, {"embedding": 1.0}, tenants)
+    registry.register(DatabaseGauges(database, XminAge(), ReplicaLag()))
     registry.register(_DiskGauge(tmp_path_factory.mktemp("disk")))
     for family in registry.collect():
         for one in family.samples:

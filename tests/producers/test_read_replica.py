@@ -15,6 +15,7 @@ from producers.service.read_replica import ReadReplica
 from producers.service.recalls import Answer, RecallBody, Recalls
 from store import identity, migrations
 from store.database import Database
+from store.database_gauges import read_database_sample
 from store.errors import PositionBeyondLog
 from store.ledger.freshness import Waiter
 from store.memory.turns import Appended, NewMessage, NewTurn, TurnStore
@@ -24,7 +25,7 @@ from store.settings import DatabaseSettings
 from store.tenancy.keys import Keys
 from tests.patience import PATIENCE_S
 from tests.producers.words import WordEmbedder
-from tests.replicas import Replicated, replicated
+from tests.replicas import Replicated, execute, replicated
 
 HOST = identity.host_id("replicated")
 #: As long as a call may wait, in milliseconds: a busy machine is given it.
@@ -128,3 +129,18 @@ async def test_a_replica_that_is_away_costs_no_answer(site: Site) -> None:
     found = await replace(site, recalls=recalls).ask(position)
     assert (found.freshly.met, answered("failed")) == (True, failed + 1)
     await away.close()
+
+
+async def test_the_gauges_see_a_replica_stand_still_where_the_operator_may_look(site: Site) -> None:
+    assert (await read_database_sample(site.primary)).replicas == {}
+    superuser = site.servers.primary.superuser_url
+    await execute(superuser, "grant pg_monitor to afterturn_operator")
+    await site.servers.hold_replay()
+    try:
+        await site.say("the heron is at the gate")
+        seen = await read_database_sample(site.primary)
+        assert list(seen.replicas) == ["walreceiver"]
+        assert seen.replicas["walreceiver"] < seen.written
+    finally:
+        await site.servers.resume_replay()
+        await execute(superuser, "revoke pg_monitor from afterturn_operator")

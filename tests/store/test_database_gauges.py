@@ -29,7 +29,7 @@ async def test_a_transaction_that_writes_and_stays_is_the_oldest(lonely: Databas
         seen = await read_database_sample(lonely)
     assert seen.oldest_writer != own
     assert 2 <= seen.connections < seen.most_connections, "other roles' connections count, too"
-    assert (seen.tenants, dict(seen.overdue_s), dict(seen.replica_lag_s)) == ((), {}, {})
+    assert (seen.tenants, dict(seen.overdue_s), dict(seen.replicas)) == ((), {}, {})
 
 
 async def test_a_lease_that_ran_out_is_overdue_and_the_largest_backlogs_come_first(lonely: Database) -> None:
