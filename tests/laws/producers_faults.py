@@ -162,4 +162,13 @@ FAULTS = (
         held_by="tests/workers/test_gateway_self.py",
         tests=("test_after_an_erasure_the_text_stands_nowhere_in_the_database[unit]",),
     ),
+    Mutant(
+        law="L7",
+        fault="what a turn says is stored with the keys in it",
+        file="producers/service/intake.py",
+        before="        turns = await self._redact(grant, turns)\n",
+        after="",
+        held_by="tests/producers/test_redacted_writes.py",
+        tests=("test_no_secret_of_a_text_is_stored_whichever_way_it_comes_in",),
+    ),
 )
