@@ -60,6 +60,9 @@ def perimeter_command(
     redaction: Annotated[
         Redaction, typer.Option(help="Which secrets are replaced in texts: all, keys (no runs of base64), or off.")
     ] = Redaction.ALL,
+    mcp: Annotated[
+        bool, typer.Option("--mcp", help="Serve agents the six memory tools of MCP at /mcp, too (off by default).")
+    ] = False,
     workspaces: WorkspacesOption = None,
 ) -> None:
     """Serve what a platform's pages ask of a memory plugin, each workspace what it reaches, until Ctrl-C.
@@ -87,7 +90,7 @@ def perimeter_command(
             plugin = await _plugin(stack, address)
             tree = make_tree(workspaces, described, engine)
             perimeter = Perimeter(plugin, tree, AuditFile(audit), redaction=redaction)
-            await _serve(create_perimeter_app(perimeter, CallerFile(keys)), host, port)
+            await _serve(create_perimeter_app(perimeter, CallerFile(keys), tools=mcp), host, port)
 
     try:
         # As the API: on asyncio's own loop, Granian aborts one process in six when it ends.

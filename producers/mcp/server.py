@@ -88,7 +88,7 @@ class McpServer:
             self._server, json_response=True, stateless=True, max_request_body_size=self._most_bytes
         )
         async with manager.run():
-            await manager.handle_request(scope, _replay(body, receive), _without_echoes(send))
+            await manager.handle_request(scope, _replay(body, receive), without_echoes(send))
 
     async def _list(self, context: Any, asked: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         del asked
@@ -200,7 +200,7 @@ def _describe(error: Exception) -> tuple[dict[str, Any], str | None]:
     return body, type(error).__name__ if internal or known is UNAVAILABLE else None
 
 
-def _without_echoes(send: Send) -> Send:
+def without_echoes(send: Send) -> Send:
     """Return what sends an answer that is whole, and whose errors repeat nothing of the request."""
     started: dict[str, Any] = {}
     body = bytearray()

@@ -14,9 +14,10 @@ from starlette.routing import Route
 from producers.perimeter.callers import Caller, Callers
 from producers.perimeter.client import make
 from producers.perimeter.errors import InvalidCall, NotConfigured, PerimeterError, UnknownCaller, WorkspaceNotFound
+from producers.perimeter.mcp import PerimeterMcp
 from producers.perimeter.namespaces import Entry
 from producers.perimeter.perimeter import Perimeter
-from producers.perimeter.tools import SearchArguments
+from producers.perimeter.tools import SearchArguments, Toolbox
 
 STATUSES = {
     "bad_request": 400,
@@ -31,8 +32,8 @@ HINT = "set MEMORY_PLUGIN_URL to where a memory plugin of contract v1 listens"
 Serve = Callable[[Request, Caller], Awaitable[Response]]
 
 
-def create_perimeter_app(perimeter: Perimeter, callers: Callers) -> Starlette:
-    """Return the application; mount it beside another, or serve it by itself."""
+def create_perimeter_app(perimeter: Perimeter, callers: Callers, *, tools: bool = False) -> Starlette:
+    """Return the application; mount it beside another, or serve it by itself. With `tools`, agents have MCP at /mcp."""
 
     def route(path: str, method: str, serve: Serve) -> Route:
         async def answer(request: Request) -> Response:
@@ -66,8 +67,14 @@ def create_perimeter_app(perimeter: Perimeter, callers: Callers) -> Starlette:
             route("/namespaces", "GET", namespaces),
             route("/memories", "GET", search),
             route("/memories/{memory_id}", "DELETE", forget),
-        ]
+            *([Route("/mcp", PerimeterMcp(Toolbox(perimeter), callers), methods=["POST"])] if tools else []),
+        ],
+        exception_handlers={UnknownCaller: _answer_unknown},
     )
+
+
+async def _answer_unknown(_request: Request, error: Exception) -> Response:
+    return _refused(error) if isinstance(error, PerimeterError) else Response(status_code=500)
 
 
 async def _caller(request: Request, callers: Callers) -> Caller:
