@@ -58,18 +58,21 @@ NEAREST = text(f"""
      limit :limit""")  # noqa: S608 - put together from constants
 COUNT = text(f"select count(*) {_FROM_UNITS}")
 # Words that stand in the index, and those that wait to be carried there.
+# One probe of an index a word: joined at large, all memories of the banks would be read for each.
 POSTED = text(f"""
     select p.term, u.unit_id, p.tf, p.length
       from (select p.bank_id, p.unit_id, p.term, p.tf, p.length from afterturn.posting_t p
              where p.host_id = :host and p.bank_id = any(cast(:banks as uuid[]))
                and p.term = any(cast(:terms as text[])) limit :postings) p
-      join afterturn.agent_memory_unit_t u on u.unit_id = p.unit_id and u.bank_id = p.bank_id
-     where {_OF_BANK} and {_MEMORY}""")  # noqa: S608 - put together from constants
+     cross join lateral (select u.unit_id from afterturn.agent_memory_unit_t u
+                          where u.host_id = :host and u.bank_id = p.bank_id and u.unit_id = p.unit_id
+                            and u.seq is not null and {_MEMORY} limit 1) u""")  # noqa: S608 - put together from constants
 _WAITING_IN = WAITING.format(unit="").replace("w.bank_id = :bank", "w.bank_id = any(cast(:banks as uuid[]))")
 WAITING_WORDS = text(f"""
     select w.term, u.unit_id, w.tf, w.length
-      from ({_WAITING_IN}) w join afterturn.agent_memory_unit_t u on u.unit_id = w.unit_id
-     where {_OF_BANK} and {_MEMORY}""")  # noqa: S608 - put together from constants
+      from ({_WAITING_IN}) w
+     cross join lateral (select u.unit_id from afterturn.agent_memory_unit_t u
+                          where {_OF_BANK} and u.unit_id = w.unit_id and {_MEMORY} limit 1) u""")  # noqa: S608 - put together from constants
 CONTAINING = text(f"""
     select u.unit_id {_FROM_UNITS}
        and (position(lower(:query) in lower(u.content)) > 0
@@ -83,9 +86,10 @@ FRESH = text(f"""
       from (select l.bank_id, l.turn_id from afterturn.ledger_t l
              where l.host_id = :host and l.bank_id = any(cast(:banks as uuid[])) and l.stage = 'embedding' and l.undone
              order by l.position desc limit :chunks) l
-      join afterturn.agent_memory_unit_t u on u.turn_id = l.turn_id and u.bank_id = l.bank_id
-     where {_OF_BANK} and {_MEMORY}
-       and not exists (select from afterturn.unit_vector_t v
+     cross join lateral (select u.* from afterturn.agent_memory_unit_t u
+                          where u.host_id = :host and u.bank_id = l.bank_id and u.turn_id = l.turn_id
+                            and u.seq is not null and {_MEMORY} limit 1) u
+     where not exists (select from afterturn.unit_vector_t v
                         where v.host_id = :host and v.bank_id = u.bank_id and v.generation = :generation
                           and v.unit_id = u.unit_id)
      order by u.mentioned_at desc limit :chunks""")  # noqa: S608 - put together from constants
