@@ -33,6 +33,7 @@ from deploy.loop_lag import measure_loop_lag
 from deploy.process_priority import lower_backend_priority
 from deploy.settings import Settings
 from deploy.turn_queues import build_queue_workers
+from deploy.worker_registry import Registration, wait_for_end
 from embeddings.errors import EmbeddingError
 from embeddings.registry import Owned, OwnedEmbedder, create_embedder, create_reranker
 from producers.notifications import Notifier
@@ -48,6 +49,7 @@ from store.ledger.deliveries import Deliveries
 from store.ledger.freshness import Waiter
 from store.ledger.ledger import Ledger
 from store.ledger.stages import Stage
+from store.ledger.workers import WorkerRegistry
 from store.maintenance import Ending, Pruning, Schedule, WordsAnew
 from store.recall.jobs import RecallJobs
 from store.recall.recaller import Recaller
@@ -89,13 +91,14 @@ class WorkerResources:
     dependencies: Dependencies
     memory: Memory
     looking: Sequence[asyncio.Task[None]]
+    entry: Registration
 
-    async def drain(self) -> None:
-        """Claim no more; what runs may end, then it is cut and given back."""
+    async def drain(self, grace_s: float = GRACE_S) -> None:
+        """Claim no more; what runs may end within `grace_s` seconds, then it is cut and given back."""
         for task in self.looking:
             task.cancel()
-        stops = [runner.stop(GRACE_S) for runner in self.dependencies.runners.values()]
-        await asyncio.gather(*self.looking, self.dependencies.recall.stop(GRACE_S), *stops, return_exceptions=True)
+        stops = [runner.stop(grace_s) for runner in self.dependencies.runners.values()]
+        await asyncio.gather(*self.looking, self.dependencies.recall.stop(grace_s), *stops, return_exceptions=True)
 
     async def dispose(self) -> None:
         """Close everything; nothing may be working any more."""
@@ -166,7 +169,7 @@ def _work_until_signal(
     log.info("embedding_model_loaded", model=parts.embedder.name)
     _warm_reranker(loop, parts.reranker, ending)
     freeze_loaded_objects()
-    ending.wait()
+    wait_for_end(loop, parts.entry, workers, parts.drain, ending)
     return 0
 
 
@@ -193,6 +196,7 @@ def _warm_reranker(loop: EventLoopThread, reranker: Owned | None, ending: thread
 
 def _stop_workers(loop: EventLoopThread, parts: WorkerResources, workers: Sequence[dramatiq.Worker]) -> None:
     loop.run_coroutine(parts.drain())
+    loop.run_coroutine(parts.entry.end())
     with ThreadPoolExecutor(len(workers)) as threads:
         for one in workers:
             threads.submit(one.stop, THREADS_END_MS)
@@ -215,7 +219,9 @@ async def _build_resources(
     recaller = Recaller(database, embedder, settings.recall, reranker=reranker, clock=clock)
     recalls = Recalls(database, recaller, Waiter(database), others)
     lease = timedelta(seconds=settings.worker.lease_seconds)
-    runners = _create_runners(settings, ledger, stages(settings, database, embedder, gateways, reader), notifier, clock)
+    name = _build_worker_name()
+    works = stages(settings, database, embedder, gateways, reader)
+    runners = _create_runners(settings, ledger, works, (notifier, clock), name)
     recall = RecallWork(jobs, recalls, lease, embedder.load)
     sweeper = Sweeper(
         ledger=ledger,
@@ -240,7 +246,9 @@ async def _build_resources(
         create_linking_task(settings, database, embedder, clock),
         recall_check_task(database, settings.recall),
     )
-    maintainer = Maintainer(Schedule(database), tasks, _build_worker_name())
+    maintainer = Maintainer(Schedule(database), tasks, name)
+    entry = Registration(WorkerRegistry(database), name, [str(stage) for stage in settings.worker.stages])
+    entry.start()
     dependencies = Dependencies(runners, recall, notifier.acknowledge)
     memory = Memory(build_dependencies(database, clock, recalls, notifier), settings.api)
     looking = [
@@ -255,7 +263,7 @@ async def _build_resources(
         )
     ]
     return WorkerResources(
-        database, embedder, reranker, gateways, others, reader, notifier, dependencies, memory, looking
+        database, embedder, reranker, gateways, others, reader, notifier, dependencies, memory, looking, entry
     )
 
 
@@ -283,9 +291,9 @@ def _create_stages(
 
 
 def _create_runners(
-    settings: Settings, ledger: Ledger, stages: Sequence[StageWork], notifier: Notifier, clock: DatabaseClock
+    settings: Settings, ledger: Ledger, stages: Sequence[StageWork], told: tuple[Notifier, DatabaseClock], name: str
 ) -> Mapping[Stage, Runner]:
-    name = _build_worker_name()
+    notifier, clock = told
     return {
         work.stage: Runner(
             ledger=ledger,

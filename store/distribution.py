@@ -21,6 +21,7 @@ REFERENCE_TABLES: Mapping[str, str] = {
     "public.afterturn_live_model": "tells of the service, of no tenant",
     "public.afterturn_maintenance": "tells of the service, of no tenant",
     "public.afterturn_operator_key": "has no tenant",
+    "public.afterturn_worker": "tells of the service, of no tenant",
     "public.afterturn_outside_model": "tells of the service, of no tenant",
 }
 #: Functions that name a tenant and are not sent to its node, each with the reason.

@@ -973,6 +973,21 @@ OPERATOR_KEY = Table(
     schema="public",
 )
 
+#: Which worker processes there are: each says so itself, again and again.
+WORKER = Table(
+    "afterturn_worker",
+    METADATA,
+    Column("worker", Text, primary_key=True),
+    Column("version", Text, nullable=False),
+    Column("stages", ARRAY(Text), nullable=False),
+    Column("started_at", TIME, nullable=False, server_default=func.now()),
+    Column("seen_at", TIME, nullable=False, server_default=func.now()),
+    Column("state", Text, nullable=False, server_default="working"),
+    CheckConstraint("state in ('working', 'draining', 'drained')"),
+    schema="public",
+    postgresql_with={"fillfactor": "50"},
+)
+
 #: When each task of maintenance runs next, and who runs it now. Of all tenants at once, so it stands in `public`.
 MAINTENANCE = Table(
     "afterturn_maintenance",

@@ -44,7 +44,7 @@ COMMANDS: Mapping[str, Command] = {
         "Run the API on the PostgreSQL and Redis of the settings, until SIGTERM or Ctrl-C.",
     ),
     "worker": Command(
-        "deploy.cli.processes:worker_command",
+        "deploy.cli.processes:worker_app",
         "Run",
         "Run worker processes on the PostgreSQL and Redis of the settings, until SIGTERM or Ctrl-C.",
     ),
@@ -125,6 +125,7 @@ COMMANDS: Mapping[str, Command] = {
         "Operate",
         "Show the call audit: API calls and operators' commands, without content.",
     ),
+    "workers": Command("deploy.cli.workers:workers_app", "Operate", "List worker processes."),
     "context": Command(
         "deploy.cli.contexts:context_app",
         "Operate",

@@ -13,6 +13,7 @@ from deploy.api import main as run_api
 from deploy.cli.database_checks import find_schema_problem
 from deploy.cli.output import exit_with, print_notice
 from deploy.cli.running_stack import read_settings
+from deploy.cli.workers import drain_command
 from deploy.local.child import Child
 from deploy.local.errors import EmbeddedError
 from deploy.local.supervisor import Supervisor
@@ -47,7 +48,12 @@ def api_command(*, processes: ProcessesOption = 1, config: ConfigOption = None) 
     _supervise("api", ["deploy.api", "--shared", *config_arguments(config)], processes)
 
 
+worker_app = typer.Typer(invoke_without_command=True, rich_markup_mode="markdown")
+
+
+@worker_app.callback()
 def worker_command(
+    context: typer.Context,
     *,
     stages: Annotated[
         str | None,
@@ -67,6 +73,8 @@ def worker_command(
 
     **Example:** `afterturn worker --stages embedding --processes 2`
     """
+    if context.invoked_subcommand is not None:
+        return
     _serve_probes(check_settings(config))
     arguments = [*config_arguments(config), *(["--stages", stages] if stages else [])]
     if processes == 1:
@@ -116,3 +124,6 @@ def _supervise(name: str, module: Sequence[str], count: int) -> None:
     except EmbeddedError as error:
         raise exit_with(str(error), 1) from None
     raise typer.Exit(status)
+
+
+worker_app.command("drain")(drain_command)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, suppress
 from datetime import timedelta
+from importlib.metadata import version
 from pathlib import Path
 from uuid import uuid4
 
@@ -23,6 +24,7 @@ from producers.notifications import Notifier
 from producers.service.recalls import RecallBody
 from producers.settings import BrokerSettings
 from store.ledger.stages import Stage
+from store.ledger.workers import WorkerRegistry
 from store.recall.jobs import RecallJobs
 from tests.patience import PATIENCE_S, until
 from tests.processes import dumps_no_core, spawned
@@ -138,7 +140,7 @@ async def test_a_worker_takes_turns_through_every_stage_and_stops_when_told(
     )
     worker.send_signal(signal.SIGTERM)
     assert await ended(worker) == 0
-    assert list((tmp_path / "metrics").glob("histogram_*.db"))
+    assert list((tmp_path / "metrics").rglob("histogram_*.db"))
     log = (tmp_path / "worker.log").read_text()
     assert '"level":"error"' not in log
     # Other tests have keys in the same Valkey, which a worker tells.
@@ -322,3 +324,28 @@ async def test_a_worker_that_is_told_to_stop_waits_for_no_model(start: Start) ->
         await asyncio.wait_for(asked.wait(), PATIENCE_S)
         worker.send_signal(signal.SIGTERM)
         assert await ended(worker) == 0
+
+
+async def test_a_worker_that_is_drained_takes_no_more_and_stays_until_it_is_stopped(world: World, start: Start) -> None:
+    registry = WorkerRegistry(world.database)
+
+    async def states() -> list[str]:
+        return [one.state for one in await registry.list()]
+
+    first = start()
+    await append(world, 6)
+    await all_done(world)
+    [listed] = await registry.list()
+    assert (listed.state, listed.version) == ("working", version("afterturn"))
+    assert "extraction" in listed.stages
+    assert await registry.drain([listed.worker]) == [listed.worker]
+    await found(world, "exists (select from public.afterturn_worker where state = 'drained')")
+    await append(world, 6, "more")
+    start()
+    await all_done(world)
+    assert await states() == ["drained", "working"]
+    assert next(one.claims for one in await registry.list()) == 0
+    assert first.poll() is None
+    first.send_signal(signal.SIGTERM)
+    assert await ended(first) == 0
+    assert await states() == ["working"]

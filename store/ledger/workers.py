@@ -1,0 +1,83 @@
+"""Which worker processes there are, by what they say themselves; and how one is told to take no more work."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import text
+
+from store.database import Database
+
+#: How often a process says that it is there, in seconds.
+BEAT_S = 2.0
+#: A process that was silent for so long is taken for gone, in seconds.
+SILENT_S = 15.0
+
+# What a process that was killed left behind is cleared away by the next one that begins.
+BEGIN = text("""
+    with gone as (delete from public.afterturn_worker w where w.seen_at < now() - interval '1 day')
+    insert into public.afterturn_worker (worker, version, stages) values (:worker, :version, :stages)
+    on conflict (worker) do nothing""")
+BEAT = text("""
+    update public.afterturn_worker set seen_at = now(), state = coalesce(:state, state) where worker = :worker
+    returning state""")
+END = text("delete from public.afterturn_worker where worker = :worker")
+LIST = text("""
+    select w.worker, w.version, w.stages, w.started_at, w.seen_at,
+           case when w.seen_at < now() - make_interval(secs => :silent) then 'gone' else w.state end as state,
+           (select count(*) from afterturn.claim_t c where c.worker = w.worker and c.lease_until > now()) as claims
+      from public.afterturn_worker w order by w.started_at, w.worker""")
+DRAIN = text("""
+    update public.afterturn_worker set state = 'draining'
+     where state = 'working' and seen_at >= now() - make_interval(secs => :silent)
+       and (:everyone or worker = any(cast(:workers as text[]))) returning worker""")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerListed:
+    """A worker process: its name (machine, process id, a random part), version, stages, and since when.
+
+    `state` is working, draining, drained, or gone where it was silent for `SILENT_S`; `claims`: streams it holds.
+    """
+
+    worker: str
+    version: str
+    stages: Sequence[str]
+    started_at: datetime
+    seen_at: datetime
+    state: str
+    claims: int
+
+
+class WorkerRegistry:
+    """Writes and reads worker processes, as the operator."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def begin(self, worker: str, version: str, stages: Sequence[str]) -> None:
+        """Say that a process begins."""
+        async with self._database.operator() as connection:
+            await connection.execute(BEGIN, {"worker": worker, "version": version, "stages": list(stages)})
+
+    async def beat(self, worker: str, state: str | None = None) -> str:
+        """Say that a process is there, and how it stands now; returns how it is meant to stand."""
+        async with self._database.operator() as connection:
+            found = await connection.scalar(BEAT, {"worker": worker, "state": state})
+        return str(found or "working")
+
+    async def end(self, worker: str) -> None:
+        """Say that a process ends."""
+        async with self._database.operator() as connection:
+            await connection.execute(END, {"worker": worker})
+
+    async def drain(self, workers: Sequence[str], *, everyone: bool = False) -> list[str]:
+        """Have these processes, or all, take no more work; returns those that were working."""
+        asked = {"workers": list(workers), "everyone": everyone, "silent": SILENT_S}
+        async with self._database.operator() as connection:
+            return [str(row.worker) for row in await connection.execute(DRAIN, asked)]
+
+    async def list(self) -> list[WorkerListed]:
+        """List the processes, oldest first."""
+        async with self._database.operator() as connection:
+            return [WorkerListed(*row) for row in await connection.execute(LIST, {"silent": SILENT_S})]
