@@ -28,6 +28,7 @@ from producers.errors import Invalid, Overloaded, PermissionDenied, TooLarge, To
 from producers.fair_queue import CURRENT, FairQueue, Slot, weight_of
 from producers.http.limits import Answer, Body
 from producers.http.middleware import METHODS
+from producers.plugin.openapi import describe_routes
 from producers.plugin.store import PluginStore
 from producers.plugin.wire import (
     VERSION,
@@ -209,6 +210,8 @@ class _Visit:
         match (method, *path):
             case "GET", "v1", "health":
                 return await self._health()
+            case "GET", "v1", "openapi.json":
+                return JSONResponse(describe_routes())
             case "PUT", "v1", "namespaces", name:
                 return await self._upsert(_name(name))
             case "PATCH", "v1", "namespaces", name:
@@ -290,7 +293,7 @@ def _segments(scope: Scope) -> Sequence[str]:
 def _label(scope: Scope) -> str:
     """Return a path as logs and metrics call it, without the names in it."""
     match _segments(scope):
-        case "v1", "health" | "search" as last:
+        case "v1", "health" | "search" | "openapi.json" as last:
             return f"/v1/{last}"
         case "v1", "namespaces", _:
             return "/v1/namespaces/{name}"

@@ -1,0 +1,96 @@
+"""The description of the seven routes, OpenAPI 3.1, made of the objects that cross them: `GET /v1/openapi.json`."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from producers.plugin.wire import (
+    VERSION,
+    ForgetRequest,
+    Found,
+    Health,
+    MemoryWrite,
+    Namespace,
+    NamespacePatch,
+    NamespaceUpsert,
+    Problem,
+    SearchRequest,
+    Written,
+)
+
+#: What the contract calls these objects.
+NAMES: Mapping[type[BaseModel], str] = {
+    Health: "HealthResponse",
+    NamespaceUpsert: "NamespaceUpsert",
+    NamespacePatch: "NamespacePatch",
+    Namespace: "Namespace",
+    MemoryWrite: "MemoryWrite",
+    Written: "MemoryWriteResponse",
+    SearchRequest: "SearchRequest",
+    Found: "SearchResponse",
+    ForgetRequest: "ForgetRequest",
+    Problem: "Error",
+}
+#: Method, path, what it takes, the status of success, what it answers then, and the refusals that the contract names.
+ROUTES: Sequence[tuple[str, str, type[BaseModel] | None, int, type[BaseModel] | None, tuple[int, ...]]] = (
+    ("get", "/v1/health", None, 200, Health, (503,)),
+    ("put", "/v1/namespaces/{name}", NamespaceUpsert, 200, Namespace, (400,)),
+    ("patch", "/v1/namespaces/{name}", NamespacePatch, 200, Namespace, (400, 404)),
+    ("delete", "/v1/namespaces/{name}", None, 204, None, (404,)),
+    ("post", "/v1/namespaces/{name}/memories", MemoryWrite, 201, Written, (400, 404)),
+    ("post", "/v1/search", SearchRequest, 200, Found, (400,)),
+    ("delete", "/v1/memories/{id}", ForgetRequest, 204, None, (400, 403, 404)),
+)
+#: What ours adds on every route: a quota, too many requests, a database that is away; on the API's port, no key.
+ADDED = (401, 403, 429, 503)
+
+
+@cache
+def describe_routes() -> Mapping[str, Any]:
+    """Return the document."""
+    requests = {model for _, _, model, *_ in ROUTES if model}
+    modes: list[Any] = [(model, "validation" if model in requests else "serialization") for model in NAMES]
+    found, definitions = models_json_schema(modes, ref_template="#/components/schemas/{model}")
+    schemas = dict(definitions["$defs"])
+    titled = {name: found[mode]["$ref"].rpartition("/")[2] for mode, name in zip(modes, NAMES.values(), strict=True)}
+    schemas |= {name: schemas.pop(title) for name, title in titled.items() if title != name}
+    paths: dict[str, Any] = {}
+    for method, path, takes, status, answers, refusals in ROUTES:
+        paths.setdefault(path, {})[method] = _operation(path, takes, status, answers, refusals)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Memory plugin", "version": VERSION},
+        "paths": paths,
+        "components": {"schemas": schemas},
+    }
+
+
+def _operation(
+    path: str,
+    takes: type[BaseModel] | None,
+    status: int,
+    answers: type[BaseModel] | None,
+    refusals: tuple[int, ...],
+) -> dict[str, Any]:
+    told = {str(code): _content("refused", Problem) for code in sorted({*refusals, *ADDED})}
+    told[str(status)] = _content("done", answers)
+    operation: dict[str, Any] = {"responses": told}
+    if takes is not None:
+        operation["requestBody"] = {"required": True, **_content("", takes)}
+    named = [part.strip("{}") for part in path.split("/") if part.startswith("{")]
+    if named:
+        operation["parameters"] = [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in named
+        ]
+    return operation
+
+
+def _content(says: str, model: type[BaseModel] | None) -> dict[str, Any]:
+    described = {"description": says} if says else {}
+    if model is None:
+        return described
+    schema = {"$ref": f"#/components/schemas/{NAMES[model]}"}
+    return {**described, "content": {"application/json": {"schema": schema}}}
