@@ -61,9 +61,9 @@ COUNT = text(f"select count(*) {_FROM_UNITS}")
 # One probe of an index a word: joined at large, all memories of the banks would be read for each.
 POSTED = text(f"""
     select p.term, u.unit_id, p.tf, p.length
-      from (select p.bank_id, p.unit_id, p.term, p.tf, p.length from afterturn.posting_t p
-             where p.host_id = :host and p.bank_id = any(cast(:banks as uuid[]))
-               and p.term = any(cast(:terms as text[])) limit :postings) p
+      from unnest(cast(:banks as uuid[])) b(bank_id) cross join unnest(cast(:terms as text[])) q(term)
+     cross join lateral (select p.bank_id, p.unit_id, p.term, p.tf, p.length from afterturn.posting_t p
+                          where p.host_id = :host and p.bank_id = b.bank_id and p.term = q.term limit :postings) p
      cross join lateral (select u.unit_id from afterturn.agent_memory_unit_t u
                           where u.host_id = :host and u.bank_id = p.bank_id and u.unit_id = p.unit_id
                             and u.seq is not null and {_MEMORY} limit 1) u""")  # noqa: S608 - put together from constants
