@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from store.recall.pool import Pool
 from store.recall.question import Question, named_speakers
 from store.recall.settings import RankingSettings
+from store.text.terms import BIGRAM_PREFIX, question_terms
 
 Scores = NDArray[np.float64]
 Rule = Callable[[Scores, Pool, Question, RankingSettings], Scores]
@@ -64,10 +66,15 @@ def apply_session(scores: Scores, pool: Pool, _question: Question, ranking: Rank
     return raised
 
 
-def short_questions(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
-    """Hold back texts that ask: a short question does not tell."""
-    share = np.array([asking_share(candidate.text) for candidate in pool.candidates])
-    return scores * (1 - ranking.short_question * share)
+def short_questions(scores: Scores, pool: Pool, question: Question, ranking: RankingSettings) -> Scores:
+    """Hold back texts that ask: a short question does not tell, least of all one that asks for the same.
+
+    Of an agent's user the earlier questions and the agent's echoes of them are nearer to a question than any answer.
+    """
+    asking = [split_questions(candidate.text) for candidate in pool.candidates]
+    share = np.array([part.share for part in asking])
+    same = np.array([measure_sameness(part.questions, question) for part in asking])
+    return scores * (1 - ranking.short_question * share) * (1 - ranking.echo * same)
 
 
 def apply_assistant(scores: Scores, pool: Pool, question: Question, ranking: RankingSettings) -> Scores:
@@ -116,15 +123,30 @@ RULES: Sequence[tuple[str, Rule]] = (
 )
 
 
-def asking_share(text: str) -> float:
-    """Return the share of a text's words that stand in short questions, from 0 to 1."""
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """The short questions of a text, and the share of its words that stand in them, from 0 to 1."""
+
+    questions: Sequence[str]
+    share: float
+
+
+def split_questions(text: str) -> Asking:
+    """Return the short questions of a text: its sentences that end in a question mark."""
     if "?" not in text and "\uff1f" not in text:
-        return 0.0
+        return Asking((), 0.0)
     sentences = [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
     words = [len(sentence.split()) for sentence in sentences]
-    asking = sum(
-        count
+    asking = [
+        (sentence, count)
         for sentence, count in zip(sentences, words, strict=True)
         if sentence[-1] in "?\uff1f" and count <= SHORT_QUESTION_WORDS
-    )
-    return asking / max(1, sum(words))
+    ]
+    return Asking([sentence for sentence, _ in asking], sum(count for _, count in asking) / max(1, sum(words)))
+
+
+def measure_sameness(questions: Sequence[str], question: Question) -> float:
+    """Return how far the nearest of these asks in the words of the question: Dice's share of terms, from 0 to 1."""
+    asked = question.words.keys()
+    terms = [{term for term in question_terms(one, question.rules) if term[:2] != BIGRAM_PREFIX} for one in questions]
+    return max((2 * len(asked & one) / (len(asked) + len(one)) for one in terms if one), default=0.0)

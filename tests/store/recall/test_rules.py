@@ -76,13 +76,22 @@ def test_what_only_asks_is_held_back_by_its_share() -> None:
     assert asks < half < tells == 0
 
 
+def test_what_asks_for_the_same_is_held_back_most_and_an_echo_of_it_too() -> None:
+    told, other = "I moved to Celje last week.", "When is the ferry due in Split?"
+    texts = ("Where does my sister live?", "You ask me this: Where does my sister live? I do not know.", other, told)
+    same, echo, different, tells = _moved(
+        rules.short_questions, _pool(*(_unit(n, one) for n, one in enumerate(texts))), "Where does my sister live?"
+    )
+    assert same < echo < different < tells == 0
+
+
 def test_a_long_question_also_tells() -> None:
-    assert rules.asking_share(" ".join(["word"] * 30) + "?") == 0
+    assert rules.split_questions(" ".join(["word"] * 30) + "?").share == 0
 
 
 @given(st.text())
 def test_the_share_of_asking_is_a_share(text: str) -> None:
-    assert 0 <= rules.asking_share(text) <= 1
+    assert 0 <= rules.split_questions(text).share <= 1
 
 
 def test_the_assistant_is_held_back_unless_asked_for() -> None:
