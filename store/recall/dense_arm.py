@@ -121,7 +121,7 @@ class DenseArm:
 
         def view(pool: Pool) -> NDArray[np.float64]:
             ranking = search.settings.ranking
-            before, after = context_weights(pool.products, pool.sizes, ranking.dense_short).T
+            before, after = (pool.heard * context_weights(pool.products, pool.sizes, ranking.dense_short)).T
             beside = ranking.dense_context
             return context_cosines(
                 pool.products, before * (beside + ranking.dense_answer * pool.answers), after * beside

@@ -90,18 +90,19 @@ class LexicalScores:
         top = np.argpartition(-scores, count - 1)[:count] if count else np.empty(0, dtype=np.intp)
         return [self._places.name(slot) for slot in top[np.argsort(-scores[top], kind="stable")]]
 
-    def of(self, places: Sequence[Place], answers: NDArray[np.bool_]) -> Scores:
+    def of(self, places: Sequence[Place], answers: NDArray[np.bool_], heard: Scores | None = None) -> Scores:
         """Return the scores of these places, 0 where nothing was found; `answers` says which follow upon a question.
 
-        All of shape (len(places),).
+        All of shape (len(places),); `heard`, of shape (len(places), 2), is 0 where a neighbour's words do not count.
         """
+        of_before, of_after = np.ones((2, len(places))) if heard is None else heard.T
         own, before, after = self._places.slots(places)
         beside = self._ranking.lexical_context
         answering = np.minimum(1.0, beside + self._ranking.lexical_answer * answers)
         scores = np.zeros(len(places))
         for nth, weights in enumerate(self._terms):
             at = self._places.own(nth, weights)
-            scores += np.maximum(at[own], np.maximum(answering * at[before], beside * at[after]))
+            scores += np.maximum(at[own], np.maximum(of_before * answering * at[before], of_after * beside * at[after]))
         return scores
 
 

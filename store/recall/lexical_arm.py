@@ -52,7 +52,7 @@ class LexicalArm:
         scores = score_postings(postings, search.question, search.statistics, search.settings.ranking)
 
         def view(pool: Pool) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-            return scores.of(pool.places, pool.answers)
+            return scores.of(pool.places, pool.answers, pool.heard)
 
         places = scores.best(search.settings.candidates)
         return Found([unit for unit, seq in places if seq < 0], [place for place in places if place[1] >= 0], view)

@@ -58,10 +58,19 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Pool:
-    """Candidates, and how near they and their neighbours are to the question: row by row, the same order."""
+    """Candidates, and how near they and their neighbours are to the question: row by row, the same order.
+
+    `muted` are the neighbours before and after that lend a candidate nothing, shape (len(self), 2); None: all lend.
+    """
 
     candidates: Sequence[Candidate]
     products: Products
+    muted: NDArray[np.bool_] | None = None
+
+    @property
+    def heard(self) -> Numbers:
+        """1 where a candidate takes over words and meaning from the message before it, after it; 0 where not."""
+        return np.ones((len(self), 2)) if self.muted is None else (~self.muted).astype(np.float64)
 
     def __len__(self) -> int:
         return len(self.candidates)

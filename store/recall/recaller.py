@@ -35,6 +35,7 @@ from store.recall.question import EFFORT, Question, named_speakers, parse_questi
 from store.recall.recent_arm import RecentArm
 from store.recall.reranking import NAME as RERANK
 from store.recall.reranking import LastLook
+from store.recall.rules import mute_echoes
 from store.recall.run_arms import ArmFailed, query_arms, score_pool
 from store.recall.settings import RankingSettings, RecallSettings
 from store.recall.steps import Steps
@@ -211,7 +212,8 @@ class Recaller:
     ) -> tuple[Sequence[Recalled], Evidence, Sequence[str]]:
         arms = [arm for arm in self._arms if arm.name not in query.without]
         consulted = await query_arms(connection, arms, search, steps, apart=apart)
-        pool = restore_texts(await load_pool(connection, search, list(consulted.found.values())), search.earlier)
+        loaded = restore_texts(await load_pool(connection, search, list(consulted.found.values())), search.earlier)
+        pool = mute_echoes(loaded, search.question)
         steps.done("load")
         weights = {arm.name: arm.weight(self._settings) for arm in arms}
         ranking_settings = _with_fewer_pins(self._settings.ranking, query.most)

@@ -1,21 +1,26 @@
 """What moves a score besides words and meaning. Pure rules, applied one after the other."""
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import numpy as np
 from numpy.typing import NDArray
 
-from store.recall.pool import Pool
+from store.recall.lexical import Place
+from store.recall.pool import Candidate, Pool
 from store.recall.question import Question, named_speakers
 from store.recall.settings import RankingSettings
-from store.text.terms import BIGRAM_PREFIX, question_terms
+from store.text.terms import question_terms, words_of
 
 Scores = NDArray[np.float64]
 Rule = Callable[[Scores, Pool, Question, RankingSettings], Scores]
 
+#: Who echoes a question, or speaks beside one without answering it.
+AGENTS = frozenset({"assistant", "tool", "system", "developer"})
+#: What has such a share of a question's terms asks for the same.
+SAME = 0.6
 #: A longer question also tells something.
 SHORT_QUESTION_WORDS = 16
 #: The length brake takes hold beyond so many words.
@@ -114,13 +119,35 @@ def apply_pinned(scores: Scores, pool: Pool, _question: Question, ranking: Ranki
 RULES: Sequence[tuple[str, Rule]] = (
     ("substance", apply_substance),
     ("speaker", apply_speaker),
-    ("session", apply_session),
     ("short question", short_questions),
+    ("session", apply_session),
     ("assistant", apply_assistant),
     ("length", long_texts),
     ("recency", apply_recency),
     (PINNED, apply_pinned),
 )
+
+
+def mute_echoes(pool: Pool, question: Question) -> Pool:
+    """Return the pool in which a question for the same lends nothing to its neighbours, between a user and an agent.
+
+    Of people the one who is asked answers next; of an agent whatever was asked before and its echo surround each other.
+    """
+    echoes = {
+        unit.place: unit.role
+        for unit in pool.candidates
+        if unit.seq is not None and measure_sameness(split_questions(unit.text).questions, question) >= SAME
+    }
+    if not echoes:
+        return pool
+    muted = [[_is_echo(unit, step, echoes) for step in (-1, 1)] for unit in pool.candidates]
+    return replace(pool, muted=np.array(muted, dtype=np.bool_))
+
+
+def _is_echo(unit: Candidate, step: int, echoes: Mapping[Place, str | None]) -> bool:
+    session, seq = unit.place
+    beside = (session, seq + step)
+    return beside in echoes and (unit.role in AGENTS or echoes[beside] in AGENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +173,12 @@ def split_questions(text: str) -> Asking:
 
 
 def measure_sameness(questions: Sequence[str], question: Question) -> float:
-    """Return how far the nearest of these asks in the words of the question: Dice's share of terms, from 0 to 1."""
-    asked = question.words.keys()
-    terms = [{term for term in question_terms(one, question.rules) if term[:2] != BIGRAM_PREFIX} for one in questions]
-    return max((2 * len(asked & one) / (len(asked) + len(one)) for one in terms if one), default=0.0)
+    """Return which share of the question's terms the nearest of these has that asks with the same word, from 0 to 1.
+
+    The word that asks is the question's first: "could somebody water the plants" is not "who watered the plants".
+    """
+    first = words_of(question.text)[:1]
+    alike = [one for one in questions if first and first[0] in words_of(one)]
+    asked = question.words.keys() or set(first)
+    shares = (len(asked & question_terms(one, question.rules).keys()) / len(asked) for one in alike)
+    return max(shares, default=0.0)

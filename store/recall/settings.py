@@ -31,7 +31,7 @@ class RankingSettings(BaseModel):
     speaker: float = Field(default=0.1, ge=0, le=10, description="for the one speaker a question names")
     session: float = Field(default=0.25, ge=0, le=10, description="share of the mean of the session's three best")
     short_question: float = Field(default=0.3, ge=0, le=1, description="held back from a text that only asks")
-    echo: float = Field(default=0.7, ge=0, le=1, description="held back from a text that asks for the same")
+    echo: float = Field(default=0.8, ge=0, le=1, description="held back from a text that asks for the same")
     assistant: float = Field(default=0.2, ge=0, le=1, description="held back from what the assistant said")
     heads: int = Field(
         default=4,
