@@ -215,7 +215,7 @@ COMMANDS: Mapping[str, Command] = {
     "soak": Command(
         "deploy.cli.soak:soak_command",
         "Prove",
-        "Load every interface steadily, then see whether memory, connections, files and ledger return.",
+        "Load every interface, then see whether memory, connections, files and ledger return to their baseline.",
     ),
     "contract-test": Command(
         "producers.contract_kit.command:contract_test_command",

@@ -18,7 +18,7 @@ def soak_command(
     ] = 2.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Load every interface steadily, then see whether memory, connections, files and ledger return to their baseline.
+    """Load every interface, then see whether memory, connections, files and ledger return to their baseline.
 
     It starts a stack with one worker in a temporary folder and leaves nothing of it. The first fifth of the time (two
     minutes at most) warms up; the baseline is taken when its work is done. Exits 1 when something did not return within

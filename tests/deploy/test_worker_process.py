@@ -231,7 +231,8 @@ SECRETS = ("Xanthippe", "Quillaja", "uk_distinctive-key-4711")
 
 async def everything_written(world: World, valkey: TestValkey, folder: Path) -> dict[str, bytes]:
     """Every place that content and secrets must not reach, as bytes."""
-    sinks = {path.name: path.read_bytes() for path in [folder / "worker.log", *(folder / "metrics").iterdir()]}
+    samples = [path for path in (folder / "metrics").rglob("*") if path.is_file()]
+    sinks = {path.name: path.read_bytes() for path in [folder / "worker.log", *samples]}
     tables = ("ledger_t", "claim_t", "audit_event_t", "call_audit_t")
     for table in (*(f"afterturn.{name}" for name in tables), "public.afterturn_gate"):
         sinks[table] = repr(await world.sql(f"select * from {table}")).encode()
