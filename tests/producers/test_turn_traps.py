@@ -13,9 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from producers.mcp.settings import NO_EFFECT, McpSettings, TurnMemorySettings
+from producers.mcp.tools import TOOLS
+from producers.service import session_calls
 from producers.settings import ApiSettings
 from store import identity
 from store.text.rules import MessageText
@@ -27,6 +31,7 @@ from tests.servers import TestValkey
 
 __all__ = ["psql"]
 
+FUZZ = {"accept": "application/json", "content-type": "application/json"}
 FRAME = '<memory_reference>\n{"kind": "historical_memory", "untrusted": true, "facts": []}\n</memory_reference>'
 
 
@@ -101,7 +106,9 @@ async def test_trap_5_and_6_one_value_holds_and_a_fact_said_once_is_told_once(wo
             )
         shown = await call(client, "memory_before_turn", session_id="new", current_input="What is my name?")
         ids = shown["recall_fact_ids"]
-        assert len(ids) == len(set(ids))
+        assert (len(ids), "user_name" in ids) == (len(set(ids)), True), ids
+        facts = json.loads(shown["input_items"][1]["content"][0]["text"].splitlines()[1])["facts"]
+        assert [one["value"] for one in facts if one["id"] == "user_name"] == ["anna"], facts
         assert shown["recall_insight_ids"] == []
 
 
@@ -199,6 +206,38 @@ async def test_thirty_turns_with_the_frame_quoted_split_and_escaped_keep_no_echo
     # Each house was said once, and stands there once.
     said_once = [sum(f"the boiler of house {n}" == row[0].partition(": ")[2] for row in rows) for n in range(30)]
     assert said_once == [1] * 30
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+async def test_no_arguments_whatever_are_an_internal_error(ana: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fuzz: each tool, each of its arguments and some that it has not, with values of every kind."""
+    monkeypatch.setattr(session_calls, "WAIT_S", 0.0)  # there is no worker to wait for
+    tried: list[tuple[str, dict[str, Any]]] = []
+
+    @settings(max_examples=15, database=None)
+    @given(st.data())
+    def draw(data: st.DataObject) -> None:
+        for name, tool in TOOLS.items():
+            names = st.sampled_from([*tool.takes.model_fields, "unknown"])
+            drawn = data.draw(st.dictionaries(names, json_values, max_size=4))
+            place = {"session_id": "fuzz"} if "session_id" in tool.takes.model_fields else {}
+            tried.append((name, {**place, **drawn}))
+
+    draw()
+    for name, drawn in tried:
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": drawn}}
+        reply = await ana.http.post("/mcp", content=json.dumps(body), headers=FUZZ)
+        assert reply.status_code < 500, (name, drawn, reply.text)
+        result = reply.json().get("result", {})
+        if result.get("isError"):
+            assert json.loads(result["content"][0]["text"])["code"] == "INVALID_ARGUMENT", (name, drawn)
+    assert {name for name, _ in tried} == set(TOOLS)
 
 
 def host_of(tenant: Tenant) -> Any:
