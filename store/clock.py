@@ -78,7 +78,7 @@ class DatabaseClock:
         if self._zero is not None and after - before > PROMPT_S:
             return
         if self._zero is None and abs(off := (self._machine() - told).total_seconds()) > OFF_S:
-            log.warning("clock_skew", seconds=round(off))
+            log.warning("clock_skew", seconds=round(off), using="database time")
         self._zero = told - timedelta(seconds=(before + after) / 2)
         self._known.set()
 

@@ -109,17 +109,20 @@ def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="afterturn-client", description="Memory of Afterturn for agents.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     about = "memory tools over standard input and output, for MCP clients that start a program"
-    mcp = commands.add_parser("mcp", help=about, description=f"{about.capitalize()}. Needs a running service.")
+    mcp = commands.add_parser("mcp", help=about, description=f"{about.capitalize()}. Needs a running service.",
+                              epilog="Example: afterturn-client mcp --key-file data/api-key")  # fmt: skip
     mcp.set_defaults(run=serve_mcp)
     about = "what an agent's hooks call: recall beside each prompt, keep each turn"
     hook = commands.add_parser("hook", help=about, description=f"{about.capitalize()}. Reads the event as JSON from "
-                               f"standard input; ends within {DEADLINE_S:g} s and never stops the agent.")  # fmt: skip
+                               f"standard input; ends within {DEADLINE_S:g} s and never stops the agent.",
+                               epilog="Example: afterturn-client hook claude-code prompt < event.json")  # fmt: skip
     hook.add_argument("agent", choices=list(FILES))
     hook.add_argument("event", choices=list(HOOKS))
     hook.set_defaults(run=run_hook)
     about = "put the hooks into an agent's settings, or take them out"
     hooks = commands.add_parser("hooks", help=about, description=f"{about.capitalize()}. Prints the file that was "
-                                "changed; other hooks stay as they are.")  # fmt: skip
+                                "changed; other hooks stay as they are.",
+                                epilog="Example: afterturn-client hooks install claude-code")  # fmt: skip
     hooks.add_argument("change", choices=["install", "remove"])
     hooks.add_argument("agent", choices=list(FILES))
     hooks.add_argument("--file", type=Path, help="file of hooks (default: the agent's own, in the home folder)")
