@@ -31,7 +31,7 @@ ONE_BANK = f"""
      where b.host_id = :host and b.bank_id = :bank and b.active and {LASTS.format(of="b")}"""  # noqa: S608 - as above
 # A fact of a turn that was forgotten holds no more: its unit has ended with it.
 HOLDING = text(f"""
-    select f.fact_id, f.key, f.value, f.subject, f.valid_from, f.said
+    select f.fact_id, f.key, coalesce(u.metadata->>'value', f.value) as value, f.subject, f.valid_from, f.said
       from afterturn.fact_t f
       join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
      where f.host_id = :host and f.bank_id = :bank and f.valid_to is null and u.active
@@ -145,7 +145,7 @@ def _line_up(rows: Sequence[Row[Any]], said: Sequence[SaidFact]) -> list[Holding
     """Return what holds, the newest first: what was said last of one subject and key. Pure."""
     held = {Identity(row.fact_id, row.subject, row.key): (row.valid_from, row.said, row.value) for row in rows}
     for one in said:
-        told = (one.said_at, one.said, one.value)
+        told = (one.said_at, one.said, one.fact.value)
         if one.identity not in held or held[one.identity][:2] <= told[:2]:
             held[one.identity] = told
     ordered = sorted(held.items(), key=lambda item: item[1][:2], reverse=True)

@@ -206,7 +206,7 @@ async def test_a_fact_is_read_right_after_its_turn_and_by_no_worker_made_another
     await finish_turn(ana, "1", "My name is Ann. I like hiking.")
     await finish_turn(ana, "2", "I like jazz. I moved to Ghent.")
     await finish_turn(ana, "3", "Today I need milk.", session_id="third")
-    expected = [("user_like", "hiking"), ("user_like", "jazz"), ("user_name", "ann")]
+    expected = [("user_like", "hiking"), ("user_like", "jazz"), ("user_name", "Ann")]
     said = await facts_before_turn(ana)
     assert {*expected, ("today_task", "milk")} <= set(said)
     assert ("today_task", "milk") not in await facts_before_turn(ana, session_id="said", scope="session")
@@ -235,7 +235,7 @@ async def test_what_is_said_last_holds_at_once_and_what_is_forgotten_does_not(qu
     await worked_through(quiet)
     await finish_turn(ana, "2", "I moved to Porto.")
     assert [value for _, value in values(await profile(ana, user_id="u-1"))] == ["Porto"]
-    assert [value for _, value in await facts_before_turn(ana)] == ["porto"]
+    assert [value for _, value in await facts_before_turn(ana)] == ["Porto"]
     [told] = (await profile(ana, user_id="u-1", history="true"))["facts"]
     assert [before["value"] for before in told["history"]] == ["Ghent"]
     source = told["sources"][0]

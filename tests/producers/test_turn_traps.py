@@ -108,7 +108,7 @@ async def test_trap_5_and_6_one_value_holds_and_a_fact_said_once_is_told_once(wo
         ids = shown["recall_fact_ids"]
         assert (len(ids), "user_name" in ids) == (len(set(ids)), True), ids
         facts = json.loads(shown["input_items"][1]["content"][0]["text"].splitlines()[1])["facts"]
-        assert [one["value"] for one in facts if one["id"] == "user_name"] == ["anna"], facts
+        assert [one["value"] for one in facts if one["id"] == "user_name"] == ["Anna"], facts
         assert shown["recall_insight_ids"] == []
 
 
