@@ -14,7 +14,15 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.cli.output import create_console, exit_with, print_json, print_notice
-from deploy.cli.quality import AblateFlag, FormatOption, LongOption, QualityFlag, QualityOptions, StackOption
+from deploy.cli.quality import (
+    AblateFlag,
+    FormatOption,
+    LongOption,
+    QualityFlag,
+    QualityOptions,
+    StackOption,
+    TokensOption,
+)
 from deploy.cli.quality import measure_recall_quality as measure_quality
 from deploy.cli.running_stack import JsonOption
 from deploy.lab.bench.attacks.victim import VictimGone
@@ -67,6 +75,7 @@ def bench_command(
     stack: Annotated[Path | None, StackOption] = None,
     ablate: Annotated[bool, AblateFlag] = False,
     long: Annotated[int, LongOption] = 0,
+    tokens: Annotated[int, TokensOption] = 0,
     full: FullFlag = False,
     only: OnlyOption = None,
     units: UnitsOption = None,
@@ -98,14 +107,17 @@ def bench_command(
     through: what was just said must be found as well. On the running stack, under a host of its own, else on a private
     one.
 
-    `recall --quality --data FILE --format locomo|longmemeval|beam` plays dialogues of yours into the running stack,
-    else into a private one, asks their questions over HTTP and prints how much of the evidence is among the first.
+    `recall --quality --data FILE --format locomo|longmemeval|beam|agents` plays dialogues of yours into the running
+    stack, else into a private one, asks their questions over HTTP and prints how much of the evidence is among the
+    first, and how often `evidence` flags an answer: to these questions, to those about the wrong person, to these with
+    the other speaker's name, and to those of another dialogue. With `--tokens 2000` also how much of the evidence an
+    answer of that size holds.
     With `--ablate` also with each arm and rule left out in turn, with `--long 6` also with six messages made one.
 
     **Example:** `afterturn bench pipeline --json`
     """
     if quality and name == "recall":
-        measure_quality(QualityOptions(data, kind, stack, ablate, long), as_json=as_json)
+        measure_quality(QualityOptions(data, kind, stack, ablate, long, tokens), as_json=as_json)
         return
     if name not in BENCHES:
         raise exit_with(f"no such bench: {list_bench_names()}", 2)

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from deploy.cli.output import create_console, exit_with, print_json, print_notice
 from deploy.lab.bench.quality.figures import NAMES, CategoryMeans
+from deploy.lab.bench.quality.flags import FlagShares
 from deploy.lab.bench.quality.formats import FORMATS, read_dialogues
 from deploy.lab.bench.quality.long import join_messages
 from deploy.lab.bench.quality.material import Dialogue, UnreadableData
@@ -22,12 +23,15 @@ from deploy.local.private_stack import PrivateStackError, run_private_stack
 from deploy.local.stack import Stack, StackNotRunning, find_stack
 from deploy.settings import load_settings
 
+#: The shares of the flags, in the order they are printed.
+FLAGS = ("one_speaker", "other_speaker", "on_topic")
+
 
 @dataclass(frozen=True, slots=True)
 class QualityOptions:
     """What was asked for on the command line; `stack` is a running stack's data folder.
 
-    `long`: also with so many messages in a row made one, 0 for not.
+    `long`: also with so many messages in a row made one, 0 for not. `tokens`: also for answers of that size, 0 for not.
     """
 
     file: Path | None
@@ -35,6 +39,7 @@ class QualityOptions:
     stack: Path | None
     ablate: bool
     long: int = 0
+    tokens: int = 0
 
 
 def measure_recall_quality(options: QualityOptions, *, as_json: bool) -> None:
@@ -61,11 +66,13 @@ def measure_recall_quality(options: QualityOptions, *, as_json: bool) -> None:
 
 
 def _measure_dialogues(stack: Stack, dialogues: Sequence[Dialogue], options: QualityOptions) -> QualityReport:
-    return asyncio.run(measure_quality(stack, dialogues, print_notice, ablate=options.ablate))
+    measured = measure_quality(stack, dialogues, print_notice, ablate=options.ablate, tokens=options.tokens)
+    return asyncio.run(measured)
 
 
 def _print_report(name: str, found: QualityReport) -> None:
-    create_console().print(_build_table(name or "category", found.figures))
+    create_console().print(_build_table(name or "category", found))
+    create_console().print(_build_flags_table(found.flags))
     if found.without:
         create_console().print(_build_ablation_table(found))
     create_console().print(
@@ -90,6 +97,8 @@ def _serialise_report(found: QualityReport) -> Mapping[str, Any]:
     return {
         "turns": found.turns,
         "categories": [_serialise_row(row) for row in found.figures],
+        "tokens": found.tokens,
+        "flags": [_serialise_flags(row) for row in found.flags],
         "without": {name: [_serialise_row(row) for row in rows] for name, rows in found.without.items()},
         "recall_ms": {"p50": round(found.p50_ms, 2), "p95": round(found.p95_ms, 2)},
     }
@@ -98,6 +107,19 @@ def _serialise_report(found: QualityReport) -> Mapping[str, Any]:
 def _serialise_row(row: CategoryMeans) -> dict[str, Any]:
     means = {name: round(mean, 4) for name, mean in row.means.items()}
     return {"category": row.category, "questions": row.questions, **means}
+
+
+def _serialise_flags(row: FlagShares) -> dict[str, Any]:
+    shares = {name: round(getattr(row, name), 4) for name in FLAGS}
+    return {"group": row.group, "questions": row.questions, **shares}
+
+
+def _build_flags_table(rows: Sequence[FlagShares]) -> Table:
+    """Return the shares of the flags: of answerable questions `other_speaker` is a false alarm."""
+    table = Table("questions that are", "questions", *FLAGS, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        table.add_row(row.group, str(row.questions), *(f"{getattr(row, name):.3f}" for name in FLAGS))
+    return table
 
 
 def _build_ablation_table(found: QualityReport) -> Table:
@@ -111,10 +133,11 @@ def _build_ablation_table(found: QualityReport) -> Table:
     return table
 
 
-def _build_table(title: str, rows: Sequence[CategoryMeans]) -> Table:
-    table = Table(title, "questions", *NAMES, box=None, pad_edge=False, header_style="bold")
-    for row in rows:
-        table.add_row(row.category, str(row.questions), *(f"{row.means[name]:.3f}" for name in NAMES))
+def _build_table(title: str, found: QualityReport) -> Table:
+    within = [f"within {found.tokens} tokens"] if found.tokens else []
+    table = Table(title, "questions", *NAMES, *within, box=None, pad_edge=False, header_style="bold")
+    for row in found.figures:
+        table.add_row(row.category, str(row.questions), *(f"{mean:.3f}" for mean in row.means.values()))
     return table
 
 
@@ -122,4 +145,7 @@ QualityFlag = typer.Option("--quality", help="`recall`: whether the evidence is 
 FormatOption = typer.Option("--format", help=f"What FILE is: {', '.join(FORMATS)}.")
 StackOption = typer.Option(metavar="DIR", help="`--quality`: the running stack's data folder.")
 LongOption = typer.Option("--long", metavar="N", help="`--quality`: also with N messages in a row made one.")
+TokensOption = typer.Option(
+    "--tokens", metavar="N", min=0, help="`--quality`: also how much of the evidence an answer of N tokens holds."
+)
 AblateFlag = typer.Option("--ablate", help="`--quality`: ask again with each arm and rule left out in turn.")

@@ -9,14 +9,16 @@ DEPTH = 20
 
 #: Name and column of each figure, in the order they are printed.
 NAMES = ("recall@5", "recall@10", "recall@20", "mrr", "session_hit@5", "session_hit@10")
+#: One figure more, where a budget of tokens was asked for.
+WITHIN = "within_tokens"
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionScore:
-    """One question's figures, in the order of NAMES."""
+    """One question's figures, by name: those of NAMES, and WITHIN where it was measured."""
 
     category: str
-    figures: tuple[float, ...]
+    figures: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,13 @@ def score_answer(
     first = next((place for place, one in enumerate(order, start=1) if one in evidence), None)
     recall = (len(set(order[:k]) & set(evidence)) / len(evidence) for k in (5, 10, 20))
     hits = (float(any(sessions.get(one) in homes for one in order[:k])) for k in (5, 10))
-    return QuestionScore(category, (*recall, 1 / first if first else 0.0, *hits))
+    figures = (*recall, 1 / first if first else 0.0, *hits)
+    return QuestionScore(category, dict(zip(NAMES, figures, strict=True)))
+
+
+def find_share(found: Collection[str], evidence: Collection[str]) -> float:
+    """Return the share of the evidence that is among what was found, wherever it stands."""
+    return len(set(evidence).intersection(found)) / len(evidence)
 
 
 def average_scores(scored: Sequence[QuestionScore]) -> list[CategoryMeans]:
@@ -52,5 +60,5 @@ def average_scores(scored: Sequence[QuestionScore]) -> list[CategoryMeans]:
 
 
 def _average_category(category: str, scored: Sequence[QuestionScore]) -> CategoryMeans:
-    columns = zip(*(one.figures for one in scored), strict=True)
-    return CategoryMeans(category, len(scored), dict(zip(NAMES, map(fmean, columns), strict=True)))
+    names = scored[0].figures
+    return CategoryMeans(category, len(scored), {name: fmean(one.figures[name] for one in scored) for name in names})

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from deploy.lab.bench.quality.agents import read_agents
-from deploy.lab.bench.quality.material import Dialogue, DialogueMessage, DialogueQuestion, UnreadableData
+from deploy.lab.bench.quality.material import ADVERSARIAL, Dialogue, DialogueMessage, DialogueQuestion, UnreadableData
 
 #: Between messages whose own times are not told.
 STEP = timedelta(seconds=20)
-LOCOMO_CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
+LOCOMO_CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: ADVERSARIAL}
 #: Of BEAM: without sources, or with a whole plot line or a standing order for a source.
 BEAM_LEFT_OUT = {"abstention", "summarization", "instruction_following"}
 BEAM_BEGINS = datetime(2024, 1, 1, tzinfo=UTC)

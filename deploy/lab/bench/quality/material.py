@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+#: The category of questions about the wrong person: their evidence tells it of somebody else.
+ADVERSARIAL = "adversarial"
+
 
 class UnreadableData(Exception):
     """The data is not what its format says; the text names the place, never what is said there."""

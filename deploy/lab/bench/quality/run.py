@@ -2,12 +2,30 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
-from afterturn_client import AsyncAfterturn, Message, NewTurn, TurnReceipt
+from afterturn_client import AsyncAfterturn, Message, NewTurn, RecallAnswer, TurnReceipt
 
-from deploy.lab.bench.quality.figures import DEPTH, CategoryMeans, QuestionScore, average_scores, score_answer
+from deploy.lab.bench.quality.figures import (
+    DEPTH,
+    WITHIN,
+    CategoryMeans,
+    QuestionScore,
+    average_scores,
+    find_share,
+    score_answer,
+)
+from deploy.lab.bench.quality.flags import (
+    ELSEWHERE,
+    SWAPPED,
+    FlaggedAnswer,
+    FlagShares,
+    count_flags,
+    list_elsewhere,
+    name_group,
+    swap_names,
+)
 from deploy.lab.bench.quality.material import Dialogue, DialogueMessage
 from deploy.lab.bench.quality.settling import NotSettled, wait_until_settled
 from deploy.local.stack import Stack
@@ -25,29 +43,57 @@ PARTS = (
 
 @dataclass(frozen=True, slots=True)
 class QualityReport:
-    """The figures by category, the same with each part switched off; milliseconds of a whole call."""
+    """The figures by category, the same with each part switched off, the flags; milliseconds of a whole call.
+
+    `tokens` is the budget of the figure WITHIN, 0 where it was not measured.
+    """
 
     turns: int
     figures: Sequence[CategoryMeans]
     without: Mapping[str, Sequence[CategoryMeans]]
+    flags: Sequence[FlagShares]
+    tokens: int
     p50_ms: float
     p95_ms: float
 
 
-async def measure_quality(stack: Stack, dialogues: Sequence[Dialogue], say: Say, *, ablate: bool) -> QualityReport:
-    """Write each dialogue into a bank of its own and ask its questions. Raises NotSettled, AfterturnError."""
+@dataclass(frozen=True, slots=True)
+class AskedQuestions:
+    """How good the answers to all questions were, their flags, and how long each took (ms)."""
+
+    scored: Sequence[QuestionScore]
+    flagged: Sequence[FlaggedAnswer]
+    times: Sequence[float]
+
+
+async def measure_quality(
+    stack: Stack, dialogues: Sequence[Dialogue], say: Say, *, ablate: bool, tokens: int = 0
+) -> QualityReport:
+    """Write each dialogue into a bank of its own and ask its questions; `tokens`: also for answers of that size.
+
+    Raises NotSettled, AfterturnError.
+    """
     async with AsyncAfterturn(stack.api, stack.api_key(), timeout_s=60.0, allow_http=True) as memory:
         run = QualityRun(memory, f"quality-{uuid4().hex[:8]}", dialogues)
         await run.write(say)
-        scored, times = await run.ask()
-        say(f"{len(scored)} questions asked")
+        asked = await run.ask()
+        say(f"{len(asked.scored)} questions asked")
+        scored = await run.ask_within(asked.scored, tokens) if tokens else asked.scored
+        flags = count_flags([*asked.flagged, *await run.ask_unanswerable()])
         without = {}
         for part in PARTS if ablate else ():
-            without[part] = average_scores((await run.ask(part))[0])
+            without[part] = average_scores((await run.ask(part)).scored)
             say(f"asked again without {part}")
-    times.sort()
-    turns = sum(len(dialogue.said) for dialogue in dialogues)
-    return QualityReport(turns, average_scores(scored), without, times[len(times) // 2], times[int(len(times) * 0.95)])
+    times = sorted(asked.times)
+    return QualityReport(
+        sum(len(dialogue.said) for dialogue in dialogues),
+        average_scores(scored),
+        without,
+        flags,
+        tokens,
+        p50_ms=times[len(times) // 2],
+        p95_ms=times[int(len(times) * 0.95)],
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +121,12 @@ class QualityRun:
             await wait_until_settled(self.memory, bank, last, one_of_each.items())
             say(f"{len(dialogue.said)} turns written into bank {bank}")
 
-    async def ask(self, without: str | None = None) -> tuple[list[QuestionScore], list[float]]:
-        """Ask every question, one after the other; return how good the answers were and how long they took (ms).
+    async def ask(self, without: str | None = None) -> AskedQuestions:
+        """Ask every question, one after the other.
 
         An item that stands for several turns has found them all, each in a place of its own.
         """
-        scored, times = [], []
+        scored, flagged, times = [], [], []
         left_out = [without] if without else []
         for dialogue in self.dialogues:
             sessions = {one.id: one.session for one in dialogue.said}
@@ -88,9 +134,36 @@ class QualityRun:
                 began = time.perf_counter()
                 answer = await self.memory.recall(asked.text, bank=self.bank(dialogue), k=DEPTH, without=left_out)
                 times.append((time.perf_counter() - began) * 1000)
-                found = [turn for one in answer.results for turn in one.turn_ids]
-                scored.append(score_answer(asked.category, found, asked.evidence, sessions))
-        return scored, times
+                scored.append(score_answer(asked.category, _list_turns(answer), asked.evidence, sessions))
+                flagged.append(FlaggedAnswer(name_group(asked), answer.evidence))
+        return AskedQuestions(scored, flagged, times)
+
+    async def ask_within(self, scored: Sequence[QuestionScore], tokens: int) -> list[QuestionScore]:
+        """Ask every question for so many tokens; return the scores with the share of the evidence that came back.
+
+        Such an answer has at most 100 passages; a message counts as found by any passage of it.
+        """
+        shares = []
+        for dialogue in self.dialogues:
+            for asked in dialogue.asked:
+                answer = await self.memory.recall(asked.text, bank=self.bank(dialogue), max_tokens=tokens)
+                shares.append(find_share(_list_turns(answer), asked.evidence))
+        both = zip(scored, shares, strict=True)
+        return [replace(one, figures={**one.figures, WITHIN: share}) for one, share in both]
+
+    async def ask_unanswerable(self) -> list[FlaggedAnswer]:
+        """Ask each bank what it has no answer to: questions with the names swapped, and another dialogue's."""
+        flagged = []
+        for nth, dialogue in enumerate(self.dialogues):
+            for group, texts in {SWAPPED: swap_names(dialogue), ELSEWHERE: list_elsewhere(self.dialogues, nth)}.items():
+                for text in texts:
+                    answer = await self.memory.recall(text, bank=self.bank(dialogue), k=1)
+                    flagged.append(FlaggedAnswer(group, answer.evidence))
+        return flagged
+
+
+def _list_turns(answer: RecallAnswer) -> list[str]:
+    return [turn for one in answer.results for turn in one.turn_ids]
 
 
 def split_batches(said: Sequence[DialogueMessage]) -> Iterator[Sequence[DialogueMessage]]:

@@ -1,14 +1,16 @@
 """The figures of an order: what is found, how early, and in whose session."""
 
+from collections.abc import Mapping
+
 import pytest
 
-from deploy.lab.bench.quality.figures import NAMES, average_scores, score_answer
+from deploy.lab.bench.quality.figures import average_scores, find_share, score_answer
 
 SESSIONS = {f"m{n}": "a" if n < 10 else "b" for n in range(40)}
 
 
-def _named(found: list[str], evidence: set[str]) -> dict[str, float]:
-    return dict(zip(NAMES, score_answer("any", found, evidence, SESSIONS).figures, strict=True))
+def _named(found: list[str], evidence: set[str]) -> Mapping[str, float]:
+    return score_answer("any", found, evidence, SESSIONS).figures
 
 
 def test_recall_is_the_share_of_the_evidence_among_the_first() -> None:
@@ -29,6 +31,10 @@ def test_a_session_is_hit_by_any_of_its_messages() -> None:
 
 def test_nothing_found_is_nought() -> None:
     assert set(_named([], {"m1"}).values()) == {0}
+
+
+def test_within_a_budget_every_place_counts_the_same() -> None:
+    assert find_share([f"m{n}" for n in range(39)], {"m0", "m38", "m39"}) == pytest.approx(2 / 3)
 
 
 def test_means_are_given_by_category_and_of_all() -> None:

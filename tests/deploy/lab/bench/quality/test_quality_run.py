@@ -30,7 +30,7 @@ def _dialogue(folder: Path) -> Path:
             for n, one in enumerate(texts, start=1)
         ]
     asked = [
-        {"question": "What is the name of the pet?", "category": 4, "evidence": ["D1:3"]},
+        {"question": "What is the name of Igor's pet?", "category": 4, "evidence": ["D1:3"]},
         {"question": "How long was the car being repaired?", "category": 2, "evidence": ["D2:2"]},
     ]
     path = folder / "dialogue.json"
@@ -58,7 +58,7 @@ def test_what_was_just_said_is_found_by_other_words_and_nothing_of_it_stays(on: 
 @pytest.mark.nightly
 def test_every_category_is_measured_and_each_part_left_out(on: paraphrase.PairStack, tmp_path: Path) -> None:
     command = ["bench", "recall", "--quality", "--data", str(_dialogue(tmp_path)), "--format", "locomo", "--ablate"]
-    where = ["--long", "2", "--stack", str(on.stack.api_key_file.parent)]
+    where = ["--long", "2", "--tokens", "300", "--stack", str(on.stack.api_key_file.parent)]
     done = subprocess.run(
         [sys.executable, "-P", "-m", "deploy.cli", *command, *where, "--json"],
         capture_output=True,
@@ -76,6 +76,9 @@ def test_every_category_is_measured_and_each_part_left_out(on: paraphrase.PairSt
         for without in measured["without"].values():
             assert [row["category"] for row in without] == ["single-hop", "temporal", "all"]
             assert all(0 <= row[name] <= 1 for row in without for name in NAMES)
+    assert (rows["all"]["within_tokens"], found["tokens"]) == (1, 300)
+    flags = [(row["group"], row["questions"], row["one_speaker"]) for row in found["flags"]]
+    assert flags == [("answerable", 2, 0.5), ("names swapped", 1, 1)]
     assert (found["turns"], found["variants"]["messages of 2"]["turns"]) == (6, 4)
 
 
