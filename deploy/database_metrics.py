@@ -85,7 +85,7 @@ class DatabaseGauges(Collector):
         )
         overdue = GaugeMetricFamily(
             "afterturn_claim_overdue_seconds",
-            "Time since the oldest lease ran out and nobody took over",
+            "Time since the oldest lease expired without another claim",
             labels=["stage"],
         )
         rows = GaugeMetricFamily(

@@ -1,4 +1,4 @@
-"""How late an event loop is: what every call of a process waits, whatever it asks for.
+"""How late an event loop is: what every call of a process waits.
 
 Import it only when the folder of samples is known (deploy/api.py, deploy/worker.py).
 """

@@ -73,6 +73,6 @@ def find_warning(settings: PluginSettings, address: PluginAddress) -> str | None
     if address.is_local or settings.token.get_secret_value():
         return None
     return (
-        f"the memory plugin listens at {address.url}, beyond this machine, and asks for no token: whoever reaches it "
+        f"the memory plugin listens at {address.url}, beyond this machine, and asks for no token: any caller "
         "reads and writes the memories of its tenant; set plugin.token, or listen on loopback"
     )

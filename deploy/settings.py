@@ -198,7 +198,7 @@ def load_settings(
 
 
 def find_settings_without_effect(loaded: LoadedSettings) -> dict[str, str]:
-    """Return the settings somebody made that change nothing here, each with the reason."""
+    """Return the settings that were given and have no effect, each with the reason."""
     found = {key: find_field(Settings, key.split(".")) for key in loaded.origins}
     extras = {key: field.json_schema_extra for key, field in found.items() if field is not None}
     return {

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-#: More problems than these help nobody.
+#: Most problems that one answer lists.
 PROBLEMS_SHOWN = 10
 
 

@@ -142,7 +142,7 @@ class FairQueue:
     def _start_next(self) -> None:
         """Start what may start, of the tenant first that has least under way, of equals whose turn was longest ago.
 
-        When there is no room for that one, nobody overtakes it.
+        When there is no room for that one, none overtakes it.
         """
         while call := self._next():
             tenant = self._tenants[call.host]
@@ -207,7 +207,7 @@ class Slot:
                 raise refuse_overload("other calls of its own took all of its share meanwhile (fairness.wait_seconds)")
 
     def charge_answer(self, size: int) -> None:
-        """Count an answer of so many bytes as work of the call's tenant."""
+        """Count an answer of this many bytes as work of the call's tenant."""
         self._queue.charge(self._call.host, size // BYTES_A_UNIT)
 
     def give_back(self) -> None:
@@ -233,7 +233,7 @@ async def sleep_without_slot(seconds: float) -> None:
 
 
 def weight_of(size: int) -> int:
-    """Return the weight of a call whose body has so many bytes."""
+    """Return the weight of a call whose body has this many bytes."""
     return TURN + size // BYTES_A_UNIT
 
 

@@ -11,7 +11,7 @@ A notification says that a stage has work; the work itself stands in the ledger.
 No notification is lost by that. A sender has committed first. If it finds the flag, the message that belongs to the
 flag has not been taken yet: its worker will delete the flag, then claim, and so see the committed row. A worker that
 deleted the flag before it claimed lets the next sender enqueue again. A sender that dies between flag and message
-costs a second, then the flag has expired; and the sweeper notifies workers of whatever was missed.
+costs a second, then the flag has expired; and the sweeper notifies workers of what was missed.
 """
 
 from uuid import UUID

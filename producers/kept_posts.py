@@ -26,7 +26,7 @@ from aiohttp.http_exceptions import ContentEncodingError
 
 #: A body of more bytes leaves in pieces: what has not left yet when its call is given up never leaves.
 WHOLE_BYTES = 1 << 18
-#: Nobody waits for a single step: each call is limited as a whole.
+#: Single steps have no limit: each call is limited as a whole.
 NO_TIMEOUTS: Final = ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None)
 
 
@@ -119,7 +119,7 @@ class KeptPosts:
 class _Connector(aiohttp.TCPConnector):
     """Lends a kept connection again only while nothing has come on it.
 
-    What came is the other side's goodbye, which the event loop may not have heard yet, or nobody's answer.
+    What came is the end of the connection, which the event loop may not have seen yet, or an answer to no call.
     """
 
     def __init__(self, **how: Any) -> None:

@@ -166,7 +166,7 @@ class PluginSettings(BaseModel):
     listen: str = Field(
         default="",
         description="where the plugin listens: HOST:PORT (port 0 picks a free one) or unix:/PATH; empty: nowhere. "
-        "Whoever reaches it may read and write: keep it on loopback or a private network",
+        "Any caller that reaches it may read and write: keep it on loopback or a private network",
     )
     tenant: str = Field(
         default="", max_length=256, description="the tenant whose memories it serves; `default` under `afterturn up`"
@@ -183,7 +183,7 @@ class PluginSettings(BaseModel):
     search_mode: SearchMode = Field(
         default=SearchMode.HYBRID,
         description="hybrid: by words and meaning, pinned ones first; reference: as the contract's reference orders, "
-        "by words alone and whatever is pinned",
+        "by words alone, and pinned memories",
     )
     near: float = Field(
         default=0.4,

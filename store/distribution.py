@@ -1,6 +1,6 @@
 """How Citus distributes the schema: which tables by tenant, which whole on every node, and which calls go along.
 
-Nothing here runs on Citus: these are the statements for whoever sets it up, and the rules that a test holds the schema
+Nothing here runs on Citus: these are statements for its operator, and the rules that a test holds the schema
 to (`tests/store/test_distribution.py`).
 """
 

@@ -27,12 +27,12 @@ from workers.retry import Verdict
 from workers.settings import GatewayRetry, GatewaySettings
 from workers.stage_work import Shape, Worked
 
-#: A turn whose turn to be sent comes within so many seconds waits for it; one that would wait longer is put off.
+#: Seconds a turn waits in memory for the rate limit; one that would wait longer is put back.
 PATIENCE_S = 5.0
-#: Rows that were put off come back one after the other within so many seconds, not all at once.
+#: Seconds over which rows that were put back return one after the other.
 SPREAD_S = 2.0
 
-#: No pause is shorter, whatever a gateway that asks for one says, in seconds.
+#: The shortest pause in seconds, even where a gateway asks for less.
 SHORTEST_PAUSE_S = 1.0
 
 #: Statuses of a row for which a call was made, or may have been.
@@ -76,7 +76,7 @@ class GatewayStage:
     def shape(self) -> Shape:
         """How much is under way: one turn of a session, since its row says the whole truth about what was sent.
 
-        Of a call that is cut, nobody knows what became of it.
+        The outcome of a call that is cut is unknown.
         """
         return Shape(streams=self.settings.at_once, rows=1, grace_s=self.settings.stop_seconds)
 

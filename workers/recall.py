@@ -65,7 +65,7 @@ class RecallWork:
             taken = await self.jobs.take(host, job, self.lease)
             if taken is not None:
                 RECALL_JOBS.labels(await self._ended(taken)).inc()
-        except Exception as error:  # noqa: BLE001 - whatever it was, the sweeper rings again
+        except Exception as error:  # noqa: BLE001 - the sweeper notifies again after any error
             RECALL_JOBS.labels("interrupted").inc()
             log.warning("recall_job_interrupted", error=type(error).__name__)
 

@@ -28,7 +28,7 @@ from deploy.cli.time_arguments import parse_time
 MARGIN = "    "
 #: How long an answer is waited for, waiting for a position left out, in seconds.
 PATIENCE_S = 10.0
-#: Among so many banks a name like the one asked for is looked for.
+#: Most banks among which near names are looked for.
 MOST_BANKS = 100
 
 
@@ -46,8 +46,8 @@ TokensOption = Annotated[
 ScoreOption = Annotated[float | None, typer.Option(min=0, help="Leave out what scores less.")]
 SessionsOption = Annotated[list[str] | None, typer.Option(help="Only what stands in this session; may be repeated.")]
 RoleOption = Annotated[list[str] | None, typer.Option(help="Only what this role said (user, assistant, ...).")]
-FromOption = Annotated[str | None, typer.Option("--from", metavar="TIME", help="Only what is of this time or later.")]
-ToOption = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Only what is of before this time.")]
+FromOption = Annotated[str | None, typer.Option("--from", metavar="TIME", help="Only from this time on.")]
+ToOption = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Only before this time.")]
 TimeOption = Annotated[
     str | None, typer.Option("--time", metavar="occurred|said", help="Which time --from and --to are about.")
 ]

@@ -107,7 +107,7 @@ class Unfinished:
 
 
 def allowed_seconds(settings: ApiSettings, size: int) -> float:
-    """Return how long so many bytes may take in all."""
+    """Return the seconds that a body of this many bytes may take in all."""
     return settings.body_seconds + size / settings.min_body_bytes_per_second
 
 

@@ -1,4 +1,4 @@
-"""Names within paths: whatever the doors accept as a name can be asked for by it.
+"""Names within paths: every name that an interface accepts can be addressed by a path.
 
 Some clients and proxies rewrite a path before they send it, `..` and `a//b` above all. What is asked for by a name in
 the path can therefore be asked for by one in the query, too.

@@ -117,7 +117,7 @@ def error_to_wire(error: Exception) -> Wire:
 
 
 def kind_to_wire(kind: type[Exception]) -> Wire:
-    """Return how failures of a kind look outside, whatever else is known of them."""
+    """Return the error body of a kind of failure, without further details."""
     return next((WIRES[one] for one in kind.__mro__ if one in WIRES), INTERNAL)
 
 

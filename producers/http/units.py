@@ -125,7 +125,7 @@ class CorrectionReceipt(Done):
 
 
 class ForgottenAnswer(Done):
-    """The unit is forgotten, and so many facts that nothing else says."""
+    """The unit is forgotten, and this many facts that nothing else says."""
 
     unit_id: str
     position: int

@@ -1,7 +1,7 @@
 """Tokens (JWTs) of other issuers: which of them open the interface, for whom, and to do what.
 
 The issuer decides who a user is and what its tokens may do; the tenant is that of the issuer's settings. A token that
-is not valid in every way is none, whatever is wrong with it.
+is not valid in every way is refused, without saying why.
 """
 
 import asyncio
@@ -97,7 +97,7 @@ class TokenIssuers:
         self._hosts: set[str] = set()
 
     async def authenticate(self, token: str) -> Grant | None:
-        """Return what a token allows; None for one that is not valid, whatever is wrong.
+        """Return what a token allows; None for one that is not valid.
 
         Raises InsufficientScope for a valid one that may not even read.
         """

@@ -1,4 +1,4 @@
-"""The protocol: the official SDK's server, which lists the tools and calls them for whoever a request's key stands for.
+"""The protocol: the official SDK's server, which lists the tools and calls them as the owner of a request's key.
 
 Stateless: each exchange has all it needs, so any API process answers any call, for clients of every revision of the
 protocol. What goes wrong within a tool is an answer of it (`isError`) with a code, as the contract says; a message of
@@ -188,7 +188,7 @@ def _refuse(tool: Tool | None, error: Exception, scope: Scope) -> types.CallTool
 
 
 def _describe(error: Exception) -> tuple[dict[str, Any], str | None]:
-    """Return an error in the contract's words, and its kind where nobody expected it."""
+    """Return an error in the contract's words, and its kind where it is unexpected."""
     known = error_to_wire(error)
     told = describe_error(error)
     internal = known is INTERNAL
@@ -231,7 +231,7 @@ def _say_less(body: bytes) -> bytes:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return what gives the body that was read once more, then whatever comes after it."""
+    """Return what gives the body that was read once more, then what comes after it."""
     rest: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def again() -> Message:

@@ -2,7 +2,7 @@
 
 import re
 
-#: An opening bracket and the word, whatever is written between them to hide it.
+#: An opening bracket and the word, with anything between them that hides it.
 _MARK = re.compile(
     r"([\[\uff3b\u301a\u27e6\u3010])(?=[\s\u00ad\u200b-\u200f\u2028-\u202f\u2060-\u2064\ufeff]*memory\b)", re.IGNORECASE
 )

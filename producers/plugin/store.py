@@ -1,7 +1,7 @@
 """What keeps the memories behind the contract's routes: a protocol. Everything it is handed was checked before.
 
 Its errors are those of the service: NotFound for a namespace or memory that is not there, Invalid for what the contract
-allows and the store cannot keep, OverQuota, Overloaded and RateLimited, and whatever the database raises when it is
+allows and the store cannot keep, OverQuota, Overloaded and RateLimited, and the database's errors when it is
 away.
 """
 

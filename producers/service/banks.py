@@ -1,7 +1,7 @@
-"""Which bank somebody means, and whether they reach it: the one place every read and write passes.
+"""Which bank a caller means, and whether it reaches it: the one place every read and write passes.
 
 A key's banks are compared with the names its holder uses. A key of a user or an agent then meets its own banks and
-those that are shared with it; whatever else there is looks to it like what is not there.
+those that are shared with it; every other bank is answered like one that does not exist.
 """
 
 from collections.abc import Mapping

@@ -27,7 +27,7 @@ from store.recall.query import Recalled, RecallQuery
 CHAT = "chat:"
 CURRENT_CHAT, ALL_USER_MEMORY = "current_chat", "all_user_memory"
 MAX_MESSAGES = 500
-#: An agent asks with its user's whole prompt: so many characters of it are looked at.
+#: Characters of a prompt that a question is made of.
 LONGEST_QUESTION = 16_384
 #: Bytes of an answer beside its results.
 ROOM_AROUND = 64

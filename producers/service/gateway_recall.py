@@ -1,6 +1,6 @@
 """Recall through a Memory Gateway: what the other side finds, beside what is found here.
 
-It falls open: whatever goes wrong with the gateway becomes a word in the answer. It is asked with a deadline, not while
+It fails open: a failure of the gateway becomes a word of `degraded`. It is asked with a deadline, not while
 its gate is shut, and no connection is held meanwhile. How it went is written down: names and counts, no text.
 """
 
@@ -95,7 +95,7 @@ class GatewayRecall:
         bank = identity.bank_id(question.host, question.bank)
         target = await self.targets.of_bank(question.host, bank)
         if target is None or target.target_id != question.target:
-            # Whoever asked was let in for another one.
+            # The caller was admitted for another target.
             return GatewayFinding((), 0.0, "target_changed"), ()
         try:
             client = self.clients.client(target)
@@ -153,7 +153,7 @@ def cut_finding(finding: GatewayFinding, room: int) -> GatewayFinding:
 
 
 async def record_outcome(gate: Gate, error: GatewayError | None) -> None:
-    """Tell the gate how a call went. A gateway that answers is well, whatever it answers short of a failure."""
+    """Tell the gate how a call went. A gateway that answers is healthy, unless it answers with a failure."""
     failed = error is not None and (error.status is None or error.status >= SERVER_ERRORS)
     limited = error is not None and error.status == TOO_MANY_REQUESTS
     await gate.report(well=not failed, pause_s=error.retry_after if error is not None and limited else None)

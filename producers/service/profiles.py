@@ -93,7 +93,7 @@ class ProfileAnswer(WireModel):
 async def read_profile(persons: Persons, banks: Banks, grant: Grant, asked: ProfileParameters) -> Person:
     """Tell what is known of a person. A user's key asks about its own user, and by name in a bank it reaches.
 
-    Raises Invalid where nobody is named, PermissionDenied.
+    Raises Invalid where no person is named, PermissionDenied.
     """
     user = asked.user_id if asked.name else asked.user_id or grant.user
     if user is None and asked.name is None:

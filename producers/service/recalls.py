@@ -150,7 +150,7 @@ class RecallJobBody(RecallBody):
 
 
 class RecallJobRequest(RecallBody):
-    """A question as it waits for a worker; `banks` are those that whoever asked could reach when they asked.
+    """A question as it waits for a worker; `banks` are those that the caller could reach when it asked.
 
     `target` is the gateway target they could ask then.
     """
@@ -217,9 +217,9 @@ class Recalls:
         return await self._gateway.choose(grant, bank)
 
     async def answer(self, host: UUID, body: RecallBody, target: UUID | None = None) -> Answer:
-        """Answer a question from all its sources, at once; a gateway that fails is told of in the answer.
+        """Answer a question from all its sources, at once; the answer names a gateway that failed.
 
-        `target` is the gateway target that was chosen for whoever asked.
+        `target` is the gateway target that was chosen for the caller.
 
         Raises PositionBeyondLog for a position that was never issued, Unavailable when the gateway alone was asked
         and did not answer.
@@ -250,7 +250,7 @@ class Recalls:
         """Answer from several banks as from one, each asked alike; every item says which it is from.
 
         `freshness` is the least of theirs, their work added up. A bank's directives are for those who ask that bank, so
-        there are none. Where there are no banks, nothing is told of the one that was named: it may be somebody else's.
+        there are none. Where there are no banks, the answer says nothing of the named one: it may be another user's.
         Raises PositionBeyondLog.
         """
         if not banks:

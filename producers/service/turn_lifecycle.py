@@ -205,7 +205,7 @@ def _trim(
 ) -> dict[str, Any]:
     """Return the answer within `most` tokens: the oldest of the stored history goes first, then what is recalled.
 
-    What the caller sent stays, whatever it takes.
+    What the caller sent stays, even over the budget.
     """
     history, stored, current = conversation
     before = len(stored)

@@ -35,7 +35,7 @@ MAX_BATCH = 500
 #: Of a text within an item, before it is known how much a message may have.
 LONGEST_TEXT = 16_777_216
 MAX_METADATA_BYTES = 16_384
-#: A turn's metadata are kept with each of its messages: so much of them is written by one call.
+#: A turn's metadata are kept with each of its messages: most bytes of them that one call writes.
 MAX_METADATA_BYTES_OF_CALL = 4_194_304
 #: Of a turn; they are kept among the metadata, under this name.
 MAX_TAGS = 64

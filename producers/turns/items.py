@@ -27,7 +27,7 @@ OPAQUE = frozenset({"encrypted_content"})
 KEPT = "response_item"
 #: What a message has that is an item of OpenAI's APIs, and none of ours.
 _MARKS = frozenset({"type", "tool_calls", "tool_call_id", "function_call", "refusal", "audio", "annotations"})
-#: A string under these names is somebody's text.
+#: Names whose strings are text that was said.
 TEXTS = frozenset({"text", "arguments"})
 
 _DATA_URL = re.compile(r"data:[\w.+-]+/[\w.+-]+(?:;[\w=.+-]+)*,", re.ASCII)

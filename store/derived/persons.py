@@ -181,7 +181,7 @@ class Persons:
     async def of(
         self, host: UUID, space: Space, whom: Whom, *, banks: Sequence[str] | None, history: bool, limit: int
     ) -> Person:
-        """Tell of a person what the banks of these whole names know (None: all that somebody of `space` may see).
+        """Tell of a person what the banks of these whole names know (None: all that a caller of `space` may see).
 
         At most `limit` facts; with `history` also those that something else replaced, beneath what replaced them.
         """

@@ -88,7 +88,7 @@ OWN = tuple(stage for stage, spec in STAGES.items() if not spec.external)
 
 
 def describe_stages() -> list[dict[str, object]]:
-    """Return what SQL is told of each stage (`afterturn.set_stages`)."""
+    """Return the stages as SQL takes them (`afterturn.set_stages`)."""
     return [
         {
             "stage": stage.value,

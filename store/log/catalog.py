@@ -192,7 +192,7 @@ COLUMNS = frozenset({"hostId", "bankId", "aggregateVersion", "newAggregateVersio
 
 
 def describe_registry() -> dict[str, object]:
-    """Return what SQL is told of aggregates and events (`afterturn.set_events`)."""
+    """Return the aggregates and events as SQL takes them (`afterturn.set_events`)."""
     kept = {field.alias or name for name, field in data.Erased.model_fields.items()} - COLUMNS - {"erased", "messages"}
     return {
         "events": [

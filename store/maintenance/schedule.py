@@ -1,7 +1,7 @@
 """When each task of maintenance runs next, in one row each: many workers look, one of them runs it.
 
-A run is held under a lease and a rising number. Whoever is killed loses the lease after a while, and the next worker
-goes on at the place that was written last; whoever comes back late finds a higher number, writes nothing, and stops.
+A run is held under a lease and a rising number. A killed worker loses the lease after a while, and the next
+goes on at the place that was written last; a late one finds a higher number, writes nothing, and stops.
 A time that was missed is not made up for: the next run is counted from the end of the last. Times are the database's,
 since the workers' clocks may differ.
 """
@@ -67,12 +67,12 @@ class Schedule:
         self._database = database
 
     async def due(self, tasks: list[str]) -> list[str]:
-        """Name those of these tasks whose time has come and that nobody runs."""
+        """List those of these tasks that are due and not running."""
         async with self._database.operator() as connection:
             return list((await connection.execute(DUE, {"tasks": tasks})).scalars())
 
     async def take(self, task: str, *, lease: timedelta, worker: str, by_hand: bool = False) -> Run | None:
-        """Take a run, by hand whether it is time or not; None when it is not, or somebody else runs it."""
+        """Take a run, by hand whether it is time or not; None when it is not, or another process runs it."""
         arguments = {"task": task, "lease": lease, "worker": worker, "by_hand": by_hand}
         async with self._database.operator() as connection:
             await connection.execute(KNOWN, {"task": task})
@@ -80,13 +80,13 @@ class Schedule:
         return None if row is None else Run(task, row.run, row.place)
 
     async def go_on(self, run: Run, *, lease: timedelta, place: str | None, removed: int) -> bool:
-        """Write how far a run has come and prolong its lease. False: somebody else has it now."""
+        """Write how far a run has come and prolong its lease. False: another process has it now."""
         arguments = {"task": run.task, "run": run.number, "lease": lease, "place": place, "removed": removed}
         async with self._database.operator() as connection:
             return bool((await connection.execute(GO_ON, arguments)).scalar())
 
     async def finish(self, run: Run, *, outcome: str, pause: timedelta) -> None:
-        """End a run; the next one may begin after `pause`. Changes nothing when somebody else has it now."""
+        """End a run; the next one may begin after `pause`. Changes nothing when another process has it now."""
         arguments = {"task": run.task, "run": run.number, "outcome": outcome, "pause": pause}
         async with self._database.operator() as connection:
             await connection.execute(FINISH, arguments)

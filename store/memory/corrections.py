@@ -249,7 +249,7 @@ def reread_id(unit: UUID, position: int) -> UUID:
 
 
 async def _lock_unit(connection: AsyncConnection, origin: Origin, unit: UUID) -> Row[Any]:
-    """Return a unit as nobody else changes it until the transaction ends. Raises NotFound, IsReflection."""
+    """Return a unit, locked until the transaction ends. Raises NotFound, IsReflection."""
     found = await _read_state(connection, origin, unit)
     await connection.execute(LOCK, {"host": origin.host, "bank": origin.bank, "session": found.session_id or unit})
     return await _read_state(connection, origin, unit)

@@ -183,7 +183,7 @@ class Listings:
     async def users(
         self, host: UUID, space: Space, names: Sequence[str] | None, after: UUID | None, limit: int
     ) -> list[UserListed]:
-        """List who said what is remembered in the banks that somebody of `space` may see, of `names` alone where given.
+        """List the users whose words are in the banks that a caller of `space` may see, of `names` alone where given.
 
         In the order of their ids. Turns without a user are the host's own and make none.
         """

@@ -129,7 +129,7 @@ class TurnStore:
         return answers
 
     async def _write(self, host: UUID, offered: list[PreparedTurn]) -> list[Outcome]:
-        """Write turns with those of others; wait alone where somebody holds their bank or session."""
+        """Write turns with those of others; wait alone where another transaction locks their bank or session."""
         found = await self._together(host).ask(offered)
         if held := [n for n, (outcome, *_) in enumerate(found) if outcome == "held"]:
             again = await self._write_alone(host, [offered[n] for n in held])

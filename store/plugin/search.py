@@ -111,7 +111,7 @@ COSINES = text("""
 LOAD = text(f"""
     select {COLUMNS} {_FROM_UNITS} and u.unit_id = any(cast(:units as uuid[]))""")
 
-#: So many of the nearest, and of the best by words, are compared.
+#: Candidates compared: of the nearest, and of the best by words.
 COMPARED = 400
 
 

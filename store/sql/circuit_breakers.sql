@@ -1,4 +1,4 @@
--- Gates before somebody else's service: who may call now, who waits, and for how long. One row a service, on the
+-- Circuit breaker and rate limit of an external service: who may call now, who waits, and for how long. One row a service, on the
 -- database's clock, for all workers and doors together. Losing the last moment of it in a crash costs one call too many,
 -- so nothing waits for the disk.
 
@@ -69,7 +69,7 @@ end $$;
 
 -- Puts rows off for so long and gives their claim back: nothing was tried, so no attempt is counted. With a gateway
 -- target, what else waits for that one and is ready waits as long, a bounded part of it: it would only be claimed in vain.
--- False: the claim belongs to somebody else, and nothing was written.
+-- False: another worker has the claim, and nothing was written.
 create or replace function afterturn.put_off(p_host uuid, p_stage text, p_stream uuid, p_epoch bigint, p_items uuid[],
                                              p_status text, p_retry_in interval, p_target uuid default null)
 returns boolean

@@ -110,7 +110,7 @@ begin
     end if;
 end $$;
 
--- A bank that ends leaves nothing to be done behind: whoever works on it just now finds the claim gone and writes nothing.
+-- A bank that ends leaves no work behind: a worker that has some finds its claim gone and writes nothing.
 create or replace function afterturn.end_work(p_host uuid, p_bank uuid) returns void
 language plpgsql as $$
 declare

@@ -1,7 +1,7 @@
 -- What an erasure changes beside the log. Rows become what the projectors make of their markers (1x_project*.sql);
 -- derived state and work in progress follow.
 
--- Units to erase: those asked for and whatever was drawn from them, directly or not, of which the log still says
+-- Units to erase: those asked for and what was drawn from them, directly or not, of which the log still says
 -- something.
 create or replace function afterturn.units_to_erase(p_host uuid, p_bank uuid, p_seeds uuid[])
 returns table (unit_id uuid, session_id uuid, turn_id uuid, origin text, doc_id uuid, version bigint)
@@ -235,7 +235,7 @@ begin
     return v_messages;
 end $$;
 
--- Takes the work on turns away from whoever has it: a late result finds its claim gone and is rolled back. What is still
+-- Takes the work on turns away from its workers: a late result finds its claim gone and is rolled back. What is still
 -- to be done for p_ended ends; the rest is ready again. A delivery that may have begun is left to end by its own rules.
 -- Claims before ledger rows, as workers take them. p_why: erased or deleted. Returns how many rows ended.
 create or replace function afterturn.end_turns(p_host uuid, p_turns uuid[], p_ended uuid[], p_why text default 'erased')

@@ -68,7 +68,7 @@ begin
     perform set_config('afterturn.host', v_before, true);
 end $$;
 
--- Puts the rows of pruned turns back as they were, for whoever opens one of them again.
+-- Puts the rows of pruned turns back as they were, for a caller that opens one of them again.
 create or replace function afterturn.unprune(p_host uuid, p_turns uuid[]) returns void
 language plpgsql as $$
 begin

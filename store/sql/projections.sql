@@ -1,7 +1,7 @@
 -- Projectors: one function per event type over an array of events. The same functions serve one live event and
 -- thousands in replay. Every value, times included, comes from the event.
 --
--- Tables of projections are named without a schema: whoever calls says by search_path whether the live tables are
+-- Tables of projections are named without a schema: the caller's search_path says whether the live tables are
 -- meant (the log's functions do) or the shadow that a replay builds. One projector, two places.
 --
 -- Guards. A beginning (Created, Retained, Linked) inserts a row or revives an inactive one of a lower version; any

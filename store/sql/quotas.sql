@@ -62,7 +62,7 @@ begin
     return v_over;
 end $$;
 
--- Which limit one more turn of so many bytes, in a new bank or not, would pass; null for none.
+-- Which limit one more turn of this many bytes, in a new bank or not, would pass; null for none.
 create or replace function afterturn.past_limit(q afterturn.quota_t, p_bytes bigint, p_banks int, p_minute timestamptz,
                                                 p_wait int) returns text
 language plpgsql immutable as $$

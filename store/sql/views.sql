@@ -1,4 +1,4 @@
--- Views for direct readers. They show what the policies show whoever asks: none has rights of its own.
+-- Views for direct readers. They show what the policies show the caller: none has rights of its own.
 
 -- The seed's tables, with its exact names and columns (schema hindsight) ----------------------------------------------
 

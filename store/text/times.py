@@ -12,12 +12,12 @@ from store.text.calendars import FIGURES, Calendar, load_calendars
 from store.text.language_detection import detect_language
 from store.text.word_rules import strip_accents
 
-#: "In May" is the May of any of so many years.
+#: Years whose May "in May" may mean.
 YEARS = 10
-#: So many characters of a text are read, and so many times in it.
+#: Most characters of a text that are read, and most times in it.
 CHARACTERS = 2000
 MOST_SPANS = 256
-#: So many characters before a time are read for what refers to it: "two weeks before ..".
+#: Characters before a time that are read for what refers to it: "two weeks before ..".
 REACH = 64
 #: Where "until 2020" begins.
 FIRST = datetime(1, 1, 1, tzinfo=UTC)

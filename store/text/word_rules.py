@@ -42,7 +42,7 @@ _STARTS = [start for start, _ in _BLOCKS]
 _ACCENTS = re.compile("[\u0300-\u036f]")
 #: Vowel signs that are hardly ever written.
 _POINTS = re.compile("[\u0591-\u05c7\u064b-\u065f\u0670]")
-#: A word keeps so many letters when a prefix is taken from it.
+#: Letters a word keeps at least when a prefix is taken from it.
 _LEAST_LETTERS = 3
 _FILE = Path(__file__).parent / "data" / "languages.toml"
 

@@ -19,7 +19,7 @@ class EventName(StrEnum):
     GATEWAY_RECALL_FAILED = "memory_gateway_recall_failed"
     #: `gateway_session`, `messages` (how many)
     GATEWAY_ADD_SUCCEEDED = "memory_gateway_add_succeeded"
-    #: `gateway_session`, `operation`, `category`, `http_status` if any, `outcome_unknown` if nobody knows
+    #: `gateway_session`, `operation`, `category`, `http_status` if any, `outcome_unknown` if it is not known
     GATEWAY_ADD_FAILED = "memory_gateway_add_failed"
     #: `gateway_session`
     GATEWAY_FLUSH_SUCCEEDED = "memory_gateway_flush_succeeded"
@@ -31,7 +31,7 @@ class EventName(StrEnum):
     RECALL_FAILED = "memory_recall_failed"
     #: `position`: the turn is durable; what becomes of it is in Afterturn's own audit
     HANDOVER_SUCCEEDED = "memory_handover_succeeded"
-    #: as a failed recall, and `outcome_unknown` if nobody knows
+    #: as a failed recall, and `outcome_unknown` if it is not known
     HANDOVER_FAILED = "memory_handover_failed"
 
 

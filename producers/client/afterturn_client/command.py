@@ -55,7 +55,7 @@ async def _serve(target: Target) -> None:
 def run_hook(options: argparse.Namespace) -> int:
     """Run a hook of an agent: always exit code 0, and in time. What went wrong stands on standard error, in a word."""
     answers: list[str] = []
-    # A thread that nobody waits for: a slow service may take no more of the agent's time than the deadline.
+    # A daemon thread: a slow service may take no more of the agent's time than the deadline.
     work = threading.Thread(target=_answer_hook, args=(options, answers), daemon=True)
     work.start()
     work.join(DEADLINE_S)

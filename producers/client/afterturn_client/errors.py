@@ -171,7 +171,7 @@ class GatewayError(AfterturnError):
     """A call to a Memory Gateway did not succeed. Nothing of the request or the reply is kept.
 
     `unsent` is True when no connection was made, so the gateway has seen nothing. `unknown` is True when
-    the request left and nobody can say what became of it. With neither, the gateway answered: `status`
+    the request left and its outcome is unknown. With neither, the gateway answered: `status`
     is its HTTP status and `retry_after` its Retry-After in seconds, if it sent one.
     """
 

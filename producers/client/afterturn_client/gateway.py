@@ -2,7 +2,7 @@
 
 The wire contract is that of seed 000. Two things in it are easy to get wrong: `search` names the
 conversation by its bare id while `add` and `flush` name the same session `chat:<id>`; and `add` is not
-idempotent, so nothing here is ever repeated. Whoever calls decides, with the help of
+idempotent, so nothing here is ever repeated. The caller decides, with the help of
 `GatewayError.unsent` and `GatewayError.unknown`.
 """
 

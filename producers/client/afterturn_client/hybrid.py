@@ -196,7 +196,7 @@ class HybridMemory:
             await self._note(await self.layer.persist_after_run(turn))
 
     async def _note(self, events: Sequence[AuditEvent]) -> None:
-        """Write hidden events and tell the listener; who fails at it takes them from nobody else, nor the answer."""
+        """Write hidden events and tell the listener; one that fails takes them from no other, nor the answer."""
         told = (self.sessions.note,) if self.listener is None else (self.sessions.note, self.listener)
         for event, tell in product(events, told):
             try:

@@ -1,7 +1,7 @@
 """The second memory layer of a hybrid agent: recall before the run, persist after it, break nothing.
 
 `MemoryGatewayService` speaks to a Memory Gateway itself, as seed 000 says; `AfterturnLayer` asks Afterturn and hands
-it the turn, and Afterturn delivers. Neither knows the curated files. Whatever goes wrong here is an event.
+it the turn, and Afterturn delivers. Neither knows the curated files. Every failure here is an event.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 #: Who speaks for the agent, in the words of the seed.
 AGENT_SENDER = "beaver"
-#: Afterturn takes questions of so many bytes of UTF-8; of a longer prompt, its beginning is asked.
+#: Most UTF-8 bytes of a question; of a longer prompt, the beginning is asked.
 LONGEST_QUESTION = 16_384
 _UNAUTHORIZED = 401
 
@@ -39,7 +39,7 @@ _UNAUTHORIZED = 401
 class FinishedTurn:
     """A run that ended normally: the user's own words, the agent's final text, and when (aware times).
 
-    Neither holds a frame of what was recalled (`reference.strip`): it would be kept as if somebody had said it.
+    Neither holds a frame of what was recalled (`reference.strip`): it would be kept as if it had been said.
     """
 
     session_id: str

@@ -109,7 +109,7 @@ async def run_bridge(bridge: Bridge, read: BinaryIO, write: BinaryIO) -> None:
     """Answer lines as they come, each when its answer is there, until there are no more."""
     lines: asyncio.Queue[bytes] = asyncio.Queue()
     loop = asyncio.get_running_loop()
-    # A thread of its own that nobody waits for: a read of standard input cannot be cancelled.
+    # A daemon thread: a read of standard input cannot be cancelled.
     threading.Thread(target=_read_lines, args=(read, loop, lines), daemon=True).start()
 
     async def serve(line: bytes) -> None:
@@ -120,7 +120,7 @@ async def run_bridge(bridge: Bridge, read: BinaryIO, write: BinaryIO) -> None:
             write.write(answer + b"\n")
             write.flush()
         except BrokenPipeError:
-            lines.put_nowait(b"")  # whoever read has gone
+            lines.put_nowait(b"")  # the reader has gone
 
     async with asyncio.TaskGroup() as tasks:
         while line := await lines.get():

@@ -9,7 +9,7 @@ from afterturn_client.reading import Fields
 
 
 class ProfileOptions(TypedDict, total=False):
-    """Whose profile, and where; a key of a user asks about that user where nobody is named.
+    """Whose profile, and where; a key of a user asks about that user where no person is named.
 
     `user_id` whose turns the facts come from, in all banks the key reaches or in `bank`; `name` whom a bank calls so;
     `history` also what was replaced; `limit` facts at most (1..1000).

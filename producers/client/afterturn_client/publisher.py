@@ -69,7 +69,7 @@ class _Queue:
         return wrap_event(RECALL, body, self.source)
 
     def check_room(self, length: int, coming: int) -> None:
-        """Raise QueueFullError where so many more do not fit."""
+        """Raise QueueFullError where this many more do not fit."""
         if length + coming > self.limit:
             raise QueueFullError(length, self.limit)
 

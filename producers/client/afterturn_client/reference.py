@@ -42,7 +42,7 @@ _JOINERS = frozenset("\u034f\u200c\u200d")
 #: Behind a character that is seen, one of these chooses its form.
 _SELECTORS = "\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
 #: What is not seen, and can say to a model what a reader does not know of: Unicode's format characters (Cf: directions,
-#: zero widths, tags) and whatever else is drawn as nothing (Default_Ignorable_Code_Point).
+#: zero widths, tags) and everything else that is drawn as nothing (Default_Ignorable_Code_Point).
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f"
@@ -211,7 +211,7 @@ def _find_quoted(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_ours(tag: str, inside: str, quoted: int = 0) -> bool:
-    """Say whether this stands between our tags; what only looks like a frame is somebody's own text."""
+    """Say whether this stands between our tags; what only looks like a frame is ordinary text."""
     for unescaped in range(quoted + 1):
         try:
             body = json.loads(inside)

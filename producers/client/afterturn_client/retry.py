@@ -43,7 +43,7 @@ NEVER = RetryPolicy(pauses_s=())
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait so many seconds before going on."""
+    """Wait this many seconds before going on."""
 
     seconds: float
 

@@ -120,7 +120,7 @@ class MemorySettings:
         """Read the `memory` section of a whole configuration. Raises MemoryConfigError."""
         section = _check_object(config.get("memory"), "memory")
         mode = _parse_mode(section.get("mode"))
-        # A curated agent has no use for the block, so nobody reads it.
+        # A curated agent has no use for the block, so it is not read.
         gateway = None if mode is Mode.CURATED else GatewaySettings.parse(section.get("gateway"))
         return cls(mode, section.get("mode") is not None, gateway)
 

@@ -50,7 +50,7 @@ def read_turns(agent: str, transcript: Path) -> list[Turn]:
 
 def _read_claude(entries: Iterator[Mapping[str, Any]]) -> Iterator[_Said]:
     for entry in entries:
-        # A summary after compaction stands there as a prompt, and nobody asked it.
+        # A summary after compaction stands there as a prompt, and no user asked it.
         if entry.get("isSidechain") or entry.get("isMeta") or entry.get("isCompactSummary"):
             continue
         text = _text_of(entry.get("message"))

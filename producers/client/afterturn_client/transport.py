@@ -139,7 +139,7 @@ class Sent:
 
 
 async def exchange_once(client: httpx.AsyncClient, request: Request, *, traced: bool = True) -> Reply | Lost:
-    """Send once and wait at most `timeout_s` seconds in all, whatever arrives meanwhile.
+    """Send once and wait at most `timeout_s` seconds in all, even while bytes arrive.
 
     `traced` is False for a transport of the caller's own that tells nothing of its progress: then a
     time-out counts as sent.

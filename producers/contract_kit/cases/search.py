@@ -31,7 +31,7 @@ async def only_the_named_namespaces(probe: Probe) -> None:
         probe.judge_last(f"memories of {asked}", holds=seen == {asked}, saw=seen)
 
 
-@case("1.1 POST search", mend="A namespace nobody has upserted has no memories; that is no error of a search.")
+@case("1.1 POST search", mend="A namespace that was never upserted has no memories; that is no error of a search.")
 async def unknown_namespace_has_no_memories(probe: Probe) -> None:
     """A search of a namespace that does not exist is 200; beside one that does, it changes nothing."""
     unknown, namespace = probe.names.new(), await probe.namespace()

@@ -19,7 +19,7 @@ def day_of(year: int, month: int, day: int) -> date | None:
 
 
 def shift_day(said: date, days: int) -> date | None:
-    """Return the day so many days later (or earlier), or None beyond the calendar."""
+    """Return the day this many days later (or earlier), or None beyond the calendar."""
     try:
         return said + timedelta(days=days)
     except OverflowError:

@@ -15,7 +15,7 @@ from store.text.rules.names import names_in
 
 #: Output is write-once for each (turn, stage, version): a change of the rules is a new version.
 VERSION = "rules-2"
-#: The first so many mentions of a message are kept: what names more is a list, and pairs grow with the square.
+#: Most mentions of a message that are kept: what names more is a list, and pairs grow with the square.
 MAX_MENTIONS = 256
 #: What one turn or document gives at most, the first of it: each is an event, and rows beside it.
 MAX_MENTIONS_OF_TURN, MAX_FACTS_OF_TURN = 4096, 512

@@ -21,7 +21,7 @@ MAX_VALUE_BYTES = 128
 PASSING = frozenset({"today_task", "weekly_task"})
 #: Days that tasks of a tier are kept.
 DAYS_KEPT: Mapping[Tier, int] = MappingProxyType({Tier.L1: 1, Tier.L2: 7})
-#: So many times a phrase is looked at in one message: who says "my sister" more often says nothing new.
+#: Most occurrences of a phrase in one message that are read: who says "my sister" more often says nothing new.
 MOST_OPENINGS = 32
 #: Facts come from what people say, never from what the agent or a tool answers.
 MINED_ROLE = "user"

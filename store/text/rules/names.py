@@ -11,7 +11,7 @@ from store.text.rules.model import MentionKind, Span
 from store.text.rules.runs import Run, find_runs
 from store.text.rules.tokens import tokenize_text
 
-#: So many capitalised runs of a message are judged; far more than are kept in the end.
+#: Most capitalised runs of a message that are judged; far more than are kept in the end.
 MOST_RUNS = 1024
 
 _JOINS = frozenset({", ", " "})

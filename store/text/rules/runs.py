@@ -102,12 +102,12 @@ class Run:
         return self.words[self.first].opens
 
     def before(self, steps: int = 1) -> Token | None:
-        """Return the word so many steps before the name."""
+        """Return the word this many steps before the name."""
         place = self.first - steps
         return self.words[place] if place >= 0 else None
 
     def after(self, steps: int = 1) -> Token | None:
-        """Return the word so many steps behind the name."""
+        """Return the word this many steps behind the name."""
         place = self.last - 1 + steps
         return self.words[place] if place < len(self.words) else None
 

@@ -4,7 +4,7 @@ CuratedError (an AfterturnError)
 ├── EntryRefused           the content may not be stored as it is
 │   ├── EntryBlank             there is nothing in it
 │   ├── EntrySeparator         a line of it would separate entries
-│   ├── EntryInvisible         it holds signs nobody can see: `code_point` of the first
+│   ├── EntryInvisible         it holds invisible characters: `code_point` of the first
 │   └── EntrySuspicious        it reads like prompt injection or exfiltration: `rule`
 ├── OverLimit              the file would pass its limit: `state` as it is, `characters` it would have had
 ├── NoMatch                old_text is in no entry: `candidates` are all of them
@@ -42,7 +42,7 @@ class EntrySeparator(EntryRefused):
 
 
 class EntryInvisible(EntryRefused):
-    """It holds a sign nobody can see."""
+    """It holds an invisible character."""
 
     code = "invisible_character"
 

@@ -1,6 +1,6 @@
 """What may be remembered: entries come back in every later system prompt, so they must not be able to command.
 
-Two screens, both pure. Signs nobody can see are refused, since they hide text from the person who reads the file. Then
+Two screens, both pure. Invisible characters are refused, since they hide text from the person who reads the file. Then
 the text, in one plain form (NFKC, lower case, single spaces), is compared with patterns of prompt injection and of
 exfiltration. It is a net, not a wall: what it lets through still stands in a file that its owner can read.
 """

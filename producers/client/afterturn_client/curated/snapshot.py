@@ -36,5 +36,5 @@ def _render_block(state: MemoryState) -> str:
 
 
 def _render_body(entries: Entries) -> str:
-    """Join the entries; one that was written past the screen, by hand or by an attacker, is told of, not shown."""
+    """Join the entries; one that was written past the screen, by hand or by an attacker, is reported, not shown."""
     return f"\n{SEPARATOR}\n".join(entry if find_objection(entry) is None else _WITHHELD for entry in entries)
