@@ -54,7 +54,7 @@ OnlyOption = Annotated[
 UnitsOption = Annotated[
     int | None,
     typer.Option(
-        min=100, help="With `recall`, `turns` and `plugin`: units that are there (default: 100,000; plugin 2,000)."
+        min=100, help="With `recall`, `turns` and `plugin`: units that are there (default: 100,000; plugin 10,000)."
     ),
 ]
 DataOption = Annotated[
@@ -100,8 +100,9 @@ def bench_command(
     turns and asks 8 questions a second. It prints that tenant's p95 during each attack (target: three times its quiet
     p95 and 50 ms) and how the calls of each attack ended. `--only ATTACK` makes one of them.
 
-    `plugin` asks the memory plugin beside the contract's reference storage, without HTTP: write, replace, list, text in
-    one namespace and in all, vector (2,000 memories in ten namespaces; `--full`: 20,000).
+    `plugin` writes and searches memories over HTTP, alone and by 16 clients, beside the same rows written bare and
+    beside embedding and bare queries: 10,000 memories in each of three namespaces, `--full` also 200,000 in one. It
+    compares searches filtered to 0.1 % with an exact one. On the running stack, else on a private one.
 
     `paraphrase` says 200 things in ten contexts each and asks for them in other words, at once and when all stages are
     through: what was just said must be found as well. On the running stack, under a host of its own, else on a private

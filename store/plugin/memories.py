@@ -128,7 +128,7 @@ class PluginMemories:
         if row is None or _has_passed(orjson.loads(row.mark).get("expires_at"), self._clock()):
             raise NotFound("memory not found in namespace")
         erasure = await self._erasures.request(host, Target(Kind.UNIT, namespace, str(row.unit_id)))
-        await self._memories.end(host, namespace, _id_of(memory_id))
+        await self._memories.end(host, namespace, name_memory(memory_id))
         async with self._database.tenant(host) as connection:
             await keep_only(connection, place, "")
         return erasure
@@ -183,14 +183,14 @@ def build_memory(row: Row[Any], score: float | None = None) -> StoredMemory:
     )
 
 
-def _id_of(memory_id: UUID) -> str:
+def name_memory(memory_id: UUID) -> str:
     """Return the name of a memory in its bank: no other interface's names hold a line end."""
     return f"plugin\n{memory_id}"
 
 
 def _place(host: UUID, namespace: str, memory_id: UUID) -> dict[str, Any]:
     bank = identity.bank_id(host, namespace)
-    return {"host": host, "bank": bank, "session": memory_session(bank, _id_of(memory_id))}
+    return {"host": host, "bank": bank, "session": memory_session(bank, name_memory(memory_id))}
 
 
 def _as_kept(namespace: str, memory_id: UUID, memory: PluginMemory) -> NewMemory:
@@ -203,8 +203,8 @@ def _as_kept(namespace: str, memory_id: UUID, memory: PluginMemory) -> NewMemory
         "propagation": memory.propagation,
         "vector": memory.vector and memory.vector.digest,
     }
-    told = {name: value for name, value in mark.items() if value is not None}
-    return NewMemory(namespace, _id_of(memory_id), memory.content, metadata={MARK: told}, created_at=memory.created_at)
+    name, told = name_memory(memory_id), {name: value for name, value in mark.items() if value is not None}
+    return NewMemory(namespace, name, memory.content, metadata={MARK: told}, created_at=memory.created_at)
 
 
 async def _permit(_unit: UUID) -> None:

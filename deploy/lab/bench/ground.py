@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from deploy.lab.bench.servers import BenchServers
 from store import identity
 from store.connections import create_owner_engine
-from store.database import Database
+from store.database import Begun, Database
 from store.database_outage import state_of
 from store.ledger.stages import STAGES, TURN_STAGES, Stream
 from store.settings import DatabaseSettings
@@ -48,15 +48,17 @@ class BenchDatabase:
         self.name = f"bench_{uuid4().hex[:12]}"
         self._hosts: list[UUID] = []
 
-    def database(self, connections: int, url: str | None = None) -> Database:
-        """Open a pool as the application has it, of so many connections; `url` is another way to the same server."""
-        return Database(
-            DatabaseSettings(
-                url=self.servers.app_url if url is None else SecretStr(url),
-                operator_url=self.servers.operator_url,
-                pool_size=connections,
-            )
+    def database(self, connections: int, url: str | None = None, begun: Begun | None = None) -> Database:
+        """Open a pool as the application has it, of so many connections; `url` is another way to the same server.
+
+        `begun` is handed each connection of the driver before it is used.
+        """
+        settings = DatabaseSettings(
+            url=self.servers.app_url if url is None else SecretStr(url),
+            operator_url=self.servers.operator_url,
+            pool_size=connections,
         )
+        return Database(settings, begun)
 
     async def new_host(self, database: Database) -> UUID:
         """Make a host nobody else has."""

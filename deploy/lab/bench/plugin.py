@@ -1,8 +1,7 @@
-"""`afterturn bench plugin`: the memory plugin beside the contract's reference storage, on one server in one run.
+"""`afterturn bench plugin`: the memory plugin over HTTP beside what it cannot do without, on one server in one run.
 
-Both are asked without HTTP. The reference is what contract 1.5 says of it: one table with a full text and a vector
-column and their indexes, asked by one statement that commits. What ours does beside that is the log with its stages,
-row-level security, and a search by meaning, whose embedding of the question is part of the floor.
+A write stands beside the same rows written bare, a search beside the embedding of its text and the bare statements by
+word and by vector. Both are asked on the API's own port, with a key, while the stack's workers do what they do.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -10,272 +9,257 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
-from itertools import count
-from pathlib import Path
-from random import Random
-from tempfile import TemporaryDirectory
+from itertools import cycle, islice
 from typing import Any
 from uuid import UUID, uuid4
 
+import httpx
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deploy.lab.bench.ground import BenchDatabase, open_bench_database
 from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, Target
-from deploy.lab.bench.servers import BenchServers, open_bench_servers
-from deploy.lab.bench.timing import Action, compute_p50_ms, run_lanes
+from deploy.lab.bench.recall.asking import NothingRecalled, Question, RecallProbe
+from deploy.lab.bench.recall.filling import BankFiller, Phrases
+from deploy.lab.bench.recall.speed import RecallServers, servers, split_lanes
+from deploy.lab.bench.row_floor import read_transaction_mark, time_bare_writes
+from deploy.lab.bench.timing import Action, compute_p50_ms, compute_p95_ms, run_lanes
+from deploy.lab.demo.data import load_demo
 from embeddings.protocol import Embedder
 from embeddings.registry import create_embedder
-from embeddings.settings import EmbeddingSettings
-from producers.plugin.bank_store import BankPluginStore, EraseQueue, PluginParts
-from producers.plugin.wire import MemoryKind, MemoryWrite, NamespaceKind, SearchRequest, Source
 from producers.settings import PluginSettings
 from store import identity
-from store.database import Database
-from store.derived.pending_words import carry_words
-from store.derived.unit_vectors import Unembedded, insert_vectors
-from store.erasure import Erasures
-from store.ledger.stages import Stage
-from store.plugin.memories import PluginMemories
-from store.plugin.namespaces import Namespaces
-from store.plugin.search import PluginSearch
-from store.recall.settings import RecallSettings
+from store.derived.vector_indexes import VectorIndexes
+from store.memory.memories import memory_session
+from store.plugin.memories import name_memory
+from store.plugin.search import Asked, PluginSearch
 
+__all__ = ["FULL", "Sizes", "run", "servers"]
+
+CLIENTS = 16
+#: Connections of the floors.
 CONNECTIONS = 8
-DIMENSION = 384
-#: Texts that are embedded in one go.
-BATCH = 64
-_TEXT = """train ticket invoice harbour meeting deadline budget Ghent Kyoto garden violin recipe passport server
-    migration release customer contract allergy window battery lecture museum bicycle"""
-#: What the memories are made of.
-WORDS = tuple(_TEXT.split())
-#: Lends what `run` takes.
-servers = open_bench_servers
+FIRST, THREE, LARGE, WRITTEN = "workspace:first", ("workspace:first", "team:second", "org:third"), "org:large", "team:w"
+#: The kind of which one memory of a thousand is, and of few memories at least so many.
+RARE, RARE_EVERY, RARE_AT_LEAST = "checkpoint", 1000, 20
+#: So many of the best are compared with those of an exact search; scores may differ by the order of their sums.
+BEST, TOLERANCE = 10, 1e-4
 
-REFERENCE = (
-    "drop schema if exists bench_plugin_reference cascade",
-    "create schema bench_plugin_reference",
-    "create table bench_plugin_reference.memory_namespaces (name text primary key)",
-    """create table bench_plugin_reference.memory_records (
-        id uuid primary key, namespace text not null references bench_plugin_reference.memory_namespaces,
-        content text not null, kind text not null, source text not null, expires_at timestamptz, propagation jsonb,
-        pin bool not null default false, embedding public.vector(384),
-        content_tsv tsvector generated always as (to_tsvector('english', content)) stored,
-        created_at timestamptz not null default now())""",
-    "create index on bench_plugin_reference.memory_records (namespace)",
-    "create index on bench_plugin_reference.memory_records using gin (content_tsv)",
-)
-NAMESPACE = text("insert into bench_plugin_reference.memory_namespaces values (:name)")
-UPSERT = text("""
-    insert into bench_plugin_reference.memory_records (id, namespace, content, kind, source, embedding)
-    values (:id, :name, :content, 'fact', 'agent', cast(cast(:embedding as real[]) as public.vector))
-    on conflict (id) do update set content = excluded.content, embedding = excluded.embedding""")
-LIST = text("""
-    select id, content, kind, source, created_at from bench_plugin_reference.memory_records
-     where namespace = :name and (expires_at is null or expires_at > now())
-     order by pin desc, created_at desc limit 20""")
-SEARCH = text("""
-    select id, content, ts_rank(content_tsv, q) as score
-      from bench_plugin_reference.memory_records, plainto_tsquery('english', :query) q
-     where namespace = :name and content_tsv @@ q and (expires_at is null or expires_at > now())
-     order by score desc limit 20""")
-NEAREST = text("""
-    select id, content, 1 - (embedding operator(public.<=>) cast(cast(:embedding as real[]) as public.vector)) as score
-      from bench_plugin_reference.memory_records
-     where namespace = :name and embedding is not null and (expires_at is null or expires_at > now())
-     order by embedding operator(public.<=>) cast(cast(:embedding as real[]) as public.vector) limit 20""")
-UNITS = text("""
-    select u.bank_id, u.unit_id, u.content, u.aggregate_version from afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.origin = 'memory' and u.active""")
+# Filled units become memories of the plugin, each under its own id.
+MARK = text("""
+    update afterturn.agent_memory_unit_t set origin = 'memory', mentioned_at = event_date,
+           metadata = jsonb_build_object('plugin', jsonb_build_object('id', unit_id, 'source', 'agent', 'kind',
+               case when position % :every = 0 then cast(:rare as text) else 'fact' end))
+     where host_id = :host and bank_id = :bank""")
 
 Say = Callable[[str], None]
+Ask = Callable[[Question], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many memories there are, in how many namespaces alike, and how often each call is made."""
+    """Memories of each of three namespaces, and of a large one (0: none); how often a call is made, alone and by 16.
 
-    units: int = 2_000
-    namespaces: int = 10
+    `checked` filtered searches are compared with an exact one.
+    """
+
+    units: int = 10_000
+    large: int = 0
     rounds: int = 60
+    crowd: int = 480
+    checked: int = 20
 
 
-FULL = Sizes(units=20_000, rounds=200)
+FULL = Sizes(large=200_000, rounds=200, crowd=1_600)
 
 
-@dataclass(frozen=True, slots=True)
-class _Ground:
-    """Both sides, filled with the same memories."""
-
-    store: BankPluginStore
-    reference: AsyncConnection
-    embedder: Embedder
-    names: Sequence[str]
-    random: Random
-
-
-async def run(on: BenchServers, say: Say, sizes: Sizes) -> BenchOutcome:
-    """Fill both sides with the same memories, ask each in turn, and leave nothing behind."""
-    async with open_bench_database(on) as here:
+async def run(on: RecallServers, say: Say, sizes: Sizes) -> BenchOutcome:
+    """Fill namespaces, take every measure, and leave nothing behind."""
+    async with open_bench_database(on.servers) as here, _open_bench(on, here, say, sizes) as bench:
         async with here.owner.connect() as connection:
             machine = await Machine.read(connection)
-        say(f"{sizes.units} memories in {sizes.namespaces} namespaces")
-        with TemporaryDirectory() as folder:
-            async with _open_ground(here, sizes, Path(folder)) as ground:
-                say(f"six calls, {sizes.rounds} times each")
-                measures = await _measure(ground, sizes)
-    return BenchOutcome(machine, measures, asdict(sizes))
-
-
-async def _measure(ground: _Ground, sizes: Sizes) -> list[Measure]:
-    """Take every measure. A target is where a figure stands, with room for a busy machine."""
-    first, everywhere, fresh = ground.names[0], tuple(ground.names), count()
-    ours, theirs = ground.store, ground.reference
-    written = [uuid4() for _ in range(sizes.rounds)]
-    known = [uuid4() for _ in range(sizes.rounds)]
-
-    async def write(ids: Sequence[UUID]) -> None:
-        await ours.write(first, _memory(ground.random, ids[next(fresh) % len(ids)]))
-
-    async def insert(ids: Sequence[UUID]) -> None:
-        await _upsert(theirs, first, _memory(ground.random, ids[next(fresh) % len(ids)]))
-
-    async def reference_search() -> None:
-        query = _sentence(ground.random, 2)
-        await ground.embedder.embed([query])
-        await theirs.execute(SEARCH, {"name": first, "query": query})
-
-    async def ask(names: Sequence[str], *, by: str) -> None:
-        found = await ours.search(
-            SearchRequest(
-                namespaces=tuple(names),
-                query=_sentence(ground.random, 2) if by == "text" else None,
-                embedding=_vector(ground.random) if by == "vector" else None,
-            )
-        )
-        assert len(found.memories) > 0 or by == "text"  # noqa: S101 - a bench of nothing measures nothing
-
-    async def reference_nearest() -> None:
-        await theirs.execute(NEAREST, {"name": first, "embedding": list(_vector(ground.random))})
-
-    async def reference_list() -> None:
-        await theirs.execute(LIST, {"name": first})
-
-    one = await _p50(sizes, partial(ask, [first], by="text"))
-    rows: list[tuple[str, float, Action | float, Action | float]] = [
-        ("plugin_write_p50_over_reference", 30.0, partial(write, written), partial(insert, known)),
-        ("plugin_replace_p50_over_reference", 45.0, partial(write, written), partial(insert, known)),
-        ("plugin_list_p50_over_reference", 30.0, partial(ask, [first], by="list"), reference_list),
-        ("plugin_text_search_p50_over_reference_and_embedding", 10.0, one, reference_search),
-        ("plugin_text_search_of_all_namespaces_p50_over_one", 4.0, partial(ask, everywhere, by="text"), one),
-        ("plugin_vector_search_p50_over_reference", 20.0, partial(ask, [first], by="vector"), reference_nearest),
-    ]
-    return [
-        Measure(name, "ms", await _figure(sizes, mine), Target("<=", most), await _figure(sizes, floor))
-        for name, most, mine, floor in rows
-    ]
-
-
-async def _figure(sizes: Sizes, action: Action | float) -> float:
-    return action if isinstance(action, float) else await _p50(sizes, action)
-
-
-async def _p50(sizes: Sizes, action: Action) -> float:
-    """Return the median of a call, after a few that nobody counts."""
-    await run_lanes([[action] * 3])
-    return compute_p50_ms(await run_lanes([[action] * sizes.rounds]))
+        return BenchOutcome(machine, await bench.run(), asdict(sizes))
 
 
 @asynccontextmanager
-async def _open_ground(here: BenchDatabase, sizes: Sizes, folder: Path) -> AsyncGenerator[_Ground]:
-    database = here.database(CONNECTIONS)
-    embedder = create_embedder(EmbeddingSettings(), folder)
-    host, random = await here.new_host(database), Random(7)  # noqa: S311 - the same memories every time
-    erasing = EraseQueue(Erasures(database, _now), 0.0)
-    engine = here.owner.execution_options(isolation_level="AUTOCOMMIT")
+async def _open_bench(on: RecallServers, here: BenchDatabase, say: Say, sizes: Sizes) -> "AsyncGenerator[PluginBench]":
+    embedder, database = create_embedder(on.embedding, on.data), here.database(CONNECTIONS)
     try:
         await embedder.load()
-        async with engine.connect() as reference:
-            for statement in REFERENCE:
-                await reference.execute(text(statement))
-            store = BankPluginStore(host, _parts(database, embedder, erasing))
-            names = [f"workspace:bench-{n}" for n in range(sizes.namespaces)]
-            ground = _Ground(store, reference, embedder, names, random)
-            await _fill(ground, sizes)
-            await _work_off(database, host, ground)
-            yield ground
-            await reference.execute(text(REFERENCE[0]))
+        key = await here.new_key(database)
+        filler = BankFiller(here.owner, here.newest_host, await Phrases.read(embedder))
+        floor = RecallProbe(database, embedder, on.recall, here.newest_host)
+        headers = {"authorization": f"Bearer {key}"}
+        async with httpx.AsyncClient(base_url=on.api or "", headers=headers, timeout=60.0, trust_env=False) as client:
+            yield PluginBench(on, here, PluginEndpoint(client), filler, floor, embedder, say, sizes)
     finally:
-        await erasing.close()
         await embedder.close()
         await database.close()
 
 
-def _parts(database: Database, embedder: Embedder, erasing: EraseQueue) -> PluginParts:
-    settings = PluginSettings()
-    return PluginParts(
-        Namespaces(database, _now),
-        PluginMemories(database, _now),
-        PluginSearch(database, embedder, RecallSettings(), _now, settings.near),
-        erasing,
-        _call_nobody,
-        settings,
-    )
+@dataclass(frozen=True, slots=True)
+class PluginEndpoint:
+    """The routes of the plugin that are timed."""
+
+    client: httpx.AsyncClient
+
+    async def make(self, name: str) -> None:
+        """Make a namespace."""
+        (await self.client.put(f"/v1/namespaces/{name}", json={"kind": "custom"})).raise_for_status()
+
+    async def write(self, memory_id: UUID, content: str) -> None:
+        """Write a memory."""
+        body = {"id": str(memory_id), "content": content, "kind": "fact", "source": "agent"}
+        (await self.client.post(f"/v1/namespaces/{WRITTEN}/memories", json=body)).raise_for_status()
+
+    async def search(self, names: Sequence[str], question: Question, *kinds: str) -> list[UUID]:
+        """Return the ids of what is found, the best first. Raises NothingRecalled."""
+        body = {"namespaces": list(names), "query": question.text, "kinds": kinds}
+        found = (await self.client.post("/v1/search", json=body)).raise_for_status().json()["memories"]
+        if not found and not kinds:
+            raise NothingRecalled("a question of the bench found nothing")
+        return [UUID(one["id"]) for one in found]
+
+    def asking(self, *names: str, kinds: Sequence[str] = ()) -> Ask:
+        """Return a call that searches these namespaces."""
+
+        async def ask(question: Question) -> None:
+            await self.search(names, question, *kinds)
+
+        return ask
 
 
-async def _fill(ground: _Ground, sizes: Sizes) -> None:
-    """Write the same memories into both sides."""
-    for name in ground.names:
-        await ground.store.upsert_namespace(name, NamespaceKind.WORKSPACE, {})
-        await ground.reference.execute(NAMESPACE, {"name": name})
-    memories = [(ground.names[n % len(ground.names)], _memory(ground.random, uuid4())) for n in range(sizes.units)]
-    lanes: list[list[Callable[[], Awaitable[Any]]]] = [
-        [partial(ground.store.write, *one) for one in memories[lane::CONNECTIONS]] for lane in range(CONNECTIONS)
-    ]
-    await run_lanes(lanes)
-    for one in memories:
-        await _upsert(ground.reference, *one)
+@dataclass(frozen=True, slots=True)
+class PluginBench:
+    """One run of the bench."""
+
+    on: RecallServers
+    here: BenchDatabase
+    endpoint: PluginEndpoint
+    filler: BankFiller
+    floor: RecallProbe
+    embedder: Embedder
+    say: Say
+    sizes: Sizes
+
+    async def run(self) -> list[Measure]:
+        """Take every measure; searches first, so that nothing written just now is embedded with their texts."""
+        await self._fill(THREE, self.sizes.units)
+        measures = await self._search()
+        checked = FIRST
+        if self.sizes.large:
+            await self._fill([LARGE], self.sizes.large)
+            measures += await self._search_large()
+            checked = LARGE
+        self.say("filtered searches beside an exact one")
+        measures.append(await self._compare(checked))
+        await self.endpoint.make(WRITTEN)
+        return [*await self._write(), *measures]
+
+    async def _fill(self, names: Sequence[str], units: int) -> None:
+        """Fill namespaces with memories as the stages would have left them, made vectors included."""
+        self.say(f"{units} memories in {', '.join(names)} (vectors: real ones plus noise)")
+        every = max(1, min(RARE_EVERY, units // RARE_AT_LEAST))
+        for name in names:
+            await self.filler.fill(name, units)
+            await self.endpoint.make(name)
+            bank = identity.bank_id(self.filler.host, name)
+            async with self.here.owner.begin() as connection:
+                about = {"host": self.filler.host, "bank": bank, "every": every, "rare": RARE}
+                await connection.execute(MARK, about)
+        await self.filler.settle()
+        indexes = VectorIndexes(self.on.servers.owner_url.get_secret_value(), self.on.recall.exact_units)
+        while await indexes.build_some():
+            self.say("an index over vectors is built")
+
+    async def _search(self) -> list[Measure]:
+        """Ask one namespace alone, three at once, and one by 16 clients."""
+        self.say(f"searches of {self.sizes.units} memories beside their floor")
+        questions = await self._questions(FIRST, self.sizes.rounds)
+        ways = [self.endpoint.asking(FIRST), self.endpoint.asking(*THREE), self.floor.floor]
+        one, three, floor = map(compute_p50_ms, await _time_in_turns(ways, questions))
+        crowd = list(islice(cycle(questions), self.sizes.crowd))
+        by_many = compute_p95_ms(await run_lanes(split_lanes(self.endpoint.asking(FIRST), crowd, CLIENTS)))
+        return [
+            Measure(f"plugin_search_p50_{self.sizes.units}_memories", "ms", one, Target("<=", 2.5), floor),
+            Measure(f"plugin_search_p95_{CLIENTS}_clients", "ms", by_many, Target("<=", 250.0)),
+            Measure("plugin_search_p50_of_three_namespaces_over_one", "ms", three, Target("<=", 1.5), one),
+        ]
+
+    async def _search_large(self) -> list[Measure]:
+        """Ask the large namespace, unfiltered and for one memory of a thousand, beside its own floor."""
+        self.say(f"searches of {self.sizes.large} memories beside their floor")
+        questions = await self._questions(LARGE, self.sizes.rounds)
+        ways = [self.endpoint.asking(LARGE), self.endpoint.asking(LARGE, kinds=(RARE,)), self.floor.floor]
+        ours, filtered, floor = map(compute_p95_ms, await _time_in_turns(ways, questions))
+        name, most = f"search_p95_{self.sizes.large}_memories", Target("<=", 3.0)
+        return [
+            Measure(f"plugin_{name}", "ms", ours, most, floor),
+            Measure(f"plugin_filtered_{name}", "ms", filtered, most, floor),
+        ]
+
+    async def _compare(self, name: str) -> Measure:
+        """Return how many of the ten best of an exact filtered search are found; as good a score counts as found."""
+        unbounded = self.on.recall.model_copy(update={"postings": 2**31 - 1, "embed_deadline_ms": 60_000})
+        database = self.here.database(1, begun=_pass_over_indexes)
+        exact = PluginSearch(database, self.embedder, unbounded, _now, PluginSettings().near)
+        there = found = 0
+        try:
+            for question in await self._questions(name, self.sizes.checked):
+                all_of_them = await exact.find(self.filler.host, Asked([name], [RARE], 100), question.text)
+                best = {one.memory_id: one.score or 0.0 for one in all_of_them}
+                least = min(sorted(best.values(), reverse=True)[:BEST], default=0.0) - TOLERANCE
+                ours = (await self.endpoint.search([name], question, RARE))[:BEST]
+                there += min(BEST, len(best))
+                found += sum(best[one] >= least for one in ours if one in best)
+        finally:
+            await database.close()
+        if not there:
+            raise NothingRecalled("no filtered question of the bench found anything")
+        return Measure("plugin_filtered_search_recall_at_10_of_exact", "share", found / there, Target(">=", 0.99))
+
+    async def _write(self) -> list[Measure]:
+        """Write alone beside the same rows written bare, then by 16 clients."""
+        self.say("writes beside the same rows written bare")
+        warm, ids = [uuid4() for _ in range(5)], [uuid4() for _ in range(self.sizes.rounds)]
+        bank = identity.bank_id(self.filler.host, WRITTEN)
+        sessions = [memory_session(bank, name_memory(one)) for one in (*warm, *ids)]
+        turns = [identity.turn_id(session, "0") for session in sessions]
+        async with self.here.kept_from_workers(self.filler.host, sessions, turns):
+            await run_lanes([self._writes(warm)])
+            since = await read_transaction_mark(self.here)
+            alone = compute_p50_ms(await run_lanes([self._writes(ids)]))
+            bare = compute_p50_ms(await time_bare_writes(self.here, self.filler.host, since, len(ids)))
+        crowd = self._writes([uuid4() for _ in range(self.sizes.crowd)])
+        by_many = compute_p95_ms(await run_lanes([crowd[lane::CLIENTS] for lane in range(CLIENTS)]))
+        return [
+            Measure("plugin_write_p50_1_client", "ms", alone, Target("<=", 3.0), bare),
+            Measure(f"plugin_write_p95_{CLIENTS}_clients", "ms", by_many, Target("<=", 100.0)),
+        ]
+
+    def _writes(self, ids: Sequence[UUID]) -> list[Action]:
+        texts = cycle(self.filler.phrases.texts)
+        return [partial(self.endpoint.write, one, content) for one, content in zip(ids, texts, strict=False)]
+
+    async def _questions(self, name: str, count: int) -> list[Question]:
+        """Return so many of the demo's questions, with what the floor reads for each."""
+        asked = islice(cycle(one.question for one in load_demo().questions), count)
+        return [await self.floor.understood(name, question) for question in asked]
 
 
-async def _work_off(database: Database, host: UUID, ground: _Ground) -> None:
-    """Do what workers do: carry the words, and make the vectors."""
-    for name in ground.names:
-        while await carry_words(database, host, identity.bank_id(host, name)):
-            pass
-    async with database.tenant(host) as connection:
-        units = [Unembedded(*row) for row in await connection.execute(UNITS, {"host": host})]
-    for some in (units[at : at + BATCH] for at in range(0, len(units), BATCH)):
-        vectors = await ground.embedder.embed([unit.content for unit in some])
-        async with database.tenant(host) as connection:
-            await insert_vectors(connection, host, ground.embedder.generation, some, vectors)
+async def _time_in_turns(ways: Sequence[Ask], questions: Sequence[Question]) -> list[list[float]]:
+    """Ask each way a few times, then in turns, question by question; return the seconds of each way."""
+    for way in ways:
+        await run_lanes(split_lanes(way, questions[:5], 1))
+    took: list[list[float]] = [[] for _ in ways]
+    for question in questions:
+        for mine, way in zip(took, ways, strict=True):
+            mine.extend(await run_lanes([[partial(way, question)]]))
+    return took
 
 
-async def _upsert(reference: AsyncConnection, name: str, memory: MemoryWrite) -> None:
-    about = {"id": memory.id, "name": name, "content": memory.content, "embedding": list(memory.embedding or ())}
-    await reference.execute(UPSERT, about)
-
-
-def _memory(random: Random, memory_id: UUID) -> MemoryWrite:
-    return MemoryWrite(
-        id=memory_id,
-        content=_sentence(random, 14),
-        kind=MemoryKind.FACT,
-        source=Source.AGENT,
-        embedding=_vector(random),
-    )
-
-
-def _sentence(random: Random, words: int) -> str:
-    return " ".join(random.choices(WORDS, k=words))
-
-
-def _vector(random: Random) -> tuple[float, ...]:
-    return tuple(random.gauss(0, 1) for _ in range(DIMENSION))
-
-
-def _call_nobody(*stages: Stage) -> None:
-    """Notify no worker while calls are timed."""
-    del stages
+async def _pass_over_indexes(driver: Any) -> None:
+    """Have a connection order by nearness without the index of lists, of which a search reads a share."""
+    await driver.execute("set enable_indexscan = off")
 
 
 def _now() -> datetime:

@@ -22,6 +22,8 @@ from store import vectors
 
 #: Tables of the book-keeping, and of what belongs to a host from its beginning.
 LEFT_OUT = frozenset({"ledger_t", "claim_t", "host_t", "api_key_t", "quota_t", "gateway_target_t"})
+#: What no single write writes: of the book-keeping its ledger rows count.
+NOT_OF_A_WRITE = LEFT_OUT - {"ledger_t"} | {"call_audit_t"}
 
 # The first transaction of those to come: whatever a row says of its last writer, it is this one or later.
 CURRENT_TRANSACTION = text("select pg_current_xact_id()::text::bigint")
@@ -69,6 +71,42 @@ async def copy_rows(ground: BenchDatabase, source: UUID, since: int) -> CopiedRo
             counts[table] = await driver.fetchval(f"select count(*) from {ground.name}.{table}")  # noqa: S608 - the catalog's names
         await connection.rollback()
         return CopiedRows(spent, counts)
+
+
+async def time_bare_writes(ground: BenchDatabase, source: UUID, since: int, writes: int) -> list[float]:
+    """Write the rows of the host `source` since a mark again, dealt out to so many transactions; return their seconds.
+
+    Each is one COPY a table and one commit on one connection, with no logic. The tables are gone afterwards.
+    """
+    async with ground.owner.connect() as connection:
+        driver: Any = (await connection.get_raw_connection()).driver_connection
+        await vectors.register_codec(driver)
+        await connection.execute(text(f"create schema {ground.name}"))
+        rows = {}
+        for table in await ground.tables():
+            if table in NOT_OF_A_WRITE:
+                continue
+            columns = await _make_table(connection, ground.name, table)
+            found = await driver.fetch(_build_newer_rows_query(table, columns, since), source)
+            if found:
+                rows[table] = columns, [_encode_row(one) for one in found]
+        await connection.commit()
+        try:
+            return [await _time_share(driver, ground.name, rows, nth, writes) for nth in range(writes)]
+        finally:
+            await driver.execute(f"drop schema {ground.name} cascade")
+
+
+async def _time_share(
+    driver: Any, schema: str, rows: Mapping[str, tuple[Sequence[str], Sequence[tuple[Any, ...]]]], nth: int, of: int
+) -> float:
+    """Write the nth share of every table's rows in one transaction, and return its seconds."""
+    started = time.perf_counter()
+    async with driver.transaction():
+        for table, (columns, all_of_them) in rows.items():
+            if share := all_of_them[nth::of]:
+                await driver.copy_records_to_table(table, schema_name=schema, columns=columns, records=share)
+    return time.perf_counter() - started
 
 
 async def _make_table(connection: AsyncConnection, schema: str, table: str) -> list[str]:
