@@ -24,12 +24,12 @@ from store.off_loop import off_loop
 from store.plugin.memories import COLUMNS, IS_MEMORY, StoredMemory, build_memory
 from store.plugin.namespaces import read_namespaces
 from store.plugin.vectors import CallersVector, read_dimensions
-from store.recall.lexical import POSTING, LexicalScores, Statistics, score_postings
+from store.recall.lexical import POSTING, LexicalScores, Postings, Statistics, score_postings
 from store.recall.question import EFFORT, Question, parse_question
 from store.recall.recaller import MAX_CHARACTERS
 from store.recall.settings import RecallSettings
 from store.recall.tail import CHARACTERS, Fresh, select_affordable
-from store.recall.waiting import WAITING
+from store.recall.waiting import PACKED, WAITING
 from store.tenancy.languages import Languages
 from store.text.terms import words_of
 from store.text.word_rules import WordRules
@@ -57,22 +57,27 @@ NEAREST = text(f"""
      order by {_PINNED} and :pins_first desc, score desc, u.mentioned_at desc, {_ID} desc
      limit :limit""")  # noqa: S608 - put together from constants
 COUNT = text(f"select count(*) {_FROM_UNITS}")
-# Words that stand in the index, and those that wait to be carried there.
+# Words that stand in the index, and those that wait to be carried there; a memory stands alone.
 # One probe of an index a word: joined at large, all memories of the banks would be read for each.
 POSTED = text(f"""
-    select p.term, u.unit_id, p.tf, p.length
-      from unnest(cast(:banks as uuid[])) b(bank_id) cross join unnest(cast(:terms as text[])) q(term)
-     cross join lateral (select p.bank_id, p.unit_id, p.term, p.tf, p.length from afterturn.posting_t p
-                          where p.host_id = :host and p.bank_id = b.bank_id and p.term = q.term limit :postings) p
-     cross join lateral (select u.unit_id from afterturn.agent_memory_unit_t u
-                          where u.host_id = :host and u.bank_id = p.bank_id and u.unit_id = p.unit_id
-                            and u.seq is not null and {_MEMORY} limit 1) u""")  # noqa: S608 - put together from constants
+    select p.term, {PACKED} as packed
+      from (select p.term, u.unit_id as session_id, -1 as seq, p.tf, p.length
+              from unnest(cast(:banks as uuid[])) b(bank_id) cross join unnest(cast(:terms as text[])) q(term)
+             cross join lateral (select p.bank_id, p.unit_id, p.term, p.tf, p.length from afterturn.posting_t p
+                                  where p.host_id = :host and p.bank_id = b.bank_id and p.term = q.term
+                                  limit :postings) p
+             cross join lateral (select u.unit_id from afterturn.agent_memory_unit_t u
+                                  where u.host_id = :host and u.bank_id = p.bank_id and u.unit_id = p.unit_id
+                                    and u.seq is not null and {_MEMORY} limit 1) u) p
+     group by p.term""")  # noqa: S608 - put together from constants
 _WAITING_IN = WAITING.format(unit="").replace("w.bank_id = :bank", "w.bank_id = any(cast(:banks as uuid[]))")
 WAITING_WORDS = text(f"""
-    select w.term, u.unit_id, w.tf, w.length
-      from ({_WAITING_IN}) w
-     cross join lateral (select u.unit_id from afterturn.agent_memory_unit_t u
-                          where {_OF_BANK} and u.unit_id = w.unit_id and {_MEMORY} limit 1) u""")  # noqa: S608 - put together from constants
+    select p.term, {PACKED} as packed
+      from (select w.term, u.unit_id as session_id, -1 as seq, w.tf, w.length
+              from ({_WAITING_IN}) w
+             cross join lateral (select u.unit_id from afterturn.agent_memory_unit_t u
+                                  where {_OF_BANK} and u.unit_id = w.unit_id and {_MEMORY} limit 1) u) p
+     group by p.term""")  # noqa: S608 - put together from constants
 CONTAINING = text(f"""
     select u.unit_id {_FROM_UNITS}
        and (position(lower(:query) in lower(u.content)) > 0
@@ -109,7 +114,11 @@ COSINES = text("""
      where v.host_id = :host and v.bank_id = any(cast(:banks as uuid[])) and v.generation = :generation and v.chunk = 0
        and v.unit_id = any(cast(:units as uuid[]))""")
 LOAD = text(f"""
-    select {COLUMNS} {_FROM_UNITS} and u.unit_id = any(cast(:units as uuid[]))""")
+    select {COLUMNS}, q.score
+      from unnest(cast(:units as uuid[]), cast(:scores as double precision[])) q(unit_id, score)
+      join afterturn.agent_memory_unit_t u on u.unit_id = q.unit_id
+     where {_OF_BANK} and {_MEMORY}
+     order by {_PINNED} and :pins_first desc, q.score desc, u.mentioned_at desc, {_ID} desc limit :limit""")  # noqa: S608 - put together from constants
 
 #: Candidates compared: of the nearest, and of the best by words.
 COMPARED = 400
@@ -202,13 +211,9 @@ class PluginSearch:
             scope = await self._scope(connection, host, asked)
             near = {} if vector is None else {**await self._cosines(scope, vector, list(words)), **fresh}
             scores = self._fuse(words, near)
-            rows = (await connection.execute(LOAD, {**scope.arguments, "units": list(scores)})).all()
-        found = sorted(
-            (build_memory(row, scores[row.unit_id]) for row in rows),
-            key=lambda one: (one.pin and pins_first, one.score, one.created_at, one.memory_id.bytes),
-            reverse=True,
-        )
-        return found[: asked.limit]
+            best = {"units": list(scores), "scores": list(scores.values()), "pins_first": pins_first}
+            rows = await connection.execute(LOAD, {**scope.arguments, **best, "limit": asked.limit})
+            return [build_memory(row, row.score) for row in rows]
 
     async def _scope(self, connection: AsyncConnection, host: UUID, asked: Asked) -> _Scope:
         now = self._clock()
@@ -237,23 +242,23 @@ class PluginSearch:
         if not terms:
             return {}
         about = {**scope.arguments, "terms": terms, "postings": self._settings.postings}
-        rows = [
-            row for statement in (POSTED, WAITING_WORDS) for row in await scope.connection.execute(statement, about)
-        ]
-        if not rows:
+        packed: dict[str, bytes] = defaultdict(bytes)
+        for statement in (POSTED, WAITING_WORDS):
+            for row in await scope.connection.execute(statement, about):
+                packed[row.term] += row.packed
+        if not packed:
             return {}
         count = int((await scope.connection.execute(COUNT, scope.arguments)).scalar_one())
-        return await off_loop(len(rows), lambda: self._rank_words(rows, question, count))
+        postings = {term: np.frombuffer(some, dtype=POSTING) for term, some in packed.items()}
+        return await off_loop(sum(map(len, postings.values())), lambda: self._rank_words(postings, question, count))
 
-    def _rank_words(self, rows: Sequence[Any], question: Question, count: int) -> Mapping[UUID, float]:
+    def _rank_words(self, postings: Mapping[str, Postings], question: Question, count: int) -> Mapping[UUID, float]:
         """Return the score by words of each memory, from 0 to 1, of the best."""
-        packed: dict[str, list[Any]] = defaultdict(list)
-        for row in rows:
-            packed[row.term].append((row.unit_id.bytes, -1, row.tf, row.length))
-        lengths = {row.unit_id: row.length for row in rows}
-        mean = sum(lengths.values()) / len(lengths)
-        statistics = Statistics(max(count, len(lengths)), mean, Counter(row.term for row in rows))
-        postings = {term: np.array(some, dtype=POSTING) for term, some in packed.items()}
+        together = np.concatenate(list(postings.values()))
+        _, first = np.unique(together["session"].view("S16"), return_index=True)
+        mean = float(together["length"][first].mean())
+        frequencies = Counter({term: len(some) for term, some in postings.items()})
+        statistics = Statistics(max(count, len(first)), mean, frequencies)
         scores: LexicalScores = score_postings(postings, question, statistics, self._settings.ranking)
         places = scores.best(COMPARED)
         values = scores.of(places, np.zeros(len(places), dtype=np.bool_))
