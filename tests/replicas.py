@@ -16,7 +16,7 @@ from deploy.local.child import build_account_arguments
 from deploy.local.cluster import server_environment
 from deploy.local.wheels import find_postgres_binaries
 from store.connections import create_engine
-from tests.patience import PATIENCE_S, wait_until
+from tests.patience import PATIENCE_S, until, wait_until
 from tests.tls_servers import listens
 
 
@@ -30,6 +30,10 @@ class Replicated:
     async def hold_replay(self) -> None:
         """Have the replica stay where it is."""
         await execute(self.replica.superuser_url, "select pg_wal_replay_pause()")
+        await until(self._stands_still, "the replica stands still")
+
+    async def _stands_still(self) -> bool:
+        return await execute(self.replica.superuser_url, "select pg_get_wal_replay_pause_state()") == ["paused"]
 
     async def resume_replay(self) -> None:
         """Have the replica go on."""

@@ -42,6 +42,7 @@ from store.errors import (
     RestoredElsewhere,
     SchemaMismatch,
     SealBroken,
+    SessionDefaultsMissing,
     TargetTaken,
     TurnConflict,
 )
@@ -92,6 +93,7 @@ WIRES: Mapping[type[Exception], Wire] = {
     Overloaded: Wire(429, "RATE_LIMITED", retryable=True),
     Unavailable: UNAVAILABLE,
     SchemaMismatch: UNAVAILABLE,
+    SessionDefaultsMissing: UNAVAILABLE,
     InvalidDatabaseUrl: UNAVAILABLE,
     ReplayError: UNAVAILABLE,
     # The text of these two is for operators: it may name another tenant.

@@ -47,11 +47,12 @@ LOCK = text("""
 LOCK_ALONE = text("""
     select afterturn.enter_log(),
            pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))""")
-# A document ends with its own units, which all have one end.
-_DOC_LASTS = """not exists (
-    select from afterturn.agent_memory_unit_t u
+# A document ends with its own units, which all have one end. A scalar subquery, not `not exists`: as a join the planner
+# would read all units of the bank for a page of documents.
+_DOC_LASTS = """(
+    select true from afterturn.agent_memory_unit_t u
      where u.host_id = o.host_id and u.bank_id = o.bank_id and u.doc_id = o.doc_id and u.origin = 'document'
-       and u.expires_at <= cast(:now as timestamptz))"""
+       and u.expires_at <= cast(:now as timestamptz) limit 1) is null"""
 # A document of which something was erased is not the content any more, whatever of it is left.
 # What has ended is not there any more: the same content begins anew.
 LIVING = text(f"""

@@ -61,7 +61,8 @@ UNITS = text(f"""
      where u.host_id = :host and u.bank_id = :bank and u.active and {LASTS.format(of="u")} and {BANK_LASTS}
        and (cast(:unit as uuid) is null or u.unit_id > cast(:unit as uuid))
      order by u.unit_id limit :limit""")  # noqa: S608 - put together from constants
-# From user to user over an index, whatever each of them said; under the policy of scopes where banks are narrowed.
+# From user to user over an index, however much each of them said; under the policy of scopes where banks are narrowed.
+# A scalar subquery, not `exists`: as a join the planner would read all users, in any order.
 USERS = text(f"""
     with recursive users as (
         (select u.user_id from afterturn.agent_memory_unit_t u
@@ -71,14 +72,16 @@ USERS = text(f"""
                  where u.host_id = :host and u.active and u.user_id > w.user_id order by u.user_id limit 1)
           from users w where w.user_id is not null
     )
+    select page.user_id from (
     select w.user_id from users w
      where w.user_id is not null and w.user_id <> :system
-       and exists (select from afterturn.agent_memory_unit_t u
+       and (select true from afterturn.agent_memory_unit_t u
                      join afterturn.agent_memory_bank_t b on b.host_id = u.host_id and b.bank_id = u.bank_id
                     where u.host_id = :host and u.user_id = w.user_id and u.active and b.active
                       and {LASTS.format(of="u")} and {LASTS.format(of="b")}
-                      and (cast(:names as text[]) is null or b.bank_name = any(cast(:names as text[]))))
-     limit :limit""")  # noqa: S608 - put together from constants
+                      and (cast(:names as text[]) is null or b.bank_name = any(cast(:names as text[])))
+             limit 1)
+     limit :limit) page order by page.user_id""")  # noqa: S608 - put together from constants
 OWN_BANKS = text("""
     select b.user_id, min(b.bank_name) as bank_name from afterturn.agent_memory_bank_t b
      where b.host_id = :host and b.user_id = any(cast(:users as uuid[])) and b.active group by 1""")

@@ -212,16 +212,16 @@ class Recaller:
     ) -> tuple[Sequence[Recalled], Evidence, Sequence[str]]:
         arms = [arm for arm in self._arms if arm.name not in query.without]
         consulted = await query_arms(connection, arms, search, steps, apart=apart)
-        loaded = restore_texts(await load_pool(connection, search, list(consulted.found.values())), search.earlier)
-        pool = mute_echoes(loaded, search.question)
+        pool = restore_texts(await load_pool(connection, search, list(consulted.found.values())), search.earlier)
         steps.done("load")
         weights = {arm.name: arm.weight(self._settings) for arm in arms}
         ranking_settings = _with_fewer_pins(self._settings.ranking, query.most)
 
         def ranked() -> tuple[Ranking, Sequence[Folded], Sequence[str]]:
-            scores, blind = score_pool(consulted.found, pool)
-            order = fuse_scores(pool, scores, weights, search.question, ranking_settings, without=query.without)
-            return order, list(islice(deduplicate_ranking(order, pool, wanted.without), wanted.count)), blind
+            heard = mute_echoes(pool, search.question)
+            scores, blind = score_pool(consulted.found, heard)
+            order = fuse_scores(heard, scores, weights, search.question, ranking_settings, without=query.without)
+            return order, list(islice(deduplicate_ranking(order, heard, wanted.without), wanted.count)), blind
 
         effort = sum(len(candidate.text) for candidate in pool.candidates) // RANKED_CHARACTERS
         ranking, best, blind = await off_loop(effort, ranked)

@@ -158,7 +158,8 @@ def test_a_service_is_set_up_and_used_by_its_documentation(site: Site, tmp_path:
         probes = f"http://127.0.0.1:{site.environment['AFTERTURN_WORKER__METRICS_PORT']}"
         assert answers(f"{probes}/health/live")
         assert answers(f"{probes}/health/ready")
-        assert 'afterturn_stage_total{stage="extraction",status="done"}' in httpx.get(f"{probes}/metrics").text
+        counted = 'afterturn_stage_total{stage="extraction",status="done"}'
+        wait_until(lambda: counted in httpx.get(f"{probes}/metrics").text, "the worker has counted what it did")
         told = httpx.get(f"{api}/metrics").text
         assert 'afterturn_ledger_rows{stage="extraction",status="pending"} 0.0' in told
         assert "afterturn_database_connections_max " in told

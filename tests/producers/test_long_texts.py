@@ -91,6 +91,6 @@ async def test_a_long_question_is_taken_apart(ana: Tenant, monkeypatch: pytest.M
 async def test_many_long_texts_are_ranked(ana: Tenant, monkeypatch: pytest.MonkeyPatch, places: Places) -> None:
     for n in range(25):
         await say(ana, str(n), f"{n} {LONG}")
-    places.watch(monkeypatch, rules, "asking_share")
+    places.watch(monkeypatch, rules, "split_questions")
     assert (await ana.http.post("/api/v1/recall", json={"query": "When is the boiler serviced?"})).status_code == 200
     assert places.in_loop == {False}

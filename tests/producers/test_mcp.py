@@ -449,7 +449,7 @@ async def test_the_log_names_project_session_and_turn_by_their_ids(
         await call(client, "memory_after_turn", project=MARK, session_id=MARK, turn_id=MARK, input_items=[said("x")])
     project = identity.bank_id(identity.host_id(ana.host), MARK)
     session = identity.session_id(project, MARK)
-    [line] = [line for line in capsys.readouterr().out.splitlines() if "tool=memory_after_turn" in line]
+    [line] = [line for line in "".join(capsys.readouterr()).splitlines() if "tool=memory_after_turn" in line]
     for told in (f"project={project}", f"session={session}", f"turn={identity.turn_id(session, MARK)}", "request_id="):
         assert told in line
     assert MARK not in line

@@ -30,6 +30,7 @@ ISSUER, RESOURCE = "https://login.example", "https://memory.example/mcp"
 CHALLENGE = f'resource_metadata="https://memory.example{WELL_KNOWN}/mcp"'
 SCOPES = "memory:read memory:write"
 TENANT = "tenant of the issuer"
+CLAIMED = "tenant that a token claims"
 
 
 def new_key() -> EllipticCurvePrivateKey:
@@ -88,7 +89,7 @@ def result_of(reply: httpx.Response) -> dict[str, Any]:
 
 @pytest.mark.law("L6")
 async def test_a_token_speaks_for_its_user_in_the_tenant_of_the_settings(issued: Issued) -> None:
-    ann = sign(issued.key, host="other", tenant="other", host_id="other")
+    ann = sign(issued.key, host=CLAIMED, tenant=CLAIMED, host_id=CLAIMED)
     item = {"type": "message", "role": "user", "content": "The key is under the mat"}
     kept = result_of(await issued.call(ann, "memory_after_turn", turn_id="1", input_items=[item]))
     assert not kept.get("isError"), kept
@@ -100,7 +101,7 @@ async def test_a_token_speaks_for_its_user_in_the_tenant_of_the_settings(issued:
     assert len(result_of(await issued.call(same.token, query="key"))["structuredContent"]["results"]) == 1
     rows = await issued.world.sql(
         "select distinct name from afterturn.host_t where host_id in (:t, :o)",
-        t=identity.host_id(TENANT), o=identity.host_id("other"),
+        t=identity.host_id(TENANT), o=identity.host_id(CLAIMED),
     )  # fmt: skip
     assert [row[0] for row in rows] == [TENANT]
 

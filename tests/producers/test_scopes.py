@@ -117,7 +117,7 @@ async def test_a_bank_of_the_host_is_shared_with_every_user(world: World, turn: 
     everybody = await world.tenant()
     made = await everybody.http.post("/api/v1/banks", json={"bank": "team"})
     team = {"bank": "team", "scope": "host", "user": None, "agent": None, "language": "auto", "settled": True}
-    assert (made.status_code, made.json()) == (201, {"ok": True, **team, "created": True})
+    assert (made.status_code, made.json()) == (201, {"ok": True, **team, "expires_at": None, "created": True})
     assert (await everybody.http.post("/api/v1/banks", json={"bank": "team"})).status_code == 200
     ana, bob = await world.tenant(everybody.host, user="ana"), await world.tenant(everybody.host, user="bob")
     await ana.http.post("/api/v1/turns", json=said(turn, "lunch is at noon", bank="team"))
@@ -251,6 +251,7 @@ async def test_a_banks_language_is_changed_by_who_may_write_to_it(world: World) 
         "agent": None,
         "language": "de",
         "settled": False,
+        "expires_at": None,
     }
     assert told(await ana.http.patch(path, json={"language": "de"})) == told(changed)
     busy = await ana.http.patch(path, json={"language": "fr"})

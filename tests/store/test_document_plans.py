@@ -43,10 +43,11 @@ async def test_a_page_of_documents_reads_that_page(
         for statement in FILL:
             await connection.exec_driver_sql(statement.format(**place, documents=DOCUMENTS))
     await engine.dispose()
-    page = {"limit": PAGE, "at": behind, "doc": behind and host}
+    page = {"limit": PAGE, "at": behind, "doc": behind and host, "now": datetime.now(UTC)}
     async with lonely.tenant(host) as connection:
         rows = (await connection.execute(LIST, {**place, **page})).all()
         read = {row.relname: row.rows for row in await connection.execute(READ)}
     assert [row.units for row in rows] == [1] * PAGE
     assert rows == sorted(rows, key=lambda row: row.update_ts, reverse=True)
-    assert max(read.values()) <= PAGE + 5, read
+    # A document's units are counted, and asked whether they have ended.
+    assert max(read.values()) <= 2 * PAGE + 5, read
