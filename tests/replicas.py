@@ -95,12 +95,14 @@ def started(server: EmbeddedPostgres, port: int) -> Iterator[None]:
 
 
 @contextmanager
-def replicated(folder: Path) -> Iterator[Replicated]:
-    """Start an empty primary and a replica that streams from it."""
+def replicated(folder: Path, *, bare: bool = False) -> Iterator[Replicated]:
+    """Start an empty primary and a replica that streams from it; a bare one knows its superuser alone."""
     server = EmbeddedPostgres(folder / "primary", durable=False)
     copy = EmbeddedPostgres(folder / "replica", durable=False)
     try:
-        server.start()
+        endpoint = server.start()
+        if bare:
+            asyncio.run(_make_bare(endpoint))
         copy_cluster(server, copy, "--write-recovery-conf")
         with started(copy, copy.endpoint.port):
             wait_until(lambda: _streams(server), "the replica streams")
@@ -110,6 +112,18 @@ def replicated(folder: Path) -> Iterator[Replicated]:
         server.cluster.remove()
 
 
+async def _make_bare(endpoint: PostgresEndpoint) -> None:
+    """Take away the database and the roles that a server of ours begins with."""
+    url = make_url(endpoint.superuser_url)
+    roles = [str(make_url(one).username) for one in (endpoint.owner_url, endpoint.app_url, endpoint.operator_url)]
+    await execute(
+        url.set(database="postgres").render_as_string(hide_password=False),
+        f"drop database {url.database}",
+        *(f"drop role {role}" for role in roles),
+    )
+
+
 def _streams(server: EmbeddedPostgres) -> bool:
-    rows = asyncio.run(execute(server.endpoint.superuser_url, "select state from pg_stat_replication"))
+    url = make_url(server.endpoint.superuser_url).set(database="postgres").render_as_string(hide_password=False)
+    rows = asyncio.run(execute(url, "select state from pg_stat_replication"))
     return rows == ["streaming"]

@@ -1,20 +1,15 @@
 """A service on servers of one's own, set up by the commands of docs/operations.md alone, without `up`."""
 
-import asyncio
 import json
 import os
 import re
-import secrets
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
 import pytest
-from sqlalchemy import NullPool, make_url, text
+from sqlalchemy import make_url
 from typer.testing import CliRunner
 
 from deploy.cli.app import build_cli, build_requested_cli
@@ -22,63 +17,15 @@ from deploy.local import EmbeddedPostgres, child
 from deploy.local.ports import find_free_port
 from deploy.scram import make_verifier
 from store import migrations
-from store.connections import create_engine
-from tests.patience import PATIENCE_S, wait_until
-from tests.processes import spawned
+from tests.deploy.sites import PASSWORD, Site, answers
+from tests.patience import wait_until
 from tests.servers import TestValkey
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
-PASSWORD = f"Grimpenmire{secrets.token_hex(8)}"
-COMMAND = [sys.executable, "-P", "-m", "deploy.cli"]
 ADMINISTRATOR = (
     f"create role afterturn_owner login createrole password '{PASSWORD}'",
     "create database afterturn owner afterturn_owner",
 )
-
-
-async def execute(url: str, *statements: str) -> None:
-    engine = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
-    try:
-        async with engine.connect() as connection:
-            for statement in statements:
-                await connection.execute(text(statement))
-    finally:
-        await engine.dispose()
-
-
-@dataclass
-class Site:
-    """Servers that somebody else runs, and the settings of whoever comes to use them."""
-
-    administrator: str = field(repr=False)
-    environment: dict[str, str] = field(repr=False)
-
-    def administer(self, *statements: str, database: str = "afterturn") -> None:
-        url = make_url(self.administrator).set(database=database).render_as_string(hide_password=False)
-        asyncio.run(execute(url, *statements))
-
-    def run(self, *arguments: str, **more: str) -> "subprocess.CompletedProcess[str]":
-        done = subprocess.run(
-            [*COMMAND, *arguments],
-            env=self.environment | more,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-        assert PASSWORD not in done.stdout + done.stderr
-        assert "Traceback" not in done.stderr
-        return done
-
-    @contextmanager
-    def running(self, log: Path, *arguments: str) -> Iterator[None]:
-        with (
-            log.open("ab") as output,
-            spawned([*COMMAND, *arguments], env=self.environment, stdout=output, stderr=output) as process,
-        ):
-            yield
-            process.terminate()
-            assert process.wait(PATIENCE_S) == 0, log.read_text()
 
 
 @pytest.fixture(scope="module")
@@ -170,13 +117,6 @@ def test_a_service_is_set_up_and_used_by_its_documentation(site: Site, tmp_path:
         assert "my agents" in listed.stdout
         assert site.run("doctor").returncode == 0
         assert site.run("replay", "--verify", "--json").returncode == 0
-
-
-def answers(url: str) -> bool:
-    try:
-        return httpx.get(url, timeout=5).status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 @pytest.mark.slow
