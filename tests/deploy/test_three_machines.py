@@ -31,6 +31,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "three-machines.md").read_text(enco
 #: How many turns come in, in so many files.
 TURNS = int(os.environ.get("AFTERTURN_THREE_MACHINES_TURNS", "300"))
 FILES = 10
+POOLS = 3
 #: What each turn goes through where neither a gateway nor a model is set.
 STAGES = ("embedding", "extraction", "projection")
 ROLES = ("afterturn_owner", "afterturn_app", "afterturn_operator")
@@ -87,7 +88,7 @@ class Machines:
         words = self.translate(line)
         begin = words.index("afterturn")
         own = dict(word.split("=", 1) for word in words[:begin])
-        own["AFTERTURN_DATA"] = str(self.folder / name.split()[0])  # what a machine's processes share
+        own["AFTERTURN_DATA"] = str(self.folder / name.split(maxsplit=1)[0])  # what a machine's processes share
         output = self.processes.enter_context((self.folder / f"{len(self.started)}.log").open("ab"))
         self.started[name] = self.processes.enter_context(
             spawned(
@@ -225,6 +226,7 @@ def set_up(machines: Machines) -> None:
     machines.serve("app-2", 4, machines.apis[1])
     for port in machines.apis:
         await_api(port)
+    wait_until(lambda: len(machines.ask("workers", "list")["workers"]) == POOLS, "all pools work", pause_s=0.5)
     made, setting, *_ = read_lines(5)
     [machines.names["at_..."]] = re.findall(r"at_\S+", machines.type(made))
     machines.type(setting)
