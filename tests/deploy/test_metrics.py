@@ -156,3 +156,10 @@ def test_foreign_files_are_left_alone(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"")
     merge_dead_samples(tmp_path)
     assert (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("command", ["api", "worker"])
+def test_a_command_loads_no_library_of_metrics_before_its_folder_of_samples_is_known(command: str) -> None:
+    program = f"from deploy.cli.app import build_cli; build_cli('{command}')"
+    asked = f"{program}; import sys; sys.exit('prometheus_client' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", asked], check=False).returncode == 0

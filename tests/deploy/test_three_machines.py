@@ -76,7 +76,7 @@ class Machines:
             return ""
         assert words[0] == "afterturn", line
         done = self.site.run(*words[1:])
-        assert done.returncode == 0, (line, done.stdout, done.stderr)
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
         return done.stdout
 
     def serve(self, machine: str, part: int, port: int) -> None:
