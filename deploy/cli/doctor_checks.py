@@ -72,6 +72,11 @@ class DoctorTarget:
         own = {"database_url": "url", "operator_url": "operator_url", "owner_url": "owner_url"}[name]
         return str(getattr(self.settings.database, own).get_secret_value())
 
+    @property
+    def pooled(self) -> bool:
+        """Whether a pooler in transaction mode stands before the application's and the operator's URL."""
+        return self.settings.database.transaction_pooling if self.stack is None else self.stack.transaction_pooling
+
     def remedy(self, key: str) -> str:
         """Return what to do about a server that does not answer: of the running stack, or one that a setting names."""
         return START_REMEDY if self.stack is not None else f"see whether the server of {key} runs and can be reached"
@@ -180,16 +185,17 @@ async def check_postgresql(patient: DoctorTarget) -> AsyncIterator[Finding]:
     for role, name in (("application", "database_url"), ("operator", "operator_url"), ("owner", "owner_url")):
         if one := patient.url(name):
             yield doctor_rules.judge_tls_mode(role, tls_mode(one), local=is_local(one))
+    pooled = patient.pooled
     try:
-        number, version = (await fetch_row(url, SERVER)) or (0, "unknown")
+        number, version = (await fetch_row(url, SERVER, pooled=pooled)) or (0, "unknown")
         yield doctor_rules.judge_postgresql_version(number, version)
-        yield doctor_rules.judge_pgvector_version(_read_first_column(await fetch_row(url, EXTENSION)))
+        yield doctor_rules.judge_pgvector_version(_read_first_column(await fetch_row(url, EXTENSION, pooled=pooled)))
         for role, one in (("application", url), ("operator", patient.url("operator_url") or url)):
             yield doctor_rules.judge_database_role(
-                role, above=bool(_read_first_column(await fetch_row(one, ABOVE_POLICIES)))
+                role, above=bool(_read_first_column(await fetch_row(one, ABOVE_POLICIES, pooled=pooled)))
             )
-        migrated = _read_first_column(await fetch_row(url, MIGRATED))
-        home = bool(_read_first_column(await fetch_row(url, AT_HOME))) if migrated else None
+        migrated = _read_first_column(await fetch_row(url, MIGRATED, pooled=pooled))
+        home = bool(_read_first_column(await fetch_row(url, AT_HOME, pooled=pooled))) if migrated else None
     except (SQLAlchemyError, OSError, TimeoutError) as error:
         yield report_failure(
             "PostgreSQL", f"does not answer ({name_error_kind(error)})", patient.remedy("database.url")
@@ -205,7 +211,9 @@ async def gateways(patient: DoctorTarget) -> AsyncIterator[Finding]:
     app, operator = SecretStr(patient.url("database_url")), SecretStr(patient.url("operator_url"))
     if not app or not operator:
         return
-    database = Database(DatabaseSettings(url=app, operator_url=operator, pool_size=1))
+    database = Database(
+        DatabaseSettings(url=app, operator_url=operator, pool_size=1, transaction_pooling=patient.pooled)
+    )
     try:
         targets = [one for one in await GatewayTargets(database).list() if one.target.replaced_at is None]
         gates = {gate_name("gateway", str(one.target.target_id)): one for one in targets}
@@ -255,9 +263,9 @@ async def _check_migrations(owner_url: str) -> Finding:
     return doctor_rules.judge_schema_revision(found, migrations.head())
 
 
-async def fetch_row(url: str, query: TextClause) -> Sequence[Any] | None:
+async def fetch_row(url: str, query: TextClause, *, pooled: bool = False) -> Sequence[Any] | None:
     """Connect as the service does, so that what stops the service is seen here, too."""
-    engine = service_engine(url, poolclass=NullPool)
+    engine = service_engine(url, pooled=pooled, poolclass=NullPool)
     try:
         async with asyncio.timeout(ANSWER_SECONDS), engine.connect() as connection:
             return (await connection.execute(query)).first()
