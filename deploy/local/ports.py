@@ -1,6 +1,6 @@
 """Ports on loopback."""
 
-import random
+import secrets
 import socket
 
 import psutil
@@ -27,7 +27,7 @@ def is_free(port: int, host: str = LOOPBACK) -> bool:
 def find_free_port() -> int:
     """Return a free port; raises OSError when none was found."""
     for _ in range(ATTEMPTS):
-        port = random.randint(FIRST, LAST)  # noqa: S311  (no secret: it only has to differ)
+        port = secrets.choice(range(FIRST, LAST + 1))  # not `random`: a library may seed it alike in two processes
         if is_free(port):
             return port
     raise OSError("no free port between 15000 and 31999 on 127.0.0.1")

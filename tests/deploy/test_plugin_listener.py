@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import stat
 import sys
 from collections.abc import Iterator
@@ -57,6 +58,12 @@ def client_of(listen: str) -> Iterator[httpx.Client]:
         yield client
 
 
+def _accepts(path: str) -> bool:
+    """Say whether a socket takes connections; httpx leaves one that was refused to the garbage collector."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(path) == 0
+
+
 @contextmanager
 def running(told: dict[str, str], listen: str, *arguments: str) -> Iterator[httpx.Client]:
     """Run `afterturn plugin`, lend a client, and see that it ends when it is told to."""
@@ -68,7 +75,7 @@ def running(told: dict[str, str], listen: str, *arguments: str) -> Iterator[http
 
         def listens() -> bool:
             assert process.poll() is None, Path(told["AFTERTURN_DATA"], "log").read_text()
-            if listen.startswith("unix:") and not Path(listen.removeprefix("unix:")).exists():
+            if listen.startswith("unix:") and not _accepts(listen.removeprefix("unix:")):
                 return False
             with suppress(httpx.TransportError):
                 return client.get("/v1/health").status_code > 0
