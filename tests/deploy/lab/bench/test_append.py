@@ -107,7 +107,8 @@ async def test_the_bytes_of_a_chat_turn_are_told_by_table(fresh_database: TestPo
         found = await measure_footprint(here, 1)
     tables = {name: size for name, size in found.items() if not name.endswith("_a_turn")}
     assert {"event_store_t_kib", "unit_vector_t_kib", "posting_t_kib", "ledger_t_kib"} <= set(tables)
-    assert 0 < found["disk_kib_a_turn"] - sum(tables.values()) < 0.2
+    # Small tables are left out of the list; there may be none.
+    assert 0 <= round(found["disk_kib_a_turn"] - sum(tables.values()), 6) < 0.2
     assert found["disk_kib_a_turn"] < found["wal_kib_a_turn"] < 100
 
 
