@@ -27,6 +27,12 @@ class Replicated:
     primary: PostgresEndpoint
     replica: PostgresEndpoint = field(repr=False)
 
+    def wait_for_replay(self) -> None:
+        """Wait until the replica shows what the primary has written by now."""
+        [written] = asyncio.run(execute(self.primary.superuser_url, "select cast(pg_current_wal_insert_lsn() as text)"))
+        shown = f"select pg_last_wal_replay_lsn() >= '{written}'"
+        wait_until(lambda: asyncio.run(execute(self.replica.superuser_url, shown)) == ["True"], "the replica caught up")
+
     async def hold_replay(self) -> None:
         """Have the replica stay where it is."""
         await execute(self.replica.superuser_url, "select pg_wal_replay_pause()")

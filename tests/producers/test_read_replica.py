@@ -57,6 +57,7 @@ class Site:
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicated]:
     with replicated(tmp_path_factory.mktemp("replicated")) as made:
         migrations.upgrade(made.primary.owner_url)
+        made.wait_for_replay()
         yield made
 
 
