@@ -25,7 +25,7 @@ from store.vectors import register_codec
 SET_TENANT = text("select set_config('afterturn.host', :host, true)")
 # For what the ledger has done again when it is lost: its commit does not wait for the disk, nor others for that.
 # A server that crashes forgets the last moments of such transactions, whole, in order, and with their claims' ends.
-# Stages say the same few statements again and again: each is planned once a connection, for whatever it is asked.
+# Stages say the same few statements again and again: each is planned once a connection, for all parameters.
 SET_TENANT_NO_SYNC = text("""
     select set_config('afterturn.host', :host, true), set_config('synchronous_commit', 'off', true),
            set_config('plan_cache_mode', 'force_generic_plan', true)""")
@@ -193,7 +193,7 @@ async def _fetch_rows(engine: AsyncEngine, query: str, arguments: tuple[object, 
         lent.close()
         raise
     except BaseException as error:
-        # Cut off, or cancelled in the middle of an answer: nobody else shall read on from there.
+        # Cut off, or cancelled in the middle of an answer: no other caller may read on from there.
         await greenlet_spawn(lent.invalidate, error)
         raise
     # No transaction was begun, so there is nothing to wait for.
@@ -209,7 +209,7 @@ async def _lend_connection(engine: AsyncEngine) -> PoolProxiedConnection:
     try:
         return await engine.raw_connection()
     except engine.dialect.loaded_dbapi.Error as error:
-        # SQLAlchemy's own stand-in for what the driver said; nobody wraps it here.
+        # SQLAlchemy's own stand-in for the driver's error; it is not wrapped here.
         raise error.__cause__ or error from None
 
 
@@ -223,7 +223,7 @@ def _refuse_to_wait(*_connecting: object) -> None:
 
 
 def _refuse_closed(connection: Any, entry: ConnectionPoolEntry, _lent: PoolProxiedConnection) -> None:
-    """Have the pool begin anew where the server has left: whoever comes next shall not pay for it with an error.
+    """Have the pool begin anew where the server has left: the next caller must not pay for it with an error.
 
     One that was opened just now and is closed already says by its own error what is the matter.
     """

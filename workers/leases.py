@@ -38,7 +38,7 @@ async def _renew_leases(ledger: Ledger, jobs: Jobs, lease: timedelta) -> None:
         running = {task: claims for task, claims in jobs.items() if not task.done()}
         try:
             held = await ledger.renew([one for claims in running.values() for one in claims], lease)
-        except Exception as error:  # noqa: BLE001 - whatever the driver raises: the lease has its own end
+        except Exception as error:  # noqa: BLE001 - an error of any kind: the lease expires by itself
             log.warning("lease_renewal_failed", error=type(error).__name__)
             if time.monotonic() < good_until:
                 continue

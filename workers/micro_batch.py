@@ -1,6 +1,6 @@
 """The micro-batch: a process that has the model anyway embeds the few turns it has just accepted, when it is quiet.
 
-It claims their rows as a worker would, so nothing is done twice, and whatever it leaves is the workers'. It is the
+It claims their rows as a worker would, so nothing is done twice, and workers do what it leaves. It is the
 first thing to go under load: one small batch at a time and no queue. What comes while one runs is left to the workers,
 and everything else for a while too, since more comes in than can be embedded here without delaying requests.
 """
@@ -76,7 +76,7 @@ class MicroBatch:
     async def _run(self, host: UUID, turns: Sequence[UUID]) -> None:
         try:
             await self._embed(host, turns)
-        except Exception as error:  # noqa: BLE001 - whatever it was, workers take over what is left
+        except Exception as error:  # noqa: BLE001 - after an error of any kind workers take over what is left
             MICRO_BATCH.labels("failed").inc(len(turns))
             log.warning("micro_batch_failed", error=type(error).__name__)
             self.notify(Stage.EMBEDDING)

@@ -87,7 +87,7 @@ class RecallWork:
             await asyncio.sleep(self.lease.total_seconds() / 3)
             try:
                 held = await self.jobs.renew(taken, self.lease)
-            except Exception as error:  # noqa: BLE001 - whatever the driver raises: the lease has its own end
+            except Exception as error:  # noqa: BLE001 - an error of any kind: the lease expires by itself
                 log.warning("recall_job_lease_renewal_failed", error=type(error).__name__)
 
     async def _answer(self, taken: TakenJob) -> str:
@@ -111,7 +111,7 @@ class RecallWork:
     async def _give_back(self, taken: TakenJob) -> None:
         try:
             await self.jobs.give_back(taken)
-        except Exception as error:  # noqa: BLE001 - whatever the driver raises: the lease runs out by itself
+        except Exception as error:  # noqa: BLE001 - an error of any kind: the lease expires by itself
             log.warning("recall_job_release_failed", error=type(error).__name__)
 
 

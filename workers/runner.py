@@ -1,7 +1,7 @@
 """Claim, work, finish: one loop for every stage. What a stage does is its own; how it may fail is settled here.
 
-A stage has so many streams under way at a time. When half of them have ended, the next are claimed: what takes long
-keeps nobody waiting, and a claim is worth its trip.
+A stage works on a bounded number of streams at a time. When half of them have ended, the next are claimed: a slow
+stream delays no other, and a claim brings enough rows to be worth its round trip.
 """
 
 import asyncio
@@ -170,7 +170,7 @@ class Runner:
                 by_bank=shape.by_bank,
                 most_bytes=shape.most_bytes,
             )
-        except Exception as error:  # noqa: BLE001 - whatever the driver raises, this process stays
+        except Exception as error:  # noqa: BLE001 - an error of any kind must not end this process
             log.warning("claim_failed", stage=self.work.stage.value, error=type(error).__name__)
             await asyncio.sleep(self.pause_s)
             return []

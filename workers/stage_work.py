@@ -13,12 +13,12 @@ from store.ledger.stages import Stage
 class Shape:
     """How much a stage claims at once: `streams`, of each the first `rows`.
 
-    Each stream is a piece of work of its own, or those of a bank are one (`by_bank`), or so many (`together`).
-    `at_once`: so many pieces are worked on, the others wait: each one more takes a connection more, on which the server
-    plans every statement anew.
-    `valve`: the newest first, unless something was accepted longer ago than that; without it the oldest first.
-    `most_bytes`: what the turns of a claim may weigh together, so that many large ones are not read at once.
-    `grace_s`: what is under way may take so long to end when the worker is told to stop.
+    A piece of work is one stream, or the streams of one bank (`by_bank`), or a number of streams (`together`).
+    `at_once`: pieces worked on at the same time; each needs a connection, on which the server plans every statement
+    anew.
+    `valve`: claim the newest first, unless a row was accepted longer ago than this; without it the oldest first.
+    `most_bytes`: limit for the bytes of all turns of a claim, so that many large ones are not read at once.
+    `grace_s`: seconds that work under way gets to end when the worker is told to stop.
     """
 
     streams: int

@@ -79,7 +79,7 @@ class Sweeper:
     async def _safely(self) -> None:
         try:
             await self.sweep()
-        except Exception as error:  # noqa: BLE001 - whatever the driver raises, the next sweep comes
+        except Exception as error:  # noqa: BLE001 - an error of any kind: the next sweep tries again
             SWEEPS.labels("failed").inc()
             log.warning("sweep_failed", error=type(error).__name__)
         else:

@@ -90,7 +90,7 @@ class Body(bytes):
 
 
 class TurnConsumer(Consumer):
-    """Reads one queue; what is told of a message is where it was found."""
+    """Reads one queue; a message is logged by its place in the queue alone."""
 
     def __init__(self, broker: "TurnQueueBroker", queue: str, most: int) -> None:
         self._broker, self._queue, self._most = broker, queue, most

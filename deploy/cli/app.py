@@ -18,7 +18,7 @@ from deploy.cli.output import print_notice
 class Command(NamedTuple):
     """Where a command's function, or its group of commands, is; its panel and its line in the overview.
 
-    `hands_on`: it takes whatever arguments follow, `--help` too, for another program.
+    `hands_on`: it passes every argument that follows, `--help` too, to another program.
     """
 
     place: str

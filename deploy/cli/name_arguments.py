@@ -1,6 +1,7 @@
 """Names that an operator gives, held to the doors' rules before anything is done with them.
 
-An empty name most of all: it comes from a variable that nobody set, and as a user's it would mean whoever has none.
+An empty name most of all: it comes from a shell variable that is not set, and as a user id it would select the memories
+without a user.
 """
 
 from collections.abc import Callable

@@ -31,7 +31,8 @@ FLAGS = ("one_speaker", "other_speaker", "on_topic")
 class QualityOptions:
     """What was asked for on the command line; `stack` is a running stack's data folder.
 
-    `long`: also with so many messages in a row made one, 0 for not. `tokens`: also for answers of that size, 0 for not.
+    `long`: also join this many consecutive messages to one (0: do not). `tokens`: also ask for answers of this size (0:
+    do not).
     """
 
     file: Path | None

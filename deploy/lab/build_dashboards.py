@@ -67,7 +67,7 @@ PIPELINE = Dashboard(
             rate("afterturn_stage_failures_total", "stage, category"),
             "{{stage}} {{category}}",
         ),
-        Panel("Claims nobody takes over", "s", "max by (stage) (afterturn_claim_overdue_seconds)", "{{stage}}"),
+        Panel("Overdue claims", "s", "max by (stage) (afterturn_claim_overdue_seconds)", "{{stage}}"),
         Panel(
             "Gateway calls",
             "ops",

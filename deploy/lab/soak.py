@@ -137,7 +137,7 @@ class Load:
         self._nth = 0
 
     async def run(self, seconds: float, per_second: float) -> None:
-        """Make so many rounds a second for so long; a round that is late delays the next, so that none pile up."""
+        """Make rounds at a rate for a duration; a round that is late delays the next, so that none pile up."""
         await self._call("namespace", "PUT", f"/v1/namespaces/{NAMESPACE}", {"kind": "custom"})
         began = time.monotonic()
         rounds = 0

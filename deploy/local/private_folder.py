@@ -97,7 +97,7 @@ def _create_locked_folder(name: str) -> tuple[Path, FolderLock]:
 
 
 def _list_private_folders() -> Iterator[Path]:
-    """Yield the private folders of this user; in a shared folder somebody else may use the name for a trap."""
+    """Yield the private folders of this user; in a shared folder another user may have taken the name to lay a trap."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with suppress(FileNotFoundError):  # its owner removes it just now
             about = folder.lstat()

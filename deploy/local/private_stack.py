@@ -30,7 +30,7 @@ def run_private_stack(
     """Start `afterturn up` on free ports, lend what it is, and leave nothing of it behind.
 
     `workers` None: as many as `up` starts by default. `name` is the command's, for the temporary folder; `environment`
-    goes on top of ours. What ends early, a Ctrl-C say, is killed: nobody needs what it would put in order.
+    goes on top of ours. What ends early, a Ctrl-C say, is killed: there is nothing that it would have to tidy up.
     Raises PrivateStackError.
     """
     with open_private_folder(name) as folder:

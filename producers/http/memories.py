@@ -88,7 +88,7 @@ def gateway_routes(memory: Memory, keys: Keys) -> APIRouter:
 async def _authorise_user(request: Request, value: Any, keys: Keys, weight: int | None = None) -> Grant:
     """Return the grant of the user in the body, when the tenant's turn has come.
 
-    Raises Unauthenticated, alike for whatever part is wrong, and Overloaded.
+    Raises Unauthenticated, the same for each wrong part, and Overloaded.
     """
     try:
         told = parse_body(Credentials, value)

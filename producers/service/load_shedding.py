@@ -79,7 +79,7 @@ class Pressure:
         self._asked.clear()
         try:
             found = await self.look(hosts, highest_limit(self.settings))
-        except Exception as error:  # noqa: BLE001 - whatever the driver raises, requests go on
+        except Exception as error:  # noqa: BLE001 - an error of any kind must not stop requests
             found = {}
             log.warning("backlog_unreadable", error=type(error).__name__)
         for host in hosts:

@@ -77,7 +77,7 @@ async def rebuild_profiles(connection: AsyncConnection, host: UUID, bank: UUID) 
 async def _profile_all(
     connection: AsyncConnection, host: UUID, bank: UUID, entities: Sequence[UUID], stems: set[str]
 ) -> None:
-    """Write the profiles of these entities, so many at a time, and say anew what is the same among these stems."""
+    """Write the profiles of these entities in batches, and decide again which of these stems are the same entity."""
     left = sorted(stems)
     for at in range(0, max(len(entities), len(left)), AT_ONCE):
         await _write_profiles(connection, host, bank, entities[at : at + AT_ONCE], set(left[at : at + AT_ONCE]))

@@ -2,7 +2,7 @@
 
 The rules' first reading of a turn is its extraction row in the ledger. Further readings (a model beside the rules, a
 better version over history) are noted here, so that a model is not asked twice for one turn although its ledger rows
-are pruned, and whatever it would say the second time.
+are pruned; what a second run would find is not compared.
 """
 
 from collections.abc import Sequence

@@ -34,7 +34,7 @@ REMOVE = text("""
     delete from afterturn.fact_t f using unnest(cast(:units as uuid[])) g(unit_id)
      where f.host_id = :host and f.bank_id = :bank and f.unit_id = g.unit_id
     returning f.fact_id, f.subject, f.key""")
-# All that these turns state, what a rebuild came to before them included: nobody has seen yet what follows from that.
+# All that these turns state, what a rebuild came to before them included: nothing was derived from those yet.
 ADD = text(f"""
     with stated as materialized ({_FACTS} and u.turn_id = any(cast(:turns as uuid[]))), added as (
         insert into afterturn.fact_t {_COLUMNS}

@@ -11,8 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.identity import event_id
 from store.log.catalog import EventType
 
-# Deriving writers of one bank meet on its entities. Whoever waited for another's entity after it had written itself
-# would commit later under a smaller xid, and a reader of the log would see a link before the entity it names.
+# Deriving writers of one bank meet on its entities. A writer that waited for another's entity after it had written
+# itself would commit later under a smaller xid, and a reader of the log would see a link before the entity it names.
 LOCK = text("""
     select afterturn.enter_log(),
            pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),

@@ -98,7 +98,7 @@ class KeptShort:
             more = True
             while more and self._many and await self._laden(host, bank):
                 more = await carry_words(self._database, host, bank)
-        except Exception as error:  # noqa: BLE001 - the turns are accepted: whatever it was, workers carry their words
+        except Exception as error:  # noqa: BLE001 - the turns are accepted: after an error of any kind workers carry their words
             log.warning("pending_words_failed", error=type(error).__name__)
         finally:
             # Before anybody hears of its end: who waits for it looks here again.

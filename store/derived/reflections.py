@@ -134,8 +134,9 @@ def _reflection_event(
 async def _link_events(connection: AsyncConnection, origin: Origin, rows: Sequence[Row[Any]]) -> list[Event]:
     """Return the events that make each fact link to the one that took its place, and to no other of its identity.
 
-    Facts are linked in the order they were said, too, whatever took whose place: within a turn by extraction, from turn
-    to turn by a lesser weight. So the links follow from the facts, in whatever order sessions were read.
+    Facts are also linked in the order they were said, whether or not one superseded another: within a turn by
+    extraction, from turn to turn by a lesser weight. So the links follow from the facts and do not depend on the order
+    in which sessions were read.
     """
     if len(rows) <= 1:
         return []

@@ -35,7 +35,7 @@ SHARE_BANKS = text("""
       from (select distinct afterturn.lock_key('bank', b.bank) as key
               from unnest(cast(:banks as uuid[])) as b(bank) order by 1) k""")
 # Locked against being forgotten until the vector is there to be forgotten too. Of a text that was corrected meanwhile,
-# the vector is nobody's.
+# the vector belongs to no unit.
 INSERT = text("""
     insert into afterturn.unit_vector_t (host_id, bank_id, unit_id, chunk, generation, embedding)
     select u.host_id, u.bank_id, u.unit_id, 0, cast(:generation as smallint), cast(:embedding as public.halfvec)

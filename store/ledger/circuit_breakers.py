@@ -134,7 +134,7 @@ class Gate:
         try:
             async with self._database.call() as connection:
                 row = (await connection.execute(REPORT, arguments)).one()
-        except Exception as error:  # noqa: BLE001 - what became of the call matters more than who is told of it
+        except Exception as error:  # noqa: BLE001 - the outcome of the call matters more than its notification
             log.warning("circuit_breaker_not_updated", error=type(error).__name__)
         else:
             self._learn(row.failures, row.wait_s)

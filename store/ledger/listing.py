@@ -31,7 +31,7 @@ _ROW = """
       left join afterturn.claim_t c
         on l.status in ('running', 'adding', 'added', 'flushing') and c.host_id = l.host_id and c.stage = l.stage
        and c.stream_id = l.stream_id"""
-# Each branch is of statuses that a partial index holds: whatever is done is never looked at.
+# Each branch is of statuses that a partial index holds: rows that are done are never read.
 _UNDONE = "l.undone and l.status = any(:undone)"
 _FAILED = "l.failed_at is not null and l.status = any(:failed)"
 _WHERE = """

@@ -31,7 +31,7 @@ async def append_events(
     An event whose id the log knows is the same event again and changes nothing; None means that nothing was new.
     `expected` are versions of aggregates (by aggregate id; 0 for one that is not there) that the caller saw: one that
     moved since raises ConcurrencyError. So does a version that another event took, unless `if_absent`: a stage that
-    offers what exists at most once lets whoever came first have it. Writers that may meet on an aggregate offer their
+    offers what exists at most once lets the first writer have it. Writers that may meet on an aggregate offer their
     events sorted by subject, so that they cannot deadlock.
 
     Raises ConcurrencyError, VersionGap (its predecessor is not in the log), MissingParent, or QuotaExceeded (of banks

@@ -20,7 +20,7 @@ from store.log.refusals import translate_refusals
 #: Events of one transaction: long enough to be fast, short enough not to hold back readers of the log.
 BATCH = 2000
 
-# Emptied again: whoever was cut off while he emptied it left another tenant's events there.
+# Emptied again: a writer that was cut off before it emptied the table left another tenant's events there.
 STAGE = """
     create temp table if not exists bulk_event (
         ord int, id uuid, type text, aggregate text, subject text, bank uuid, "user" uuid, ts timestamptz,

@@ -91,7 +91,7 @@ class Subscription:
         """Open the tenant's transaction and lend it with the next events.
 
         When the block ends well, what it wrote and the checkpoint behind these events are committed together. That
-        waits for the disk, and so for all that was read: events of stages wait for nobody, and a server that crashes
+        waits for the disk, and so for all that was read: events of stages do not wait, and a server that crashes
         may forget the last of them, and give their positions to others. What cannot be undone elsewhere belongs behind
         the block.
         """

@@ -1,7 +1,7 @@
 """Which texts and JSON values the log can keep: PostgreSQL stores them as jsonb and gives them back as they were.
 
-Interfaces judge what is handed in by these rules, and events what they carry, so that whatever was accepted once can
-be appended again. Pure. Problems never show the value.
+Interfaces judge what is handed in by these rules, and events what they carry, so that everything that was accepted once
+can be appended again. Pure. Problems never show the value.
 """
 
 import math

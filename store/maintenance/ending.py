@@ -22,7 +22,7 @@ from store.maintenance.pruning import NEXT_HOST, Page
 #: Units that are ended in one transaction.
 UNITS = 200
 
-# Bank-wide, as whoever forgets a document: nobody names or links what ends, and leaves that behind.
+# Bank-wide, as when a document is forgotten: no writer may name or link meanwhile what ends here.
 LOCK = text("""
     select afterturn.enter_log(), afterturn.lock_quota(:host),
            pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))""")

@@ -1,6 +1,6 @@
 """What is put away: done rows of the ledger, old rows of both audits, claims of the dead; in short transactions.
 
-Whatever has hosts is walked host by host in the order of its key, so that a batch reads a page and no more; the place
+Tables with a tenant are walked tenant by tenant in the order of the key, so that a batch reads one page; the place
 between two batches is a text that any worker may go on from.
 """
 

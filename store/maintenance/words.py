@@ -38,8 +38,8 @@ UNITS = text("""
      where u.host_id = :host and u.bank_id = :bank and u.active
        and (cast(:place as uuid) is null or u.unit_id > cast(:place as uuid))
      order by u.unit_id limit :page""")
-# What changed since it was read has new words already, by the new rules. Held, so that whoever forgets a unit meanwhile
-# takes its new words with it.
+# What changed since it was read has new words already, by the new rules. Locked, so that a caller that forgets a unit
+# meanwhile takes its new words with it.
 UNCHANGED = text("""
     select u.unit_id from unnest(cast(:units as uuid[]), cast(:versions as int[])) as t(unit_id, version)
       join afterturn.agent_memory_unit_t u

@@ -15,7 +15,7 @@ from store.errors import NotFound
 from store.tenancy.banks import Banks
 
 _COLUMNS = "n.bank_id, n.name, n.kind, n.expires_at, n.metadata, n.created_at"
-#: A namespace is there while its bank lives and nobody deletes it; of several, in the order of their ids.
+#: A namespace exists while its bank lives and it was not deleted; of several, in the order of their ids.
 LIVING = f"""
     select {_COLUMNS} from afterturn.plugin_namespace_t n
       join afterturn.agent_memory_bank_t b on b.host_id = n.host_id and b.bank_id = n.bank_id and b.active

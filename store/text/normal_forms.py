@@ -31,7 +31,7 @@ _MARKS = [sign for sign in map(chr, range(0x300, 0x20000)) if unicodedata.catego
 _NEAR = _character_class([sign for sign in _MARKS if sign <= "\uffff"]) + "\uff9e\uff9f"
 _FAR = _character_class([sign for sign in _MARKS if sign > "\uffff"])
 _BEYOND = "\U00010000-\U0010ffff"
-#: A combining mark. WHY apart: whatever stands beyond the first plane is compared one by one, and is hardly ever met.
+#: A combining mark. WHY apart: characters beyond the first plane are compared one by one, and are rare.
 MARK = rf"(?:[{_NEAR}]|(?=[{_BEYOND}])[{_FAR}])"
 _RUN = re.compile(rf"((?:{MARK}){{{MOST_MARKS}}})(?:{MARK})++")
 # Finds every run and more, at a fraction of the cost.

@@ -55,8 +55,8 @@ def find_spans(text: str, today: datetime) -> list[Span]:
     """Return the spans of time that a text names, said at `today`; in the order of their beginning, none twice.
 
     It is read by the calendar of its language. A month or a day without a year is that of any of the last years. A date
-    that does not exist is none. Of a long text the beginning is read, and the first so many times in it: what names
-    more is a list. Takes time in proportion to what is read.
+    that does not exist is none. Of a long text only the beginning is read, and only the first times in it: a text that
+    names more is a list. Takes time in proportion to what is read.
     """
     now = today.astimezone(UTC)
     calendar = load_calendars()[detect_language(text) or USUAL]

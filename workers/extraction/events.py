@@ -75,7 +75,7 @@ def derive_events(
 ) -> Derived:
     """Return the events and words that follow from what a version of an extractor found in one turn (not empty).
 
-    `found` counts the messages handed in from 0, whatever their ordinals: forgotten ones leave gaps. `rules`: how the
+    `found` counts the messages handed in from 0, not their ordinals: forgotten ones leave gaps. `rules`: how the
     bank's words are cut.
     """
     by_ordinal = dict(enumerate(turn))

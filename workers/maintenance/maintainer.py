@@ -59,7 +59,7 @@ class Maintainer:
             await asyncio.sleep(self.every_s * (0.5 + self.chance()))
             try:
                 await self.look()
-            except Exception as error:  # noqa: BLE001 - whatever the driver raises, the next look comes
+            except Exception as error:  # noqa: BLE001 - the next look tries again
                 log.warning("maintenance_schedule_unreadable", error=type(error).__name__)
 
     async def look(self) -> list[Told]:

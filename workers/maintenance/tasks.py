@@ -175,7 +175,7 @@ def _retention_task(needs: Needs) -> Task:
 
 
 def _ending_task(needs: Needs) -> Task:
-    """Units and banks that reached their end are ended by an event; nobody has read them since."""
+    """End units and banks that have expired by an event; reads have left them out since they expired."""
     return Task("ending", timedelta(minutes=1), needs.ending.step, needs.ending.count)
 
 

@@ -55,7 +55,7 @@ class AcknowledgementBench:
         return self
 
     async def rounds(self, rounds: int, turns: int) -> AcknowledgementTimes:
-        """Take time in blocks that alternate, of so many turns a connection."""
+        """Time blocks that alternate; each has this number of turns a connection."""
         found = AcknowledgementTimes()
         for _ in range(rounds):
             one = await self.block(turns)

@@ -1,4 +1,4 @@
-"""`afterturn bench capacity`: what a core, a turn and a process cost, for whoever plans machines."""
+"""`afterturn bench capacity`: what a core, a turn and a process cost, for capacity planning."""
 
 import asyncio
 import os

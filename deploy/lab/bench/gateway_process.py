@@ -26,7 +26,7 @@ async def confirm_request(_scope: Any, receive: Any, send: Any) -> None:
 
 
 def describe_gateway(port: int) -> Child:
-    """Describe the process for whoever starts it."""
+    """Describe the process for its parent, which starts it."""
     return Child(
         name="gateway",
         argv=(sys.executable, "-P", "-m", "deploy.lab.bench.gateway_process", "--port", str(port)),

@@ -1,4 +1,4 @@
-"""Hosts of a bench's own: made on whatever servers there are, kept from workers, removed with every row."""
+"""Tenants of a benchmark's own: made on the servers at hand, kept from workers, removed with every row."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -49,7 +49,7 @@ class BenchDatabase:
         self._hosts: list[UUID] = []
 
     def database(self, connections: int, url: str | None = None, begun: Begun | None = None) -> Database:
-        """Open a pool as the application has it, of so many connections; `url` is another way to the same server.
+        """Open a pool as the application does, with a number of connections; `url` is another way to the same server.
 
         `begun` is handed each connection of the driver before it is used.
         """
@@ -61,12 +61,12 @@ class BenchDatabase:
         return Database(settings, begun)
 
     async def new_host(self, database: Database) -> UUID:
-        """Make a host nobody else has."""
+        """Create a fresh tenant."""
         await self.new_key(database)
         return self.newest_host
 
     async def new_key(self, database: Database) -> str:
-        """Make a host nobody else has, from now on the newest, and return a key of it."""
+        """Create a fresh tenant, from now on the newest, and return a key of it."""
         name = f"{self.name}-{uuid4().hex}"
         self._hosts.append(identity.host_id(name))
         return await Keys(database).create(name, "bench")

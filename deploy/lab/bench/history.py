@@ -17,7 +17,7 @@ Event = dict[str, Any]
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 #: Things of a kind that may still be touched; older ones stay as they are, so that memory does.
 LIVE_AGGREGATES = 400
-#: A bank beside the main one begins, ends and begins again once in so many steps.
+#: A bank beside the main one begins, ends and begins again once in this number of steps.
 ARCHIVE_EVERY = 5_000
 LINK_TYPES = ("temporal", "semantic", "entity", "causes", "caused_by", "enables", "prevents")
 E = EventType

@@ -1,6 +1,6 @@
 """What a bench of the pipeline has said: the demo's conversation, in as many banks as are asked for.
 
-Made-up words would name nobody and nothing, and the stages would find little to do.
+Random words name no person and no thing, and the stages would find little to do in them.
 """
 
 from collections.abc import Iterator

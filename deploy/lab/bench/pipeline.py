@@ -29,7 +29,7 @@ MILLISECONDS = 1000.0
 #: Turns of one append, and how often it is asked whether everything is done.
 APPEND_BATCH = 50
 POLL_INTERVAL_S = 0.05
-#: So many times the banks of a round keep the workers busy for as long as acknowledgements are timed beside them.
+#: The backlog that keeps workers busy while acknowledgements are timed beside them, as a multiple of a round's banks.
 SATURATING = 4
 #: A pipeline that stands still is not waited for.
 PATIENCE_S = 900.0
@@ -49,7 +49,7 @@ class PipelineUnfinished(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is run: rounds of so many banks, each with the demo's conversation of 153 turns.
+    """How much is run: rounds of a number of banks, each with the demo's conversation of 153 turns.
 
     `sample` is on how many texts the embedder's best batch is looked for. The 95th percentile of a hundred is its fifth
     slowest, which a single stall decides: three hundred are timed.
@@ -139,7 +139,7 @@ class PipelineBench:
         return DrainedBacklog(host, len(turns), since, seconds, {part: after[part] - before[part] for part in after})
 
     async def backlog(self, banks: int) -> tuple[UUID, list[NewTurn]]:
-        """Append the conversation to so many banks of a new host, the banks in turns."""
+        """Append the conversation to several banks of a new tenant, one turn of each bank after the other."""
         host, store = await self.here.new_host(self.database), TurnStore(self.database, read_clock)
         await self.on.hand_over(self.database, host)
         turns = list(chain.from_iterable(zip(*repeat_conversation(banks), strict=True)))

@@ -28,7 +28,7 @@ READY = "embedding_model_loaded"
 
 @dataclass(frozen=True, slots=True)
 class PipelineStack:
-    """A running stack nobody else uses, and the gateway it delivers to."""
+    """A running stack of this benchmark's own, and the gateway it delivers to."""
 
     stack: Stack
     gateway_url: str
@@ -100,7 +100,7 @@ class PipelineStack:
 
 @contextmanager
 def open_pipeline_stack(_data: Path | None = None) -> Iterator[PipelineStack]:
-    """Start a stack and a gateway and leave nothing of them; whatever else runs is not looked at."""
+    """Start a stack and a gateway and remove them afterwards; other stacks on the machine are not touched."""
     cores = len(os.sched_getaffinity(0))
     port = ports.find_free_port()
     url = f"http://{ports.LOOPBACK}:{port}"

@@ -25,7 +25,7 @@ LEFT_OUT = frozenset({"ledger_t", "claim_t", "host_t", "api_key_t", "quota_t", "
 #: What no single write writes: of the book-keeping its ledger rows count.
 NOT_OF_A_WRITE = LEFT_OUT - {"ledger_t"} | {"call_audit_t"}
 
-# The first transaction of those to come: whatever a row says of its last writer, it is this one or later.
+# The first transaction of those to come: the last writer that a new row names is this one or a later one.
 CURRENT_TRANSACTION = text("select pg_current_xact_id()::text::bigint")
 # LIKE copies everything but these.
 FOREIGN_KEYS = text("""
@@ -74,7 +74,7 @@ async def copy_rows(ground: BenchDatabase, source: UUID, since: int) -> CopiedRo
 
 
 async def time_bare_writes(ground: BenchDatabase, source: UUID, since: int, writes: int) -> list[float]:
-    """Write the rows of the host `source` since a mark again, dealt out to so many transactions; return their seconds.
+    """Write the rows of the host `source` since a mark again, dealt out to transactions; return their seconds.
 
     Each is one COPY a table and one commit on one connection, with no logic. The tables are gone afterwards.
     """

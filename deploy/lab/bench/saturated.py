@@ -1,4 +1,4 @@
-"""How soon a turn is acknowledged over HTTP, whatever the workers do meanwhile."""
+"""How soon a turn is acknowledged over HTTP while workers are busy."""
 
 import asyncio
 import time

@@ -1,6 +1,6 @@
 """What the bare library calls of the stages cost: processor time for a turn, nothing of a stage's own around them.
 
-Counted is the time of whoever makes the call and of whoever answers it (the gateway's process, the server's backend):
+Counted is the processor time of both ends of a call, the caller and the server (the gateway's process, the backend):
 both run on the cores that the pipeline has.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fastembed import TextEmbedding
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
-#: Texts of one model run: as many as hold so many tokens with their padding; and so many, whatever their length.
+#: Texts of one model run: bounded by tokens with their padding, and by number.
 TOKENS = (128, 256, 512, 1024)
 SIZES = (1, 2, 4, 8, 16, 32)
 

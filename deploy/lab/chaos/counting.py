@@ -11,7 +11,7 @@ from deploy.lab.chaos.knowledge import PlannedDirective, PlannedDocument
 from store.ledger.ledger import public_status
 from store.ledger.stages import TURN_STAGES
 
-#: The stages every turn of a run must pass, whatever others there are: its host has a gateway target from the start.
+#: The stages that every turn of a run must pass, among others: its tenant has a gateway target from the start.
 STAGES_OF_TURNS = frozenset(stage.value for stage in TURN_STAGES)
 #: The stages every document must pass: it is not handed to a gateway.
 STAGES_OF_DOCUMENTS = STAGES_OF_TURNS - {"gateway"}
@@ -30,7 +30,7 @@ IN_LOG = text("""
       join (select turn_id from afterturn.agent_memory_unit_t where origin = 'message' and active
              group by turn_id having count(*) >= 2) u using (turn_id)""")
 
-# A document is whole when its event, and so many of its pieces, are there, and each stage of its turn ended.
+# A document is whole when its event and all its pieces are there, and each stage of its turn ended.
 DOCUMENTS = text("""
     select d.doc_id,
            (select count(*) from afterturn.agent_memory_unit_t u

@@ -32,7 +32,7 @@ from deploy.local.stack import Stack, StackNotRunning, find_stack
 
 #: How long broker and gateway are out of reach, in seconds.
 AWAY_S = 3.0
-#: A worker that was stopped goes on so many seconds after its leases ran out.
+#: Seconds between the end of a stopped worker's leases and its continuation.
 PAST_LEASE_S = 2.0
 #: Fewest and most calls that a fault of the gateway spoils.
 CALLS = (2, 4)
@@ -152,7 +152,7 @@ async def flush_valkey(scene: FaultTargets) -> FaultEpisode:
 
 
 async def pause_valkey(scene: FaultTargets) -> FaultEpisode:
-    """Stop Valkey for a while: connections stand, and nobody answers."""
+    """Stop Valkey for a while: connections stay open and get no answer."""
     pid, rows = await scene.pid("valkey"), await read_waiting_rows(scene.eye)
     began = time.time()
     scene.hold(pid)
@@ -170,7 +170,7 @@ async def restart_postgres(scene: FaultTargets) -> FaultEpisode:
 
 
 async def refuse_gateway(scene: FaultTargets) -> FaultEpisode:
-    """Have nobody listen where the gateway was."""
+    """Close the gateway's port: connections are refused."""
     await _wait_for_gateway(scene)
     began = time.time()
     await _set_gateway_mode(scene, Mode.REFUSE)
@@ -233,7 +233,7 @@ def _plan_round(chance: random.Random) -> list[str]:
 
 
 async def _stop_busiest_worker(scene: FaultTargets) -> tuple[str, int, frozenset[LedgerKey]]:
-    """Stop the worker with most rows in work, and return it with those; whoever has nothing left is let go again."""
+    """Stop the worker with most rows in work, and return it with those rows; one without any is continued."""
     until = time.monotonic() + MOMENT_S
     while True:
         workers = scene.workers

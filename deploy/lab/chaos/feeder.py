@@ -12,9 +12,9 @@ from deploy.lab.chaos.moments import wait_until
 from deploy.lab.chaos.talk import Turn
 from deploy.local.stack import Stack
 
-#: One of so many turns is handed in once more after it was answered.
+#: One turn of this number is handed in once more after it was answered.
 AGAIN_EVERY = 20
-#: One connection pool for so many sessions.
+#: Sessions that share one connection pool.
 SESSIONS_A_CLIENT = 8
 #: Seconds before a turn without an answer is sent again.
 PAUSE_S = 0.5
@@ -41,18 +41,18 @@ class TrafficSender:
         self.refused: set[Turn] = set()
 
     async def allow(self, turns: int) -> None:
-        """Let the first so many turns be sent."""
+        """Let the first turns be sent, up to this number."""
         async with self._more:
             self._allowed = max(self._allowed, turns)
             self._more.notify_all()
 
     async def begun(self, turns: int) -> None:
-        """Wait until more than so many turns were begun to be sent."""
+        """Wait until the sending of more than this number of turns has begun."""
         async with self._more:
             await self._more.wait_for(lambda: self._begun > turns)
 
     async def accepted_reach(self, turns: int, seconds: float) -> bool:
-        """Wait until so many turns were answered; False when it took longer."""
+        """Wait until this number of turns was answered; False when it took longer."""
         return await wait_until(lambda: len(self.accepted) + len(self.refused) >= turns, seconds)
 
     async def run(self, stack: Stack) -> None:

@@ -2,7 +2,7 @@
 
     python -m deploy.lab.chaos.gateway_process FILE PORT SLOW_SECONDS
 
-A line of the file is one call, synced to the disk before anything else happens with it, whatever the answer will be.
+A line of the file is one call, synced to the disk before the call is answered, with success or with an error.
 Orders come as JSON lines on standard input, each answered by a line on standard output: {"mode": M, "calls": N} has
 the next N calls go wrong in that way; {"mode": "refuse"} closes the door until {"mode": "ok"}. Any line is answered by
 how many calls are still to go wrong ("left") and how many went well so far ("well"). It ends with its standard input.
@@ -34,7 +34,7 @@ class Mode(StrEnum):
     GARBAGE = "garbage"  # answered with what is no JSON, or no HTTP
     LIMITED = "limited"  # 429 with Retry-After: told not to have been processed
     BROKEN = "broken"  # 503
-    REFUSE = "refuse"  # nobody listens
+    REFUSE = "refuse"  # the port is closed
 
 
 class RecordingGateway:

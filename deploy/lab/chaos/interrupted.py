@@ -32,7 +32,7 @@ async def read_running_rows(eye: DatabaseObserver) -> dict[int, set[LedgerKey]]:
 
 
 async def read_waiting_rows(eye: DatabaseObserver) -> set[LedgerKey]:
-    """Return the rows that are ready and wait for somebody to hear of them."""
+    """Return the rows that are ready and whose notification has not reached a worker."""
     return {(row.stage, row.item_id) for row in await eye.query(WAITING)}
 
 

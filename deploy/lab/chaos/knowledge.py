@@ -17,7 +17,7 @@ from deploy.local.stack import Stack
 from store import identity
 from store.memory import documents
 
-#: A document and a change of a directive come with every so many turns; a directive of each bank changes, or ends.
+#: Turns between two documents, and between two changes of a directive; a directive of each bank changes, or ends.
 TURNS_PER_DOCUMENT, DIRECTIVE_NAMES = 20, 4
 #: Paragraphs of a document: a few pieces, each of which has stages of its own to pass.
 PARAGRAPHS = 3
@@ -26,7 +26,7 @@ TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class PlannedDocument:
-    """A document; it is sent once so many turns (`number`) were."""
+    """A document; it is sent after `number` turns."""
 
     number: int
     bank: str
@@ -64,7 +64,7 @@ Lane = Sequence[PlannedDocument | PlannedDirective]
 
 
 def plan_knowledge(turns: int, seed: int) -> list[Lane]:
-    """Return what is written beside so many turns, in lanes that keep their order: two of each bank."""
+    """Return what is written beside a number of turns, in lanes that keep their order: two of each bank."""
     chance = random.Random(f"knowledge/{seed}")  # noqa: S311 - a seed, not a secret
     numbers = range(0, turns, TURNS_PER_DOCUMENT)
     papers = [_make_document(number, BANKS[n % len(BANKS)], chance) for n, number in enumerate(numbers)]
@@ -136,7 +136,7 @@ class KnowledgeWriter:
 
 
 async def _send_until_answered(client: httpx.AsyncClient, change: PlannedDocument | PlannedDirective) -> httpx.Response:
-    """Send a change until it is answered, whatever the answer is."""
+    """Send a change until there is an answer, an error included."""
     while True:
         try:
             answer = await client.request(*_choose_request_line(change), **_build_request_body(change))

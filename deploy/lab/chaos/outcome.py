@@ -135,8 +135,8 @@ class ChaosOutcome:
 
 
 #: Figures of our own that must be nought: turns that never got an answer, or died elsewhere than at the gateway;
-#: flushes without an add, adds nobody made, and turns the ledger calls delivered that the file does not show; documents
-#: and directives without an answer, and those that were accepted and are not there as they were.
+#: flushes without an add, adds without a turn, and turns the ledger calls delivered that the file does not show;
+#: documents and directives without an answer, and those that were accepted and are not there as they were.
 SECONDARY_FIGURES = (
     "unanswered",
     "dead_elsewhere",

@@ -40,7 +40,7 @@ class TamperingRelay:
         self._done = False
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Take one call; whatever fails behind us is a connection that ends without an answer."""
+        """Relay one call; a failure behind the relay closes the connection without an answer."""
         call = await read_call(reader)
         try:
             if call is not None:

@@ -32,7 +32,7 @@ from store import replay
 from store.errors import ReplayError
 from workers.settings import WorkerSettings
 
-#: Every kind of fault happens once for so many turns.
+#: Turns for each fault of a kind.
 TURNS_A_ROUND = 1500
 #: A worker's patience with the gateway, as a share of its lease: that of the defaults.
 PATIENCE_SHARE = 1 / 3
@@ -72,7 +72,7 @@ class Plan:
 
 
 def count_rounds(turns: int) -> int:
-    """Return how often every kind of fault happens during so many turns."""
+    """Return how often each kind of fault happens during this number of turns."""
     return max(1, round(turns / TURNS_A_ROUND))
 
 

@@ -1,4 +1,4 @@
-"""Sabotage: somebody really does what must never happen, so that it is seen whether chaos would see it."""
+"""Sabotage: do what must never happen, to prove that chaos detects it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ ADDS_BEFORE = 10
 #: The longest wait for something to drop, in seconds.
 LONGEST_S = 300.0
 
-# A turn that waits for its projection loses the row that says so; whoever works on it at this moment keeps it.
+# A turn that waits for its projection loses the row that says so; a worker that has claimed it at this moment keeps it.
 DROP_ROW = text("""
     delete from afterturn.ledger_t l
      where (l.host_id, l.stage, l.item_id) = (
@@ -57,7 +57,7 @@ SEEN_IN = {
 
 @contextmanager
 def place_before_gateway(gateway: GatewayHandle, sabotage: Sabotage | None) -> Iterator[str]:
-    """Lend the URL that workers are told: the gateway's own, or that of somebody in between who tampers."""
+    """Lend the URL that workers get: the gateway's own, or that of a proxy that tampers with calls."""
     if sabotage in {None, Sabotage.DROP}:
         yield gateway.url
         return

@@ -24,7 +24,7 @@ PEOPLE = (
 PLACES = ("Porto", "Lisbon", "Vienna", "Zagreb", "Oslo", "Turin", "Prague", "Lyon")
 THINGS = ("the garden", "a violin", "the budget", "their bicycles", "an old letter", "the bakery", "a train to the sea")
 LIKINGS = ("jazz", "hiking", "chess", "old maps", "green tea", "pottery", "rowing")
-#: Of so many turns one says something that holds from then on.
+#: One turn of this number states a fact that holds from then on.
 FACT_EVERY = 3
 
 
@@ -53,7 +53,7 @@ class Turn:
 
 
 def make_conversations(turns: int, seed: int) -> list[list[Turn]]:
-    """Return so many turns in sessions of about equal length, each in the order in which it is said."""
+    """Return a number of turns in sessions of about equal length, each in the order of its session."""
     count = min(turns, max(12, min(64, turns // 25)))
     chance = random.Random(f"talk/{seed}")  # noqa: S311 - a seed, not a secret
     sessions: list[list[Turn]] = [[] for _ in range(count)]

@@ -148,7 +148,7 @@ def _make_turn(turn: Turn) -> NewTurn:
 
 
 def _notify_none(_stage: Stage) -> None:
-    """Ring for nobody: there is one worker, and it looks by itself."""
+    """Send no notification: the one worker polls by itself."""
 
 
 def _read_clock() -> datetime:

@@ -6,11 +6,11 @@ from math import ceil
 
 from deploy.lab.demo.data import FreshWrite, Question, TurnName
 
-#: An answer counts when evidence is among so many first results;
+#: An answer counts when evidence is among this number of first results;
 FIRST = 5
-#: of ten questions, so many must be answered.
+#: of ten questions, this number must be answered.
 ANSWERED_OF_TEN = 9
-#: What was just written must be among so many first results.
+#: What was just written must be among this number of first results.
 FRESH_FIRST = 10
 
 

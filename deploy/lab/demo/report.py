@@ -1,4 +1,4 @@
-"""The demo's figures as tables for a terminal; whatever was said is printed as text, never as markup."""
+"""The demo's figures as tables for a terminal; message texts are printed as text, never as markup."""
 
 from collections.abc import Sequence
 

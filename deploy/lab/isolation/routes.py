@@ -47,7 +47,7 @@ class Trial:
         return {"bank": self.bank, "session_id": SESSION, "turn_id": TURN, "messages": said}
 
     def before(self) -> dict[str, Any]:
-        """Return a turn that begins in that bank; the answer repeats its words, so they are nobody's."""
+        """Return a turn that begins in that bank; the answer repeats its words, so they contain no tenant's text."""
         said = [{"type": "message", "role": "user", "content": ASKED}]
         return {"bank": self.bank, "session_id": SESSION, "turn_id": TURN, "current_input": said}
 
@@ -345,7 +345,7 @@ ROUTES: dict[str, TrialRoute] = {
     "POST /memories/search": _make_read_route(lambda t: TrialRequest("POST", "/memories/search", _build_search(t))),
 }
 
-#: The operator's: no key of a tenant opens one, whatever it names.
+#: The operator's routes: no key of a tenant opens one, with any name in it.
 _OPERATOR = "/api/v1/operator"
 ROUTES |= {
     "GET /api/v1/operator/tenants": _make_read_route(lambda _: TrialRequest("GET", f"{_OPERATOR}/tenants?limit=1000")),

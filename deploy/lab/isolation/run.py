@@ -46,7 +46,7 @@ from store.tenancy.banks import Banks
 from store.tenancy.keys import Keys
 from store.tenancy.removal import remove_hosts
 
-#: Of so many tries one goes over HTTP.
+#: One try of this number goes over HTTP.
 HTTP_SHARE = 20
 JOB_WAIT_MS = 200
 #: How long the stack's workers may take for the world, in seconds, and how long one look waits.
@@ -130,7 +130,7 @@ def build_application(database: Database, notifier: Notifier, clock: Callable[[]
 
 
 class _NoHealth:
-    """Nobody asks for the health of this application."""
+    """The health of this application is not asked for."""
 
     async def ready(self) -> Readiness:
         return Readiness()

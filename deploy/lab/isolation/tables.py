@@ -57,7 +57,7 @@ async def _has_rows(connection: AsyncConnection, table: str, hosts: Sequence[UUI
 
 
 async def hash_bank_logs(owner_url: str, world: IsolationFixture) -> Mapping[UUID, str]:
-    """Return a digest of the log of each place's bank: whatever changes a place is an event in it, or erases one."""
+    """Return a digest of the log of each place's bank: each change of a place is an event in the log, or erases one."""
     engine = create_owner_engine(owner_url, poolclass=NullPool)
     try:
         async with engine.connect() as connection:

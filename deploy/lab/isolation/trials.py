@@ -15,7 +15,7 @@ from deploy.lab.isolation.tables import hash_bank_logs
 from deploy.lab.isolation.transport import Reply, Send, TrialRequest
 from deploy.lab.isolation.world import Caller, IsolationFixture, SeededBank, list_owner_paths
 
-#: What differs from one answer to the next, whoever asks for what.
+#: Parts of an answer that differ from one call to the next for every caller.
 VOLATILE = frozenset(
     {"request_id", "took_ms", "waited_ms", "expires_at", "embedded", "extracted", "projected", "pending", "updated_at",
      "stages", "score", "counts", "unreached"}
@@ -26,7 +26,7 @@ EXAMPLES = 10
 #: What the tries themselves wrote is found sooner or later, as workers and the time allowed for a recall have it: such
 #: answers are compared again before they count. What is foreign stays so.
 SETTLING, SETTLING_LOOKS, SETTLING_S = re.compile("^POST /(api/v1/recall(?!/jobs)|mcp memory_search)"), 3, 0.2
-#: What takes long is tried so many times less often than anything else.
+#: Slow ways are tried less often than others, by this factor.
 SELDOM = 8
 #: Share of the tries at what belongs to others of the same tenant.
 SAME_TENANT_SHARE = 0.5

@@ -61,7 +61,7 @@ class SeededBank:
     twin: str
     """A name of the same form that names nothing."""
     owner: Space = field(default_factory=Space)
-    """Whose it is; nobody's is shared by all users and agents of the tenant."""
+    """Its owner; None: shared by all users and agents of the tenant."""
     user: str | None = None
     """The user of the gateway whose bank it is."""
     speaker: str = field(default_factory=lambda: f"eva-{secrets.token_hex(4)}")
@@ -294,7 +294,7 @@ def list_owner_paths(place: SeededBank) -> list[str]:
 
 
 async def _check_visibility(place: SeededBank, world: IsolationFixture, send: Send) -> None:
-    """See that whoever may see a place's things does: a check of what is never there would prove nothing."""
+    """Check that a caller with access does see a place's things: otherwise the trials would prove nothing."""
     bank = quote(place.bank)
     for caller in world.callers:
         if caller.tenant != place.tenant or place.bank not in caller.reach or caller.gateway_user is not None:

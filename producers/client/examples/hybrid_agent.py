@@ -56,7 +56,7 @@ class Model:
 
 
 async def _answered(run: Run, call: Mapping[str, Any]) -> dict[str, Any]:
-    """Run one tool call; a tool nobody offered is an answer the model can work with."""
+    """Run one tool call; a tool that was not offered is answered with an error that the model can work with."""
     function = call["function"]
     if run.offers(function["name"]):
         content = await run.call_tool(function["name"], function["arguments"])

@@ -27,7 +27,7 @@ _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]{1,200}`", re.DOTALL)
 def extract_turn(turn: TurnText) -> Extraction:
     """Return the mentions, entities and facts of a turn; what it returns depends on the turn alone.
 
-    Never raises, whatever the text; takes time in proportion to the text; keeps the first 256 mentions of a
+    Never raises, for any text; takes time in proportion to the text; keeps the first 256 mentions of a
     message, 4,096 mentions and 512 facts of a turn. Mentions come in the order of the text (the speaker of a
     message first) and no two overlap; entities are sorted by normalised name. Facts come from messages of role
     `user` only.

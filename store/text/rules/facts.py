@@ -38,7 +38,7 @@ _SUPPOSED = re.compile(
     re.IGNORECASE,
 )
 _SUPPOSED_LENGTH = 24
-# What stands in quotes, in code or behind a mark of quotation was said by somebody else, or by nobody.
+# What stands in quotes, in code or behind a mark of quotation was said by another person, or is no statement.
 _REPEATED = re.compile(
     r"""(?<![\w"])"[^"\n]{1,400}"(?!\w)|\u201c[^\u201d\n]{1,400}\u201d|\u201e[^\u201c\n]{1,400}\u201c"""
     r"""|\u00ab[^\u00bb\n]{1,400}\u00bb|^[ \t]{0,3}>[^\n]*|```.*?(?:```|\Z)|`[^`\n]{1,400}`""",
@@ -189,7 +189,7 @@ def _match_name(shape: Shape, opening: str, value: str) -> str:
     name = _leading_name(value)
     if name is None:
         return ""
-    # "My sister is Ana's friend" tells nobody's name.
+    # "My sister is Ana's friend" tells no name.
     word = opening.rsplit(maxsplit=1)[-1].lower()
     owner = name.parts[-1].possessive and word == "is"
     return "" if owner or (shape is Shape.PLACE and not _may_be_place(name, word)) else value[: name.end]

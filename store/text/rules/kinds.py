@@ -161,7 +161,7 @@ def _is_brief(run: Run) -> bool:
 
 
 def _kind_by_given_name(run: Run) -> MentionKind | None:
-    """Tell by a given name; one that is a word needs a last name that is none: "Rose Garden" is nobody."""
+    """Tell by a given name; one that is a word needs a last name that is none: "Rose Garden" is no person."""
     lows = run.lows
     if not is_given_name(lows[0]) or len(lows) > _LONGEST_PERSON:
         return None

@@ -92,7 +92,7 @@ def _by_preposition(run: Run, before: Token) -> bool:
 
 
 def beside_me(run: Run) -> bool:
-    """Whether the name stands with somebody by "and": "X and I", "me and X"."""
+    """Whether the name is joined to a person by "and": "X and I", "me and X"."""
     link, other = run.after(), run.after(2)
     if link is not None and other is not None and link.low in {"and", "or"} and link.gap == other.gap == " ":
         return other.low in {"i", "me", "her", "him"}

@@ -115,7 +115,7 @@ class Attacker:
         self.ended(NOT_WORKED_OFF)
 
     async def keep_at(self, lanes: int, action: Callable[[], Awaitable[object]], most: int = 1_000_000) -> None:
-        """Repeat an action in so many lanes side by side until the attack is over, at most so often in all."""
+        """Repeat an action in parallel lanes until the attack is over, up to a total number of calls."""
         left = iter(range(most))
 
         async def lane() -> None:

@@ -14,7 +14,7 @@ KIB = 1024
 MIB = 1024 * KIB
 #: Two bytes a word: cheap to send, and as many words as can be.
 DAYS = "april may march june "
-#: Of so many characters most messages of an attack are: under the limit of one.
+#: Length of most messages of an attack, in characters: under the limit of one message.
 MESSAGE = 250 * KIB
 
 

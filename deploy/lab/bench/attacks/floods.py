@@ -14,7 +14,7 @@ from store import identity
 BATCH = 500
 #: The stack's limit for a backlog, so that one can be made in seconds.
 RECALL_JOB_ROWS = 4000
-#: How long somebody beside the service holds a bank and a session, in seconds: past what a caller is to wait.
+#: How long another client of the database locks a bank and a session, in seconds: longer than a caller waits.
 HELD_S = 8.0
 HELD_SESSION = "held"
 #: How long load shedding may take to see a backlog: looks that take long are rare.

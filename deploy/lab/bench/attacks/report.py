@@ -11,13 +11,13 @@ from rich.text import Text
 from deploy.lab.bench.attacks.attack import Attack
 from deploy.lab.bench.measures import Machine, Measure, Target
 
-#: The victim's p95 may be this many times its quiet one, and so many milliseconds more.
+#: The victim's p95 may be this many times its quiet p95, plus this number of milliseconds.
 TIMES, MORE_MS = 3.0, 50.0
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The victim's figures when nobody attacks, in milliseconds, and what it may feel at most."""
+    """The victim's figures without an attack, in milliseconds, and the most that an attack may make of them."""
 
     turn_p95_ms: float
     recall_p95_ms: float

@@ -30,7 +30,7 @@ from store.tenancy.keys import Keys
 from store.tenancy.removal import remove_hosts
 
 ENVIRONMENT = {"AFTERTURN_PRESSURE__RECALL_JOB_ROWS": str(RECALL_JOB_ROWS)}
-#: The victim is well again when its last so many seconds met the targets; waited for so long at most.
+#: The victim has recovered when its last WELL_S seconds met the targets; that is awaited for RECOVERY_S at most.
 WELL_S, RECOVERY_S = 1.5, 25.0
 MIB = 1024 * 1024
 
@@ -60,7 +60,7 @@ def chosen(sizes: Sizes, only: Sequence[str]) -> Sizes:
 
 @dataclass(frozen=True, slots=True)
 class AttackedStack:
-    """A running stack nobody else uses."""
+    """A running stack of this benchmark's own."""
 
     stack: Stack
 
@@ -70,7 +70,7 @@ class AttackedStack:
 
 @contextmanager
 def servers(_data: Path | None = None) -> Iterator[AttackedStack]:
-    """Start a stack and leave nothing of it; whatever else runs is not looked at."""
+    """Start a stack and remove it afterwards; other stacks on the machine are not touched."""
     with run_private_stack(name="attacks", gateway="off", environment=ENVIRONMENT) as stack:
         yield AttackedStack(stack)
 

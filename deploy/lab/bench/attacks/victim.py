@@ -1,8 +1,8 @@
 """Another tenant that goes on working while one attacks: 8 turns and 8 recalls a second, in a process of its own.
 
-Calls start when they are due, whatever became of those before them, so that a service that stands still is felt by all
-that were due meanwhile. Run as `python -m deploy.lab.bench.attacks.victim URL` with the key on standard input; the
-first line out is when it began (`time.monotonic`), then one JSON line for each call that ended.
+Calls start when they are due, even if earlier ones have not ended or failed, so that a service that stands still is
+felt by all that were due meanwhile. Run as `python -m deploy.lab.bench.attacks.victim URL` with the key on standard
+input; the first line out is when it began (`time.monotonic`), then one JSON line for each call that ended.
 """
 
 import asyncio
