@@ -1,74 +1,126 @@
-"""What can be chosen about recall.
+"""Settings of recall.
 
-The ranking's defaults lie on plateaus: every one of them was varied over a wide range on two kinds of conversation
-(short chat turns, long messages) without losing more than two points of recall.
+The ranking's defaults lie on plateaus: each was varied over a wide range on two kinds of conversation (short chat
+turns, long messages) without losing more than two points of recall. Change one only with `afterturn bench recall
+--quality` on data of your own.
 """
 
 from pydantic import BaseModel, ConfigDict, Field
 
 
 class RankingSettings(BaseModel):
-    """How much each thing counts that is known of a unit."""
+    """Weights of the ranking; a unit's lexical score is its share of the question's words, 0 to 1, with weight 1."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    dense_weight: float = Field(default=0.75, ge=0, le=10, description="a cosine against a share of words found")
+    dense_weight: float = Field(
+        default=0.75, ge=0, le=10, description="weight of the cosine similarity of question and unit"
+    )
     time_weight: float = Field(
-        default=0.15, ge=0, le=10, description="being of the asked time against a share of words"
+        default=0.15, ge=0, le=10, description="added to a unit of the time that the question names"
     )
     recent_weight: float = Field(
-        default=0.2, ge=0, le=10, description="being what was said last, minutes ago, against a share of words"
+        default=0.2,
+        ge=0,
+        le=10,
+        description="added to the last messages before the question, minutes old, where it asks about them",
     )
-    saturation: float = Field(default=1.2, gt=0, le=10, description="BM25's k1: how soon repeating a word pays less")
-    length_share: float = Field(default=0.6, ge=0, le=1, description="BM25's b: how much long texts are held back")
-    pair_weight: float = Field(default=0.5, ge=0, le=10, description="a pair of words against a word")
-    lexical_context: float = Field(default=0.4, ge=0, le=1, description="a neighbour's word against one's own")
-    lexical_answer: float = Field(default=0.4, ge=0, le=1, description="more than that of the question one answers")
-    dense_context: float = Field(default=0.25, ge=0, le=1, description="a neighbour's vector against one's own")
-    dense_answer: float = Field(default=0.15, ge=0, le=1, description="more than that of the question one answers")
-    dense_short: float = Field(default=2.0, ge=1, le=10, description="times as much, at most, for a short message")
-    substance: float = Field(default=0.02, ge=0, le=10, description="for what says more, by the logarithm of its words")
-    speaker: float = Field(default=0.1, ge=0, le=10, description="for the one speaker a question names")
-    session: float = Field(default=0.25, ge=0, le=10, description="share of the mean of the session's three best")
-    short_question: float = Field(default=0.3, ge=0, le=1, description="held back from a text that only asks")
-    echo: float = Field(default=0.8, ge=0, le=1, description="held back from a text that asks for the same")
-    assistant: float = Field(default=0.2, ge=0, le=1, description="held back from what the assistant said")
+    saturation: float = Field(
+        default=1.2, gt=0, le=10, description="BM25's k1: higher values count a repeated word more"
+    )
+    length_share: float = Field(
+        default=0.6, ge=0, le=1, description="BM25's b: 0 ignores the length of texts, 1 normalises by it"
+    )
+    pair_weight: float = Field(
+        default=0.5, ge=0, le=10, description="weight of a pair of adjacent words; a single word has 1"
+    )
+    lexical_context: float = Field(
+        default=0.4, ge=0, le=1, description="weight of a word in a neighbouring message; a word of the unit has 1"
+    )
+    lexical_answer: float = Field(
+        default=0.4, ge=0, le=1, description="added to lexical_context for the question before an answer"
+    )
+    dense_context: float = Field(
+        default=0.25, ge=0, le=1, description="weight of a neighbouring message's similarity; the unit's own has 1"
+    )
+    dense_answer: float = Field(
+        default=0.15, ge=0, le=1, description="added to dense_context for the question before an answer"
+    )
+    dense_short: float = Field(
+        default=2.0, ge=1, le=10, description="most by which dense_context is multiplied for a short message"
+    )
+    substance: float = Field(
+        default=0.02, ge=0, le=10, description="added for each unit of the logarithm of a text's number of words"
+    )
+    speaker: float = Field(
+        default=0.1, ge=0, le=10, description="added to units of the one speaker that the question names"
+    )
+    session: float = Field(
+        default=0.25, ge=0, le=10, description="weight of the mean score of the session's three best units"
+    )
+    short_question: float = Field(
+        default=0.3, ge=0, le=1, description="fraction of the score that a text loses that is only a question"
+    )
+    echo: float = Field(
+        default=0.8, ge=0, le=1, description="fraction of the score that an earlier question for the same loses"
+    )
+    assistant: float = Field(
+        default=0.2, ge=0, le=1, description="fraction of the score that messages of the assistant lose"
+    )
     heads: int = Field(
         default=4,
         ge=0,
         le=4,
-        description="so many of each arm's best are among the first twenty, while some units have no vector yet",
+        description="units of each arm that are placed among the first twenty while some units have no vector yet",
     )
     pinned: int = Field(
-        default=5, ge=0, le=50, description="so many pinned units come first in every answer, and at most half of it"
+        default=5,
+        ge=0,
+        le=50,
+        description="most pinned units that come first in an answer; they fill at most half of it",
     )
-    recency: float = Field(default=0.02, ge=0, le=1, description="for what was said last, half of it a year before")
-    length_brake: float = Field(default=0.2, ge=0, le=10, description="for long texts that are nobody's turn")
+    recency: float = Field(
+        default=0.02, ge=0, le=1, description="added to the newest unit; half of it to one that is a year older"
+    )
+    length_brake: float = Field(
+        default=0.2, ge=0, le=10, description="factor that lowers the score of long texts that are no turn (documents)"
+    )
 
 
 class RerankSettings(BaseModel):
-    """What a cross-encoder is given, where there is one (`embedding.reranker`); the time is all that it may take."""
+    """Limits of reranking by a cross-encoder, if one is set (`embedding.reranker`)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    candidates: int = Field(
-        default=30, ge=2, le=200, description="the best so many are read together with the question"
+    candidates: int = Field(default=30, ge=2, le=200, description="units that are reranked: the first of the ranking")
+    deadline_ms: float = Field(
+        default=250.0,
+        gt=0,
+        le=60_000,
+        description="time limit in milliseconds; when it is exceeded, the order stays unchanged",
     )
-    deadline_ms: float = Field(default=250.0, gt=0, le=60_000, description="then the order stays as it was")
-    weight: float = Field(default=1.0, ge=0, le=100, description="of its score (0 to 1) beside what was found")
+    weight: float = Field(
+        default=1.0,
+        ge=0,
+        le=100,
+        description="weight of the cross-encoder's score (0 to 1), added to the score of the ranking",
+    )
 
 
 class EvidenceSettings(BaseModel):
-    """When an answer says that it may hold no evidence; nothing is left out by it."""
+    """When an answer is flagged as without evidence; the flags leave nothing out of it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    floor: float = Field(default=0.65, ge=0, le=10, description="a best score below this is told as off topic")
+    floor: float = Field(
+        default=0.65, ge=0, le=10, description="the answer is flagged off topic if its best score is below this"
+    )
     margin: float = Field(
         default=0.05,
         ge=-10,
         le=10,
-        description="how much better than all others' the best of the one speaker a question names has to be",
+        description="if the question names one speaker: the answer is flagged as about another unless that one's best "
+        "score exceeds the best of all others by this",
     )
 
 
@@ -77,31 +129,45 @@ class RecallSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    fresh_tail_chunks: int = Field(default=64, ge=0, le=1024, description="texts without a vector read at most")
-    fresh_tail_ms: float = Field(default=40.0, ge=0, le=10_000, description="time for embedding them at most")
+    fresh_tail_chunks: int = Field(
+        default=64, ge=0, le=1024, description="most texts without a vector that a recall embeds itself; 0 embeds none"
+    )
+    fresh_tail_ms: float = Field(default=40.0, ge=0, le=10_000, description="time limit for embedding them")
     fresh_tail_backlog: int = Field(
-        default=1000, ge=0, description="undone rows of a bank from which on little is embedded of other sessions"
+        default=1000,
+        ge=0,
+        description="backlog of a bank, in ledger rows, above which a recall embeds few texts of other sessions",
     )
     embed_deadline_ms: float = Field(
-        default=2000.0, gt=0, le=60_000, description="time for embedding a question; then words alone must do"
+        default=2000.0,
+        gt=0,
+        le=60_000,
+        description="time limit for embedding a question; after it, the recall searches by words alone",
     )
     candidates: int = Field(
-        default=40, ge=10, le=2000, description="each arm's best units that are compared; k of them where k is more"
+        default=40, ge=10, le=2000, description="units that each arm contributes to the ranking; k units if k is larger"
     )
-    postings: int = Field(default=20_000, ge=1000, description="entries of the word index read at most")
+    postings: int = Field(default=20_000, ge=1000, description="most entries of the word index that a recall reads")
     exact_units: int = Field(
-        default=30_000, ge=0, le=1_000_000_000, description="of a larger bank, not all vectors are read"
+        default=30_000,
+        ge=0,
+        le=1_000_000_000,
+        description="banks of up to this number of units are searched exactly; larger ones by the vector index",
     )
-    read_units: int = Field(default=25_000, ge=1, le=1_000_000, description="so many are, those in the nearest lists")
+    read_units: int = Field(
+        default=25_000, ge=1, le=1_000_000, description="vectors to read in the nearest lists of the vector index"
+    )
     answer_tokens: int = Field(
         default=2000,
         ge=1,
         le=1_000_000,
-        description="tokens of an answer to a question without k and max_tokens",
+        description="size of an answer in tokens if the call gives neither k nor max_tokens",
     )
-    directives: int = Field(default=8, ge=0, le=64, description="so many of a bank's directives come with an answer")
-    directive_tokens: int = Field(default=800, ge=0, le=100_000, description="and so long they may be together")
-    directive_share: float = Field(default=0.25, ge=0, le=1, description="and so much of the asker's budget of tokens")
+    directives: int = Field(default=8, ge=0, le=64, description="most directives of a bank in an answer")
+    directive_tokens: int = Field(
+        default=800, ge=0, le=100_000, description="size limit of all directives in an answer, in tokens"
+    )
+    directive_share: float = Field(default=0.25, ge=0, le=1, description="share of max_tokens that directives may take")
     ranking: RankingSettings = Field(default_factory=RankingSettings)
     rerank: RerankSettings = Field(default_factory=RerankSettings)
     evidence: EvidenceSettings = Field(default_factory=EvidenceSettings)

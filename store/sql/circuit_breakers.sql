@@ -1,10 +1,10 @@
--- Circuit breaker and rate limit of an external service: who may call now, who waits, and for how long. One row a service, on the
--- database's clock, for all workers and doors together. Losing the last moment of it in a crash costs one call too many,
--- so nothing waits for the disk.
+-- Circuit breaker and rate limit of an external service: whether a call may start, or how long it waits. One row a
+-- service, on the database's clock, shared by all workers and interfaces. Losing the last moment of it in a crash costs
+-- one call too many, so no commit waits for the disk.
 
--- Asks to call. A breaker that is open, or a pause the service asked for, shuts the gate; when that is over, one caller
--- at a time goes ahead to see (probing), until a call went well. Then the bucket of tokens: what is not there yet is
--- lent for at most p_patience_s, and the caller waits as long before it calls.
+-- Asks to call. An open breaker, or a pause that the service asked for, refuses; after that, one caller at a time
+-- probes until a call succeeds. Then the token bucket: a token that is not there yet is lent for at most p_patience_s,
+-- and the caller waits that long before it calls.
 create or replace function afterturn.gate_enter(p_gate text, p_threshold int, p_cooldown_s float8, p_rate float8,
                                                 p_burst float8, p_patience_s float8)
 returns table (granted boolean, wait_s float8, probing boolean, failures int)
@@ -41,8 +41,8 @@ begin
                         g.failures >= p_threshold, g.failures;
 end $$;
 
--- Takes in how a call went: p_well false counts towards the threshold, which shuts the gate for p_cooldown_s; true
--- opens it. p_pause_s: the service is alive and asked to be left alone so long.
+-- Records the outcome of a call: a failure (p_well false) counts towards the threshold, which opens the breaker for
+-- p_cooldown_s; a success closes it. p_pause_s: the service is reachable and asked for this pause.
 create or replace function afterturn.gate_report(p_gate text, p_threshold int, p_cooldown_s float8, p_well boolean,
                                                  p_pause_s float8)
 returns table (wait_s float8, failures int)
@@ -67,8 +67,8 @@ begin
     returning greatest(0, extract(epoch from t.shut_until - v_now))::float8, t.failures;
 end $$;
 
--- Puts rows off for so long and gives their claim back: nothing was tried, so no attempt is counted. With a gateway
--- target, what else waits for that one and is ready waits as long, a bounded part of it: it would only be claimed in vain.
+-- Delays rows and releases their claim: nothing was tried, so no attempt is counted. With a gateway target, a bounded
+-- number of other ready rows of that target are delayed as long: a claim of them would be in vain.
 -- False: another worker has the claim, and nothing was written.
 create or replace function afterturn.put_off(p_host uuid, p_stage text, p_stream uuid, p_epoch bigint, p_items uuid[],
                                              p_status text, p_retry_in interval, p_target uuid default null)

@@ -1,21 +1,20 @@
--- Derived state: what projectors leave for the projection stage to take back, and how names are compared.
+-- Derived state: what projectors queue for the projection stage to undo, and how names are compared.
 --
--- The to-do lists belong to the live tables alone, so they are written only where those are: a replay builds its
--- projections in another schema, and its derived state from nothing.
+-- These queues belong to the live tables alone, so they are written only there: a replay builds its projections in
+-- another schema, and its derived state from nothing.
 
 -- A name for comparison: no case, no accents, one blank between words.
 create or replace function afterturn.folded(p_name text) returns text
 language sql immutable parallel safe
 return btrim(regexp_replace(lower(regexp_replace(normalize(p_name, NFKD), '[\u0300-\u036f]', '', 'g')), '\s+', ' ', 'g'));
 
--- Carries the words of up to p_limit units of a bank that wait into the index of words, and counts them; with
--- p_take_back together with what was forgotten since. Returns how many units that were, which ones were forgotten, and the terms that were
--- counted of those.
--- A unit that is forgotten meanwhile is either carried first, and taken back by the next call, or not carried at all.
--- A bank has one who carries at a time, whoever else is at work on it: he waits for nobody but another who does, and
--- passes over units that somebody is just changing.
--- By their places in the table, which nothing but a look at these places can serve: a plan that was made for other
--- numbers of waiting units would read the words of every bank for them.
+-- Moves the words of up to p_limit waiting units of a bank into the index of words, and counts them; with p_take_back
+-- also undoes those of units forgotten since. Returns the number of moved units, the forgotten ones, and the terms that
+-- were counted of those. A unit that is forgotten meanwhile is either moved first and undone by the next call, or not
+-- moved at all. One call at a time moves words of a bank: it waits only for another such call, and skips units locked
+-- by other writers.
+-- WHY by ctid: only a lookup by row address serves here; a plan made for other numbers of waiting units would read the
+-- words of every bank for them.
 create or replace function afterturn.post_words(p_host uuid, p_bank uuid, p_limit int, p_take_back boolean)
 returns table (carried bigint, forgotten uuid[], terms text[])
 language plpgsql set plan_cache_mode to force_generic_plan as $$
@@ -66,11 +65,11 @@ begin
            array(select distinct t from gone g, unnest(g.terms) t order by t);
 end $$;
 
--- Workers look over all hosts for banks in which words wait, and see nothing of the words.
+-- Workers search all tenants for banks in which words wait, and see none of the words.
 grant select (host_id, bank_id, posted) on afterturn.unit_word_t to afterturn_operator;
 
--- Removes the words of units, and from the index of words what was carried there; returns what they were. The rows of
--- the units come first: whoever carries them just now ends before, and the next statement sees what came of it.
+-- Removes the words of units, and from the index of words what was moved there; returns them. Unit rows are locked
+-- first: a concurrent move ends before, and the next statement sees its result.
 create or replace function afterturn.drop_words(p_host uuid, p_bank uuid, p_units uuid[]) returns setof afterturn.unit_word_t
 language plpgsql as $$
 declare
@@ -86,7 +85,7 @@ begin
     return query select g.* from unnest(v_gone) g;
 end $$;
 
--- Removes the words of units that ended, or whose text is another now, and notes what was counted of them.
+-- Removes the words of units that ended or whose text changed, and records what was counted of them.
 create or replace function afterturn.end_words(p_host uuid, p_bank uuid, p_ended uuid[]) returns void
 language plpgsql as $$
 begin
@@ -100,7 +99,7 @@ begin
     end if;
 end $$;
 
--- Notes that an entity's name is to be looked at again.
+-- Records that an entity's name must be examined again.
 create or replace function afterturn.mark_stale(p_host uuid, p_bank uuid, p_entities uuid[]) returns void
 language plpgsql as $$
 begin
@@ -110,7 +109,7 @@ begin
     end if;
 end $$;
 
--- A bank that ends leaves no work behind: a worker that has some finds its claim gone and writes nothing.
+-- A bank that ends leaves no work behind: a worker that has some loses its claim and writes nothing.
 create or replace function afterturn.end_work(p_host uuid, p_bank uuid) returns void
 language plpgsql as $$
 declare
@@ -120,7 +119,7 @@ begin
     perform afterturn.end_turns(p_host, v_turns, v_turns, 'deleted');
 end $$;
 
--- A bank that ends leaves nothing derived behind.
+-- A bank that ends leaves no derived rows behind.
 create or replace function afterturn.end_derived(p_host uuid, p_bank uuid) returns void
 language plpgsql as $$
 begin

@@ -1,13 +1,14 @@
--- What an erasure changes in the log and at the guard, which nobody else may change: events become markers, digests
--- become noise. Run as the owner, for the tenant of the transaction alone, and only while it has an erasure running.
+-- What an erasure changes in the log and in the guards of turns, which no other function may change: events become
+-- markers, digests become random. Run as the owner, for the transaction's tenant alone, and only while it has an
+-- erasure running.
 
--- A message of a history keeps its place, and the unit that kept its words.
+-- A message of a history keeps its place and the id of the unit that stored its words.
 create or replace function afterturn.marked_message(p_message jsonb) returns jsonb
 language sql immutable parallel safe
 return '{"erased": true}'::jsonb
     || case when p_message ? 'unitId' then jsonb_build_object('unitId', p_message->'unitId') else '{}' end;
 
--- Of an event's data a marker keeps the ids and places: projected, it gives an erased row.
+-- A marker keeps the ids and places of an event's data: its projection is an erased row.
 create or replace function afterturn.marker(p_data jsonb) returns jsonb
 language sql immutable parallel safe
 return '{"erased": true}'::jsonb
@@ -18,13 +19,13 @@ return '{"erased": true}'::jsonb
                              from jsonb_array_elements(p_data->'messages') with ordinality m(value, nth)), '[]'))
             else '{}' end;
 
--- Where an event came from stays; what else stood beside its data goes.
+-- The origin of an event stays; the other attributes beside its data go.
 create or replace function afterturn.kept_metadata(p_metadata jsonb) returns jsonb
 language sql immutable parallel safe
 return case when p_metadata ? 'source' then jsonb_build_object('source', p_metadata->'source') end;
 
--- The data of a history's event without the messages of some units and, where p_words says so, without any words of its own.
--- What is left has the digest of no body. When no message is left, nothing of the event is.
+-- The data of a history's event without the messages of some units and, with p_words, without words of its own. The
+-- rest has the digest of no body. When no message is left, the whole event is erased.
 create or replace function afterturn.without_messages(p_data jsonb, p_units uuid[], p_words boolean) returns jsonb
 language plpgsql immutable parallel safe as $$
 declare
@@ -40,7 +41,7 @@ begin
     return jsonb_set(p_data, '{messages}', v_messages) - 'bodyDigest';
 end $$;
 
--- The tenant, while it has this erasure running. Policies hold what follows to its rows.
+-- The tenant, while it has this erasure running. Policies restrict the following statements to its rows.
 create or replace function afterturn.erasing(p_erasure uuid) returns uuid
 language plpgsql as $$
 begin
@@ -52,7 +53,7 @@ begin
     return afterturn.current_host();
 end $$;
 
--- Rewrites whole aggregates, as far as p_upto (null: whatever there is). Returns how many events that were.
+-- Rewrites whole aggregates up to p_upto (null: all events). Returns the number of rewritten events.
 create or replace function afterturn.erase_events(p_erasure uuid, p_subjects text[], p_upto bigint) returns bigint
 language plpgsql security definer set search_path to pg_catalog, pg_temp as $$
 declare
@@ -66,7 +67,7 @@ begin
     return v_count;
 end $$;
 
--- Rewrites single events: of what was drawn from many units, only what repeats an erased one.
+-- Rewrites single events: of data derived from several units, only what repeats an erased one.
 create or replace function afterturn.erase_at(p_erasure uuid, p_positions bigint[]) returns bigint
 language plpgsql security definer set search_path to pg_catalog, pg_temp as $$
 declare
@@ -79,8 +80,8 @@ begin
     return v_count;
 end $$;
 
--- Takes units out of the histories that name them. What was compacted after such a unit was said may repeat it, so its
--- words go. Returns how many events that were.
+-- Removes units from the histories that name them. A compaction after such a unit may repeat it, so its words go, too.
+-- Returns the number of rewritten events.
 create or replace function afterturn.erase_messages(p_erasure uuid, p_bank uuid, p_units uuid[]) returns bigint
 language plpgsql security definer set search_path to pg_catalog, pg_temp as $$
 declare
@@ -113,7 +114,7 @@ begin
     return v_count;
 end $$;
 
--- Takes a user's own words out of the histories in which they stand (restored ones). Returns how many events.
+-- Removes a user's own words from the histories that hold them (restored ones). Returns the number of events.
 create or replace function afterturn.erase_words_of(p_erasure uuid, p_positions bigint[]) returns bigint
 language plpgsql security definer set search_path to pg_catalog, pg_temp as $$
 declare
@@ -128,7 +129,7 @@ begin
     return v_count;
 end $$;
 
--- Makes the guard of turns match no body: whoever sends the same again learns nothing, and it is a conflict.
+-- Makes the guard of turns match no body: a caller that sends the same turn again learns nothing and gets a conflict.
 create or replace function afterturn.erase_guards(p_erasure uuid, p_turns uuid[]) returns bigint
 language plpgsql security definer set search_path to pg_catalog, pg_temp as $$
 declare
@@ -142,7 +143,7 @@ begin
     return v_count;
 end $$;
 
--- Keys that name a user, which no role of the service reads otherwise.
+-- Keys that name a user; no role of the service reads them otherwise.
 create or replace function afterturn.named_keys(p_erasure uuid)
 returns table (key_id uuid, user_name text, gateway_user text)
 language plpgsql security definer set search_path to pg_catalog, pg_temp as $$
@@ -155,8 +156,9 @@ begin
      where k.host_id = v_host and (k.user_name <> '' or k.gateway_user <> '');
 end $$;
 
--- Revokes keys for good and takes all from them that a user chose; takes banks out of what other keys reach, and their quotas.
--- WHY '' and not null: a key without a user is everybody's, and one without a list of banks reaches all.
+-- Revokes keys for good and removes from them every value that a user chose; removes banks, and their quotas, from the
+-- banks that other keys reach. WHY '' and not null: a key without a user acts for all users, one without a list reaches
+-- all banks.
 create or replace function afterturn.erase_keys(p_erasure uuid, p_keys uuid[], p_banks uuid[], p_names text[]) returns void
 language plpgsql security definer set search_path to pg_catalog, pg_temp as $$
 declare
@@ -181,9 +183,10 @@ as $$
                       and p_user in (k.user_name, k.gateway_user))
 $$;
 
--- The planner keeps samples of what stood in a column. Those of words and vectors are thrown away and taken anew, of every
--- table that was ever sampled; of one that is empty now, ANALYZE alone would keep the old ones. (Before PostgreSQL 18 it
--- does.) WHY by the catalog: pg_stats shows nothing of a table whose policies hold its reader.
+-- The planner keeps samples of a column's values. Samples of words and vectors are removed and taken again, for every
+-- table that was ever sampled; of a table that is empty now, ANALYZE alone would keep the old ones (before PostgreSQL
+-- 18 it does).
+-- WHY by the catalog: pg_stats shows nothing of a table whose policies restrict its reader.
 create or replace function afterturn.erase_samples(p_erasure uuid) returns void
 language plpgsql security definer set search_path to pg_catalog, pg_temp as $$
 declare

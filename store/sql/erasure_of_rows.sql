@@ -1,8 +1,7 @@
--- What an erasure changes beside the log. Rows become what the projectors make of their markers (1x_project*.sql);
+-- What an erasure changes beside the log. Rows become what the projectors make of their markers (projections*.sql);
 -- derived state and work in progress follow.
 
--- Units to erase: those asked for and what was drawn from them, directly or not, of which the log still says
--- something.
+-- Units to erase: the requested ones and those derived from them, directly or not, of which the log still has content.
 create or replace function afterturn.units_to_erase(p_host uuid, p_bank uuid, p_seeds uuid[])
 returns table (unit_id uuid, session_id uuid, turn_id uuid, origin text, doc_id uuid, version bigint)
 language plpgsql as $$
@@ -30,7 +29,7 @@ begin
      order by u.unit_id;
 end $$;
 
--- What stands between erased units and the rest of their bank, by aggregate id: their mentions and links.
+-- What joins erased units to the rest of their bank, by aggregate id: their mentions and links.
 create or replace function afterturn.ties_of(p_host uuid, p_bank uuid, p_units uuid[])
 returns table (kind text, subject text)
 language plpgsql as $$
@@ -71,8 +70,9 @@ begin
      order by n.entity_id;
 end $$;
 
--- The events of an aggregate that changed its row, in order: a beginning of what lived already did not
--- (projections.sql). For children of a bank alone: they live from a beginning in a living bank to their own end or the bank's.
+-- The events of an aggregate that changed its row, in order; a beginning of a living row changed nothing
+-- (projections.sql). For children of a bank alone: they live from a beginning in a living bank to their own end or the
+-- bank's.
 create or replace function afterturn.effective_events(p_host uuid, p_bank uuid, p_id uuid)
 returns table ("position" bigint, version bigint, kind text, d jsonb)
 language plpgsql stable as $$
@@ -102,7 +102,7 @@ begin
      order by l.at;
 end $$;
 
--- Events of reflections that were drawn from these units; `last`: it is what the reflection says now.
+-- Events of reflections derived from these units; `last`: it is the reflection's present text.
 create or replace function afterturn.reflections_of(p_host uuid, p_bank uuid, p_units uuid[])
 returns table (reflection_id uuid, "position" bigint, version bigint, last boolean, active boolean)
 language plpgsql as $$
@@ -121,8 +121,8 @@ begin
      order by r.reflection_id, e.position;
 end $$;
 
--- The state an aggregate's row shows: the last that changed it. Where all events of an aggregate are erased together,
--- and its row then holds nothing of any one of them, the last in the log does.
+-- The event whose state an aggregate's row shows: the last that changed it. Where all events of an aggregate are erased
+-- together, so that no event's data is left, the last one in the log serves.
 create or replace function afterturn.state_shown(p_host uuid, p_subject text) returns afterturn.event_store_t
 language sql stable as $$
     select e from afterturn.event_store_t e
@@ -141,7 +141,7 @@ language sql stable as $$
      order by e.aggregate_version desc limit 1
 $$;
 
--- Makes rows of these aggregates what the state they show says, when that is a marker.
+-- Sets rows of these aggregates to the state of their event, where that is a marker.
 create or replace function afterturn.scrub(p_host uuid, p_subjects text[]) returns void
 language plpgsql as $$
 declare
@@ -182,8 +182,8 @@ begin
      where e.aggregate_type = 'AgentMemoryBank' and b.host_id = p_host and b.bank_id = e.bank_id;
 end $$;
 
--- Makes what a history keeps itself (names, metadata, messages with words of their own) what the log says. Messages
--- are numbered through all that changed a history, whatever became of them.
+-- Sets what a history stores itself (names, metadata, messages with words of their own) to what the log says. Messages
+-- are numbered through all events that changed a history, the erased ones included.
 create or replace function afterturn.scrub_sessions(p_host uuid, p_bank uuid, p_sessions uuid[]) returns bigint
 language plpgsql as $$
 declare
@@ -235,9 +235,10 @@ begin
     return v_messages;
 end $$;
 
--- Takes the work on turns away from its workers: a late result finds its claim gone and is rolled back. What is still
--- to be done for p_ended ends; the rest is ready again. A delivery that may have begun is left to end by its own rules.
--- Claims before ledger rows, as workers take them. p_why: erased or deleted. Returns how many rows ended.
+-- Takes the work on turns from its workers: a late result finds its claim gone and is rolled back. Undone work on
+-- p_ended ends; the rest becomes ready again. A delivery that may have begun is not ended here: it ends by its own
+-- rules. Claims are locked before ledger rows, as workers lock them. p_why: erased or deleted. Returns the number of
+-- ended rows.
 create or replace function afterturn.end_turns(p_host uuid, p_turns uuid[], p_ended uuid[], p_why text default 'erased')
 returns bigint
 language plpgsql as $$

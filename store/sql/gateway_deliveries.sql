@@ -1,7 +1,8 @@
--- The steps of a delivery to a foreign gateway, one call and one commit each: what is about to be sent, or how it
--- ended, is written before anything else happens.
+-- The steps of a delivery to an external gateway, each one call and one commit: what is about to be sent, or how it
+-- ended, is written before the next step.
 
--- Reads the messages of turns, and the chunks of documents, which pass the stages as turns do; a forgotten message is not there for any stage.
+-- Reads the messages of turns, and the chunks of documents, which pass the stages as turns do; no stage sees a
+-- forgotten one.
 create or replace function afterturn.turn_messages(p_host uuid, p_banks uuid[], p_turns uuid[])
 returns table (turn_id uuid, unit_id uuid, ordinal int, role text, name text, content text, event_date timestamptz,
                user_id uuid, session_id uuid, session_name text, turn_name text, expires_at timestamptz)
@@ -19,8 +20,8 @@ begin
      order by u.turn_id, u.ordinal;
 end $$;
 
--- Where turns are handed to: the target each delivery was opened for, and the names of its bank and session. Erased names
--- are empty.
+-- Where turns are delivered to: the target for which each delivery was opened, and the names of its bank and session.
+-- Erased names are empty.
 create or replace function afterturn.destinations(p_host uuid, p_items uuid[])
 returns table (item_id uuid, target afterturn.gateway_target_t, bank_name text, session_name text)
 language plpgsql set plan_cache_mode to force_generic_plan as $$
@@ -37,8 +38,8 @@ begin
         on s.host_id = p_host and s.bank_id = l.bank_id and s.session_id = l.session_id;
 end $$;
 
--- Moves deliveries on, keeping their claims; each in turn, whatever the others' fate. Returns the epochs of those that
--- are still held: for the others, nothing was written.
+-- Advances deliveries, keeping their claims; each by itself. Returns the epochs of the claims that are still valid: for
+-- the others nothing was written.
 create or replace function afterturn.delivery_steps(p_host uuid, p_streams uuid[], p_epochs bigint[], p_items uuid[],
                                                     p_statuses text[], p_events text[], p_payloads text[])
 returns bigint[]
@@ -55,7 +56,7 @@ begin
     return v_held;
 end $$;
 
--- Ends deliveries, or puts them off for so long, and gives the claims back. Returns as above.
+-- Ends deliveries, or delays them, and releases the claims. Returns as above.
 create or replace function afterturn.delivery_ends(p_host uuid, p_streams uuid[], p_epochs bigint[], p_items uuid[],
                                                    p_statuses text[], p_categories text[], p_reasons text[],
                                                    p_retry_ins interval[], p_events text[], p_payloads text[])
@@ -71,7 +72,7 @@ begin
     return v_held;
 end $$;
 
--- Writes an audit row about each of these deliveries whose claim is held, unless there is nothing to tell (event null).
+-- Writes an audit row for each of these deliveries whose claim is valid, unless its event is null.
 create or replace function afterturn.audit_deliveries(p_host uuid, p_held bigint[], p_epochs bigint[], p_items uuid[],
                                                       p_events text[], p_payloads text[]) returns void
 language plpgsql set plan_cache_mode to force_generic_plan as $$

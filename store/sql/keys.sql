@@ -1,4 +1,5 @@
--- The one way from a key's hash to what the key allows, over all tenants. Run as the owner: no other role reads hashes.
+-- The only lookup from a key's hash to what the key allows, across all tenants. Run as the owner: no other role reads
+-- hashes.
 create or replace function afterturn.find_key(p_hash bytea)
 returns table (key_id uuid, host_id uuid, banks text[], can_write boolean, gateway_user text, user_name text, agent text,
                can_curate boolean)
@@ -13,7 +14,7 @@ end $$;
 revoke all on function afterturn.find_key(bytea) from public;
 grant execute on function afterturn.find_key(bytea) to afterturn_operator;
 
--- The same for a key of an operator, which has no tenant.
+-- The same for an operator's key, which has no tenant.
 create or replace function afterturn.find_operator_key(p_hash bytea) returns uuid
 language plpgsql stable security definer set search_path to pg_catalog, pg_temp as $$
 begin

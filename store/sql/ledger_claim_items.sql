@@ -1,5 +1,5 @@
--- Claims certain items of a stage in which an item is a stream of its own, as claim_work does, for whoever knows them:
--- those that nobody holds and that were never tried. What is not handed out is not held.
+-- Claims given items of a stage in which each item is a stream of its own, as claim_work does: those that are not
+-- claimed and were never tried. A row that is not returned is not claimed.
 create or replace function afterturn.claim_items(p_host uuid, p_stage text, p_items uuid[], p_lease interval, p_worker text)
 returns table (host_id uuid, stream_id uuid, epoch bigint, item_id uuid, bank_id uuid, session_id uuid, turn_id uuid,
                "position" bigint, status text, attempts int, accepted_at timestamptz)

@@ -1,16 +1,17 @@
--- The ledger's transitions. A worker claims streams (a session, a bank, or a single item), works without a
--- connection, and settles rows in the transaction that writes its result.
+-- The ledger's transitions. A worker claims streams (a session, a bank, or a single item), works without a database
+-- connection, and ends rows in the transaction that writes its result.
 
--- Claims up to p_streams streams that have ready work and no living lease, and hands out their first p_rows rows.
--- Attempts are counted here, before the work: a row that kills its worker ends in quarantine too.
--- p_ordered: nothing overtakes a row of its stream that waits for its next attempt.
--- p_valve: what is newest comes first, and before it what is older than that; null: the oldest first.
+-- Claims up to p_streams streams that have ready work and no live lease, and returns their first p_rows rows.
+-- Attempts are counted here, before the work: a row that kills its worker reaches quarantine, too.
+-- p_ordered: no row overtakes an earlier row of its stream that waits for its next attempt.
+-- p_valve: the newest first, but rows older than this before all; null: the oldest first.
 -- p_by_bank: streams of few banks rather than of many.
--- p_bytes: what their turns may weigh together. The first row of each stream comes before the second of any, in the order in
--- which hosts take turns; the very first is handed out whatever it weighs, and a stream without any is not held.
--- What was tried before is handed out alone, so that a row that kills its worker takes no other into quarantine.
--- Of two who claim at the same time each passes over what the other is about to take. The insert alone would be right, but
--- both would reach for the same streams, and wait at each for whoever touched it first, only to find it taken.
+-- p_bytes: limit for the bytes of all claimed turns. The first row of each stream comes before the second of any, in
+-- the order in which tenants take turns; the very first row is claimed at any size, and a stream without rows is not
+-- claimed.
+-- A row that was tried before is claimed alone, so that a row that kills its worker takes no other into quarantine.
+-- Concurrent claims skip each other's streams. The insert alone would be correct, but both would try the same streams
+-- and wait at each for the other, only to find it claimed.
 create or replace function afterturn.claim_work(p_stage text, p_streams int, p_rows int, p_lease interval,
                                                 p_worker text, p_ordered boolean, p_max_attempts int,
                                                 p_valve interval default null, p_by_bank boolean default false,
@@ -97,7 +98,7 @@ begin
      order by c.epoch, d.position;
 end $$;
 
--- Locks claims of one stage that are still held, in one order for everybody, and returns their epochs.
+-- Locks claims of one stage that are still valid, in the order of their keys, and returns their epochs.
 create or replace function afterturn.hold_claims(p_host uuid, p_stage text, p_streams uuid[], p_epochs bigint[])
 returns bigint[]
 language sql set enable_seqscan to off as $$
@@ -108,7 +109,7 @@ language sql set enable_seqscan to off as $$
              order by c.stream_id for update) h
 $$;
 
--- Gives claims of one stage back. Returns the epochs of those that were still held.
+-- Releases claims of one stage. Returns the epochs of those that were still valid.
 create or replace function afterturn.drop_claims(p_host uuid, p_stage text, p_streams uuid[], p_epochs bigint[])
 returns bigint[]
 language plpgsql set plan_cache_mode to force_generic_plan set enable_seqscan to off as $$
@@ -120,12 +121,12 @@ begin
     return v_held;
 end $$;
 
--- Gives claims of one stage back and ends their rows: p_done went well; p_items end as they are told, or wait for so long
--- by this clock, by which it is looked what is ready; one without a status was not worked on (and may wait, too), and its
--- attempt was none.
--- A row whose claim is not held any more stays as it is. Whatever way a turn's extraction ended, its projection may begin.
--- Each attempt that failed leaves an audit row: the ledger tells of the last one alone.
--- Returns the epochs of the claims that were held.
+-- Releases claims of one stage and ends their rows. p_done: rows that succeeded. p_items: rows with their outcome, or
+-- with a delay until the next attempt, by the clock that decides what is ready; a row without a status was not worked
+-- on (it may have a delay, too), and its attempt is not counted. A row whose claim is no longer valid is left
+-- unchanged. When a turn's extraction has ended, in whatever state, its projection may begin. Each failed attempt
+-- leaves an audit row: the ledger keeps only the last one.
+-- Returns the epochs of the claims that were valid.
 create or replace function afterturn.close_claims(p_host uuid, p_stage text, p_streams uuid[], p_epochs bigint[],
                                                   p_done uuid[], p_items uuid[], p_status text[], p_category text[],
                                                   p_reason text[], p_retry_in interval[]) returns bigint[]

@@ -1,6 +1,5 @@
--- How deep the backlog of some stages is, for each of p_hosts: its rows that wait for nothing, counted no further than
--- p_most, and when the oldest of them was accepted (null: there is none). WHY no sequential scan: a ledger is nearly all
--- done rows.
+-- The depth of the backlog of some stages, for each of p_hosts: its ready rows, counted up to p_most, and when the
+-- oldest of them was accepted (null: none). WHY no sequential scan: nearly all rows of a ledger are done.
 create or replace function afterturn.depth(p_hosts uuid[], p_stages text[], p_most int)
 returns table (host_id uuid, waiting bigint, oldest timestamptz)
 language plpgsql stable set plan_cache_mode to force_generic_plan set enable_seqscan to off as $$

@@ -1,9 +1,9 @@
--- Done rows leave the ledger. What they said stays: in the turn's guard how its stages ended, in pruned_turns_t how
--- many turns ended so. Run by the operator, who may not write guards: hence as the owner, whom
--- policies hold to this host.
+-- Prunes done rows from the ledger. How a turn's stages ended is kept in the turn's guard, the number of turns by
+-- outcome in pruned_turns_t. Run by the operator, who may not write guards: hence as the owner, restricted by policies
+-- to this tenant.
 
--- A page of one host's projection rows in order of item: every turn has one. `ends`: all that the turn's stages had to
--- do went well and is older than p_before. A row that is no turn (a recount) ends by itself.
+-- A page of one tenant's projection rows in order of item: every turn has one. `ends`: every stage of the turn
+-- succeeded before p_before. A row that is no turn (a recount) ends by itself.
 create or replace function afterturn.prunable(p_host uuid, p_after uuid, p_before timestamptz, p_limit int)
 returns table (item_id uuid, turn_id uuid, is_turn boolean, ends boolean)
 language plpgsql stable set plan_cache_mode to force_generic_plan as $$
@@ -24,8 +24,8 @@ begin
              order by l.item_id limit p_limit) p;
 end $$;
 
--- Prunes one page. Returns its last item, how many rows it had, and how many ledger rows left. WHY the log's lock: a
--- swap after a replay opens done rows again, and holds that lock alone meanwhile.
+-- Prunes one page. Returns its last item, its number of rows, and the number of ledger rows pruned. WHY the log's lock:
+-- the swap after a replay reopens done rows, and holds that lock exclusively meanwhile.
 create or replace function afterturn.prune_ledger(p_host uuid, p_after uuid, p_before timestamptz, p_limit int)
 returns table (last uuid, looked bigint, removed bigint)
 language plpgsql security definer set search_path to pg_catalog, pg_temp set plan_cache_mode to force_generic_plan as $$
@@ -68,7 +68,7 @@ begin
     perform set_config('afterturn.host', v_before, true);
 end $$;
 
--- Puts the rows of pruned turns back as they were, for a caller that opens one of them again.
+-- Restores the rows of pruned turns as they were, for a caller that reopens one of them.
 create or replace function afterturn.unprune(p_host uuid, p_turns uuid[]) returns void
 language plpgsql as $$
 begin

@@ -1,17 +1,17 @@
--- What an operator does to ledger rows by hand: once more, no more, or settled. Each function takes rows of one host and
--- stage, changes those it may, leaves an audit row for each (who, what, how it stood before), and returns their items.
--- Claims are locked before ledger rows, as workers take them.
+-- What operators do to ledger rows: retry, skip or settle them. Each function takes rows of one tenant and stage,
+-- changes those whose state allows it, writes an audit row for each (who, what, the state before), and returns their
+-- items. Claims are locked before ledger rows, as workers lock them.
 
--- Of a delivery that failed: whether it is certain that the other side did nothing. No connection was made, nothing
--- could be sent, or it was turned away for its key or for coming too often. The words are those of the gateway stage.
+-- Whether a failed delivery certainly had no effect on the other side: no connection was made, nothing was sent, or the
+-- call was rejected for its key or its rate. The words are those of the gateway stage.
 create or replace function afterturn.surely_unprocessed(p_status text, p_category text, p_reason text) returns boolean
 language sql immutable parallel safe
 return p_status in ('add_failed', 'flush_failed')
    and coalesce(p_category in ('unauthorized', 'invalid_request', 'unusable_target')
                 or p_reason in ('no connection was made', 'status 401', 'status 403', 'status 429'), false);
 
--- Puts quarantined rows back to the start, with all their attempts. A flush is repeated without its add.
--- What an extraction finds late must be counted: the turn's projection row waits for it once more.
+-- Requeues dead rows with a fresh attempt budget. A flush is repeated without its add. Facts that a late extraction
+-- finds must be counted: the turn's projection row waits for it again.
 create or replace function afterturn.retry_rows(p_host uuid, p_stage text, p_items uuid[], p_by text)
 returns setof uuid language plpgsql as $$
 declare
@@ -52,8 +52,8 @@ begin
     return query select b.item_id from unnest(v_rows) b;
 end $$;
 
--- Ends rows as skipped. Whoever works on one finds its claim gone, and its result is rolled back. A delivery that may
--- have begun is left to end by its own rules.
+-- Ends rows as skipped. A worker that has one loses its claim, and its result is rolled back. A delivery that may have
+-- begun is not ended here: it ends by its own rules.
 create or replace function afterturn.drop_rows(p_host uuid, p_stage text, p_items uuid[], p_by text, p_reason text)
 returns setof uuid language plpgsql as $$
 declare
@@ -84,7 +84,8 @@ begin
     return query select b.item_id from unnest(v_rows) b;
 end $$;
 
--- Settles a delivery by what a person found out. Returns how it stood; changes nothing unless that is in p_from.
+-- Settles a delivery with the outcome that a person found. Returns its state before; changes nothing unless that is in
+-- p_from.
 create or replace function afterturn.resolve_delivery(p_host uuid, p_item uuid, p_from text[], p_status text,
                                                       p_reason text, p_told jsonb) returns text
 language plpgsql as $$
@@ -104,8 +105,8 @@ begin
     return v_row.status;
 end $$;
 
--- Ends as skipped what waits for gateway targets that were unset, up to p_limit rows; whoever works on one finds its claim
--- gone. A delivery that may have begun is left to end by its own rules. Returns how many rows ended.
+-- Ends as skipped up to p_limit rows that wait for gateway targets that were unset; a worker that has one loses its
+-- claim. A delivery that may have begun is not ended here: it ends by its own rules. Returns the number of ended rows.
 create or replace function afterturn.end_deliveries(p_host uuid, p_targets uuid[], p_by text, p_reason text, p_limit int)
 returns bigint language plpgsql as $$
 declare
@@ -134,7 +135,7 @@ begin
     return cardinality(v_rows);
 end $$;
 
--- Locks the claims of streams, so that no worker moves their rows meanwhile; the next statement sees where they stand.
+-- Locks the claims of streams, so that no worker changes their rows meanwhile; the next statement reads their state.
 create or replace function afterturn.hold_claims(p_host uuid, p_stage text, p_streams uuid[]) returns void
 language plpgsql as $$
 begin
@@ -142,8 +143,8 @@ begin
       where c.host_id = p_host and c.stage = p_stage and c.stream_id = any (p_streams) order by c.stream_id for update;
 end $$;
 
--- Takes running rows away from whoever works on them: their claims end, and what was claimed together with them is
--- ready again. A claim under which a delivery may have begun stays: it is at work on that one alone.
+-- Takes running rows from their workers: their claims end, and the other rows of these claims become ready again. A
+-- claim under which a delivery may have begun stays: it covers that delivery alone.
 create or replace function afterturn.take_back(p_host uuid, p_stage text, p_items uuid[]) returns void
 language plpgsql as $$
 begin
@@ -163,7 +164,7 @@ begin
        and l.item_id <> all (p_items);
 end $$;
 
--- Writes down what was done to rows, and how each stood before.
+-- Writes an audit row for each changed row, with its state before.
 create or replace function afterturn.audit_by_hand(p_rows afterturn.ledger_t[], p_event text, p_told jsonb) returns void
 language plpgsql as $$
 begin

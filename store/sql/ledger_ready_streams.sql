@@ -1,8 +1,7 @@
--- Which streams are claimed next. Hosts take turns, whatever each of them has waiting; within a host the oldest work
--- comes first, or (embedding) the newest, unless something is too old to wait for that.
+-- Which streams are claimed next. Tenants take turns, independent of the depth of their backlogs; within a tenant the
+-- oldest work comes first, or (embedding) the newest, unless some work is older than a limit.
 
--- Up to p_most hosts with undone work of a stage that waits for nothing, from p_from on and round: by index, from host
--- to host.
+-- Up to p_most tenants with ready work of a stage, beginning with p_from and wrapping around: one index probe a tenant.
 create or replace function afterturn.waiting_hosts(p_stage text, p_from uuid, p_most int) returns setof uuid
 language plpgsql stable set plan_cache_mode to force_generic_plan as $$
 #variable_conflict use_column
@@ -31,8 +30,8 @@ begin
     select w.host_id from (select u.host_id from up u union all select r.host_id from round r) w limit p_most;
 end $$;
 
--- The free streams among up to p_most of a host's (null: all of them), seen by their first row; from p_from on and round,
--- by index, from stream to stream.
+-- The free streams among up to p_most of a tenant's (null: all), found by their first row; beginning with p_from and
+-- wrapping around, one index probe a stream.
 create or replace function afterturn.free_heads(p_stage text, p_host uuid, p_from uuid, p_most int)
 returns table (stream_id uuid, "position" bigint, attempts int)
 language plpgsql stable set plan_cache_mode to force_generic_plan set enable_seqscan to off as $$
@@ -70,17 +69,18 @@ begin
                and c.lease_until > now()) is null;
 end $$;
 
--- The streams with ready work that nobody holds, one of each host after the other: for ordered stages only those whose
--- very first undone row is ready. p_valve (streams of one row alone): the newest row first, but what was accepted longer ago than that before it;
--- null: the oldest first; p_by_bank: the oldest and all others of its bank, then those of the next.
+-- The streams with ready work that are not claimed, one of each tenant after the other. Of an ordered stage only
+-- streams whose first undone row is ready. p_valve (streams of a single row): the newest row first, but rows accepted
+-- longer ago than that before all; null: the oldest first. p_by_bank: the oldest and all others of its bank, then the
+-- next bank's.
 --
--- Looks at a window of some hosts' rows, which nearly always shows enough; the hosts begin at random, so that none is
--- passed over for long. Of each stream in it the first row is seen, since the window holds the oldest of the host. Where
--- all that is seen of a host is held or waits (a few long sessions), others stand behind it: some of its streams are looked
--- at one by one, by index, from a random one on; where that is so of every host, all streams of all hosts.
--- WHY p_valve widens the window: there a held stream is a single row, and the newest are held.
--- WHY nothing is read through: claims come and go, and whoever counts them (autovacuum) now and then finds next to none.
--- A plan made then reads the whole table, with all that is dead in it, for each row of the window, and is kept.
+-- Reads a window of some tenants' rows, which is nearly always enough; the first tenant is random, so that none is
+-- starved. The window holds the oldest rows of a tenant, so the first row of each stream in it is the stream's first.
+-- If every stream in a tenant's window is claimed or waits (a few long sessions), some of its other streams are probed
+-- one by one by index, beginning with a random one; if that holds for every tenant, all streams of all tenants are.
+-- WHY p_valve widens the window: there a claimed stream is a single row, and the newest ones are claimed.
+-- WHY no sequential scan: claims come and go, and autovacuum may count next to none. A plan made then would read the
+-- whole table with its dead rows for each row of the window, and would be kept.
 create or replace function afterturn.ready_streams(p_stage text, p_streams int, p_ordered boolean, p_valve interval,
                                                    p_by_bank boolean default false)
 returns table (host_id uuid, stream_id uuid, "position" bigint, attempts int)

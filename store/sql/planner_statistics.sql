@@ -1,13 +1,12 @@
--- What the planner is told, so that it never takes a host for something rare. PostgreSQL 18 and later; before, only the
--- first half.
+-- What the planner is told about tenants. PostgreSQL 18 and later; before, only the first half.
 --
--- A host's rows are found by what stands behind the host in a key, and that implies the host (store/identity.py). Left to
--- itself, ANALYZE finds what share each large host has, and concludes that any other has a row or two: then every index
--- that begins with the host seems equally good, and a new host's first thousand events are read through for each event.
--- So nothing is ever sampled of that column, and it is said to select nothing.
+-- A tenant's rows are found by the columns after host_id in a key, which imply the tenant (store/identity.py). By
+-- default ANALYZE finds the share of each large tenant, and concludes that any other has a row or two: then every index
+-- that begins with the tenant seems equally good, and the first thousand events of a new tenant are scanned for each
+-- event. So host_id is never sampled, and is declared to select nothing.
 --
--- Of a table nobody has analyzed yet the planner believes as much of banks and of the ledger's stages. It is told the
--- worst case until ANALYZE puts the truth in its place; what that has found is not touched.
+-- Of a table without statistics the planner believes the same of banks and of the ledger's stages. It is given the
+-- worst case until ANALYZE replaces it; existing statistics are not changed.
 create or replace function afterturn.first_statistics(p_schema text) returns void
 language plpgsql as $$
 declare

@@ -38,7 +38,7 @@ begin
      where b.host_id = e.host_id and b.bank_id = e.bank_id and b.aggregate_version < e.aggregate_version;
 end $$;
 
--- A bank takes with it all that is in it, whatever has been counted or derived from it included.
+-- The end of a bank ends all that is in it, with everything counted or derived from it.
 create or replace function afterturn.project_bank_deleted(p_events afterturn.event_store_t[]) returns void
 language plpgsql as $$
 declare
@@ -112,7 +112,7 @@ begin
        and o.aggregate_version < e.aggregate_version;
 end $$;
 
--- A document takes its units with it.
+-- The end of a document ends its units.
 create or replace function afterturn.project_doc_deleted(p_events afterturn.event_store_t[]) returns void
 language plpgsql as $$
 declare

@@ -1,7 +1,7 @@
 -- Projectors of units, entities, and what joins them. How projectors work: projections.sql.
 
--- A run never begins one unit twice (projections.sql): nothing is sorted here, and a turn is accepted the sooner. So it is
--- where the caller has seen that the bank lives (p_living).
+-- A run never begins one unit twice (projections.sql), so nothing is sorted here, which makes an append faster.
+-- p_living: the caller has checked that the bank is alive.
 create or replace function afterturn.project_unit_retained(p_events afterturn.event_store_t[], p_living boolean default false)
 returns void language plpgsql as $$
 begin
@@ -40,14 +40,14 @@ begin
      where u.aggregate_version < excluded.aggregate_version and not u.active;
 end $$;
 
--- Whether a unit is found by other words once it says this.
+-- Whether this text changes the words by which a unit is found.
 create or replace function afterturn.rewords(p_content text, p_context text, p_date timestamptz, d jsonb) returns boolean
 language sql stable parallel safe
 return (p_content, p_context, p_date) is distinct from
        (coalesce(d->>'content', ''), d->>'context', coalesce((d->>'eventDate')::timestamptz, p_date));
 
--- The place in a conversation stays as it is. Words and vectors of another text are gone at once; whoever changes
--- the text brings the new words and opens a row for the embedding stage.
+-- The place in a conversation does not change. Words and vectors of the former text are removed at once; the caller
+-- that changes the text brings the new words and opens a row for the embedding stage.
 create or replace function afterturn.project_unit_updated(p_events afterturn.event_store_t[]) returns void
 language plpgsql as $$
 begin
@@ -90,7 +90,7 @@ begin
        and u.aggregate_version < e.aggregate_version;
 end $$;
 
--- What ends with units: their words, their vectors, their mentions, and the links from and to them.
+-- What ends with units: their words, vectors and mentions, and the links from and to them.
 create or replace function afterturn.end_units(p_host uuid, p_bank uuid, p_units uuid[], p_at timestamptz) returns void
 language plpgsql as $$
 begin
@@ -105,7 +105,7 @@ begin
      where k.host_id = p_host and k.bank_id = p_bank and k.to_unit_id = g.unit_id and k.active;
 end $$;
 
--- Forgetting is soft in the row and at once for every reader.
+-- Forgetting is a soft delete of the row, effective for every reader at once.
 create or replace function afterturn.project_unit_deleted(p_events afterturn.event_store_t[]) returns void
 language plpgsql as $$
 declare
@@ -172,7 +172,7 @@ begin
        from unnest(p_events) e where e.event_type = 'AgentMemoryEntityUpdatedEvent' group by e.host_id, e.bank_id;
 end $$;
 
--- An entity takes its mentions with it; the projection stage takes them out of its counts.
+-- The end of an entity ends its mentions; the projection stage removes them from its counts.
 create or replace function afterturn.project_entity_deleted(p_events afterturn.event_store_t[]) returns void
 language plpgsql as $$
 begin
@@ -192,7 +192,7 @@ begin
      where l.host_id = g.host_id and l.bank_id = g.bank_id and l.entity_id = g.entity_id and l.removed_at is null;
 end $$;
 
--- A mention that comes back before its end was counted stays counted: the difference is settled here.
+-- A mention that returns before its end was counted stays counted: the difference is settled here.
 create or replace function afterturn.settle_back(p_events afterturn.event_store_t[]) returns void
 language plpgsql as $$
 begin
@@ -226,10 +226,9 @@ begin
      where n.host_id = c.host_id and n.bank_id = c.bank_id and n.entity_id = c.entity_id and c.change <> 0;
 end $$;
 
--- Its place in the text stays the first one: which entities of a unit make pairs follows from it (store/derived/projection.py),
--- and what was counted is taken back by it.
--- The seed deletes the row of an unlinked mention; here it stays as a tombstone with its version, so that a Linked(1)
--- that comes again does not undo Unlinked(2), and Linked(3) does.
+-- Its place in the text stays the first one: the pairs of entities of a unit follow from it
+-- (store/derived/projection.py), and counts are undone by it. The seed deletes the row of an unlinked mention; here a
+-- tombstone keeps its version, so that a repeated Linked(1) does not undo Unlinked(2), and Linked(3) does.
 create or replace function afterturn.project_unit_entity_linked(p_events afterturn.event_store_t[]) returns void
 language plpgsql as $$
 begin

@@ -1,10 +1,10 @@
--- Quotas: what a host or a bank may hold and take in. A host without one pays one probe an append.
+-- Quotas: how much a tenant or a bank may store and take in. A tenant without a quota costs one index probe an append.
 --
--- An append looks without a lock, writes, and pays at its end, right before it commits: whoever finds then that the
--- last of a quota was taken meanwhile (ZQ001) writes nothing and looks again, so no limit is ever passed.
+-- An append checks the quota without a lock, writes its rows, and charges the quota right before it commits. If another
+-- append used up the rest meanwhile, charging fails (ZQ001) and the caller checks again: no limit is ever exceeded.
 
--- What of the offered turns a quota is about, once: everything after this reads the few words it needs. Left out are turns
--- that are known already, or have an outcome. `ord` counts from 0.
+-- The offered turns that a quota applies to, with their sizes. Turns that are already stored, or have an outcome, are
+-- left out. `ord` counts from 0.
 create or replace function afterturn.priced(p_host uuid, p_turns afterturn.offered_turn[], p_outcomes text[])
 returns jsonb language plpgsql as $$
 begin
@@ -19,7 +19,8 @@ begin
                and (select true from afterturn.turn_t g where g.host_id = p_host and g.turn_id = t.turn) is null);
 end $$;
 
--- Which priced turns do not fit: {ord: 'over LIMIT SCOPE ALLOWED SECONDS'}; seconds until a rate begins anew, else 0.
+-- Which of these turns exceed a limit: {ord: 'over LIMIT SCOPE ALLOWED SECONDS'}; seconds until the rate's window ends,
+-- else 0.
 create or replace function afterturn.over_quota(p_host uuid, p_priced jsonb) returns jsonb
 language plpgsql as $$
 declare
@@ -62,7 +63,7 @@ begin
     return v_over;
 end $$;
 
--- Which limit one more turn of this many bytes, in a new bank or not, would pass; null for none.
+-- Which limit one more turn of this many bytes, in a new bank or not, would exceed; null for none.
 create or replace function afterturn.past_limit(q afterturn.quota_t, p_bytes bigint, p_banks int, p_minute timestamptz,
                                                 p_wait int) returns text
 language plpgsql immutable as $$
@@ -81,8 +82,8 @@ begin
     return null;
 end $$;
 
--- Pays for accepted turns, last in the transaction: the rows stay locked for no longer than the commit takes, and are
--- taken in one order, so that two who pay for the same banks cannot wait for each other.
+-- Charges accepted turns, as the last statement of the transaction, so that rows are locked for the commit alone. Rows
+-- are locked in the order of their keys, so that two charges of the same banks cannot deadlock.
 create or replace function afterturn.charge_quota(p_host uuid, p_priced jsonb, p_accepted int[]) returns void
 language plpgsql as $$
 declare
@@ -113,8 +114,8 @@ begin
     end loop;
 end $$;
 
--- Holds a host's quota alone, where it has one. Taken before any bank, as who writes turns takes it (shared): whoever
--- held a bank and then waited for a writer that waits for the bank would wait for ever.
+-- Locks a tenant's quota exclusively, if it has one. Taken before any bank lock, because appends take the quota's lock
+-- (shared) before a bank's: the other order could deadlock with them.
 create or replace function afterturn.lock_quota(p_host uuid) returns void
 language plpgsql set search_path to afterturn, public as $$
 begin
@@ -122,7 +123,7 @@ begin
       where (select true from quota_t q where q.host_id = p_host limit 1);
 end $$;
 
--- Makes a bank before its first turn: 'created' or 'known'. Refused (ZQ002) past the host's quota of banks.
+-- Creates a bank before its first turn: 'created' or 'known'. Refused (ZQ002) beyond the tenant's quota of banks.
 create or replace function afterturn.create_bank(p_host uuid, p_bank uuid, p_event jsonb, p_now timestamptz) returns text
 language plpgsql set search_path to afterturn, public as $$
 declare
@@ -142,8 +143,9 @@ begin
     return 'created';
 end $$;
 
--- Charges bytes to quotas of a host, last in the transaction that writes them, after it took the quota's lock shared: a
--- recount then sees both or neither. Refused (ZQ002) past max_bytes where p_refuse says so; less than nothing is given back.
+-- Charges bytes to quotas of a tenant, as the last statement of the transaction that writes them, under the shared lock
+-- of the quota: a recount sees both or neither. Refused (ZQ002) beyond max_bytes if p_refuse; a negative number is
+-- refunded.
 create or replace function afterturn.charge_bytes(p_host uuid, p_scopes uuid[], p_bytes bigint, p_refuse boolean default true)
 returns void language plpgsql as $$
 declare
@@ -164,8 +166,9 @@ begin
     end loop;
 end $$;
 
--- A recall job is charged what its row holds: the question, then the answer, nothing once it has expired. Only a question is
--- refused. The lock comes before any row: whoever recounts or erases holds it alone, and then takes rows.
+-- Charges a recall job for what its row stores: the question, then the answer, nothing after it expired. Only a
+-- question is refused. The quota's lock comes before row locks: a recount or an erasure takes it exclusively and locks
+-- rows afterwards.
 create or replace function afterturn.lock_quota_of_job() returns trigger
 language plpgsql as $$
 begin
@@ -196,7 +199,7 @@ create or replace trigger lock_quota before insert or update or delete on aftert
 create or replace trigger charge after insert or update or delete on afterturn.recall_job_t
     for each row execute function afterturn.charge_job();
 
--- The bytes that callers wrote for what a host, or one of its banks, holds now.
+-- The bytes written by callers that a tenant, or one of its banks, stores now.
 create or replace function afterturn.bytes_held(p_host uuid, p_bank uuid, p_name text) returns bigint
 language sql stable as $$
     select coalesce(sum(h.bytes), 0)::bigint from (
@@ -216,9 +219,10 @@ language sql stable as $$
          where j.host_id = p_host and (p_name is null or (j.request->>'bank' = p_name and not j.request ? 'banks'))) h
 $$;
 
--- Counts anew what a host and its banks hold: turns and documents of which something is left, bytes, banks that live; p_now:
--- when that was. Writers go on meanwhile. What they write and what they pay become visible together, so one statement sees
--- by how much the quota is wrong, whatever they add until that is put right. One counts at a time; rows in their order.
+-- Recounts what a tenant and its banks store: turns and documents with any content left, bytes, living banks; p_now is
+-- the time of the count. Writers go on meanwhile: their rows and their charges become visible together, so one
+-- statement sees the error of the quota, which later charges do not change. One recount at a time; rows are locked in
+-- the order of their keys.
 create or replace function afterturn.count_quota(p_host uuid, p_now timestamptz) returns void
 language plpgsql set search_path to afterturn, public as $$
 declare
@@ -242,9 +246,10 @@ begin
     end loop;
 end $$;
 
--- Counts banks that began or ended otherwise than with a turn, once these events are projected; what a bank that ended held is
--- free again with the next count. Refuses (ZQ002) what began past the host's quota. Nobody who calls this may hold the quota's lock shared, and whoever holds a bank alone
--- by then holds the quota (lock_quota), too.
+-- Charges banks that were created or ended by other means than a turn, after their events were projected; what an ended
+-- bank stored is refunded by the next recount. Refuses (ZQ002) banks beyond the tenant's quota. The caller must not
+-- hold the quota's lock shared; a caller that holds a bank's lock exclusively must already hold the quota's
+-- (lock_quota).
 create or replace function afterturn.account_banks(p_host uuid, p_new afterturn.event_store_t[]) returns void
 language plpgsql as $$
 declare
@@ -268,8 +273,8 @@ begin
     end if;
 end $$;
 
--- Before a total is held against somebody it is counted anew, at most once a minute, and always when something was
--- erased (p_least 0): what is gone is free again.
+-- A total is recounted before it refuses a call, at most once a minute, and always after an erasure (p_least 0): erased
+-- content no longer counts.
 create or replace function afterturn.recount_quota(p_host uuid, p_now timestamptz, p_least interval default '1 minute')
 returns boolean language plpgsql set search_path to afterturn, public as $$
 begin
@@ -284,8 +289,8 @@ begin
     return true;
 end $$;
 
--- Sets all limits of a host (p_bank null) or of a bank; without any limit the quota is gone. The operator's alone.
--- WHY as the owner: the operator counts what is there and reads none of it. Of this host alone: policies hold it to that.
+-- Sets all limits of a tenant (p_bank null) or of a bank; without any limit the quota is removed. For operators only.
+-- WHY security definer: the operator counts rows that it may not read. Policies restrict it to this tenant.
 create or replace function afterturn.set_quota(p_host uuid, p_scope uuid, p_bank text, p_limits jsonb, p_now timestamptz)
 returns void language plpgsql security definer set search_path to afterturn, public, pg_temp as $$
 declare

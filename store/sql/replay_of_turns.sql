@@ -1,8 +1,8 @@
--- The guards of turns (turn_t), made again from the log: they are written with a turn's events and say nothing that these
--- do not say. Run by the owner, in a replay.
+-- The guards of turns (turn_t), rebuilt from the log: they are written with a turn's events and contain nothing else.
+-- Run by the owner, in a replay.
 
--- The guards that the log of a host (null: of each) or of one bank of it speaks of. A turn stands where the last of its own
--- units begins; `digest` is null where an erasure took it out of the log, or none ever stood there.
+-- The guards that the log of a tenant (null: of each) or of one of its banks implies. A turn's position is that of the
+-- first of its last own units; `digest` is null where an erasure removed it from the log, or none was ever there.
 create or replace function afterturn.logged_turns(p_host uuid, p_bank uuid)
 returns table (host_id uuid, turn_id uuid, bank_id uuid, session_id uuid, user_id uuid, digest bytea, "position" bigint,
                accepted_at timestamptz)
@@ -34,12 +34,13 @@ begin
      order by u.host_id, u.turn_id, u.position;
 end $$;
 
--- Makes the guards of a host (null: of each) or of one bank of it what the log says. The caller holds the log's lock alone.
+-- Makes the guards of a tenant (null: of each) or of one of its banks what the log implies. The caller holds the log's
+-- lock exclusively.
 --
--- A body that the log does not tell gets a digest that no body has: whoever sends such a turn again is told of a conflict.
--- The ledger is not in the log: a turn of which it has no row counts as ended, well, as all did that left it; its gateway
--- stage as flushed where the audit says that a gateway took it, else as that of a turn that no gateway is to get, so that
--- nothing is ever sent twice. To which target it was sent is not known any more.
+-- A body that the log does not contain gets a digest that matches none: a caller that sends such a turn again gets a
+-- conflict. The ledger is not in the log: a turn without a row counts as ended with success, as all turns did that were
+-- pruned; its gateway stage as flushed where the audit says that a gateway took it, else as that of a turn without a
+-- gateway, so that nothing is sent twice. The target of the delivery is not known any more.
 create or replace function afterturn.rebuild_turns(p_host uuid, p_bank uuid) returns void
 language plpgsql as $$
 begin
@@ -77,8 +78,8 @@ begin
     perform afterturn.recount_pruned(p_host);
 end $$;
 
--- Counts anew how many turns of a host (null: of each) left the ledger, by how each stage of them ended. What a model read
--- of them is counted nowhere else, and stays.
+-- Recounts how many turns of a tenant (null: of each) were pruned from the ledger, by the outcome of each stage. What
+-- LLM extraction read is counted nowhere else, and is kept.
 create or replace function afterturn.recount_pruned(p_host uuid) returns void
 language plpgsql as $$
 begin

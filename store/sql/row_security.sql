@@ -1,7 +1,7 @@
--- Row-level security for the owner, too, on every table of a schema, partitions included. A later migration that makes a
--- table says who of the service may see which rows; that the owner is held by policies as well is said here, for all.
--- The owner sees every tenant's rows in a session that says so (afterturn.every_host), else the transaction's tenant's;
--- keys are found before a tenant is known (afterturn.find_key).
+-- Row-level security for the owner, too, on every table of a schema, partitions included. A later migration that
+-- creates a table grants the service's roles their rows; that policies restrict the owner as well is set here, for all
+-- tables. The owner sees every tenant's rows in a session that says so (afterturn.every_host), else those of the
+-- transaction's tenant; keys are found before a tenant is known (afterturn.find_key).
 create or replace function afterturn.force_row_security(p_schema text, p_names text) returns void
 language plpgsql set search_path to '' as $$
 declare

@@ -1,6 +1,6 @@
--- The registry of stages (store/ledger/stages.py) as SQL reads it. Every upgrade hands it in, once the functions are made.
+-- The registry of stages (store/ledger/stages.py) for SQL. Every upgrade passes it in, after the functions are created.
 
--- Makes afterturn.stages() of the registry, and lets the ledger take rows of its stages and of no others.
+-- Creates afterturn.stages() from the registry, and lets the ledger take rows of its stages and of no others.
 -- p_stages: [{stage, stream, opened_by_turn, waits, external, counts_items}].
 create or replace function afterturn.set_stages(p_stages jsonb) returns void
 language plpgsql as $body$

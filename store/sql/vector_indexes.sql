@@ -1,8 +1,8 @@
--- How many lists of the index by nearness are to be read for a bank of p_units units, where p_read vectors would do if the
--- partition were its own; null where all of the bank's vectors are better read: its partition has no index that can be
--- used, or is so much larger that most of what the lists hold is others'. A neighbour's share of the lists grows more
--- slowly than its rank among all vectors there: by about the root.
--- Its name tells whose an index is (see store/derived/vector_indexes.py); one that is still being built is not valid.
+-- How many lists (probes) of the vector index to read for a bank of p_units units, where p_read vectors would do if the
+-- partition were its own; null where an exact scan of the bank's vectors is better: its partition has no valid index,
+-- or is so much larger that most vectors in the lists are other banks'. A neighbour's share of the lists grows more
+-- slowly than its rank among all vectors of the partition: by about the square root. The index's name tells its
+-- partition (see store/derived/vector_indexes.py); one that is still being built is not valid.
 create or replace function afterturn.lists_to_read(p_bank uuid, p_units bigint, p_read int) returns int
 language sql stable parallel safe as $$
     select greatest(1, ceil(l.lists * least(1, p_read / v.vectors * sqrt(greatest(1, v.vectors / p_units))))::int)

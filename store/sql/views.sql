@@ -1,4 +1,4 @@
--- Views for direct readers. They show what the policies show the caller: none has rights of its own.
+-- Views for direct readers. They show what row-level security shows the caller: none runs with rights of its own.
 
 -- The seed's tables, with its exact names and columns (schema hindsight) ----------------------------------------------
 
@@ -71,8 +71,8 @@ create or replace view hindsight.agent_session_history_t with (security_invoker)
            h.metadata, h.aggregate_version, h.active, h.update_ts, h.update_user
       from afterturn.agent_session_history_t h;
 
--- The CloudEvents 1.0 envelope of an event, whole: the log keeps its data, and what of the envelope is a column or follows
--- from one is put together here. The nonce is the position.
+-- The CloudEvents 1.0 envelope of an event: the log stores its data, and the rest of the envelope is put together here
+-- from columns. The nonce is the position.
 create or replace function afterturn.cloud_event(e afterturn.event_store_t) returns jsonb
 language sql stable parallel safe
 return jsonb_build_object(
@@ -93,7 +93,7 @@ grant select on all tables in schema hindsight to afterturn_app;
 
 -- Ours -------------------------------------------------------------------------------------------------------------
 
--- Facts with the time they hold, for readers that ask about time; an open end means that it holds still.
+-- Facts with the time for which they are valid, for readers that ask about time; without an end they are still valid.
 create or replace view afterturn.fact_v with (security_invoker) as
     select f.host_id, f.bank_id, f.unit_id, f.subject, f.fact_id, u.metadata->>'key' as key,
            u.metadata->>'value' as value, u.content, f.valid_from, f.valid_to, f.superseded_by
