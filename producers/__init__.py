@@ -1,1 +1,1 @@
-"""Work and questions come in here: the facade, the job messages and the HTTP doors."""
+"""The interfaces: the facade, HTTP, MCP, the memory plugin, the queue, and the client."""

@@ -1,4 +1,4 @@
-"""Errors of the doors.
+"""Errors of the interfaces.
 
 ProducerError
 ├── Invalid            what was handed in breaks a rule; names the fields, never their values
@@ -20,7 +20,7 @@ PROBLEMS_SHOWN = 10
 
 
 class ProducerError(Exception):
-    """The base of everything the doors raise on purpose; its text never holds content."""
+    """The base of every error that interfaces raise on purpose; its text never holds content."""
 
     @property
     def details(self) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""`afterturn audit`: who called which door, for what, how long it took and how it ended."""
+"""`afterturn audit`: who called which interface and operation, how long it took and how it ended."""
 
 from datetime import timedelta
 from typing import Annotated, Any
@@ -17,7 +17,7 @@ from deploy.cli.operator_command import run_on_database
 from deploy.cli.output import create_console, print_json, print_notice, replace_unprintable
 from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
 from store.database import Database
-from store.tenancy.call_audit import FIRST_REFUSAL, CallAudit, Door, Recorded, Sought
+from store.tenancy.call_audit import FIRST_REFUSAL, CallAudit, Interface, Recorded, Sought
 
 audit_app = typer.Typer(
     help="Show the call audit: API calls and operators' commands, without content.",
@@ -34,7 +34,7 @@ def _keep_group() -> None:
 @audit_app.command("list")
 def list_command(
     *,
-    door: Annotated[Door | None, typer.Option(help="At this door alone.")] = None,
+    door: Annotated[Interface | None, typer.Option(help="Show calls of this interface only.")] = None,
     host: HostOption = None,
     key: Annotated[UUID | None, typer.Option(metavar="KEY_ID", help="By this key, from `afterturn keys list`.")] = None,
     operation: Annotated[

@@ -1,4 +1,4 @@
-"""Names that an operator gives, held to the doors' rules before anything is done with them.
+"""Names that an operator gives, checked by the API's rules before a command uses them.
 
 An empty name most of all: it comes from a shell variable that is not set, and as a user id it would select the memories
 without a user.

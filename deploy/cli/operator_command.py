@@ -22,7 +22,7 @@ from deploy.local.stack import Stack
 from store.clock import DatabaseClock
 from store.database import Database
 from store.errors import ResourceBusy
-from store.tenancy.call_audit import NO_HOST, Call, CallAudit, Door
+from store.tenancy.call_audit import NO_HOST, Call, CallAudit, Interface
 
 T = TypeVar("T")
 
@@ -85,7 +85,9 @@ async def record_act(database: Database, operation: str, host: UUID = NO_HOST) -
 
     async def note() -> None:
         took = (time.monotonic() - begun) * 1000
-        call = Call(at, Door.OPERATOR, operation, took, host, actor=read_operator_name(), code=act.code, rows=act.rows)
+        call = Call(
+            at, Interface.OPERATOR, operation, took, host, actor=read_operator_name(), code=act.code, rows=act.rows
+        )
         await CallAudit(database).write([call])
 
     try:

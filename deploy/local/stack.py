@@ -36,7 +36,7 @@ class StackProcess(BaseModel):
 
 
 class Stack(BaseModel):
-    """Where a stack's doors and servers are; URLs of servers hold passwords, so the file is 0600."""
+    """Addresses of a stack's API and servers; URLs of servers hold passwords, so the file is 0600."""
 
     model_config = ConfigDict(frozen=True)
 

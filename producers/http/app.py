@@ -1,4 +1,4 @@
-"""The application behind the HTTP door."""
+"""The application behind the HTTP API."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ from producers.http import (
     turns,
     units,
 )
-from producers.http.middleware import REQUEST_ID, Door
+from producers.http.middleware import REQUEST_ID, CallMiddleware
 from producers.http.openapi import add_components
 from producers.http.reading import Authenticator
 from producers.plugin.app import PluginApp, StoreOf
@@ -103,7 +103,7 @@ def create_app(
     )
     names.register_name_converter()
     fair = fair or FairQueue(FairnessSettings())
-    app.add_middleware(Door, settings=settings, fair=fair, recorder=recorder)
+    app.add_middleware(CallMiddleware, settings=settings, fair=fair, recorder=recorder)
     for router in (
         turns.turn_routes(memory, keys),
         recall.recall_routes(memory, keys),

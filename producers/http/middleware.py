@@ -30,13 +30,13 @@ SERVER = (b"server", b"afterturn")
 ENTER = "afterturn.enter"
 #: What the request's key allows, once that is known.
 GRANT = "afterturn.grant"
-#: How the paths of each door begin, routed or not; calls of others (health, metrics, documentation) are not noted.
-DOORS = {
-    "/api/v1/operator/": call_audit.Door.OPERATOR,
-    "/api/": call_audit.Door.HTTP,
-    "/memories/": call_audit.Door.GATEWAY,
-    "/mcp": call_audit.Door.MCP,
-    "/v1/": call_audit.Door.HTTP,
+#: How the paths of each interface begin, routed or not; other calls (health, metrics, documentation) are not audited.
+INTERFACES = {
+    "/api/v1/operator/": call_audit.Interface.OPERATOR,
+    "/api/": call_audit.Interface.HTTP,
+    "/memories/": call_audit.Interface.GATEWAY,
+    "/mcp": call_audit.Interface.MCP,
+    "/v1/": call_audit.Interface.HTTP,
 }
 #: Which tool of MCP a request called, the code with which it was refused and the kind of an unexpected error, if any.
 TOOL = "afterturn.tool"
@@ -44,7 +44,7 @@ TOOL = "afterturn.tool"
 log = structlog.get_logger("afterturn.api")
 
 
-class Door:
+class CallMiddleware:
     """Wraps the application; no failure gets past it but as a body of ours, and no failure's text into a log."""
 
     def __init__(
@@ -161,7 +161,7 @@ class _Visit:
 
     def _record(self, recorder: CallRecorder, method: str, route: str, took: float) -> None:
         path = self._scope["path"]
-        door = next((door for start, door in DOORS.items() if path.startswith(start)), None)
+        door = next((door for start, door in INTERFACES.items() if path.startswith(start)), None)
         if door is not None:
             grant = self._scope.get(GRANT)
             call = call_audit.Call(

@@ -17,7 +17,7 @@ from datetime import datetime
 import structlog
 
 from producers.metrics import CALLS_AUDITED, UNAUTHENTICATED
-from store.tenancy.call_audit import NO_HOST, Call, Door
+from store.tenancy.call_audit import NO_HOST, Call, Interface
 
 log = structlog.get_logger("afterturn.audit")
 
@@ -36,7 +36,7 @@ SUMMED_UP = "calls without a valid key"
 
 Write = Callable[[Sequence[Call]], Awaitable[None]]
 #: By which interface a call came in, and how it was refused: status and code.
-_Refusal = tuple[Door, int | None, str | None]
+_Refusal = tuple[Interface, int | None, str | None]
 
 
 class CallRecorder:

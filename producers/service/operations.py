@@ -25,7 +25,7 @@ from store.ledger.ledger import Ledger
 from store.ledger.listing import OPEN_STATUSES, Backlog, Selection
 from store.ledger.quarantine import Quarantine
 from store.ledger.stages import TURN_STAGES, Stage
-from store.tenancy.call_audit import NO_HOST, CallAudit, Door, Sought
+from store.tenancy.call_audit import NO_HOST, CallAudit, Interface, Sought
 from store.tenancy.gateway_targets import GatewayTargets
 from store.tenancy.keys import Keys
 from store.tenancy.operator_keys import OperatorKeys
@@ -71,7 +71,7 @@ class AuditParameters(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     tenant: Name | None = None
-    door: Door | None = None
+    door: Interface | None = None
     refused: bool = False
     limit: int = Field(50, ge=1, le=MAX_LISTED)
 

@@ -1,4 +1,4 @@
-"""Profiles as they are asked for: of whom, where, and whether with what was replaced. The same for every door."""
+"""Profiles as they are asked for: of whom, where, and whether with what was replaced. The same for every interface."""
 
 from collections.abc import Mapping
 from datetime import datetime

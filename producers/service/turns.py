@@ -1,4 +1,4 @@
-"""What a completed turn must be to come in, at every door. Pure: a JSON value in, a `NewTurn` or a typed error out.
+"""Validation of a completed turn, for every interface. Pure: a JSON value in, a `NewTurn` or a typed error out.
 
 Frames of recalled text are taken out here, so that memory never remembers its own echo; a message that was nothing
 but a frame, or blank, is left out; a turn with nothing left is refused.

@@ -74,7 +74,7 @@ class Kind(StrEnum):
     SESSION = "session"
     USER = "user"
     BANK = "bank"
-    #: What was said in a bank and is old; asked for by maintenance, never at a door.
+    #: What was said in a bank and is old; asked for by maintenance, never by a caller.
     AGE = "age"
     #: What of a bank had an end and reached it some time ago; asked for by maintenance.
     ENDED = "ended"

@@ -92,7 +92,7 @@ class Pruning:
         return await self._walk(PRUNE_AUDIT, place, "0", AUDIT_PAGE, before)
 
     async def calls(self, before: datetime, _place: str | None) -> Page:
-        """Throw away what was noted of calls at the doors before that."""
+        """Prune rows of the call audit from before that."""
         async with self._database.operator() as connection:
             gone = await connection.execute(PRUNE_CALLS, {"before": before, "limit": AUDIT_PAGE})
         return Page(gone.rowcount, MORE if gone.rowcount == AUDIT_PAGE else None)

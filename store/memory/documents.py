@@ -79,7 +79,7 @@ LIST = text(f"""{_SHOWN}
 
 @dataclass(frozen=True, slots=True)
 class NewDocument:
-    """A document as a door hands it in. Without `text`, the units come with turns that name the document.
+    """A document as an interface hands it in. Without `text`, the units come with turns that name the document.
 
     `agent`: the agent whose key hands it in. `expires_at`: from then on its text is in no answer, nor the document.
     """

@@ -32,7 +32,7 @@ class NewMessage:
 
 @dataclass(frozen=True, slots=True)
 class NewTurn:
-    """A completed turn as a door hands it in, validated; names are the agent's own.
+    """A completed turn as an interface hands it in, validated; names are the agent's own.
 
     `gateway`: hand it to the gateway of its bank or tenant, if there is one. `gateway_asked`: what the body said about
     that, if it said anything; the body is what makes two turns the same, whatever targets there were when each arrived.

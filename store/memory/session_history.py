@@ -71,7 +71,7 @@ class SessionOverview:
 
 @dataclass(frozen=True, slots=True)
 class KeptMessage:
-    """One message of a session; `parts` are what its door handed in beside the text."""
+    """One message of a session; `parts` are what its interface handed in beside the text."""
 
     unit_id: UUID
     role: str

@@ -41,7 +41,7 @@ READ = text("""
      order by c.at desc, c.call_id desc limit :limit""")
 
 
-class Door(StrEnum):
+class Interface(StrEnum):
     """Where a call came in."""
 
     HTTP = "http"
@@ -59,7 +59,7 @@ class Call:
     """
 
     at: datetime
-    door: Door
+    door: Interface
     operation: str
     took_ms: float
     host_id: UUID = NO_HOST
@@ -86,7 +86,7 @@ class Sought:
 
     host: UUID | None = None
     key: UUID | None = None
-    door: Door | None = None
+    door: Interface | None = None
     operation: str | None = None
     refused: bool = False
     since: timedelta | None = None
@@ -122,5 +122,5 @@ class CallAudit:
         }
         async with self._database.operator() as connection:
             rows = (await connection.execute(READ, arguments)).all()
-        found = [Recorded(Call(row.at, Door(row.door), *row[2:11]), row.host, row.label) for row in rows[:limit]]
+        found = [Recorded(Call(row.at, Interface(row.door), *row[2:11]), row.host, row.label) for row in rows[:limit]]
         return found, len(rows) > limit

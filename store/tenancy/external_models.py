@@ -18,7 +18,7 @@ NOTE = text("""
     insert into public.afterturn_outside_model (purpose, name, endpoint) values (:purpose, :name, :endpoint)
     on conflict do nothing""")
 # A vector says of which model it is, a reading of a turn by which version; the turn's messages were sent with it. Of a
-# model that was asked at several doors, each may have been sent the text. A corrected text's reading ends in where.
+# model that was called at several addresses, each may have got the text. A corrected text's reading ends in where.
 _SENT = """
     select m.purpose, m.endpoint, count(distinct v.unit_id) as texts
       from afterturn.unit_vector_t v

@@ -1,4 +1,4 @@
-"""Models at somebody else's door: which addresses are taken, what is followed, how much is read."""
+"""External models: which addresses are taken, what is followed, how much is read."""
 
 from collections.abc import Iterator
 from dataclasses import replace

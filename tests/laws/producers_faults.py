@@ -23,7 +23,7 @@ FAULTS = (
     ),
     Mutant(
         law="L7",
-        fault="the door's log tells the path that was asked for",
+        fault="the API's log tells the path that was asked for",
         file="producers/http/middleware.py",
         before='        told = {"method": method, "route": route,',
         after='        told = {"method": method, "route": self._scope["path"],',

@@ -1,4 +1,4 @@
-"""The HTTP door as clients meet it, in this process, on a real PostgreSQL and a real Valkey."""
+"""The HTTP API as clients meet it, in this process, on a real PostgreSQL and a real Valkey."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 import store
 from producers.fair_queue import FairQueue
-from producers.http.middleware import Door
+from producers.http.middleware import CallMiddleware
 from producers.http.problems import INTERNAL, error_response, error_to_wire
 from producers.http.service import Readiness
 from producers.settings import ApiSettings, FairnessSettings
@@ -220,7 +220,7 @@ async def test_an_accident_tells_its_kind_and_nothing_else(capsys: pytest.Captur
     async def accident(*_: Any) -> None:
         raise RuntimeError("the distinctive content zq81")
 
-    transport = httpx.ASGITransport(Door(accident, ApiSettings(), FairQueue(FairnessSettings())))
+    transport = httpx.ASGITransport(CallMiddleware(accident, ApiSettings(), FairQueue(FairnessSettings())))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         error = assert_refused(await client.get("/"), 500, "INTERNAL")
     seen = capsys.readouterr()

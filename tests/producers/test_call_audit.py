@@ -1,4 +1,4 @@
-"""Every call at a door is noted: who, for what, how long, how it ended; and no call waits for it."""
+"""Every call of an interface is audited: caller, operation, duration, status; and no call waits for that."""
 
 import asyncio
 from collections import Counter
@@ -14,7 +14,7 @@ from sqlalchemy.exc import ProgrammingError
 
 from producers.service.auditing import BATCH, SUM_EVERY_S, SUMMED_UP, CallRecorder
 from store import identity
-from store.tenancy.call_audit import NO_HOST, Call, CallAudit, Door, Sought
+from store.tenancy.call_audit import NO_HOST, Call, CallAudit, Interface, Sought
 from tests.patience import PATIENCE_S
 from tests.producers.conftest import Tenant, World
 
@@ -24,7 +24,7 @@ LARGE = {"content-length": str(1 << 40)}
 
 
 def call(n: int = 0, host: UUID = SOME_HOST, **more: Any) -> Call:
-    return Call(NOON, Door.HTTP, f"GET /{n}", 1.0, host, **more)
+    return Call(NOON, Interface.HTTP, f"GET /{n}", 1.0, host, **more)
 
 
 def counted(outcome: str) -> float:
@@ -45,7 +45,7 @@ async def test_a_call_is_noted_with_its_key_operation_time_and_result(
     reply = await ana.http.post("/api/v1/turns", json=turn)
     [call] = await noted(world, ana.host)
     [key] = await world.keys.list(ana.host)
-    assert (call.door, call.operation, call.key_id) == (Door.HTTP, "POST /api/v1/turns", key.key_id)
+    assert (call.door, call.operation, call.key_id) == (Interface.HTTP, "POST /api/v1/turns", key.key_id)
     assert (call.status, call.code) == (201, None)
     assert call.request_id == UUID(reply.headers["x-request-id"])
     assert 0 < call.took_ms < 60_000
@@ -61,10 +61,10 @@ async def test_a_refused_call_is_noted_with_its_code(world: World, ana: Tenant, 
     assert len(await noted(world, ana.host, refused=True)) == 2
 
 
-async def summed_up(world: World) -> Counter[tuple[Door, int | None, str | None]]:
+async def summed_up(world: World) -> Counter[tuple[Interface, int | None, str | None]]:
     """Return how many calls without a valid key are on record, by interface, status and code."""
     world.recorder._sum_at = float("-inf")
-    found: Counter[tuple[Door, int | None, str | None]] = Counter()
+    found: Counter[tuple[Interface, int | None, str | None]] = Counter()
     for one in await noted(world):
         if one.key_id is not None:  # an operator's, who has no tenant either
             continue
@@ -81,7 +81,7 @@ async def test_calls_without_a_valid_key_are_one_row_however_many_they_are(world
         for _ in range(20):
             assert (await stranger.post("/api/v1/turns", json=turn)).status_code == 401
     after = await summed_up(world) - before
-    assert after == {(Door.HTTP, 401, "UNAUTHENTICATED"): 20}
+    assert after == {(Interface.HTTP, 401, "UNAUTHENTICATED"): 20}
     assert len(await noted(world)) == rows + 1
     assert REGISTRY.get_sample_value("afterturn_unauthenticated_calls_total", counter) == counted_before + 20
 
@@ -111,15 +111,15 @@ async def test_calls_without_a_valid_key_are_summed_up_once_a_minute_and_push_no
 @pytest.mark.parametrize(
     "asked,headers,refusal",
     [
-        ("POST /api/v1/turns", LARGE, (Door.HTTP, 413, "PAYLOAD_TOO_LARGE")),
-        ("POST /memories/add", LARGE, (Door.GATEWAY, 413, "PAYLOAD_TOO_LARGE")),
-        ("GET /api/v1/freshness", {"host": "evil.test"}, (Door.HTTP, 403, "PERMISSION_DENIED")),
-        ("GET /api/v1/nothing", {}, (Door.HTTP, 404, "NOT_FOUND")),
-        ("PUT /api/v1/turns", {}, (Door.HTTP, 405, "METHOD_NOT_ALLOWED")),
+        ("POST /api/v1/turns", LARGE, (Interface.HTTP, 413, "PAYLOAD_TOO_LARGE")),
+        ("POST /memories/add", LARGE, (Interface.GATEWAY, 413, "PAYLOAD_TOO_LARGE")),
+        ("GET /api/v1/freshness", {"host": "evil.test"}, (Interface.HTTP, 403, "PERMISSION_DENIED")),
+        ("GET /api/v1/nothing", {}, (Interface.HTTP, 404, "NOT_FOUND")),
+        ("PUT /api/v1/turns", {}, (Interface.HTTP, 405, "METHOD_NOT_ALLOWED")),
     ],
 )
 async def test_what_is_refused_before_a_route_takes_it_is_counted_at_its_interface(
-    world: World, asked: str, headers: dict[str, str], refusal: tuple[Door, int, str]
+    world: World, asked: str, headers: dict[str, str], refusal: tuple[Interface, int, str]
 ) -> None:
     before = await summed_up(world)
     async with world.client() as stranger:
@@ -132,7 +132,7 @@ async def test_the_gateways_door_is_noted_as_its_own(world: World) -> None:
     body = {"user_id": "ana", "user_key": user.token, "session_id": "chat:1", "app_id": "a", "project_id": "p"}
     await user.http.post("/memories/flush", json=body)
     [call] = await noted(world, user.host)
-    assert (call.door, call.operation, call.status) == (Door.GATEWAY, "POST /memories/flush", 200)
+    assert (call.door, call.operation, call.status) == (Interface.GATEWAY, "POST /memories/flush", 200)
 
 
 async def test_health_and_metrics_are_not_noted(world: World) -> None:

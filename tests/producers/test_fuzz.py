@@ -1,4 +1,4 @@
-"""Whatever is sent, the door answers with a status of the contract, and never with an accident."""
+"""Any request gets a status of the contract, and never an unhandled error."""
 
 import re
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""An agent with hybrid memory at Afterturn's own doors: as its Memory Gateway, and through the native API."""
+"""An agent with hybrid memory on Afterturn's own interfaces: as its Memory Gateway, and through the native API."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

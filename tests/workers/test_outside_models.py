@@ -1,4 +1,4 @@
-"""What went to a model at somebody else's door cannot be fetched back: an erasure says how much, and where to."""
+"""What an external model was sent cannot be fetched back: an erasure says how much, and where to."""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any

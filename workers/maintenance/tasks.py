@@ -141,7 +141,7 @@ def _audit_task(needs: Needs) -> Task:
 
 
 def _calls_task(needs: Needs) -> Task:
-    """Rows of the call audit: who called which door and how it ended."""
+    """Rows of the call audit: who called which interface and how it ended."""
     return _age_task("calls", needs, needs.settings.calls_days, needs.pruning.calls, needs.pruning.prunable_calls)
 
 

@@ -18,7 +18,7 @@ _names = count(1)
 
 
 class TurnEndpoint:
-    """The HTTP door of a stack, through which a bench hands in turns of its own."""
+    """The HTTP API of a stack, through which a benchmark hands in turns of its own."""
 
     def __init__(self, stack: Stack) -> None:
         self._api = stack.api

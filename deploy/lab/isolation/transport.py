@@ -1,4 +1,4 @@
-"""How a request reaches a door: over HTTP, or straight into the application in this process."""
+"""How a request reaches the API: over HTTP, or straight into the application in this process."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -55,7 +55,7 @@ def send_over_http(client: httpx.AsyncClient) -> Send:
 
 
 def send_in_process(app: Any) -> Send:
-    """Return what hands requests to an ASGI application: every layer of the door but the socket."""
+    """Return what hands requests to an ASGI application: every layer of the API but the socket."""
 
     async def send(ask: TrialRequest, token: str) -> Reply:
         path, _, query = ask.path.partition("?")

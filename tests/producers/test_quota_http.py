@@ -1,4 +1,4 @@
-"""A quota on the wire: 429 with Retry-After at every door that writes, and nothing of what was said."""
+"""A quota on the wire: 429 with Retry-After at every interface that writes, and nothing of what was said."""
 
 from datetime import UTC, datetime
 from typing import Any
