@@ -20,7 +20,7 @@ from producers.service.read_replica import ReadReplica, Recaller, note_failure
 from producers.service.wire import WireModel
 from store import identity
 from store.database import Database
-from store.ledger.freshness import Freshness, Waiter, merge_freshness, read_freshness
+from store.ledger.freshness import Freshness, Waiter, fetch_freshness, merge_freshness
 from store.log.storable import check_text
 from store.memory.directives import Directive
 from store.recall.budget import fitting_with_pins as which_fit
@@ -347,8 +347,7 @@ class Recalls:
         bank_id = identity.bank_id(host, bank)
         met = position is None or await self._waiter.passed(host, bank_id, position, wait_ms)
         waited = 0 if position is None else round((time.perf_counter() - start) * 1000)
-        async with self._database.tenant(host) as connection:
-            return Freshly(await read_freshness(connection, host, bank_id), waited, met)
+        return Freshly(await fetch_freshness(self._database, host, bank_id), waited, met)
 
 
 def _merge_items(items: Sequence[Recalled], k: int) -> list[Recalled]:

@@ -21,19 +21,10 @@ LOOK_SHARE, SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.1, 0.008, 0.1
 #: Undone rows of a stage that a recall counts before it searches.
 IN_PASSING = 500
 
-# Of each stage, the first of its undone rows and how many they are, up to `most` (null: all), by the ledger's index.
-FRESHNESS = text("""
-    select coalesce((select max(t.position) from afterturn.turn_t t where t.host_id = :host and t.bank_id = :bank), 0)
-               as shown,
-           min(f.first) filter (where s.stage = 'embedding') as embedded,
-           min(f.first) filter (where s.stage = 'extraction') as extracted,
-           min(f.first) filter (where s.stage = 'projection') as projected,
-           cast(sum(f.undone) as bigint) as pending, coalesce(bool_or(f.undone = :most), false) as more_pending
-      from unnest(array['embedding', 'extraction', 'projection']) s(stage),
-           lateral (select min(l.position) as first, count(*) as undone
-                      from (select l.position from afterturn.ledger_t l
-                             where l.host_id = :host and l.bank_id = :bank and l.stage = s.stage and l.undone
-                             order by l.position limit cast(:most as bigint)) l) f""")
+#: The columns that `of_row` understands; `most`: undone rows of a stage that are counted (null: all).
+FRESHNESS = text("select * from afterturn.freshness(:host, :bank, cast(:most as bigint))")
+#: The same of a bank, all counted, as one call.
+READ = "select * from afterturn.read_freshness($1, $2)"
 SHOWS = text("select exists (select from afterturn.event_store_t where host_id = :host and position = :position)")
 ISSUED = text("select case when is_called then last_value else 0 end from afterturn.log_position_seq")
 
@@ -64,6 +55,12 @@ def merge_freshness(of: Sequence[Freshness]) -> Freshness:
     )
 
 
+async def fetch_freshness(database: Database, host: UUID, bank: UUID) -> Freshness:
+    """Read the freshness of a bank in one call; an unwritten bank is all zero."""
+    [row] = await database.fetch(READ, host, bank)
+    return _build_freshness(row["shown"], row["embedded"], row["extracted"], row["projected"], row["pending"])
+
+
 async def read_freshness(connection: AsyncConnection, host: UUID, bank: UUID) -> Freshness:
     """Read the freshness of a bank inside the tenant's transaction; an unwritten bank is all zero."""
     return of_row((await connection.execute(FRESHNESS, {"host": host, "bank": bank, "most": None})).one())
@@ -71,11 +68,18 @@ async def read_freshness(connection: AsyncConnection, host: UUID, bank: UUID) ->
 
 def of_row(row: Row[Any]) -> Freshness:
     """Understand a row that has the columns of FRESHNESS."""
+    return _build_freshness(row.shown, row.embedded, row.extracted, row.projected, row.pending)
+
+
+def _build_freshness(
+    shown: int, embedded: int | None, extracted: int | None, projected: int | None, pending: int
+) -> Freshness:
+    """Return the freshness of a bank whose stages have these first undone rows."""
 
     def passed(first_undone: int | None) -> int:
-        return int(row.shown if first_undone is None else min(row.shown, first_undone - 1))
+        return shown if first_undone is None else min(shown, first_undone - 1)
 
-    return Freshness(row.shown, passed(row.embedded), passed(row.extracted), passed(row.projected), row.pending)
+    return Freshness(shown, passed(embedded), passed(extracted), passed(projected), pending)
 
 
 def look_after(waited_s: float) -> float:
@@ -123,8 +127,7 @@ class Waiter:
         """Wait until extraction, embedding and projection of the bank passed `position`; say whether they did."""
 
         async def looks() -> bool:
-            async with self._database.tenant(host) as connection:
-                now = await read_freshness(connection, host, bank)
+            now = await fetch_freshness(self._database, host, bank)
             behind = min(now.embedded, now.extracted, now.projected)
             return behind >= min(position, now.position) and now.position >= 0
 

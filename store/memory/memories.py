@@ -42,6 +42,8 @@ LIVES = text("""
       from afterturn.agent_memory_unit_t u
      where u.host_id = :host and u.bank_id = :bank and u.session_id = :session and u.origin = 'memory'""")
 
+#: Appends what a memory that is not there begins with, in one call; returns its outcome (`append_turns`) and position.
+Append = Callable[[PreparedTurn], Awaitable[tuple[str, int | None]]]
 #: Asked before a memory that is there is replaced; raises where that is not allowed.
 Permit = Callable[[UUID], Awaitable[None]]
 
@@ -112,15 +114,17 @@ class Memories:
         self._units = Units(database, clock)
         self._languages = Languages(database)
 
-    async def keep(self, host: UUID, memory: NewMemory, permit: Permit) -> KeptMemory:
+    async def keep(self, host: UUID, memory: NewMemory, permit: Permit, append: Append | None = None) -> KeptMemory:
         """Write a memory: durable, readable and on its way through the stages when this returns.
 
         One of the same id in the bank is replaced: it says all of this and nothing of what it said, and keeps when it
         was created; facts that were drawn from another text end. The same memory again changes nothing. Whatever works
-        on it just now begins anew. Raises QuotaExceeded, RateLimited, TurnBusy, and what `permit` raises.
+        on it just now begins anew. `append`: how a new one is appended, where that does more than the usual. Raises
+        QuotaExceeded, RateLimited, TurnBusy, and what `permit` or `append` raises.
         """
         now = self._clock()
-        return await within_quota(self._database, host, now, partial(self._keep, host, memory, permit, now))
+        keep = partial(self._keep, host, memory, permit, append or partial(self._append, host), now)
+        return await within_quota(self._database, host, now, keep)
 
     async def find(self, host: UUID, bank: str, memory_id: str) -> UUID:
         """Return the unit that a memory is. Raises NotFound for what is unknown, ended or foreign."""
@@ -137,32 +141,41 @@ class Memories:
         """
         return await self._units.forget(host, bank, await self.find(host, bank, memory_id), user)
 
-    async def _keep(self, host: UUID, memory: NewMemory, permit: Permit, now: datetime) -> KeptMemory:
+    async def _keep(self, host: UUID, memory: NewMemory, permit: Permit, append: Append, now: datetime) -> KeptMemory:
         bank = identity.bank_id(host, memory.bank)
         session = memory_session(bank, memory.memory_id)
+        # Most are new: the guard of its first life tells one that is not, and nothing is read for the others.
+        kept = await self._begin(host, memory, identity.turn_id(session, "0"), append, now)
         for _ in range(LOOKS):
+            if kept is not None:
+                return kept
             lives = await self._read_lives(host, bank, session)
             if lives.living is not None:
                 await permit(lives.living)
                 kept = await self._replace(host, memory, lives.living, lives.created_at or now, now)
             else:
-                kept = await self._begin(host, memory, identity.turn_id(session, str(lives.count)), now)
-            if kept is not None:
-                return kept
-            await asyncio.sleep(LOOK_AGAIN_S)
+                kept = await self._begin(host, memory, identity.turn_id(session, str(lives.count)), append, now)
+            if kept is None:
+                await asyncio.sleep(LOOK_AGAIN_S)
         raise TurnBusy("this memory is being written by another request")
 
-    async def _begin(self, host: UUID, memory: NewMemory, turn: UUID, now: datetime) -> KeptMemory | None:
-        """Write a memory that is not there; None where another request was first."""
+    async def _begin(
+        self, host: UUID, memory: NewMemory, turn: UUID, append: Append, now: datetime
+    ) -> KeptMemory | None:
+        """Write a memory that is not there; None where another request was first, or this life of it is over."""
         origin = _origin_of(host, memory, now)
         rules = rules_for_writing(await self._languages.of(host), origin.bank)
-        prepared = await off_loop(len(memory.content), _prepare_memory, origin, memory, turn, rules)
-        [(outcome, position, _)] = await write_offered(self._database, host, [prepared])
+        prepared = await off_loop(len(memory.content), prepare_memory, origin, memory, turn, rules)
+        outcome, position = await append(prepared)
         if error := refusal_of(outcome):
             raise error
         if outcome != "accepted" or position is None:
             return None
         return KeptMemory(identity.unit_id(turn, 0), position, created=True, changed=True)
+
+    async def _append(self, host: UUID, prepared: PreparedTurn) -> tuple[str, int | None]:
+        [(outcome, position, _)] = await write_offered(self._database, host, [prepared])
+        return outcome, position
 
     async def _replace(
         self, host: UUID, memory: NewMemory, unit: UUID, created_at: datetime, now: datetime
@@ -207,7 +220,7 @@ def _state_of(memory: NewMemory, created_at: datetime) -> dict[str, Any]:
     }
 
 
-def _prepare_memory(origin: Origin, memory: NewMemory, turn: UUID, rules: WordRules) -> PreparedTurn:
+def prepare_memory(origin: Origin, memory: NewMemory, turn: UUID, rules: WordRules) -> PreparedTurn:
     """Return a memory's beginning in the form `append_turns` takes: a turn with one unit."""
     unit, session = identity.unit_id(turn, 0), memory_session(origin.bank, memory.memory_id)
     state = _state_of(memory, memory.created_at or origin.at)

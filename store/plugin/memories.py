@@ -7,6 +7,7 @@ memory's times stand in UTC to the microsecond.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -18,13 +19,19 @@ from store.database import Database
 from store.erasure import Erasures, Kind, Target
 from store.errors import NotFound
 from store.memory.memories import Memories, NewMemory, memory_session
+from store.memory.prepared_turns import PreparedTurn
+from store.memory.turn_writes import append_arguments
 from store.plugin.namespaces import read_namespaces
 from store.plugin.vectors import CallersVector, insert_vector, keep_only
+from store.tenancy.quotas import retry_on_quota
 
 #: Under which name a unit's metadata hold the mark.
 MARK = "plugin"
 #: How far back `created_at` may be put, and ahead: as far as a text of four digits names years.
 PAGE = 200
+NO_NAMESPACE = "no such namespace"
+#: Takes tenant, memory (`append_arguments`), and its vector's digest, norm and numbers.
+APPEND = 'select outcome, "position" from afterturn.append_plugin_memory($1, $2, $3, $4, $5)'
 
 _AT = "cast({unit}.metadata->'plugin'->>'expires_at' as timestamptz)"
 #: What makes a unit a memory of the plugin that is read, and the filters of every search; `unit` is its alias.
@@ -102,20 +109,46 @@ class PluginMemories:
         Raises NotFound for a namespace that is not there, QuotaExceeded, RateLimited, TurnBusy.
         """
         memory_id = memory.memory_id or uuid4()
-        await self._require(host, namespace)
         place = _place(host, namespace, memory_id)
-        if memory.vector is not None:
+
+        async def permit(_unit: UUID) -> None:
+            """Let a memory be replaced (its name is the plugin's): its new vector is there before it names that."""
             async with self._database.tenant(host) as connection:
-                await insert_vector(connection, place, memory.vector, self._clock())
-        await self._memories.keep(host, _as_kept(namespace, memory_id, memory), _permit)
+                if not await read_namespaces(connection, host, [namespace]):
+                    raise NotFound(NO_NAMESPACE)
+                if memory.vector is not None:
+                    await insert_vector(connection, place, memory.vector, self._clock())
+
+        kept = await self._memories.keep(
+            host, _as_kept(namespace, memory_id, memory), permit, partial(self._append, host, memory.vector)
+        )
+        if not kept.created:
+            await self._end_replacing(host, namespace, memory_id, memory.vector)
+        return memory_id
+
+    async def _append(self, host: UUID, vector: CallersVector | None, memory: PreparedTurn) -> tuple[str, int | None]:
+        """Append a memory with its vector while its namespace is there. Raises NotFound."""
+        about = (None, None, None) if vector is None else (vector.digest, vector.norm, vector.numbers)
+        _, (offered,), _ = append_arguments(host, [memory], wait=True)
+
+        async def write() -> tuple[str, int | None]:
+            [(outcome, position)] = await self._database.fetch(APPEND, host, offered, *about)
+            return outcome, position
+
+        outcome, position = await retry_on_quota(write)
+        if outcome == "gone":
+            raise NotFound(NO_NAMESPACE)
+        return outcome, position
+
+    async def _end_replacing(self, host: UUID, namespace: str, memory_id: UUID, vector: CallersVector | None) -> None:
+        """Remove the vectors that a replaced memory names no more. Raises NotFound."""
         async with self._database.tenant(host) as connection:
-            await keep_only(connection, place, memory.vector.digest if memory.vector else "")
+            await keep_only(connection, _place(host, namespace, memory_id), vector.digest if vector else "")
             living = await read_namespaces(connection, host, [namespace])
         if not living:
             # Its namespace was deleted while it was written: so is the memory.
             await self.forget(host, namespace, memory_id)
-            raise NotFound("no such namespace")
-        return memory_id
+            raise NotFound(NO_NAMESPACE)
 
     async def forget(self, host: UUID, namespace: str, memory_id: UUID) -> UUID:
         """Forget a memory: gone from every read when this returns; returns the erasure that removes its text.
@@ -159,11 +192,6 @@ class PluginMemories:
         await self._memories.end(host, namespace, name)
         return erasure
 
-    async def _require(self, host: UUID, namespace: str) -> None:
-        async with self._database.tenant(host) as connection:
-            if not await read_namespaces(connection, host, [namespace]):
-                raise NotFound("no such namespace")
-
 
 def build_memory(row: Row[Any], score: float | None = None) -> StoredMemory:
     """Return the memory that a row of COLUMNS holds."""
@@ -205,10 +233,6 @@ def _as_kept(namespace: str, memory_id: UUID, memory: PluginMemory) -> NewMemory
     }
     name, told = name_memory(memory_id), {name: value for name, value in mark.items() if value is not None}
     return NewMemory(namespace, name, memory.content, metadata={MARK: told}, created_at=memory.created_at)
-
-
-async def _permit(_unit: UUID) -> None:
-    """Let a memory be replaced: its name is the plugin's."""
 
 
 def _has_passed(end: str | None, now: datetime) -> bool:

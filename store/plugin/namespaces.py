@@ -37,6 +37,8 @@ CHANGE = text("""
        set expires_at = case when :with_end then :expires_at else n.expires_at end,
            metadata = case when :with_metadata then :metadata else n.metadata end
      where n.host_id = :host and n.bank_id = :bank and not n.ending""")
+# Alone: who writes a memory there holds the bank, and has committed before this says that the namespace ends.
+LOCK_BANK = text("select pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))")
 BEGIN_END = text("""
     update afterturn.plugin_namespace_t n set ending = true
      where n.host_id = :host and n.bank_id = :bank and not n.ending""")
@@ -123,8 +125,10 @@ class Namespaces:
     async def begin_end(self, host: UUID, name: str) -> None:
         """Have a namespace be gone for every reader of the plugin. Raises NotFound."""
         await self.get(host, name)
+        bank = identity.bank_id(host, name)
         async with self._database.tenant(host) as connection:
-            await connection.execute(BEGIN_END, {"host": host, "bank": identity.bank_id(host, name)})
+            await connection.execute(LOCK_BANK, {"bank": bank})
+            await connection.execute(BEGIN_END, {"host": host, "bank": bank})
 
     async def remove(self, host: UUID, name: str) -> None:
         """Remove what is known of a namespace beside its bank, vectors included."""

@@ -117,7 +117,7 @@ end $$;
 -- Decides what becomes of turns that have no outcome yet, and numbers the events of those that are accepted: position,
 -- version of the session's history, number of a message in its session. Of beginnings, those of banks and sessions that
 -- live already are left out; deleted ones begin again, under an id of their own. A turn's position is that of its last
--- event. `living`: whether all banks and sessions of accepted turns lived before.
+-- event. `living`: whether all of it is said in banks and sessions that lived before.
 create or replace function afterturn.number_turns(
     p_host uuid, p_turns afterturn.offered_turn[], inout outcomes text[], p_targets uuid[], out positions bigint[],
     out living boolean, out events afterturn.event_store_t[], out turns afterturn.accepted_turn[],
@@ -165,7 +165,6 @@ begin
             when v_turn.begins or (v_known.bank_lives and v_known.lives) then 'accepted'
             else 'unborn' end);
         continue when outcomes[t] <> 'accepted';
-        living := living and v_known.bank_lives is true and v_known.lives is true;
         foreach v_event in array v_turn.events loop
             v_version := 1;
             if v_event.type = 'AgentMemoryUnitRetainedEvent' then
@@ -186,6 +185,7 @@ begin
                 v_made := v_made || v_turn.bank;
                 v_version := coalesce(v_known.bank_version, 0) + 1;
             end if;
+            living := living and v_event.type in ('AgentMemoryUnitRetainedEvent', 'AgentSessionHistoryAppendedEvent');
             if v_version > 1 and v_event.type like '%CreatedEvent' then
                 v_event.id := md5(v_event.id::text || '@' || v_version)::uuid;
             end if;

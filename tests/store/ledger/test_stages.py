@@ -8,9 +8,9 @@ from sqlalchemy import text
 
 from store.connections import create_owner_engine
 from store.database import Database
-from store.ledger.freshness import FRESHNESS
 from store.ledger.stages import OWN, STAGES, Queue, Stage, describe_stages
 from store.memory.turns import TurnStore
+from store.migrations import FOLDER
 from store.settings import DatabaseSettings
 from tests.servers import TestPostgres
 from tests.store.conftest import NOON, new_host, rows, turn
@@ -76,5 +76,6 @@ async def test_a_stage_more_is_opened_by_the_next_turn_without_a_revision(fresh_
 
 
 def test_freshness_counts_our_own_stages() -> None:
-    assert quoted(found(r"unnest\(array\[([^]]*)\]\)", FRESHNESS.text)) == set(OWN)
-    assert set(re.findall(r"s\.stage = '(\w+)'", FRESHNESS.text)) == set(OWN)
+    counted = (FOLDER / "freshness.sql").read_text()
+    assert quoted(found(r"unnest\(array\[([^]]*)\]\)", counted)) == set(OWN)
+    assert set(re.findall(r"where s\.stage = '(\w+)'", counted)) == set(OWN)

@@ -1,0 +1,77 @@
+"""A memory of the plugin is written in one call, with its vector, and never behind the deletion of its namespace."""
+
+import asyncio
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+
+from store import identity
+from store.database import Database
+from store.errors import NotFound
+from store.log.envelope import Origin
+from store.memory.memories import NewMemory, memory_session, prepare_memory
+from store.memory.turn_writes import append_arguments
+from store.plugin.memories import APPEND, PluginMemories, PluginMemory, name_memory
+from store.plugin.namespaces import NamespaceChange, Namespaces
+from store.plugin.vectors import normalise
+from store.tenancy.languages import rules_for_writing
+from tests.store.conftest import NOON, blocked, new_host, rows
+
+SPACE = "workspace:first"
+SHARE = text("select pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank))")
+VECTORS = "select digest, norm, dimension from plugin_vector_t"
+
+
+async def new_namespace(database: Database) -> UUID:
+    host = await new_host(database)
+    await Namespaces(database, lambda: NOON).upsert(host, SPACE, "workspace", NamespaceChange(frozenset()))
+    return host
+
+
+async def test_the_call_appends_a_memory_with_its_vector_once(database: Database) -> None:
+    host, memory_id = await new_namespace(database), uuid4()
+    bank, name, vector = identity.bank_id(host, SPACE), name_memory(memory_id), normalise([3.0, 4.0])
+    turn = identity.turn_id(memory_session(bank, name), "0")
+    origin = Origin(host, bank, identity.user_id(host, None), NOON)
+    prepared = prepare_memory(origin, NewMemory(SPACE, name, "I like tea"), turn, rules_for_writing({}, bank))
+    _, (offered,), _ = append_arguments(host, [prepared], wait=True)
+    [(outcome, position)] = await database.fetch(APPEND, host, offered, vector.digest, vector.norm, vector.numbers)
+    assert outcome == "accepted"
+    assert position > 0
+    [(again, first)] = await database.fetch(APPEND, host, offered, None, None, None)
+    assert (again, first) == ("duplicate", position)
+    assert await rows(database, host, VECTORS) == [(vector.digest, 5.0, 2)]
+    assert await rows(database, host, "select content, seq from agent_memory_unit_t") == [("I like tea", 0)]
+
+
+async def test_who_deletes_a_namespace_waits_for_its_writers_and_none_writes_behind(database: Database) -> None:
+    host = await new_namespace(database)
+    namespaces, memories = Namespaces(database, lambda: NOON), PluginMemories(database, lambda: NOON)
+    async with database.tenant(host) as writer:
+        await writer.execute(SHARE, {"bank": identity.bank_id(host, SPACE)})
+        ending = asyncio.create_task(namespaces.begin_end(host, SPACE))
+        await blocked(database, host)
+        assert await namespaces.of(host, [SPACE])
+    await ending
+    memory = PluginMemory(None, "too late", "fact", "agent")
+    with pytest.raises(NotFound):
+        await memories.write(host, SPACE, memory)
+    assert await rows(database, host, "select content from agent_memory_unit_t") == []
+
+
+async def test_a_replaced_memory_keeps_the_vector_of_its_newest_version_alone(database: Database) -> None:
+    host, memory_id = await new_namespace(database), uuid4()
+    moments = iter(NOON + timedelta(seconds=n) for n in range(1000))
+    memories = PluginMemories(database, lambda: next(moments))
+    for numbers in ([1.0, 0.0], [0.0, 1.0, 0.0]):
+        memory = PluginMemory(memory_id, f"says {numbers}", "fact", "agent", vector=normalise(numbers))
+        assert await memories.write(host, SPACE, memory) == memory_id
+    assert await rows(database, host, VECTORS) == [(memory.vector and memory.vector.digest, 1.0, 3)]
+    await memories.write(host, SPACE, PluginMemory(memory_id, "says nothing of it", "fact", "agent"))
+    assert await rows(database, host, VECTORS) == []
+    await memories.forget(host, SPACE, memory_id)
+    assert await memories.write(host, SPACE, PluginMemory(memory_id, "again", "fact", "agent")) == memory_id
+    living = "select content from agent_memory_unit_t where active"
+    assert await rows(database, host, living) == [("again",)]
