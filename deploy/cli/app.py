@@ -195,7 +195,7 @@ COMMANDS: Mapping[str, Command] = {
     "check": Command(
         "deploy.cli.check:check_app",
         "Prove",
-        "Check tenant isolation.",
+        "Check tenant isolation, and upgrades.",
     ),
     "demo": Command(
         "deploy.cli.demo:demo_command",

@@ -17,12 +17,13 @@ from deploy.cli.running_stack import DataOption, JsonOption
 from deploy.lab.isolation import IsolationReport
 from deploy.lab.isolation.run import run_check
 from deploy.lab.isolation.world import FixtureIncomplete
+from deploy.local.errors import EmbeddedError
 from deploy.local.private_stack import PrivateStackError, run_private_stack
 from deploy.local.stack import Stack, StackNotRunning, find_stack
 from deploy.settings import load_settings
 from deploy.settings_errors import SettingsError
 
-check_app = typer.Typer(help="Check tenant isolation.", no_args_is_help=True, rich_markup_mode="markdown")
+check_app = typer.Typer(help="Check tenant isolation, and upgrades.", no_args_is_help=True, rich_markup_mode="markdown")
 
 
 @check_app.callback()
@@ -61,6 +62,43 @@ def walls_command(
     if as_json:
         print_json(report.as_json())
     raise typer.Exit(0 if report.holds else 1)
+
+
+@check_app.command("upgrade")
+def upgrade_command(
+    *,
+    wheel: Annotated[
+        Path, typer.Option(exists=True, dir_okay=False, metavar="FILE", help="The wheel of the version before.")
+    ],
+    seconds: Annotated[
+        float, typer.Option(min=1, metavar="N", help="How long the load lasts after each step, in seconds.")
+    ] = 20.0,
+    rate: Annotated[
+        float, typer.Option(min=0.1, max=100, metavar="N", help="Rounds a second; each calls every interface once.")
+    ] = 2.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Upgrade from another version to this one under load, in both orders: no call fails, nothing acknowledged is lost.
+
+    Once the schema is migrated first, once the processes are replaced first. It starts servers of its own for each and
+    leaves nothing of them. The other version runs with the dependencies of this one. Exits 1 when a call failed, a turn
+    is missing or work is left, 2 when the run broke off.
+
+    **Example:** `afterturn check upgrade --wheel afterturn-0.1.0-py3-none-any.whl`
+    """
+    # WHY here: the laboratory imports much, and `afterturn --help` should not.
+    from deploy.lab.upgrade import UpgradeBroken, run_upgrades  # noqa: PLC0415
+
+    try:
+        upgrades = run_upgrades(wheel, seconds, rate, print_notice)
+    except (UpgradeBroken, EmbeddedError) as error:
+        raise exit_with(f"the run broke off: {error}", 2) from None
+    if as_json:
+        print_json({"upgrades": [one.as_json() for one in upgrades]})
+    failures = [f"{one.order}: {failure}" for one in upgrades for failure in one.failures]
+    for failure in failures:
+        print_notice(f"does not hold: {failure}")
+    raise typer.Exit(1 if failures else 0)
 
 
 def _print_report(report: IsolationReport) -> None:

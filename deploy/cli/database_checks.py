@@ -6,8 +6,10 @@ from asyncpg.exceptions import PostgresError
 from sqlalchemy import NullPool, TextClause, text
 from sqlalchemy.exc import SQLAlchemyError
 
+from store import migrations
 from store.connections import NAMELESS, create_engine
 from store.database_outage import state_of
+from store.migrations.compatibility import SchemaVersion, Standing, describe_problem, find_standing
 
 #: For a connection and an answer, each, in seconds.
 PATIENCE_S = 5.0
@@ -22,17 +24,46 @@ REFUSALS = {
 READY = text("""
     select exists (select from pg_extension where extname = 'vector') as has_vector,
            exists (select from pg_namespace where nspname = 'afterturn') as has_schema""")
+TELLS_VERSION = text("select to_regprocedure('afterturn.schema_version()') is not null as tells")
+VERSION = text("select revision, oldest_code from afterturn.schema_version()")
 
 
 async def find_schema_problem(url: str) -> str | None:
     """Return why the service cannot begin on a database that answers; it waits for one that does not."""
     try:
         row = await read_row(url, READY)
+        found = await read_schema_version(url) if row.has_schema else None
     except (SQLAlchemyError, PostgresError, OSError, TimeoutError) as error:
         return REFUSALS.get(state_of(error)[:2])
     if not row.has_vector:
         return f"the database has no pgvector: an administrator must run in it: {EXTENSION_SQL}"
-    return None if row.has_schema else "the database has no schema yet: run `afterturn db migrate`"
+    if not row.has_schema:
+        return "the database has no schema yet: run `afterturn db migrate`"
+    if found is None:
+        return "the schema was made before the first release: run `afterturn db migrate`"
+    return describe_problem(find_standing(found, migrations.revisions()), found, migrations.head())
+
+
+async def read_schema_version(url: str) -> SchemaVersion | None:
+    """Return what the schema says of itself; None: a schema from before the first release does not.
+
+    Raises as `read_row` does.
+    """
+    if not (await read_row(url, TELLS_VERSION)).tells:
+        return None
+    return SchemaVersion(*await read_row(url, VERSION))
+
+
+def judge_revision(revision: str | None, told: SchemaVersion | None) -> str | None:
+    """Return what to do about a schema's revision, or None: it is this code's, or newer and serves it, too.
+
+    `told` is what the schema says of itself; it counts where it is of this revision.
+    """
+    version = SchemaVersion(revision or "", told.oldest_code if told and told.revision == revision else "")
+    standing = find_standing(version, migrations.revisions())
+    if revision is not None and standing is Standing.TOO_NEW:
+        return "newer code migrated it, which does not serve this version: run that of the newest process"
+    return None if standing in {Standing.CURRENT, Standing.NEWER} else "run `afterturn db migrate`"
 
 
 async def read_row(url: str, question: TextClause) -> Any:

@@ -14,7 +14,7 @@ from sqlalchemy import NullPool, make_url, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from deploy.cli.database_checks import EXTENSION_SQL, PATIENCE_S, read_row
+from deploy.cli.database_checks import EXTENSION_SQL, PATIENCE_S, judge_revision, read_row, read_schema_version
 from deploy.cli.doctor_checks import name_error_kind
 from deploy.cli.output import create_console, exit_with, print_json, print_notice
 from deploy.cli.running_stack import OWNER_VARIABLE, JsonOption, read_settings
@@ -297,12 +297,12 @@ async def _examine_schema(owner: str) -> list[Check]:
         server = await read_row(owner, SERVER)
         there = (await read_row(owner, VERSION_TABLE)).there
         revision = str((await read_row(owner, REVISION)).version_num) if there else None
+        told = await read_schema_version(owner)
     except (SQLAlchemyError, PostgresError, OSError, TimeoutError) as error:
         return [Check("database.owner_url", f"cannot connect ({name_error_kind(error)})", "check the URL")]
-    newest, vector = migrations.head(), server.vector
-    behind = None if revision == newest else "run `afterturn db migrate`"
+    vector = server.vector
     return [
         Check("server", f"PostgreSQL {server.version}, owner {server.name}"),
         Check("pgvector", vector or "missing", None if vector else f"an administrator must run: {EXTENSION_SQL}"),
-        Check("schema", f"revision {revision}" if revision else "none", behind),
+        Check("schema", f"revision {revision}" if revision else "none", judge_revision(revision, told)),
     ]

@@ -19,6 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from deploy import broker_fitness
 from deploy.cli import doctor_rules
+from deploy.cli.database_checks import judge_revision, read_schema_version
 from deploy.cli.doctor_rules import Finding, report_failure, report_ok, report_warning
 from deploy.cli.gateway_targets import named
 from deploy.gateways import TargetAccess
@@ -254,13 +255,14 @@ async def _check_migrations(owner_url: str) -> Finding:
         return report_warning("migrations", "cannot be seen", "set database.owner_url to have them checked")
     try:
         found = _read_first_column(await fetch_row(owner_url, REVISION))
+        told = await read_schema_version(owner_url)
     except SQLAlchemyError:
-        found = None
+        found, told = None, None
     except (OSError, TimeoutError) as error:
         return report_failure(
             "migrations", f"the owner cannot connect ({name_error_kind(error)})", "check database.owner_url"
         )
-    return doctor_rules.judge_schema_revision(found, migrations.head())
+    return doctor_rules.judge_schema_revision(found, migrations.head(), judge_revision(found, told))
 
 
 async def fetch_row(url: str, query: TextClause, *, pooled: bool = False) -> Sequence[Any] | None:

@@ -73,12 +73,14 @@ def judge_pgvector_version(text: str | None) -> Finding:
     return report_failure("pgvector", text, f"install pgvector {least} or newer, then `alter extension vector update`")
 
 
-def judge_schema_revision(found: str | None, newest: str) -> Finding:
-    """Judge the schema's revision against the newest one this code knows."""
+def judge_schema_revision(found: str | None, newest: str, problem: str | None) -> Finding:
+    """Judge the schema's revision; `problem` is what to do about it, None where it serves this code."""
     if found == newest:
         return report_ok("migrations", f"revision {newest}")
     seen = f"revision {found}, this code has {newest}" if found else "never run"
-    return report_failure("migrations", seen, "restart `afterturn up` of this version: it migrates when it starts")
+    if problem is None:
+        return report_ok("migrations", f"{seen}: newer code migrated it, and it serves this one, too")
+    return report_failure("migrations", seen, f"{problem} (`afterturn up` of this version migrates when it starts)")
 
 
 def judge_log_stamp(*, at_home: bool) -> Finding:

@@ -31,10 +31,19 @@ Say = Callable[[str], None]
 
 @dataclass(slots=True)
 class Calls:
-    """How the calls of each interface ended: by name, how many went well and how many did not."""
+    """How the calls of each interface ended: by name, how many went well and how many did not, and with what."""
 
     well: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    def count(self, name: str, reason: str | None) -> None:
+        """Count one call; `reason` says why it failed."""
+        if reason is None:
+            self.well[name] += 1
+        else:
+            self.failed[name] += 1
+            self.reasons[f"{name}: {reason}"] += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +184,11 @@ class Load:
     async def _call(self, name: str, method: str, path: str, body: dict[str, Any] | None) -> None:
         try:
             answer = await self._http.request(method, path, json=body)
-        except httpx.TransportError:
-            self.calls.failed[name] += 1
+        except httpx.TransportError as error:
+            self.calls.count(name, type(error).__name__)
         else:
             well = answer.is_success and b'"isError":true' not in answer.content
-            (self.calls.well if well else self.calls.failed)[name] += 1
+            self.calls.count(name, None if well else f"status {answer.status_code}")
 
 
 def _serialise(seen: StackUsage) -> dict[str, Any]:

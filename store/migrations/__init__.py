@@ -5,11 +5,13 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
-from alembic.script import ScriptDirectory
+from alembic.script import Script, ScriptDirectory
+
+from store.migrations.compatibility import OLDEST_CODE
 
 FOLDER = Path(__file__).parents[1] / "sql"
 #: Scripts that take a registry of the application, which is handed in before the others are run.
-REGISTRIES = ("stages", "events")
+REGISTRIES = ("schema_version", "stages", "events")
 #: The others as they are run: what is asked while a function is made stands before it.
 FUNCTIONS = (
     "projections",
@@ -65,5 +67,14 @@ def head() -> str:
 
 def revisions() -> tuple[str, ...]:
     """Return the revisions this code knows, the first one first."""
-    found = ScriptDirectory.from_config(_config("")).walk_revisions()
-    return tuple(script.revision for script in found)[::-1]
+    return tuple(script.revision for script in _scripts())
+
+
+def oldest_code() -> str:
+    """Return the newest revision that the oldest code knows that works with this code's schema."""
+    declared = [str(getattr(one.module, OLDEST_CODE)) for one in _scripts() if hasattr(one.module, OLDEST_CODE)]
+    return declared[-1] if declared else revisions()[0]
+
+
+def _scripts() -> list[Script]:
+    return list(ScriptDirectory.from_config(_config("")).walk_revisions())[::-1]

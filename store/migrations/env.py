@@ -13,10 +13,11 @@ from store.connections import create_owner_engine
 from store.errors import UnknownRevision
 from store.ledger.stages import describe_stages
 from store.log.catalog import describe_registry
-from store.migrations import FOLDER, FUNCTIONS, REGISTRIES, head, revisions
+from store.migrations import FOLDER, FUNCTIONS, REGISTRIES, head, oldest_code, revisions
 from store.migrations.scripts import run_script
 
 SET_EVENTS = text("select afterturn.set_events(cast(:registry as jsonb))")
+SET_VERSION = text("select afterturn.set_schema_version(:revision, :oldest_code)")
 SET_STAGES = text("select afterturn.set_stages(cast(:stages as jsonb))")
 #: Starters that arrive together wait here for the first one.
 MIGRATION_LOCK = 7_305_412_208_117
@@ -29,6 +30,7 @@ def _migrate(connection: Connection) -> None:
     with context.begin_transaction():
         context.run_migrations()
     _run_scripts(connection, REGISTRIES)
+    connection.execute(SET_VERSION, {"revision": head(), "oldest_code": oldest_code()})
     connection.execute(SET_STAGES, {"stages": orjson.dumps(describe_stages()).decode()})
     connection.execute(SET_EVENTS, {"registry": orjson.dumps(describe_registry()).decode()})
     _run_scripts(connection, FUNCTIONS)

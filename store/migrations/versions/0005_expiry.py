@@ -4,6 +4,8 @@ from alembic import op
 
 revision = "0.1.0_0005"
 down_revision = "0.1.0_0004"
+#: It takes a function away.
+oldest_code = "0.1.0_0005"
 
 _KINDS = "alter table afterturn.erasure_t add constraint erasure_t_kind_check check (kind in "
 

@@ -8,6 +8,8 @@ from store.migrations.scripts import run_script
 
 revision = "0.1.0_0006"
 down_revision = "0.1.0_0005"
+#: It takes columns and functions away.
+oldest_code = "0.1.0_0006"
 
 
 def upgrade() -> None:

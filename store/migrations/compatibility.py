@@ -1,0 +1,56 @@
+"""Which code works with which schema: the two differ while an upgrade rolls over the processes of a service.
+
+Code is named by the newest revision it knows. It works with that schema, with newer ones for as long as these only
+added to it, and with older ones down to `OLDEST_SCHEMA`. CONTRIBUTING says how a schema is changed under this rule.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+#: The oldest schema that this code begins on: the newest revision of the release before, where this code works with
+#: that, too. None: its own and newer ones alone. The first release has none before it.
+OLDEST_SCHEMA: str | None = None
+#: The attribute of a revision that takes something away: the newest revision that the oldest code knows that does
+#: without it. A revision that only adds has none.
+OLDEST_CODE = "oldest_code"
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaVersion:
+    """What a schema says of itself: its revision, and the newest revision that the oldest code knows that it serves."""
+
+    revision: str
+    oldest_code: str
+
+
+class Standing(StrEnum):
+    """How a schema stands to this code."""
+
+    CURRENT = "current"
+    #: It works; `afterturn db migrate` brings it to this code's.
+    OLDER = "older"
+    #: It was migrated by newer code and serves this code, too.
+    NEWER = "newer"
+    TOO_OLD = "too old"
+    TOO_NEW = "too new"
+
+
+def find_standing(found: SchemaVersion, known: Sequence[str], oldest_schema: str | None = OLDEST_SCHEMA) -> Standing:
+    """Say how a schema stands to the code that knows these revisions, the first one first."""
+    if found.revision == known[-1]:
+        return Standing.CURRENT
+    if found.revision in known:
+        oldest = known[-1] if oldest_schema is None else oldest_schema
+        return Standing.OLDER if known.index(found.revision) >= known.index(oldest) else Standing.TOO_OLD
+    return Standing.NEWER if found.oldest_code in known else Standing.TOO_NEW
+
+
+def describe_problem(standing: Standing, found: SchemaVersion, newest: str) -> str | None:
+    """Return why code does not begin on a schema and what to do, or None."""
+    seen = f"the schema is at revision {found.revision}, this version knows {newest}"
+    if standing is Standing.TOO_OLD:
+        return f"{seen} and needs {OLDEST_SCHEMA or newest} at least: run `afterturn db migrate` of this version"
+    if standing is Standing.TOO_NEW:
+        return f"{seen}; the oldest version that works with it knows {found.oldest_code}: run that, or a newer one"
+    return None

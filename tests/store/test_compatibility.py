@@ -1,0 +1,104 @@
+"""Code and schema of an upgrade: on which schema a process begins, and that nothing that older code uses is gone."""
+
+import re
+from pathlib import Path
+
+import pytest
+from sqlalchemy import NullPool, text
+
+from store import migrations
+from store.connections import create_owner_engine
+from store.migrations.compatibility import (
+    OLDEST_SCHEMA,
+    SchemaVersion,
+    Standing,
+    describe_problem,
+    find_standing,
+)
+from tests.servers import TestPostgres
+from tests.store.used_schema import RECORD, read_used_schema
+
+KNOWN = ("0.1.0_0001", "0.1.0_0002", "0.2.0_0003")
+
+
+@pytest.mark.parametrize(
+    "found,oldest_schema,standing",
+    [
+        (SchemaVersion("0.2.0_0003", "0.1.0_0001"), None, Standing.CURRENT),
+        (SchemaVersion("0.1.0_0002", "0.1.0_0001"), None, Standing.TOO_OLD),
+        (SchemaVersion("0.1.0_0002", "0.1.0_0001"), "0.1.0_0002", Standing.OLDER),
+        (SchemaVersion("0.1.0_0001", "0.1.0_0001"), "0.1.0_0002", Standing.TOO_OLD),
+        (SchemaVersion("0.3.0_0004", "0.1.0_0001"), None, Standing.NEWER),
+        (SchemaVersion("0.3.0_0004", "0.2.0_0003"), None, Standing.NEWER),
+        (SchemaVersion("0.3.0_0005", "0.3.0_0004"), None, Standing.TOO_NEW),
+    ],
+)
+def test_code_works_with_its_schema_with_newer_ones_that_added_and_with_the_one_before_where_it_says_so(
+    found: SchemaVersion, oldest_schema: str | None, standing: Standing
+) -> None:
+    assert find_standing(found, KNOWN, oldest_schema) is standing
+    problem = describe_problem(standing, found, KNOWN[-1])
+    assert (problem is not None) == (standing in {Standing.TOO_OLD, Standing.TOO_NEW})
+
+
+async def test_a_schema_says_its_revision_and_which_code_it_serves_to_the_role_of_the_service(
+    postgres: TestPostgres,
+) -> None:
+    engine = create_owner_engine(postgres.app_url, poolclass=NullPool)
+    async with engine.connect() as connection:
+        found = (await connection.execute(text("select * from afterturn.schema_version()"))).one()
+    await engine.dispose()
+    assert tuple(found) == (migrations.head(), migrations.oldest_code())
+
+
+def test_a_revision_that_takes_something_away_says_which_code_does_without_it() -> None:
+    """What a script drops, code that still asks for it would miss; a constraint that is made anew is not dropped."""
+    known = migrations.revisions()
+    assert migrations.oldest_code() in known
+    assert OLDEST_SCHEMA is None or OLDEST_SCHEMA in known
+    silent = []
+    for path in sorted(Path(migrations.__file__).with_name("versions").glob("*.py")):
+        source = path.read_text(encoding="utf-8").partition("def downgrade")[0]
+        script = path.with_suffix(".sql")
+        said = source + (script.read_text(encoding="utf-8") if script.exists() else "")
+        takes = re.search(r"\bdrop (table|column|function|view|type|sequence)\b|\brename\b", said, re.IGNORECASE)
+        if takes and "oldest_code = " not in source:
+            silent.append(path.name)
+    assert not silent
+
+
+async def test_all_that_the_oldest_code_uses_is_still_there_and_nothing_new_is_asked_of_it(
+    postgres: TestPostgres,
+) -> None:
+    """At the first release, and when `oldest_code` rises, the record is written anew by `tests.store.used_schema`."""
+    engine = create_owner_engine(postgres.owner_url, poolclass=NullPool)
+    async with engine.connect() as connection:
+        there = await read_used_schema(connection)
+    await engine.dispose()
+    promised = set(RECORD.read_text(encoding="utf-8").splitlines())
+    assert len(promised) > 200
+    assert not promised - there, "older code uses this and would fail: keep it for a release"
+    tables = {line.split()[1] for line in promised if line.startswith("table ")}
+    demanding = [
+        line
+        for line in there - promised
+        if line.startswith("column ") and line.endswith(" required") and line.split()[1] in tables
+    ]
+    assert not demanding, "older code does not write this: let it be null, or give it a default"
+
+
+async def test_the_record_sees_what_is_taken_away_and_what_is_demanded(postgres: TestPostgres) -> None:
+    engine = create_owner_engine(postgres.owner_url, poolclass=NullPool)
+    async with engine.connect() as connection:
+        before = await read_used_schema(connection)
+        for statement in (
+            "alter table afterturn.turn_t drop column ended",
+            "alter table afterturn.turn_t add column demanded int not null",
+            "drop function afterturn.schema_version()",
+        ):
+            await connection.execute(text(statement))
+        after = await read_used_schema(connection)
+        await connection.rollback()
+    await engine.dispose()
+    assert {line.split()[2].partition("(")[0] for line in before - after} == {"ended", "schema_version"}
+    assert after - before == {"column afterturn.turn_t demanded integer required"}
