@@ -12,6 +12,7 @@ from deploy.plugin_address import find_address as find_plugin_address
 from deploy.samples import API_SAMPLES, share_samples
 from deploy.settings import find_missing_urls, find_settings_without_effect, load_settings
 from deploy.settings_errors import SettingsError
+from deploy.tracing import find_missing_packages
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,6 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"deploy.api: warning: {key} changes nothing here: {why}", file=sys.stderr)
     if missing := find_missing_urls(settings):
         print(f"deploy.api: not set: {', '.join(missing)}", file=sys.stderr)
+        return 2
+    if missing_packages := find_missing_packages(settings.tracing):
+        print(f"deploy.api: {missing_packages}", file=sys.stderr)
         return 2
     try:
         plugin = find_plugin_address(settings.plugin, shared=chosen.shared)

@@ -35,6 +35,7 @@ from deploy.plugin_address import PluginAddress, find_warning
 from deploy.plugin_listener import by_key, create_listener_app
 from deploy.process_priority import lower_backend_priority
 from deploy.settings import Settings
+from deploy.tracing import start_tracing
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder
 from embeddings.registry import Owned, OwnedEmbedder, create_embedder, create_reranker
@@ -91,8 +92,12 @@ def run_api(settings: Settings, api: tuple[str, int] | None, plugin: PluginAddre
     """
     logs.configure_logging(settings.log)
     sys.setswitchinterval(THREAD_SWITCH_S)
+    stop_tracing = start_tracing(settings.tracing)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve_until_signal(settings, api, plugin))
+        try:
+            runner.run(_serve_until_signal(settings, api, plugin))
+        finally:
+            stop_tracing()
         if any(thread.name.startswith(("embedder", "reranker")) for thread in threading.enumerate()):
             # A model that is still being made cannot be interrupted, and no request waits for it any more.
             os._exit(0)

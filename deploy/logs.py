@@ -7,9 +7,10 @@ from typing import Any
 
 import orjson
 import structlog
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor
 
 from deploy.settings import LogFormat, LogSettings
+from store.tracing import current_traceparent
 
 #: Longest line kept of what a library says.
 FOREIGN_LENGTH = 200
@@ -22,6 +23,7 @@ def configure_logging(settings: LogSettings) -> None:
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _add_trace,
             *_choose_renderers(settings.format),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -29,6 +31,13 @@ def configure_logging(settings: LogSettings) -> None:
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=max(level, logging.WARNING), handlers=[_Foreign()], force=True)
+
+
+def _add_trace(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """Say of which trace a line is, where tracing is on."""
+    if traceparent := current_traceparent():
+        _, event["trace_id"], event["span_id"], _ = traceparent.split("-")
+    return event
 
 
 class _Foreign(logging.Handler):

@@ -17,6 +17,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from deploy import settings_layers as layers
 from deploy.settings_errors import Problem, SettingsError, explain_errors, find_field
+from deploy.tracing import TracingSettings
 from embeddings.settings import EmbeddingSettings
 from producers.mcp.settings import NO_EFFECT
 from producers.settings import (
@@ -139,6 +140,7 @@ class Settings(BaseSettings):
     metrics: MetricsSettings = Field(default_factory=MetricsSettings)
     client: ClientSettings = Field(default_factory=ClientSettings)
     log: LogSettings = Field(default_factory=LogSettings)
+    tracing: TracingSettings = Field(default_factory=TracingSettings)
 
     @field_validator("data", "metrics_dir")
     @classmethod

@@ -14,6 +14,7 @@ from deploy.process_priority import lower_priority
 from deploy.samples import WORKER_SAMPLES, share_samples
 from deploy.settings import Settings, find_missing_urls, load_settings
 from deploy.settings_errors import SettingsError
+from deploy.tracing import find_missing_packages
 
 #: How long dramatiq waits before it looks for Redis again, in milliseconds.
 RECONNECT_MS = 500
@@ -34,6 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     if missing := find_missing_urls(settings):
         print(f"deploy.worker: not set: {', '.join(missing)}", file=sys.stderr)
+        return 2
+    if missing_packages := find_missing_packages(settings.tracing):
+        print(f"deploy.worker: {missing_packages}", file=sys.stderr)
         return 2
     prepare_environment(settings)
     lower_priority(settings.worker.nice)

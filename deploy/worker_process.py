@@ -32,6 +32,7 @@ from deploy.long_lived import freeze_loaded_objects
 from deploy.loop_lag import measure_loop_lag
 from deploy.process_priority import lower_backend_priority
 from deploy.settings import Settings
+from deploy.tracing import start_tracing
 from deploy.turn_queues import build_queue_workers
 from deploy.worker_registry import Registration, wait_for_end
 from embeddings.errors import EmbeddingError
@@ -137,6 +138,7 @@ def run_worker(settings: Settings, stages: Callable[..., Sequence[StageWork]] | 
     watch.look()
     if watch.wrong():
         return 1
+    stop_tracing = start_tracing(settings.tracing)
     loop = WorkerLoop(logging.getLogger("afterturn.worker.loop"))
     loop.start(timeout=10)
     set_event_loop_thread(loop)
@@ -150,6 +152,7 @@ def run_worker(settings: Settings, stages: Callable[..., Sequence[StageWork]] | 
         return _work_until_signal(loop, parts, workers, ending)
     finally:
         _stop_workers(loop, parts, workers)
+        stop_tracing()
         broker.close()
         log.info("stopped", pid=os.getpid())
 

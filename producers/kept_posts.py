@@ -24,6 +24,8 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from aiohttp.http_exceptions import ContentEncodingError
 
+from store.tracing import current_traceparent
+
 #: A body of more bytes leaves in pieces: what has not left yet when its call is given up never leaves.
 WHOLE_BYTES = 1 << 18
 #: Single steps have no limit: each call is limited as a whole.
@@ -83,7 +85,9 @@ class KeptPosts:
         lost: Literal["timeout", "connection"]
         try:
             async with asyncio.timeout(self._timeout_s):
-                response = await self._open().post(url, data=data, proxy=self._proxy, allow_redirects=False)
+                response = await self._open().post(
+                    url, data=data, headers=_trace_headers(), proxy=self._proxy, allow_redirects=False
+                )
                 try:
                     answer = await _read_body(response)
                 finally:
@@ -163,6 +167,11 @@ async def _read_body(response: aiohttp.ClientResponse) -> bytes | None:
             return None
         raise
     return bytes(pieces)
+
+
+def _trace_headers() -> dict[str, str] | None:
+    """Return what continues the current trace at the gateway, if there is one."""
+    return {"traceparent": traceparent} if (traceparent := current_traceparent()) else None
 
 
 def _http_proxy(base_url: str) -> str | None:

@@ -558,6 +558,9 @@ LOG_POSITION = Sequence("log_position_seq", metadata=METADATA, data_type=BigInte
 #: Epochs of claims: none is given twice.
 CLAIM_EPOCH = Sequence("claim_epoch_seq", metadata=METADATA, data_type=BigInteger)
 
+#: The one form in which a traceparent is kept.
+TRACEPARENT = "traceparent ~ '^00-[0-9a-f]{32}-[0-9a-f]{16}-01$'"
+
 #: The ledger: what is still to be done, and how everything ended.
 LEDGER = Table(
     "ledger_t",
@@ -595,6 +598,9 @@ LEDGER = Table(
     ),
     Column("target_id", Uuid),
     Column("bytes", BigInteger, nullable=False, server_default=text("0")),
+    #: what continues the trace of the turn's request (W3C); only where tracing was on
+    Column("traceparent", Text),
+    CheckConstraint(TRACEPARENT),
     CheckConstraint(
         "status in ('pending', 'running', 'done', 'skipped', 'unknown', 'dead', "
         "'adding', 'added', 'flushing', 'flushed', 'add_failed', 'add_unknown', 'flush_failed')"
@@ -693,6 +699,9 @@ RECALL_JOB = Table(
         ),
         nullable=False,
     ),
+    #: what continues the trace of the request that asked; only where tracing was on
+    Column("traceparent", Text),
+    CheckConstraint(TRACEPARENT),
     CheckConstraint("status in ('pending', 'running', 'done', 'failed')"),
     # WHY: the sweeper removes what expired and notifies workers of what waits.
     Index("recall_job_expiry", "expires_at"),

@@ -16,6 +16,7 @@ from store.derived import reflection_vectors
 from store.derived.reflection_vectors import reflection_of
 from store.derived.unit_vectors import Unembedded, Wanted, again_id, insert_vectors, read_missing
 from store.errors import LeaseLost
+from store.gen_ai_spans import trace_embedding
 from store.ledger.ledger import Claim, LedgerRow, Outcome, close_together
 from store.ledger.stages import Stage
 from store.memory.corrections import corrected_id
@@ -45,7 +46,8 @@ class EmbeddingStage:
             by_host[claim.host_id].append(claim)
         wanted = {host: await self._missing(host, held) for host, held in by_host.items()}
         texts = [unit.content for units in wanted.values() for unit in units]
-        vectors = await self.embedder.embed(texts) if texts else NO_VECTORS
+        with trace_embedding(self.embedder.name, len(texts)):
+            vectors = await self.embedder.embed(texts) if texts else NO_VECTORS
         outcomes: list[Outcome] = []
         for host, held in by_host.items():
             outcomes += await self._write(host, held, wanted[host], vectors[: len(wanted[host])])

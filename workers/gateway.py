@@ -20,6 +20,7 @@ from store.ledger.deliveries import Deliveries
 from store.ledger.ledger import Claim, LedgerRow, Outcome
 from store.ledger.stages import Stage
 from store.tenancy.gateway_targets import CHAT, UNSET, Destination, Target
+from store.tracing import Kind, trace_operation
 from workers import gateway_machine as machine
 from workers.errors import Untold
 from workers.metrics import GATEWAY_BREAKER, GATEWAY_CALLS, GATEWAY_SECONDS, GATEWAY_WAITS
@@ -232,10 +233,12 @@ async def _make_call(operation: str, call: Awaitable[None]) -> GatewayError | No
     """Make one call, time and count it; its error is a value, since nothing about it is unexpected."""
     started = time.monotonic()
     error: GatewayError | None = None
-    try:
-        await call
-    except GatewayError as caught:
-        error = caught
+    with trace_operation(f"gateway {operation}", kind=Kind.CLIENT) as span:
+        try:
+            await call
+        except GatewayError as caught:
+            error = caught
+            span.fail(caught.category)
     GATEWAY_SECONDS.labels(operation).observe(time.monotonic() - started)
     GATEWAY_CALLS.labels(operation, error.category if error else "ok").inc()
     return error

@@ -22,6 +22,7 @@ from store.ledger.ledger import Claim, Ledger
 from store.ledger.stages import Stage
 from workers.embedding import EmbeddingStage
 from workers.metrics import MICRO_BATCH, STAGE_AGE, STAGE_TOTAL
+from workers.stage_traces import trace_work
 
 log = structlog.get_logger(__name__)
 
@@ -87,7 +88,8 @@ class MicroBatch:
         if not claims:
             return
         try:
-            await self.stage.work(claims)
+            async with trace_work(Ledger(self.database), claims) as spans:
+                spans.note_outcomes((await self.stage.work(claims)).outcomes)
         except LeaseLost:
             return
         except BaseException:

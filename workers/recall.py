@@ -16,6 +16,7 @@ from producers.service.recalls import Answer, RecallJobRequest, Recalls
 from store.database_outage import may_pass
 from store.errors import PositionBeyondLog
 from store.recall.jobs import RecallJobs, TakenJob
+from store.tracing import Kind, is_tracing, trace_operation
 from workers.metrics import RECALL_JOBS
 
 log = structlog.get_logger(__name__)
@@ -64,10 +65,21 @@ class RecallWork:
             await self.ready()
             taken = await self.jobs.take(host, job, self.lease)
             if taken is not None:
-                RECALL_JOBS.labels(await self._ended(taken)).inc()
+                RECALL_JOBS.labels(await self._traced(taken)).inc()
         except Exception as error:  # noqa: BLE001 - the sweeper notifies again after any error
             RECALL_JOBS.labels("interrupted").inc()
             log.warning("recall_job_interrupted", error=type(error).__name__)
+
+    async def _traced(self, taken: TakenJob) -> str:
+        """Answer a job as a part of the trace of the request that asked."""
+        if not is_tracing():
+            return await self._ended(taken)
+        named = {"afterturn.tenant.id": str(taken.host_id), "afterturn.recall_job.id": str(taken.job_id)}
+        parent = await self.jobs.read_traceparent(taken)
+        with trace_operation("process recall", named, kind=Kind.CONSUMER, parent=parent) as span:
+            ended = await self._ended(taken)
+            span.note({"afterturn.attempt": taken.attempt, "afterturn.outcome": ended})
+            return ended
 
     async def _ended(self, taken: TakenJob) -> str:
         keeping = asyncio.create_task(self._keep(taken), name="keep a recall job")

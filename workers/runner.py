@@ -23,6 +23,7 @@ from workers.errors import Untold
 from workers.leases import keep_leases, record_lost
 from workers.metrics import STAGE_AGE, STAGE_FAILURES, STAGE_TOTAL
 from workers.retry import Verdict, name_failure
+from workers.stage_traces import trace_work
 from workers.stage_work import Gated, StageWork
 
 log = structlog.get_logger(__name__)
@@ -191,7 +192,9 @@ class Runner:
 
     async def _one(self, claims: Sequence[Claim]) -> None:
         try:
-            worked = await self.work.work(claims)
+            async with trace_work(self.ledger, claims) as spans:
+                worked = await self.work.work(claims)
+                spans.note_outcomes(worked.outcomes)
         except LeaseLost:
             record_lost(claims)
         except Exception as error:  # noqa: BLE001 - every accident ends in the ledger

@@ -100,6 +100,8 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
         exception_handlers={HTTPException: _answer_unrouted},
+        # Its own spans and logs would tell paths, which hold names, and texts of errors; ours are in request_trace.py.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     names.register_name_converter()
     fair = fair or FairQueue(FairnessSettings())

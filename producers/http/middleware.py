@@ -16,6 +16,7 @@ from producers.fair_queue import CURRENT, FairQueue, Slot
 from producers.http import problems
 from producers.http.limits import Answer, Body, Unfinished, too_large
 from producers.http.loopback import is_loopback
+from producers.http.request_trace import describe_request, trace_request
 from producers.service.auditing import CallRecorder
 from producers.service.call_place import CURRENT as PLACE
 from producers.service.call_place import CallPlace
@@ -65,6 +66,10 @@ class CallMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        with trace_request(scope):
+            await self._serve(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         visit = _Visit(scope, Answer(send, self._settings), self._fair)
         try:
             with self._unfinished.one_more(scope):
@@ -152,6 +157,7 @@ class _Visit:
         if TOOL in self._scope:
             told["tool"], self._code, self._error = self._scope[TOOL]
             route = f"{route} {told['tool']}"
+        describe_request(told, self._scope.get(GRANT), self._error or self._code)
         if self._error:
             log.error("request", **told, error=self._error)
         else:

@@ -7,7 +7,7 @@ the SDK, which may repeat arguments, reaches neither client nor log.
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import version
 from typing import Any
 
@@ -27,6 +27,7 @@ from producers.mcp.switches import ToolSwitches
 from producers.mcp.tools import TOOLS, Tool
 from producers.service.memory import Memory
 from store.tenancy.keys import Grant
+from store.tracing import Kind, Span, read_traceparent, trace_operation
 
 INSTRUCTIONS = (
     "Long-term memory. Call memory_before_turn when a turn begins and memory_after_turn when it ends, with one turn_id "
@@ -102,7 +103,8 @@ class McpServer:
         try:
             if tool is None:
                 raise Invalid(Problem("name", "no such tool; tools/list names them"))  # noqa: TRY301 - one way to fail
-            answer = await tool.call(self._memory, grant, asked.arguments or {})
+            with _trace_call(tool, asked):
+                answer = await tool.call(self._memory, grant, asked.arguments or {})
         except Exception as error:  # noqa: BLE001 - whatever it is, its text must not reach a client or the SDK's log
             return _refuse(tool, error, scope)
         scope[TOOL] = (asked.name, None, None)
@@ -155,6 +157,13 @@ class McpServer:
             raise MCPError(REFUSED, f"{code}: {told['message']}", {"retryable": told["retryable"]}) from None
         finally:
             scope[TOOL] = (operation, code, kind)
+
+
+def _trace_call(tool: Tool, asked: types.CallToolRequestParams) -> AbstractContextManager[Span]:
+    """Trace a call: in the trace that its message names (`_meta.traceparent`), else in that of its request."""
+    named = {"mcp.method.name": "tools/call", "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool.name}
+    parent = read_traceparent((asked.meta or {}).get("traceparent"))
+    return trace_operation(f"tools/call {tool.name}", named, kind=Kind.SERVER, parent=parent)
 
 
 def describe_tool(tool: Tool) -> types.Tool:

@@ -10,7 +10,7 @@ import json
 import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -28,6 +28,7 @@ from producers.errors import Invalid, Overloaded, PermissionDenied, TooLarge, To
 from producers.fair_queue import CURRENT, FairQueue, Slot, weight_of
 from producers.http.limits import Answer, Body
 from producers.http.middleware import METHODS
+from producers.http.request_trace import describe_request, trace_request
 from producers.plugin.openapi import describe_routes
 from producers.plugin.store import PluginStore
 from producers.plugin.wire import (
@@ -143,6 +144,11 @@ class PluginApp:
         """Serve one request."""
         if scope["type"] != "http":
             raise NotImplementedError(f"{scope['type']} is not served")
+        # Beneath the API's own port a request has a span already.
+        with trace_request(scope) if self._alone else nullcontext():
+            await self._serve(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         begun = time.perf_counter()
         scope["route"] = _Route(_label(scope))
         try:
@@ -161,6 +167,7 @@ class PluginApp:
         """Count a request and write its line: how it was asked and how it ended, never what was said."""
         method, route = scope["method"] if scope["method"] in METHODS else "other", scope["route"].path
         metrics.REQUESTS.labels(method, route, str(status)).inc()
+        describe_request({"method": method, "route": route, "status": status}, None)
         log.info("plugin_request", method=method, route=route, status=status, ms=round(took_s * 1000, 2))
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response:

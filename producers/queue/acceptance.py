@@ -14,6 +14,7 @@ from producers.service.memory import Memory
 from store.database_outage import may_pass
 from store.errors import QuotaExceeded
 from store.tenancy.keys import Grant
+from store.tracing import Kind, trace_operation
 
 
 class TryAgain(Exception):
@@ -54,7 +55,8 @@ class QueueIntake:
             if not self._ensured:
                 await self.ensure_tenant()
                 self._ensured = True
-            await self._hand_over(published)
+            with trace_operation("process turn queue", kind=Kind.CONSUMER, parent=published.traceparent):
+                await self._hand_over(published)
         except Exception as error:  # noqa: BLE001 - whatever it is, the message is kept or its reason is
             if self._may_be_tried(error, attempt):
                 metrics.QUEUE_MESSAGES.labels("retried").inc()

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from producers.errors import Invalid, Problem, TooLarge
 from producers.service.turns import parse_body
+from store.tracing import read_traceparent
 
 #: Where a publisher might name a tenant. The queue decides whose a message is: these are ignored wherever they stand.
 TENANT_FIELDS = frozenset({"tenant", "host"})
@@ -26,6 +27,8 @@ class Envelope(BaseModel):
     source: Annotated[str, Field(min_length=1, max_length=1024)]
     type: Literal["afterturn.turn.completed", "afterturn.turn.items", "afterturn.recall.requested"]
     data: dict[str, Any] = Field(repr=False)
+    #: Of the extension for distributed tracing; a wrong one is as good as none.
+    traceparent: Any = Field(default=None, repr=False)
 
 
 class Arguments(BaseModel):
@@ -38,11 +41,12 @@ class Arguments(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What was published: the body of the HTTP call its type stands for; `job` of a question."""
+    """What was published: the body of the HTTP call its type stands for; `job` of a question; of which trace it is."""
 
     kind: str
     body: Mapping[str, Any] = field(repr=False)
     job: UUID | None = None
+    traceparent: str | None = None
 
 
 def read_message(raw: bytes, most_bytes: int) -> Published:
@@ -55,7 +59,8 @@ def read_message(raw: bytes, most_bytes: int) -> Published:
         raise Invalid(Problem("", "is not JSON")) from None
     envelope = parse_body(Envelope, parse_body(Arguments, value).args[0])
     body = {name: one for name, one in envelope.data.items() if name not in TENANT_FIELDS}
-    return Published(envelope.type, body, _read_job(envelope.id) if envelope.type == RECALL else None)
+    job = _read_job(envelope.id) if envelope.type == RECALL else None
+    return Published(envelope.type, body, job, read_traceparent(envelope.traceparent))
 
 
 def _read_job(name: str) -> UUID:

@@ -21,6 +21,7 @@ from producers.service.turns import BatchBody, Judged, limit_call, parse_body, r
 from producers.settings import ApiSettings
 from store import identity
 from store.errors import NotFound, StoreError, TurnBusy, TurnConflict
+from store.gen_ai_spans import MemoryOperation, trace_memory
 from store.ledger.stages import Stage
 from store.memory.corrections import PINNED
 from store.memory.prepared_turns import estimate_effort
@@ -151,7 +152,10 @@ class Intake:
         if not turns:
             return []
         turns = await self._redact(grant, turns)
-        answers = await self._parts.turns.append(grant.host_id, turns)
+        places = [(turn.bank, turn.session_id, turn.turn_id) for turn in turns]
+        records = sum(len(turn.messages) for turn in turns)
+        with trace_memory(MemoryOperation.UPSERT, grant.host_id, places, records=records):
+            answers = await self._parts.turns.append(grant.host_id, turns)
         new = [t for t, a in zip(turns, answers, strict=True) if isinstance(a, Appended) and not a.duplicate]
         if new:
             self._parts.notifier.notify(Stage.EXTRACTION)

@@ -20,6 +20,7 @@ from producers.service.read_replica import ReadReplica, Recaller, note_failure
 from producers.service.wire import WireModel
 from store import identity
 from store.database import Database
+from store.gen_ai_spans import RECORDS, MemoryOperation, trace_memory
 from store.ledger.freshness import Freshness, Waiter, fetch_freshness, merge_freshness
 from store.log.storable import check_text
 from store.memory.directives import Directive
@@ -323,11 +324,13 @@ class Recalls:
 
     async def find(self, host: UUID, query: RecallQuery, recaller: Recaller | None = None) -> RecallAnswer:
         """Ask the store (None: the primary) and take the time; where a replica fails, the primary answers."""
-        with metrics.RECALL_SECONDS.time():
+        place = (query.bank, query.session_id, None)
+        with metrics.RECALL_SECONDS.time(), trace_memory(MemoryOperation.SEARCH, host, [place]) as span:
             if recaller is None or recaller is self._recaller:
                 answer = await self._recaller.recall(host, query)
             else:
                 answer = await self._find_on_replica(host, query, recaller)
+            span.note({RECORDS: len(answer.items)})
         for part in answer.degraded:
             metrics.RECALL_DEGRADED.labels(part.partition(":")[0]).inc()
         return answer

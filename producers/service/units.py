@@ -13,6 +13,7 @@ from producers.service.turns import parse_body
 from producers.settings import ApiSettings
 from store.erasure import Kind, Receipt, Target
 from store.errors import NotFound, ResourceBusy
+from store.gen_ai_spans import MemoryOperation, trace_memory
 from store.ledger.stages import Stage
 from store.memory.corrections import Corrected
 from store.memory.units import Forgotten, Unit
@@ -86,7 +87,8 @@ class Revisions:
         erasures, host = self._parts.erasures, grant.host_id
         erasure = await erasures.request(host, target)
         try:
-            return await erasures.run(host, erasure, ERASE_FOR)
+            with trace_memory(MemoryOperation.DELETE, host):
+                return await erasures.run(host, erasure, ERASE_FOR)
         except ResourceBusy:
             # It is accepted: the sweeper goes on with it.
             return await erasures.receipt(host, erasure)

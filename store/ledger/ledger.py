@@ -93,6 +93,13 @@ class StageCounts:
 
 
 CLAIM = "select * from afterturn.claim_work($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+# A follow-up has the traceparent of its turn.
+TRACEPARENTS = """
+    select w.item, coalesce(l.traceparent, (
+               select t.traceparent from afterturn.ledger_t t
+                where t.host_id = w.host and t.turn_id = l.turn_id and t.traceparent is not null limit 1))
+      from unnest($2::uuid[], $3::uuid[]) as w(host, item)
+      join afterturn.ledger_t l on l.host_id = w.host and l.stage = $1 and l.item_id = w.item"""
 RENEW = text("""
     update afterturn.claim_t c set lease_until = now() + :lease
       from unnest(cast(:epochs as bigint[])) as e(epoch)
@@ -166,6 +173,13 @@ class Ledger:
         for host, stream, epoch, *row in found:
             claims[host, stream, epoch].append(LedgerRow(*row))
         return [Claim(host, stage, stream, epoch, tuple(held)) for (host, stream, epoch), held in claims.items()]
+
+    async def read_traceparents(self, claims: Sequence[Claim]) -> dict[UUID, str]:
+        """Return what continues the traces of the turns of rows of one stage, by item; an untraced one is left out."""
+        rows = [(claim.host_id, row.item_id) for claim in claims for row in claim.rows]
+        hosts, items = [host for host, _ in rows], [item for _, item in rows]
+        found = await self._database.operator_fetch(TRACEPARENTS, claims[0].stage.value, hosts, items)
+        return {item: traceparent for item, traceparent in found if traceparent}
 
     async def renew(self, claims: Sequence[Claim], lease: timedelta) -> set[int]:
         """Prolong the leases of claims of one stage; returns the epochs that are still held."""

@@ -26,7 +26,7 @@ from store.log.envelope import Origin, build_offer
 from store.memory import authorship
 from store.memory.authorship import Author
 from store.memory.prepared_turns import PreparedTurn, build_turn_event, said_in
-from store.memory.turn_writes import write_offered
+from store.memory.turn_writes import in_trace, write_offered
 from store.off_loop import Steps, in_steps, off_loop
 from store.tenancy.banks import bank_created_fields
 from store.tenancy.languages import Languages, rules_for_writing
@@ -163,7 +163,7 @@ class Documents:
                 return AddedDocument(doc, known, duplicate=True, units=len(chunks))
             rules = rules_for_writing(await self._languages.of(host), bank)
             offered = await in_steps(len(text), _prepare_document(host, document, doc, chunks, now, rules=rules))
-            [(outcome, position, _)] = await write_offered(self._database, host, [offered])
+            [(outcome, position, _)] = await write_offered(self._database, host, [in_trace(offered)])
             if error := refusal_of(outcome):
                 raise error
             if outcome in ("accepted", "duplicate") and position is not None:

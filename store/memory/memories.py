@@ -23,7 +23,7 @@ from store.log.catalog import EventType
 from store.log.envelope import Origin
 from store.memory import corrections
 from store.memory.prepared_turns import PreparedTurn, build_turn_event, said_in
-from store.memory.turn_writes import write_offered
+from store.memory.turn_writes import in_trace, write_offered
 from store.memory.units import Forgotten, Units
 from store.off_loop import off_loop
 from store.tenancy.banks import bank_created_fields
@@ -166,7 +166,7 @@ class Memories:
         origin = _origin_of(host, memory, now)
         rules = rules_for_writing(await self._languages.of(host), origin.bank)
         prepared = await off_loop(len(memory.content), prepare_memory, origin, memory, turn, rules)
-        outcome, position = await append(prepared)
+        outcome, position = await append(in_trace(prepared))
         if error := refusal_of(outcome):
             raise error
         if outcome != "accepted" or position is None:

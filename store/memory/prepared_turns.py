@@ -83,7 +83,7 @@ TurnEvent = tuple[str, str, str, str, str, str | None, int | None]
 
 @dataclass(frozen=True, slots=True)
 class PreparedTurn:
-    """A turn as `append_turns` takes it (its SQL says what each of these is)."""
+    """A turn as `append_traced_turns` takes it (the SQL of turns says what each of these is)."""
 
     turn: UUID
     bank: UUID
@@ -95,6 +95,8 @@ class PreparedTurn:
     size: int
     begins: bool
     events: Sequence[TurnEvent] = field(repr=False)
+    #: What continues the trace of the request that brings it.
+    traceparent: str | None = None
 
     @property
     def weight(self) -> int:

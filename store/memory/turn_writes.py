@@ -1,12 +1,14 @@
 """The one call that writes completed turns (`afterturn.append_turns`): those of one caller, or of many together."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from uuid import UUID
 
 from store.database import Database
 from store.memory.prepared_turns import PreparedTurn
 from store.tenancy.quotas import retry_on_quota
+from store.tracing import current_traceparent
 
 #: What became of a turn, its position, and whether it is handed to a gateway if it was accepted.
 Outcome = tuple[str, int | None, bool]
@@ -15,6 +17,13 @@ Outcome = tuple[str, int | None, bool]
 SIGNATURE = "afterturn.append_turns(uuid, afterturn.offered_turn[], boolean)"
 #: Takes what `append_arguments` returns.
 APPEND = "select outcomes, positions, delivers from afterturn.append_turns($1, $2, $3)"
+#: Takes the traceparents of the turns, too: called only where one has any.
+APPEND_TRACED = "select outcomes, positions, delivers from afterturn.append_traced_turns($1, $2, $3, $4)"
+
+
+def in_trace(turn: PreparedTurn) -> PreparedTurn:
+    """Return a turn that continues the trace of the current request, if that is traced."""
+    return replace(turn, traceparent=traceparent) if (traceparent := current_traceparent()) else turn
 
 
 async def write_together(
@@ -45,10 +54,13 @@ async def write_offered(
 async def _write_turns(database: Database, host: UUID, turns: Sequence[PreparedTurn], *, wait: bool) -> list[Outcome]:
     if not turns:
         return []
-    arguments = append_arguments(host, turns, wait=wait)
+    statement, arguments = APPEND, list[object](append_arguments(host, turns, wait=wait))
+    traceparents = [turn.traceparent for turn in turns]
+    if any(traceparents):
+        statement, arguments = APPEND_TRACED, [*arguments, traceparents]
 
     async def write() -> list[Outcome]:
-        [(outcomes, positions, delivers)] = await database.fetch(APPEND, *arguments)
+        [(outcomes, positions, delivers)] = await database.fetch(statement, *arguments)
         return list(zip(outcomes, positions, delivers, strict=True))
 
     return await retry_on_quota(write)

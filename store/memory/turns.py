@@ -18,7 +18,7 @@ from store.ledger.stages import Stage
 from store.memory.listings import Listings
 from store.memory.prepared_turns import Known, NewMessage, NewTurn, PreparedTurn, estimate_effort, prepare_turns
 from store.memory.session_history import SessionHistory
-from store.memory.turn_writes import Outcome, write_offered, write_together
+from store.memory.turn_writes import Outcome, in_trace, write_offered, write_together
 from store.off_loop import in_steps
 from store.tenancy.languages import Languages
 from store.tenancy.quotas import recount_quota, refusal_of
@@ -114,7 +114,7 @@ class TurnStore:
         """Write turns, those whose session ended unknown to us once more, with what makes it again."""
         known = Known(await self._digest_key(host), self._living, await self._languages.of(host))
         offered = await in_steps(estimate_effort(turns), prepare_turns(host, turns, now, known))
-        found = await self._write(host, offered)
+        found = await self._write(host, [in_trace(turn) for turn in offered])
         unborn = [n for n, (outcome, *_) in enumerate(found) if outcome == "unborn"]
         answers = [_build_answer(outcome) for outcome in found]
         if unborn or len(self._living) > MAX_LIVING:

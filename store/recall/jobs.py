@@ -18,6 +18,7 @@ from store.database import Database
 from store.errors import NotFound, RateLimited
 from store.log.refusals import translate_refusals
 from store.tenancy.quotas import within_quota
+from store.tracing import current_traceparent
 
 #: Attempts before a job has failed.
 MAX_ATTEMPTS = 3
@@ -35,6 +36,9 @@ OPEN = text("""
     insert into afterturn.recall_job_t (host_id, job_id, request, created_at, expires_at)
     values (:host, :job, cast(:request as jsonb), :now, :expires_at)
     on conflict (host_id, job_id) do nothing""")
+KEEP_TRACEPARENT = text("""
+    update afterturn.recall_job_t set traceparent = :traceparent where host_id = :host and job_id = :job""")
+TRACEPARENT_OF = text("select traceparent from afterturn.recall_job_t where host_id = :host and job_id = :job")
 READ = text("""
     select coalesce(request->'banks', jsonb_build_array(request->'bank')) as banks, status,
            cast(result as text) as result, error_category, expires_at
@@ -137,7 +141,10 @@ class RecallJobs:
                         raise RateLimited("max_recall_jobs", "host", most_waiting, RETRY_AFTER_S)
                     if held.bytes >= MOST_KEPT_BYTES:
                         raise RateLimited("max_bytes_of_recall_jobs", "host", MOST_KEPT_BYTES, RETRY_AFTER_S)
-                    await connection.execute(OPEN, {**arguments, "now": now, "expires_at": now + ttl})
+                    opened = await connection.execute(OPEN, {**arguments, "now": now, "expires_at": now + ttl})
+                    if opened.rowcount and (traceparent := current_traceparent()):
+                        named = {"host": host, "job": job, "traceparent": traceparent}
+                        await connection.execute(KEEP_TRACEPARENT, named)
 
         await within_quota(self._database, host, now, write)
         return job, now + ttl
@@ -168,6 +175,13 @@ class RecallJobs:
         if row is None or row.status != "running":
             return None
         return TakenJob(host, job, row.attempts, orjson.loads(row.request))
+
+    async def read_traceparent(self, taken: TakenJob) -> str | None:
+        """Return what continues the trace of the request that asked, if it was traced."""
+        async with self._database.tenant(taken.host_id) as connection:
+            named = {"host": taken.host_id, "job": taken.job_id}
+            found: str | None = (await connection.execute(TRACEPARENT_OF, named)).scalar()
+            return found
 
     async def renew(self, taken: TakenJob, lease: timedelta) -> bool:
         """Prolong a lease. False: the job was lost or cancelled meanwhile."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder
+from store.gen_ai_spans import trace_embedding
 from store.off_loop import off_loop
 from store.recall.preparation import Preparation
 from store.recall.question import EFFORT, Question, as_told, named_speakers
@@ -58,7 +59,8 @@ class Meanings:
         wanted = select_urgent(prepared.tail) if self._flooded(prepared) else prepared.tail
         unknown = [fresh for fresh in wanted if fresh.unit_id not in known]
         tail = select_affordable(unknown, asked, self._settings.fresh_tail_ms, self._embedder.estimate_ms)
-        vectors = await self._embedder.embed([asked, *(fresh.content for fresh in tail)])
+        with trace_embedding(self._embedder.name, 1 + len(tail)):
+            vectors = await self._embedder.embed([asked, *(fresh.content for fresh in tail)])
         embedded = {fresh.unit_id: vector for fresh, vector in zip(tail, vectors[1:], strict=True)}
         self._tails.keep(tail, embedded, generation)
         if self._keeping is not None:

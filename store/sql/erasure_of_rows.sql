@@ -265,5 +265,8 @@ begin
        set status = 'skipped', error_category = p_why, error_reason = p_why, updated_at = now()
      where l.host_id = p_host and l.turn_id = any (p_ended) and l.status in ('pending', 'running');
     get diagnostics v_count = row_count;
+    -- Other systems may know by it what the turn was about.
+    update afterturn.ledger_t l set traceparent = null
+     where l.host_id = p_host and l.turn_id = any (p_ended) and l.traceparent is not null;
     return v_count;
 end $$;

@@ -52,6 +52,29 @@ begin
     end if;
 end $$;
 
+-- Accepts turns as append_turns does, and keeps the traceparent of each (null where there is none) in the ledger's rows that an
+-- accepted one opens. Who traces nothing calls append_turns itself, and no row is written twice.
+create or replace function afterturn.append_traced_turns(
+    p_host uuid, p_turns afterturn.offered_turn[], p_wait boolean, p_traceparents text[],
+    out outcomes text[], out positions bigint[], out delivers boolean[])
+language plpgsql set plan_cache_mode to force_generic_plan set enable_seqscan to off set search_path to afterturn, public as $$
+declare
+    v_traced uuid[] := '{}';
+    v_kept text[] := '{}';
+begin
+    select a.outcomes, a.positions, a.delivers into outcomes, positions, delivers
+      from afterturn.append_turns(p_host, p_turns, p_wait) a;
+    for t in 1..cardinality(p_turns) loop
+        if outcomes[t] = 'accepted' and p_traceparents[t] is not null then
+            v_traced := v_traced || p_turns[t].turn;
+            v_kept := v_kept || p_traceparents[t];
+        end if;
+    end loop;
+    update afterturn.ledger_t l set traceparent = w.traceparent
+      from unnest(v_traced, v_kept) as w(turn, traceparent)
+     where l.host_id = p_host and l.turn_id = w.turn;
+end $$;
+
 -- Locks come before anything is written: a writer that waited after writing would commit later under a smaller xid,
 -- and readers of the log would see its events in the wrong order. Sorted, so batches cannot deadlock. The quota's lock is
 -- held shared so that counting anew sees whole transactions. Returns `busy` for turns that somebody else is writing: they

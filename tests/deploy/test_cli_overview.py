@@ -14,7 +14,7 @@ from tests.patience import PATIENCE_S
 
 HEAVY = {
     "aiohttp", "alembic", "asyncpg", "cryptography", "dramatiq", "fastapi", "fastembed", "granian", "httpx", "numpy",
-    "onnxruntime", "pydantic", "redis", "sqlalchemy", "starlette", "tokenizers", "uvloop", "yaml",
+    "onnxruntime", "opentelemetry", "pydantic", "redis", "sqlalchemy", "starlette", "tokenizers", "uvloop", "yaml",
 }  # fmt: skip
 OURS = {"store", "workers", "producers", "embeddings"}
 SCRIPT = """

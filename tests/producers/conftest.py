@@ -83,6 +83,7 @@ class World:
     clock: Clock
     health: Healthy
     recorder: CallRecorder
+    memory: Memory
 
     async def tenant(self, name: str | None = None, **rights: Any) -> "Tenant":
         """Make a key of a host, of a new one where none is named."""
@@ -162,7 +163,7 @@ def build(
         operations=Operations(database, clock),
         issuers=issuers and issuers(keys),
     )
-    return World(postgres, database, keys, broker, notifier, recalls, jobs, app, clock, health, recorder)
+    return World(postgres, database, keys, broker, notifier, recalls, jobs, app, clock, health, recorder, memory)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from afterturn_client.errors import InvalidRequestError
+from afterturn_client.tracing import current_traceparent
 
 #: `type` of an envelope, by what its `data` are: the body of the HTTP call of the same name.
 TURN = "afterturn.turn.completed"
@@ -50,6 +51,8 @@ def wrap_event(kind: str, data: Mapping[str, Any], source: str) -> QueueMessage:
         "datacontenttype": "application/json",
         "data": data,
     }
+    if traceparent := current_traceparent():
+        event["traceparent"] = traceparent
     message = {
         "queue_name": queue,
         "actor_name": actor,

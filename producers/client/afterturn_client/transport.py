@@ -21,6 +21,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpx
 
 from afterturn_client.errors import InvalidRequestError
+from afterturn_client.tracing import current_traceparent
 
 #: An answer longer than this many bytes is read no further.
 MAX_REPLY_BYTES = 32 * 1024 * 1024
@@ -199,6 +200,8 @@ def parse_retry_after(value: str | None) -> float | None:
 def build_request(client: httpx.AsyncClient | httpx.Client, request: Request) -> httpx.Request:
     """Return the request as httpx sends it."""
     headers = {"content-type": "application/json"} if request.body is not None else {}
+    if traceparent := current_traceparent():
+        headers["traceparent"] = traceparent
     return client.build_request(
         request.method,
         request.path,

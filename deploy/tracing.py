@@ -1,0 +1,89 @@
+"""Whether this process traces its work; the libraries that do it are imported only where it does."""
+
+import importlib.util
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from store.tracing import install_tracer
+
+#: What of the extra `otel` must be there.
+PACKAGES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+MISSING = (
+    'tracing.enabled needs packages that are not installed: pip install "afterturn[otel]", or set it to false'
+    " (AFTERTURN_TRACING__ENABLED)"
+)
+
+
+class TracingSettings(BaseModel):
+    """Traces of requests and stages, sent to a collector by OTLP over HTTP; ids only, never content."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    enabled: bool = Field(
+        default=False,
+        description="send traces to a collector of OpenTelemetry; needs the packages of afterturn[otel]; set it alike "
+        "for API and workers: one trace leads from a request to its last stage",
+    )
+    endpoint: str = Field(
+        default="",
+        description="URL of the collector, /v1/traces is appended; empty: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or "
+        "OTEL_EXPORTER_OTLP_ENDPOINT, else http://localhost:4318; headers, TLS and time-outs: OTEL_EXPORTER_OTLP_*",
+    )
+    sample_ratio: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="share (0 to 1) of the traces begun here that are sent; a request that is part of a trace is "
+        "sampled as that trace is; default: OTEL_TRACES_SAMPLER, else all; lower it where many turns come in",
+    )
+    service_name: str = Field(
+        default="", description="name of this service in traces; empty: OTEL_SERVICE_NAME, else afterturn"
+    )
+
+    @field_validator("endpoint")
+    @classmethod
+    def _is_address(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if url and (parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc):
+            raise ValueError(
+                "must be http://host:port or https://..., credentials belong into OTEL_EXPORTER_OTLP_HEADERS"
+            )
+        return url
+
+
+def find_missing_packages(settings: TracingSettings) -> str:
+    """Return why tracing cannot be turned on though it is asked for, with the next step; else nothing."""
+    return MISSING if settings.enabled and not all(map(_is_installed, PACKAGES)) else ""
+
+
+def start_tracing(settings: TracingSettings) -> Callable[[], None]:
+    """Turn tracing on for this process, where it is asked for; returns what sends the last spans and turns it off.
+
+    Raises ImportError where packages are missing.
+    """
+    if not settings.enabled:
+        return _nothing
+    # Only now: who does not trace imports none of it.
+    from deploy.otlp_traces import OtlpTraces  # noqa: PLC0415
+
+    traces = OtlpTraces.create(settings.endpoint, settings.sample_ratio, settings.service_name)
+    install_tracer(traces)
+
+    def stop() -> None:
+        install_tracer(None)
+        traces.close()
+
+    return stop
+
+
+def _nothing() -> None:
+    return
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False

@@ -1,0 +1,41 @@
+"""The span of a request: how it was asked, whose it was, what it was about (ids), how it ended; never what was said."""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+
+from starlette.types import Scope
+
+from store.tenancy.keys import Grant
+from store.tracing import NO_SPAN, Attribute, Kind, Span, current_span, is_tracing, read_traceparent, trace_operation
+
+#: The first status of an answer that says the service failed.
+FAILED = 500
+
+
+def trace_request(scope: Scope) -> AbstractContextManager[Span]:
+    """Trace a request, as a part of the trace that its `traceparent` header names, if it names one."""
+    if not is_tracing():
+        return nullcontext(NO_SPAN)
+    given = next((value for name, value in scope["headers"] if name == b"traceparent"), b"")
+    parent = read_traceparent(given.decode("latin-1").strip())
+    return trace_operation("request", kind=Kind.SERVER, parent=parent)
+
+
+def describe_request(told: Mapping[str, object], grant: Grant | None, failure: str | None = None) -> None:
+    """Say in the span of the request what its line in the log says; `failure` is why it failed, a code or a class."""
+    if not is_tracing():
+        return
+    method, route, status = str(told["method"]), str(told["route"]), int(str(told["status"]))
+    named: dict[str, Attribute] = {
+        "http.request.method": method,
+        "http.route": route,
+        "http.response.status_code": status,
+    }
+    ids = {"request_id": "request", "project": "project", "session": "session", "turn": "turn"}
+    named |= {f"afterturn.{name}.id": str(told[key]) for key, name in ids.items() if key in told}
+    if grant is not None:
+        named["afterturn.tenant.id"] = str(grant.host_id)
+    span = current_span()
+    span.note(named, f"{method} {route}")
+    if status >= FAILED:
+        span.fail(failure or str(status))

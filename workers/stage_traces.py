@@ -1,0 +1,77 @@
+"""Spans of a piece of work: one for each row, in the trace of the request that brought its turn."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import structlog
+
+from store.ledger.ledger import Claim, Ledger, LedgerRow, Outcome, public_status
+from store.tracing import Attribute, Kind, Span, enter_span, is_tracing, start_span
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkSpans:
+    """The spans of a piece of work by item; those of untraced turns are none."""
+
+    of: Mapping[UUID, Span] = field(default_factory=dict)
+
+    def note_outcomes(self, outcomes: Sequence[Outcome]) -> None:
+        """Say how rows ended, or that they are tried again."""
+        for outcome in outcomes:
+            if (span := self.of.get(outcome.item_id)) is not None:
+                ended = "retried" if outcome.retry_in is not None else public_status(outcome.status)
+                span.note({"afterturn.outcome": ended})
+
+
+@asynccontextmanager
+async def trace_work(ledger: Ledger, claims: Sequence[Claim]) -> AsyncGenerator[WorkSpans]:
+    """Trace the work on claims of one stage, where tracing is on.
+
+    What is done for all rows together is told once, below the span of the first traced row; that one links to the
+    traces of the others, and they to it.
+    """
+    kept = await _read_traceparents(ledger, claims) if is_tracing() else {}
+    traced = [(claim, row, kept[row.item_id]) for claim in claims for row in claim.rows if row.item_id in kept]
+    if not traced:
+        yield WorkSpans()
+        return
+    (claim, row, parent), *others = traced
+    lead = _start(claim, row, parent, list(dict.fromkeys(link for _, _, link in others if link != parent)))
+    linked = [lead.traceparent] if lead.traceparent else []
+    spans = {row.item_id: lead} | {row.item_id: _start(claim, row, parent, linked) for claim, row, parent in others}
+    rest = list(spans.values())[1:]
+    try:
+        with enter_span(lead):
+            yield WorkSpans(spans)
+    except BaseException as error:
+        for span in rest:
+            span.fail(type(error).__name__)
+        raise
+    finally:
+        for span in rest:
+            span.end()
+
+
+def _start(claim: Claim, row: LedgerRow, parent: str, links: Sequence[str]) -> Span:
+    named: dict[str, Attribute] = {
+        "afterturn.stage": claim.stage.value,
+        "afterturn.attempt": row.attempts,
+        "afterturn.tenant.id": str(claim.host_id),
+        "afterturn.project.id": str(row.bank_id),
+        "afterturn.session.id": str(row.session_id),
+        "afterturn.turn.id": str(row.turn_id),
+    }
+    return start_span(f"process {claim.stage.value}", named, kind=Kind.CONSUMER, parent=parent, links=links)
+
+
+async def _read_traceparents(ledger: Ledger, claims: Sequence[Claim]) -> Mapping[UUID, str]:
+    """Return what the rows keep; no work fails for its trace."""
+    try:
+        return await ledger.read_traceparents(claims)
+    except Exception as error:  # noqa: BLE001 - whatever the driver raises: the work itself finds out
+        log.warning("traceparents_not_read", error=type(error).__name__)
+        return {}
