@@ -81,16 +81,23 @@ class Intake:
         if body.afterturn_turn_id is not None:
             return await self._held_already(grant, body.afterturn_turn_id, len(turns))
         with _time_call(len(turns)):
-            answers = _count_answers(await self._insist(grant, turns))
+            answers = _count_answers(await self._insist(grant, turns, BUSY_S))
         if refused := [answer for answer in answers if isinstance(answer, StoreError)]:
             refused[0].details = {**refused[0].details, "message_count": len(turns) - len(refused)}
             raise refused[0]
         return len(turns)
 
-    async def append_turns(self, grant: Grant, turns: list[NewTurn]) -> list[Appended | StoreError]:
-        """Append turns that were judged elsewhere, and count and time them as any others."""
-        with _time_call(len(turns)):
-            return _count_answers(await self._append(grant, turns))
+    async def append_turn(self, grant: Grant, turn: NewTurn, busy_s: float) -> Appended:
+        """Append a turn that was judged elsewhere, and count and time it as any other.
+
+        One that another request is just writing is offered again for `busy_s` seconds. Raises TurnConflict, TurnBusy,
+        QuotaExceeded, RateLimited.
+        """
+        with _time_call(1):
+            [answer] = _count_answers(await self._insist(grant, [turn], busy_s))
+        if isinstance(answer, Appended):
+            return answer
+        raise answer
 
     async def turn(self, grant: Grant, bank: str, session_id: str, turn_id: str) -> TurnStatus:
         """Say how far a turn has come. Raises NotFound, PermissionDenied."""
@@ -134,9 +141,9 @@ class Intake:
             raise NotFound("afterturn_turn_id names no turn of this tenant; leave it out to have the messages stored")
         return messages
 
-    async def _insist(self, grant: Grant, turns: list[NewTurn]) -> list[Appended | StoreError]:
-        """Append turns; what another request is just writing is offered again until that has ended."""
-        until = time.monotonic() + BUSY_S
+    async def _insist(self, grant: Grant, turns: list[NewTurn], busy_s: float) -> list[Appended | StoreError]:
+        """Append turns; what another request is just writing is offered again until that has ended, or for `busy_s`."""
+        until = time.monotonic() + busy_s
         answers = await self._append(grant, turns)
         while busy := [n for n, answer in enumerate(answers) if isinstance(answer, TurnBusy)]:
             if time.monotonic() >= until:

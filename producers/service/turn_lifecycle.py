@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from producers import fair_queue, metrics
+from producers import metrics
 from producers.service.authorisation import require_write
 from producers.service.banks import written_by
 from producers.service.call_place import note_place
 from producers.service.dependencies import Dependencies
-from producers.service.intake import LOOK_AGAIN_S, Intake
+from producers.service.intake import Intake
 from producers.service.recall_json import freshness_json
 from producers.service.recall_service import count_question
 from producers.service.recalls import MAX_QUERY_BYTES, Freshly
@@ -33,9 +33,8 @@ from producers.turns.recalled import (
     rank_facts,
 )
 from producers.turns.requests import AfterTurnBody, BeforeTurnBody, Place, read_after, read_before, read_place
-from store.errors import StoreError, TurnBusy
 from store.memory.session_history import KeptMessage
-from store.memory.turns import Appended, NewMessage, NewTurn
+from store.memory.turns import NewMessage, NewTurn
 from store.recall.query import Recalled, RecallQuery
 from store.tenancy.keys import Grant
 
@@ -67,7 +66,7 @@ class TurnLifecycle:
         bank = await self._parts.reach(grant, place.project)
         note_place(grant.host_id, bank, place.session, place.turn)
         turn = written_by(grant, await self._build_turn(grant, bank, place, body), bank)
-        appended = await self._append(grant, turn)
+        appended = await self._intake.append_turn(grant, turn, BUSY_S)
         fresh = await self._parts.recalls.freshness(grant.host_id, bank, None, 0)
         return {
             "ok": True,
@@ -123,16 +122,6 @@ class TurnLifecycle:
             request=said.request,
             expires_at=body.expires_at,
         )
-
-    async def _append(self, grant: Grant, turn: NewTurn) -> Appended:
-        until = time.monotonic() + BUSY_S
-        while True:
-            answer: Appended | StoreError = (await self._intake.append_turns(grant, [turn]))[0]
-            if isinstance(answer, Appended):
-                return answer
-            if not isinstance(answer, TurnBusy) or time.monotonic() >= until:
-                raise answer
-            await fair_queue.sleep_without_slot(LOOK_AGAIN_S)
 
     async def _recall(
         self, grant: Grant, bank: str, body: BeforeTurnBody, query: str, shown: "_Shown"
