@@ -157,6 +157,8 @@ class Memories:
                 kept = await self._begin(host, memory, identity.turn_id(session, str(lives.count)), append, now)
             if kept is None:
                 await asyncio.sleep(LOOK_AGAIN_S)
+        if kept is not None:
+            return kept
         raise TurnBusy("this memory is being written by another request")
 
     async def _begin(

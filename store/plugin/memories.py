@@ -30,8 +30,8 @@ MARK = "plugin"
 #: How far back `created_at` may be put, and ahead: as far as a text of four digits names years.
 PAGE = 200
 NO_NAMESPACE = "no such namespace"
-#: Takes tenant, memory (`append_arguments`), and its vector's digest, norm and numbers.
-APPEND = 'select outcome, "position" from afterturn.append_plugin_memory($1, $2, $3, $4, $5)'
+#: Takes tenant, memory (`append_arguments`), its vector's digest, norm and numbers, and its traceparent.
+APPEND = 'select outcome, "position" from afterturn.append_plugin_memory($1, $2, $3, $4, $5, $6)'
 
 _AT = "cast({unit}.metadata->'plugin'->>'expires_at' as timestamptz)"
 #: What makes a unit a memory of the plugin that is read, and the filters of every search; `unit` is its alias.
@@ -132,7 +132,7 @@ class PluginMemories:
         _, (offered,), _ = append_arguments(host, [memory], wait=True)
 
         async def write() -> tuple[str, int | None]:
-            [(outcome, position)] = await self._database.fetch(APPEND, host, offered, *about)
+            [(outcome, position)] = await self._database.fetch(APPEND, host, offered, *about, memory.traceparent)
             return outcome, position
 
         outcome, position = await retry_on_quota(write)

@@ -1,10 +1,11 @@
 -- Memories of the memory plugin: each is a turn of one unit in the bank that its namespace is.
 
--- Appends a new memory as append_turns does, with the vector that its caller brought (p_digest null: none), in one
--- transaction; vectors of earlier lives of it go. `outcome` is one of append_turns, or gone: its namespace is not there, or is being deleted. Who deletes a
--- namespace says so while it holds the bank alone, so that no memory is written behind it.
+-- Appends a new memory as append_turns does (append_traced_turns, where there is a p_traceparent), with the vector that its
+-- caller brought (p_digest null: none), in one transaction; vectors of earlier lives of it go. `outcome` is one of
+-- append_turns, or gone: its namespace is not there, or is being deleted. Who deletes a namespace says so while it holds the
+-- bank alone, so that no memory is written behind it.
 create or replace function afterturn.append_plugin_memory(
-    p_host uuid, p_turn afterturn.offered_turn, p_digest text, p_norm float8, p_numbers real[],
+    p_host uuid, p_turn afterturn.offered_turn, p_digest text, p_norm float8, p_numbers real[], p_traceparent text,
     out outcome text, out "position" bigint)
 language plpgsql set search_path to afterturn, public as $$
 declare
@@ -20,7 +21,11 @@ begin
         outcome := 'gone';
         return;
     end if;
-    v_done := afterturn.append_turns(p_host, array[p_turn], true);
+    if p_traceparent is null then
+        v_done := afterturn.append_turns(p_host, array[p_turn], true);
+    else
+        v_done := afterturn.append_traced_turns(p_host, array[p_turn], true, array[p_traceparent]);
+    end if;
     outcome := v_done.outcomes[1];
     "position" := v_done.positions[1];
     if outcome <> 'accepted' then

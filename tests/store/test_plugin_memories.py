@@ -21,6 +21,7 @@ from tests.store.conftest import NOON, blocked, new_host, rows
 
 SPACE = "workspace:first"
 SHARE = text("select pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank))")
+TRACEPARENT = f"00-{'1' * 32}-{'2' * 16}-01"
 VECTORS = "select digest, norm, dimension from plugin_vector_t"
 
 
@@ -37,12 +38,14 @@ async def test_the_call_appends_a_memory_with_its_vector_once(database: Database
     origin = Origin(host, bank, identity.user_id(host, None), NOON)
     prepared = prepare_memory(origin, NewMemory(SPACE, name, "I like tea"), turn, rules_for_writing({}, bank))
     _, (offered,), _ = append_arguments(host, [prepared], wait=True)
-    [(outcome, position)] = await database.fetch(APPEND, host, offered, vector.digest, vector.norm, vector.numbers)
+    about = (vector.digest, vector.norm, vector.numbers, TRACEPARENT)
+    [(outcome, position)] = await database.fetch(APPEND, host, offered, *about)
     assert outcome == "accepted"
     assert position > 0
-    [(again, first)] = await database.fetch(APPEND, host, offered, None, None, None)
+    [(again, first)] = await database.fetch(APPEND, host, offered, None, None, None, None)
     assert (again, first) == ("duplicate", position)
     assert await rows(database, host, VECTORS) == [(vector.digest, 5.0, 2)]
+    assert set(await rows(database, host, "select traceparent from ledger_t")) == {(TRACEPARENT,)}
     assert await rows(database, host, "select content, seq from agent_memory_unit_t") == [("I like tea", 0)]
 
 
