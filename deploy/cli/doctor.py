@@ -20,7 +20,7 @@ from deploy.local.stack import Stack, StackNotRunning, find_stack
 from deploy.settings import load_settings
 from deploy.settings_errors import SettingsError
 from store import identity
-from store.log.reader import restamp_log
+from store.log.reader import restamp_log, skip_lost_positions
 
 _COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
 
@@ -33,6 +33,10 @@ def doctor_command(
     ] = None,
     fix: Annotated[
         bool, typer.Option("--fix", help="First stamp a log that was restored from another cluster (as the owner).")
+    ] = False,
+    restored: Annotated[
+        bool,
+        typer.Option("--restored", help="With --fix, after a restore to a point in time: give no lost position again."),
     ] = False,
     name: Annotated[
         str | None,
@@ -62,8 +66,10 @@ def doctor_command(
     except SettingsError as error:
         raise exit_with(f"these settings cannot be used:\n{error}", 2) from None
     patient = DoctorTarget(settings, _find_running_stack(settings.data))
+    if restored and not fix:
+        raise exit_with("--restored needs --fix: it changes the database", 2)
     if fix:
-        _stamp_log(patient.url("owner_url"))
+        _mend_log(patient.url("owner_url"), restored=restored)
     found = asyncio.run(_run_checks(patient))
     if as_json:
         print_json(_serialise_findings(found))
@@ -87,14 +93,18 @@ def _print_id(name: str, host: str, bank: str | None, session: str | None, *, as
         print(found)
 
 
-def _stamp_log(owner_url: str) -> None:
+def _mend_log(owner_url: str, *, restored: bool) -> None:
+    """Stamp the log for this cluster; after a restore, have it go on behind the positions that were lost."""
     if not owner_url:
         raise exit_with("to stamp a log, database.owner_url must be set, or a stack must run", 2)
     try:
         stamped = asyncio.run(restamp_log(owner_url))
+        begin = asyncio.run(skip_lost_positions(owner_url)) if restored else None
     except (SQLAlchemyError, OSError, TimeoutError) as error:
         raise exit_with(f"the log could not be stamped ({doctor_checks.name_error_kind(error)})", 1) from None
     print_notice(f"{stamped} events were stamped for this cluster")
+    if begin is not None:
+        print_notice(f"the log goes on behind position {begin}: no lost position is given again")
 
 
 async def _run_checks(patient: DoctorTarget) -> list[Finding]:

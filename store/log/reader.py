@@ -39,6 +39,9 @@ ADVANCE = text("""
     update afterturn.subscription_t set xid = cast(cast(:xid as text) as xid8), position = :position
      where host_id = :host and name = :name""")
 RESTAMP = text("select afterturn.restamp()")
+SKIP = text("select setval('afterturn.log_position_seq', nextval('afterturn.log_position_seq') + :many)")
+#: Positions that a restore to a point in time leaves out by default: more than a lost time can have given.
+LOST_POSITIONS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -120,5 +123,20 @@ async def restamp_log(owner_url: str) -> int:
     try:
         async with engine.begin() as connection:
             return int((await connection.execute(RESTAMP)).scalar_one())
+    finally:
+        await engine.dispose()
+
+
+async def skip_lost_positions(owner_url: str, many: int = LOST_POSITIONS) -> int:
+    """Have a log that lost its last events go on behind every position they can have had; returns from where.
+
+    A base backup that is restored to a point in time keeps the cluster's identity and the meaning of its xids, but
+    gives the positions of the lost time once more. After this a reader that still holds one is never shown another
+    event for it.
+    """
+    engine = create_owner_engine(owner_url, poolclass=NullPool)
+    try:
+        async with engine.begin() as connection:
+            return int((await connection.execute(SKIP, {"many": many})).scalar_one())
     finally:
         await engine.dispose()

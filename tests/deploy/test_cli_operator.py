@@ -121,6 +121,25 @@ async def test_the_doctor_finds_a_log_from_another_cluster_and_stamps_it(operate
     assert await log("doctor") == ("ok", False)
 
 
+async def test_the_doctor_has_a_restored_log_go_on_behind_lost_positions_where_it_is_told_to(
+    operated: Operated,
+) -> None:
+    engine = create_owner_engine(operated.postgres.owner_url, poolclass=NullPool)
+    issued = text("select last_value from afterturn.log_position_seq")
+
+    async def read_issued() -> int:
+        async with engine.connect() as connection:
+            return int(await connection.scalar(issued) or 0)
+
+    before = await read_issued()
+    assert (await operated.run("doctor", "--restored")).exit_code == 2
+    await operated.run("doctor", "--fix")
+    assert await read_issued() == before
+    assert "no lost position" in (await operated.run("doctor", "--fix", "--restored")).stderr
+    assert await read_issued() > before + 1_000_000
+    await engine.dispose()
+
+
 async def test_the_doctor_sees_what_others_could_read(operated: Operated) -> None:
     (operated.folder / "api-key").chmod(0o644)
     result = await operated.run("doctor")
