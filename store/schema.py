@@ -709,6 +709,28 @@ RECALL_JOB = Table(
     Index("recall_job_of_host", "host_id", "expires_at"),
 )
 
+#: Turns that were prepared by memory_run_turn and wait for their output, for an hour. Outside the log: a turn is in it
+#: when its output came.
+OPEN_TURN = Table(
+    "open_turn_t",
+    METADATA,
+    Column("host_id", Uuid, ForeignKey("afterturn.host_t.host_id", ondelete="CASCADE"), primary_key=True),
+    Column("token_id", Uuid, primary_key=True),
+    Column("bank_id", Uuid, nullable=False),
+    #: signs this row's token alone
+    Column("mac_key", LargeBinary, nullable=False),
+    #: JSON of what was asked; its place alone once the turn is kept
+    Column("request", Text, nullable=False),
+    Column("kept", Boolean, nullable=False, server_default=text("false")),
+    #: of the output that the token was first used with
+    Column("output_mac", LargeBinary),
+    Column("expires_at", TIME, nullable=False),
+    # WHY: what expired is removed.
+    Index("open_turn_expiry", "expires_at"),
+    # WHY: before a turn is opened, those that its tenant still has are counted.
+    Index("open_turn_of_host", "host_id", "expires_at"),
+)
+
 #: What was asked to be erased, how far that has come, and what came of it: ids, counts and names of gateway sessions.
 ERASURE = Table(
     "erasure_t",

@@ -39,6 +39,7 @@ VACUUMED = (
     "term_t",
     "session_message_t",
     "recall_job_t",
+    "open_turn_t",
 )
 
 HostOption = Annotated[str, typer.Option("--host", help="The host (tenant) it is of.")]

@@ -50,8 +50,9 @@ def maintenance_command(
 ) -> None:
     """Run maintenance tasks now that workers otherwise run by schedule.
 
-    Tasks: `recall_jobs` wipes answers that expired; `erasures` goes on with erasures that were left alone; `words`
-    cuts the words of banks anew whose language changed; `claims` drops those of dead workers; `ledger` takes done
+    Tasks: `recall_jobs` wipes answers that expired; `open_turns` drops turns of memory_run_turn whose output never
+    came; `erasures` goes on with erasures that were left alone; `words` cuts the words of banks anew whose language
+    changed; `claims` drops those of dead workers; `ledger` takes done
     turns out of the ledger (`maintenance.ledger_days`; their status and the counts stay what they were); `audit`
     prunes the audit of calls to the Memory Gateway (`maintenance.audit_days`) and `calls` that of calls that came in
     (`maintenance.calls_days`); `said` erases old turns for good, with a receipt (off unless `maintenance.said_days` is

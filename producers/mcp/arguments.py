@@ -5,9 +5,9 @@ Agents leave out what they do not know: the project and the session are `default
 
 import secrets
 import time
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.json_schema import GenerateJsonSchema
 
 from producers.turns.directories import DEFAULT_DEPTH, DEFAULT_LIMIT
@@ -81,7 +81,7 @@ class BeforeTurnArguments(TurnArguments):
         given = self.current_input_text if self.current_input is None else self.current_input
         body.pop("current_input_text", None)
         if given is not None:
-            body["current_input"] = given if isinstance(given, list) else [_as_item(given)]
+            body["current_input"] = as_items(given, "user")
         return body
 
 
@@ -90,6 +90,38 @@ class AfterTurnArguments(TurnArguments):
 
     input_items: Items = Field(default_factory=list, repr=False, description="what was asked")
     output_items: Items = Field(default_factory=list, repr=False, description="what the agent said and did")
+
+
+class RunTurnArguments(Arguments):
+    """A turn in two calls."""
+
+    session_id: str = Field(DEFAULT, description="conversation")
+    turn_id: str | None = None
+    user_id: str | None = Field(None, description="who speaks")
+    current_input: Items | str | None = Field(None, repr=False, description="first call")
+    max_input_tok: int = DEFAULT_INPUT_TOKENS
+    token: str | None = Field(None, repr=False, description="second call")
+    output: Items | str | None = Field(None, repr=False, description="second call: what the agent said and did")
+
+    @model_validator(mode="after")
+    def _is_one_of_the_calls(self) -> Self:
+        more = self.model_fields_set - {"project", "plugin", "token", "output"}
+        if self.token is None and self.output is not None:
+            raise ValueError("output needs the token of the first call")
+        if self.token is not None and (more or self.output is None):
+            raise ValueError("with a token, give output and nothing else")
+        return self
+
+    def body(self) -> dict[str, Any]:
+        """Return the body of the facade's first call."""
+        first = self.model_dump(exclude={"plugin", "token", "output"}, exclude_none=True)
+        if self.current_input is not None:
+            first["current_input"] = as_items(self.current_input, "user")
+        return {**first, "turn_id": make_turn_id() if self.turn_id is None else self.turn_id}
+
+    def output_items(self) -> Items:
+        """Return the output of the second call as items."""
+        return as_items(self.output or [], "assistant")
 
 
 class SessionArguments(Arguments):
@@ -131,7 +163,11 @@ def make_turn_id() -> str:
     return f"turn-{time.time_ns() // 1_000_000}-{secrets.token_hex(3)}"
 
 
-def _as_item(given: dict[str, Any] | str) -> dict[str, Any]:
-    if isinstance(given, dict):
+def as_items(given: Items | dict[str, Any] | str, role: str) -> Items:
+    """Return items as they are, one item, or a text that a role said, as items."""
+    if isinstance(given, list):
         return given
-    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": given}]}
+    if isinstance(given, dict):
+        return [given]
+    kind = "output_text" if role == "assistant" else "input_text"
+    return [{"type": "message", "role": role, "content": [{"type": kind, "text": given}]}]

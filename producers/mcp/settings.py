@@ -18,6 +18,7 @@ ToolName = Literal[
     "memory_forget",
     "memory_run_maintenance",
     "memory_list_dir_with_abstract",
+    "memory_run_turn",
 ]
 #: Signatures by keys that only their issuer has; a shared secret, or none, is no signature here.
 Algorithm = Literal[
@@ -51,7 +52,10 @@ class ToolSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     memory: MemoryToolSettings = Field(default_factory=MemoryToolSettings)
-    each: Switches = Field(default_factory=dict, description="name of a tool: whether it is served; left out: it is")
+    each: Switches = Field(
+        default_factory=dict,
+        description="name of a tool: whether it is served; left out: it is, but for memory_run_turn",
+    )
     tenants: dict[str, Switches] = Field(
         default_factory=dict, description="name of a tenant: its own switches, each as in `each`"
     )

@@ -14,6 +14,7 @@ from producers.mcp.arguments import (
     ForgetArguments,
     ListArguments,
     RememberArguments,
+    RunTurnArguments,
     SearchArguments,
     SessionArguments,
     TurnArguments,
@@ -29,6 +30,19 @@ from store.tenancy.keys import Grant
 from store.text.chunks import CHUNK_CHARACTERS
 
 Run = Callable[[Memory, Grant, Any], Awaitable[Mapping[str, Any]]]
+
+
+class RunTurn(WireModel):
+    """A turn that began, and the `token` that completes it; or one that is kept."""
+
+    project: str
+    turn_id: str
+    kept: bool
+    token: str
+    input_items: list[dict[str, Any]]
+    recall_fact_ids: list[str]
+    recall_insight_ids: list[str]
+    context_token_count: int
 
 
 class Found(WireModel):
@@ -111,6 +125,16 @@ async def prepare_turn(memory: Memory, grant: Grant, asked: TurnArguments) -> Ma
 async def keep_turn(memory: Memory, grant: Grant, asked: TurnArguments) -> Mapping[str, Any]:
     """Keep a completed turn, exactly once."""
     return await memory.lifecycle.after_turn(grant, asked.body())
+
+
+async def run_turn(memory: Memory, grant: Grant, asked: RunTurnArguments) -> Mapping[str, Any]:
+    """Prepare a turn; with its token, keep it."""
+    if asked.token is None:
+        return {**await memory.open_turns.begin(grant, asked.body()), "kept": False}
+    named = asked.project if "project" in asked.model_fields_set else None
+    kept = await memory.open_turns.complete(grant, asked.token, asked.output_items(), project=named)
+    nothing: dict[str, Any] = {"input_items": [], "recall_fact_ids": [], "recall_insight_ids": []}
+    return {**nothing, "context_token_count": 0, "token": "", "kept": True, **kept}
 
 
 async def search(memory: Memory, grant: Grant, asked: SearchArguments) -> Mapping[str, Any]:
@@ -219,6 +243,16 @@ TOOLS: Mapping[str, Tool] = {
             Listing,
             list_directories,
             read_only=True,
+        ),
+        Tool(
+            "memory_run_turn",
+            "Run a turn",
+            "A turn in two calls: current_input returns the model's input and a token; within an hour, that token and "
+            "output keep the turn.",
+            RunTurnArguments,
+            RunTurn,
+            run_turn,
+            on=False,
         ),
     )
 }

@@ -13,6 +13,7 @@ from producers.service.dependencies import Dependencies
 from producers.service.intake import Intake
 from producers.service.knowledge import Knowledge
 from producers.service.listings import Lists
+from producers.service.open_turns import OpenTurnCalls
 from producers.service.paging import Page
 from producers.service.profiles import ProfileParameters, read_profile
 from producers.service.recall_service import Asking
@@ -35,6 +36,7 @@ class Memory:
         self._parts = parts
         self.intake = Intake(parts, settings)
         self.lifecycle = TurnLifecycle(parts, settings, self.intake)
+        self.open_turns = OpenTurnCalls(parts, settings, self.lifecycle)
         self.sessions = SessionCalls(parts)
         self.asking = Asking(parts, settings)
         self.revisions = Revisions(parts, settings)

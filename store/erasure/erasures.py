@@ -56,6 +56,9 @@ KNOWN = text("""
                     where b.host_id = :host and b.user_id = :thing and b.bank_name <> '')
         or afterturn.has_key_of(:name)""")
 FORGET_JOBS_OF = text("delete from afterturn.recall_job_t where host_id = :host and request->>'user_id' = :name")
+# What waits for its output in the bank, or for a user anywhere in the host: it is begun again, or never was.
+CLOSE_TURNS = text("""
+    delete from afterturn.open_turn_t where host_id = :host and bank_id = coalesce(cast(:bank as uuid), bank_id)""")
 HAS_UNIT = text("""
     select exists (select from afterturn.agent_memory_unit_t u
                     where u.host_id = :host and u.bank_id = :bank and u.unit_id = :thing)""")
@@ -234,6 +237,8 @@ class Erasures:
             return running
         erasure = await requests.write_request(connection, host, target, self._clock())
         erasure.upto = int((await connection.execute(ISSUED)).scalar_one())
+        if closed := (await connection.execute(CLOSE_TURNS, {"host": host, "bank": bank})).rowcount:
+            erasure.counts["open_turns"] += closed
         if bank is not None:
             await _begin_place(Place(connection, erasure, bank))
         else:

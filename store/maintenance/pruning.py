@@ -66,6 +66,12 @@ DROP_CLAIMS = text("""
     )
     delete from afterturn.claim_t c using dead d
      where c.host_id = d.host_id and c.stage = d.stage and c.stream_id = d.stream_id and c.epoch = d.epoch""")
+DROP_OPEN_TURNS = text("""
+    delete from afterturn.open_turn_t o
+     using (select host_id, token_id from afterturn.open_turn_t where expires_at <= :now
+             order by expires_at limit :limit) e
+     where o.host_id = e.host_id and o.token_id = e.token_id""")
+COUNT_OPEN_TURNS = text("select count(*) from afterturn.open_turn_t where expires_at <= :now")
 COUNT_CLAIMS = text("select count(*) from afterturn.claim_t where lease_until < now() - cast(:grace as interval)")
 
 
@@ -117,6 +123,16 @@ class Pruning:
         async with self._database.operator() as connection:
             gone = await connection.execute(DROP_CLAIMS, {"grace": grace, "limit": CLAIMS_PAGE})
         return Page(gone.rowcount, MORE if gone.rowcount == CLAIMS_PAGE else None)
+
+    async def open_turns(self, now: datetime) -> Page:
+        """Drop turns whose output did not come before they expired, and what is left of those whose output did."""
+        async with self._database.operator() as connection:
+            gone = await connection.execute(DROP_OPEN_TURNS, {"now": now, "limit": CLAIMS_PAGE})
+        return Page(gone.rowcount, MORE if gone.rowcount == CLAIMS_PAGE else None)
+
+    async def expired_turns(self, now: datetime) -> int:
+        """Count the turns that `open_turns` would drop."""
+        return await self._count(COUNT_OPEN_TURNS, {"now": now})
 
     async def prunable_rows(self, before: datetime) -> int:
         """Count the rows that `ledger` would take out of the ledger (reads the whole ledger)."""

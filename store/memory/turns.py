@@ -16,6 +16,7 @@ from store.errors import NotFound, QuotaExceeded, ResourceBusy, StoreError, Turn
 from store.ledger.ledger import StageStatus, public_status
 from store.ledger.stages import Stage
 from store.memory.listings import Listings
+from store.memory.open_turns import OpenTurns
 from store.memory.prepared_turns import Known, NewMessage, NewTurn, PreparedTurn, estimate_effort, prepare_turns
 from store.memory.session_history import SessionHistory
 from store.memory.turn_writes import Outcome, in_trace, write_offered, write_together
@@ -86,6 +87,7 @@ class TurnStore:
         self._database = database
         self._clock = clock
         self.sessions = SessionHistory(database, clock)
+        self.open = OpenTurns(database, clock)
         self.listings = Listings(database, clock)
         self._writes: WeakValueDictionary[UUID, Coalescer[list[PreparedTurn], list[Outcome]]] = WeakValueDictionary()
         self._digest_keys: dict[UUID, bytes] = {}

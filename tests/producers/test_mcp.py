@@ -35,6 +35,8 @@ from tests.servers import TestValkey
 
 MARK = "zq93quartz"
 ERAS = ("legacy", "auto", "2026-07-28")
+#: What is served where no setting says otherwise.
+SERVED = [name for name, tool in TOOLS.items() if tool.on]
 ACCEPT = {"accept": "application/json"}
 
 
@@ -83,7 +85,7 @@ async def test_clients_of_both_eras_keep_a_turn_and_prepare_the_next(
 ) -> None:
     async with client_of(world, ana, mode, path) as client:
         listed = (await client.list_tools()).tools
-        assert [tool.name for tool in listed] == list(TOOLS)
+        assert [tool.name for tool in listed] == SERVED
         kept = await call(
             client,
             "memory_after_turn",
@@ -141,7 +143,7 @@ async def test_clients_that_start_a_program_reach_the_same_memory(
             cwd=tmp_path / "garden",
         )
         async with Client(started, mode=mode) as client:
-            assert [tool.name for tool in (await client.list_tools()).tools] == list(TOOLS)
+            assert [tool.name for tool in (await client.list_tools()).tools] == SERVED
             kept = await call(client, "memory_after_turn", turn_id="1", input_items=[said("The roses need water")])
             assert kept == {"ok": True, "project": "garden"}
             assert (await call(client, "memory_search", query="roses"))["results"]
@@ -350,6 +352,7 @@ async def test_a_key_that_may_only_read_keeps_nothing_and_one_that_opens_nothing
 async def test_all_tools_are_described_in_little(world: World, ana: Tenant) -> None:
     described = [describe_tool(tool) for tool in TOOLS.values()]
     assert len(described) <= 8
+    assert set(TOOLS) - set(SERVED) == {"memory_run_turn"}
     assert set(TOOLS) == set(get_args(ToolName))
     size = sum(len(json.dumps(one.model_dump(mode="json", by_alias=True, exclude_none=True))) for one in described)
     assert size < 16_000

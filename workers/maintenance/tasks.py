@@ -57,6 +57,7 @@ def tasks_of(needs: Needs) -> Sequence[Task]:
     """Return every task, also those that are off, in the order they are looked at."""
     return (
         _recall_jobs(needs),
+        _open_turns_task(needs),
         _erasures_task(needs),
         _words_task(needs),
         _claims_task(needs),
@@ -78,6 +79,19 @@ def _recall_jobs(needs: Needs) -> Task:
         return Page(gone, MORE if gone else None)
 
     return Task("recall_jobs", timedelta(seconds=30), step, needs.jobs.expired)
+
+
+def _open_turns_task(needs: Needs) -> Task:
+    """Open turns whose output did not come in time are dropped."""
+
+    async def step(place: str | None) -> Page:
+        del place
+        return await needs.pruning.open_turns(needs.clock())
+
+    async def count() -> int:
+        return await needs.pruning.expired_turns(needs.clock())
+
+    return Task("open_turns", timedelta(minutes=5), step, count)
 
 
 def _erasures_task(needs: Needs) -> Task:

@@ -1,0 +1,84 @@
+"""A turn in two calls of one tool: prepared, then kept with its output behind a token.
+
+What the first call asked waits in the database, without secrets, for an hour. The turn is kept as `after_turn` keeps
+it: once, under its own name, so that a token and another interface cannot both write it.
+"""
+
+from datetime import UTC
+from typing import Any
+
+from producers.errors import Invalid, Problem
+from producers.service.authorisation import require_write
+from producers.service.dependencies import Dependencies
+from producers.service.redacting import Redactor
+from producers.service.turn_lifecycle import TurnLifecycle
+from producers.service.turns import parse_body
+from producers.settings import ApiSettings
+from producers.turns.requests import AfterTurnBody, BeforeTurnBody, read_after, read_before, read_place
+from store.errors import NotFound
+from store.memory.open_turns import OpenTurn
+from store.tenancy.keys import Grant
+
+_CLOSED = "must be one that memory_run_turn gave this key within the last hour; begin the turn again"
+
+
+class OpenTurnCalls:
+    """Begins turns and completes them."""
+
+    def __init__(self, parts: Dependencies, settings: ApiSettings, lifecycle: TurnLifecycle) -> None:
+        """Stand on these parts."""
+        self._parts = parts
+        self._settings = settings
+        self._lifecycle = lifecycle
+
+    async def begin(self, grant: Grant, asked: Any) -> dict[str, Any]:
+        """Return what to give the model, as `before_turn` does, `turn_id`, and the `token` that completes the turn.
+
+        Raises what `before_turn` raises, and RateLimited where too many turns of the tenant are open.
+        """
+        require_write(grant)
+        answer = await self._lifecycle.before_turn(grant, asked)
+        body = parse_body(BeforeTurnBody, asked)
+        place = read_place(body)
+        _, current = read_before(body, self._settings.max_message_bytes)
+        request = {
+            "project": place.project,
+            "session_id": place.session,
+            "turn_id": place.turn,
+            "user_id": body.user_id,
+            "conversation_items": Redactor.of(self._settings, grant).value(current),
+        }
+        bank = await self._parts.reach(grant, place.project)
+        token, expires_at = await self._parts.turns.open.open(grant.host_id, _holder_of(grant), bank, request)
+        return {**answer, "turn_id": place.turn, "token": token, "expires_at": expires_at.astimezone(UTC).isoformat()}
+
+    async def complete(self, grant: Grant, token: str, output: Any, project: str | None = None) -> dict[str, Any]:
+        """Keep the turn of a token with its output items; the same again changes nothing. Returns `project`, `turn_id`.
+
+        Raises Invalid for a token that opens nothing, or nothing of this `project`; TurnConflict for another output
+        than the first, or a turn that is kept with other words already; and what `after_turn` raises: then the same
+        output may be sent again.
+        """
+        require_write(grant)
+        turn = await self._read(grant, token)
+        if project not in (None, turn.request["project"]):
+            raise Invalid(Problem("project", "is not the one that the token is of"))
+        body = {**turn.request, "output_items": output}
+        # What breaks a rule must not become the output that the token is used with.
+        read_after(parse_body(AfterTurnBody, body), self._settings.max_message_bytes)
+        await self._parts.turns.open.claim(grant.host_id, turn, output)
+        if not turn.kept:
+            await self._lifecycle.after_turn(grant, body)
+            await self._parts.turns.open.close(grant.host_id, turn)
+        return {"project": turn.request["project"], "turn_id": turn.request["turn_id"]}
+
+    async def _read(self, grant: Grant, token: str) -> OpenTurn:
+        try:
+            return await self._parts.turns.open.read(grant.host_id, _holder_of(grant), token)
+        except NotFound:
+            raise Invalid(Problem("token", _CLOSED)) from None
+
+
+def _holder_of(grant: Grant) -> str:
+    """Return whose a token is: the key's, and where an issuer's key stands for many users, the user's."""
+    return f"{grant.key_id}\0{grant.user or ''}"

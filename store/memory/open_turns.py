@@ -1,0 +1,131 @@
+"""Turns that were prepared and wait for their output: what was asked, for an hour, behind a token.
+
+    rt_ | 64 characters of base64url: the row's id (16 bytes), then a MAC (32) of tenant, holder and id
+
+The MAC's key is the row's own, so any process that reads the row can judge the token, and one whose row is gone opens
+nothing. A token holds nothing of its turn and is kept nowhere. The output that it is first used with is the only one:
+the same again may be a retry, another is a conflict.
+"""
+
+import base64
+import binascii
+import hmac
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import orjson
+from sqlalchemy import text
+
+from store import identity
+from store.database import Database
+from store.errors import NotFound, RateLimited, TurnConflict
+
+#: How long a turn's output is waited for.
+OPEN_FOR = timedelta(hours=1)
+#: Open turns of a tenant, and bytes of what they ask, at most; and when to come again, in seconds.
+MOST_OPEN, MOST_BYTES, RETRY_AFTER_S = 256, 67_108_864, 60
+
+#: What of a request says which turn it is.
+PLACE = ("project", "session_id", "turn_id")
+_FORM = re.compile(r"rt_[A-Za-z0-9_-]{64}", re.ASCII)
+_ID_BYTES = 16
+
+HELD = text("""
+    select count(*) as turns, coalesce(sum(octet_length(request)), 0) as bytes
+      from afterturn.open_turn_t where host_id = :host and expires_at > :now and not kept""")
+OPEN = text("""
+    insert into afterturn.open_turn_t (host_id, token_id, bank_id, mac_key, request, expires_at)
+    values (:host, :token, :bank, :key, :request, :expires_at)""")
+READ = text("""
+    select mac_key, request, kept from afterturn.open_turn_t
+     where host_id = :host and token_id = :token and expires_at > :now""")
+CLAIM = text("""
+    update afterturn.open_turn_t set output_mac = :output
+     where host_id = :host and token_id = :token and coalesce(output_mac, :output) = :output returning true""")
+CLOSE = text("""
+    update afterturn.open_turn_t set kept = true, request = :place where host_id = :host and token_id = :token""")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTurn:
+    """A turn whose token was shown: what it asked, or its `PLACE` alone once it is `kept`."""
+
+    token_id: UUID
+    kept: bool
+    request: Mapping[str, Any] = field(repr=False)
+    mac_key: bytes = field(repr=False)
+
+
+class OpenTurns:
+    """Keeps open turns; `clock` says what has expired. A `holder` is who may use a token: whoever got it."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def open(self, host: UUID, holder: str, bank: str, request: Mapping[str, Any]) -> tuple[str, datetime]:
+        """Keep what a turn asks; returns its token, which is shown this once, and when it expires.
+
+        Raises RateLimited where so many turns of the tenant are open already, or hold too much.
+        """
+        now, token_id, key = self._clock(), uuid4(), secrets.token_bytes(32)
+        row = {"token": token_id, "bank": identity.bank_id(host, bank), "key": key, "expires_at": now + OPEN_FOR}
+        async with self._database.tenant(host) as connection:
+            held = (await connection.execute(HELD, {"host": host, "now": now})).one()
+            if held.turns >= MOST_OPEN:
+                raise RateLimited("max_open_turns", "host", MOST_OPEN, RETRY_AFTER_S)
+            if held.bytes >= MOST_BYTES:
+                raise RateLimited("max_bytes_of_open_turns", "host", MOST_BYTES, RETRY_AFTER_S)
+            await connection.execute(OPEN, {**row, "host": host, "request": orjson.dumps(request).decode()})
+        return _write_token(token_id, _sign(key, host, holder, token_id)), now + OPEN_FOR
+
+    async def read(self, host: UUID, holder: str, token: str) -> OpenTurn:
+        """Return the turn of a token. Raises NotFound for one that expired, is another holder's, or is none."""
+        token_id, mac = _read_token(token)
+        async with self._database.tenant(host) as connection:
+            asked = {"host": host, "token": token_id, "now": self._clock()}
+            row = (await connection.execute(READ, asked)).one_or_none()
+        if row is None or not hmac.compare_digest(mac, _sign(row.mac_key, host, holder, token_id)):
+            raise NotFound("no such open turn")
+        return OpenTurn(token_id, row.kept, orjson.loads(row.request), row.mac_key)
+
+    async def claim(self, host: UUID, turn: OpenTurn, output: Any) -> None:
+        """Have a turn end with this output (JSON) and no other, whoever comes next.
+
+        Raises TurnConflict where another output came first, in this process or another.
+        """
+        mac = hmac.digest(turn.mac_key, orjson.dumps(output, option=orjson.OPT_SORT_KEYS), "sha256")
+        async with self._database.tenant(host) as connection:
+            arguments = {"host": host, "token": turn.token_id, "output": mac}
+            if (await connection.execute(CLAIM, arguments)).one_or_none() is None:
+                raise TurnConflict("the token of this turn was used with another output")
+
+    async def close(self, host: UUID, turn: OpenTurn) -> None:
+        """Forget what a turn asked: it is in the log now. The token stays known as used until it expires."""
+        place = {name: turn.request[name] for name in PLACE}
+        async with self._database.tenant(host) as connection:
+            arguments = {"host": host, "token": turn.token_id, "place": orjson.dumps(place).decode()}
+            await connection.execute(CLOSE, arguments)
+
+
+def _sign(key: bytes, host: UUID, holder: str, token_id: UUID) -> bytes:
+    return hmac.digest(key, f"{host}\0{token_id}\0{holder}".encode(), "sha256")
+
+
+def _write_token(token_id: UUID, mac: bytes) -> str:
+    return "rt_" + base64.urlsafe_b64encode(token_id.bytes + mac).decode("ascii")
+
+
+def _read_token(token: str) -> tuple[UUID, bytes]:
+    if _FORM.fullmatch(token) is None:
+        raise NotFound("no such open turn")
+    try:
+        told = base64.urlsafe_b64decode(token[3:])
+    except binascii.Error:
+        raise NotFound("no such open turn") from None
+    return UUID(bytes=told[:_ID_BYTES]), told[_ID_BYTES:]
