@@ -16,6 +16,7 @@ import pytest
 from afterturn_client.command import main
 from afterturn_client.hook_files import EVENTS, list_hooks
 from afterturn_client.hooks import LONGEST_CONTEXT
+from afterturn_client.reference import frame
 from afterturn_client.transcripts import LONGEST_TAIL, read_turns
 from starlette.responses import JSONResponse, Response
 from typer.testing import CliRunner
@@ -228,3 +229,16 @@ def test_only_the_end_of_a_long_transcript_is_read(tmp_path: Path) -> None:
     noise = entry("user", [{"type": "tool_result", "content": "x" * 100_000}])
     path.write_text("\n".join([*[noise] * (LONGEST_TAIL // len(noise) + 9), *TRANSCRIPT]))
     assert [turn.name for turn in read_turns("claude-code", path)] == ["u1", "u3"]
+
+
+@pytest.mark.law("L8")
+def test_a_frame_that_is_split_over_the_parts_of_a_prompt_is_left_out(tmp_path: Path) -> None:
+    shown = frame([{"text": "The roses need water on Fridays"}]) or ""
+    half = len(shown) // 2
+    texts = ["Look:", shown[:half], f"{shown[half:]} when do roses need water?"]
+    asked = entry("user", [{"type": "text", "text": text} for text in texts], "u1")
+    path = tmp_path / "t.jsonl"
+    path.write_text("\n".join([asked, entry("assistant", "On Fridays.")]))
+    assert [(turn.asked, turn.answer) for turn in read_turns("claude-code", path)] == [
+        ("Look:\n when do roses need water?", "On Fridays.")
+    ]

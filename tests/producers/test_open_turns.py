@@ -93,7 +93,7 @@ async def test_of_two_outputs_that_come_at_once_one_is_kept(made: World, eve: Te
         told = json.loads(result.content[0].text)  # type: ignore[union-attr]
         return output, told["code"] if result.is_error else "kept"
 
-    ended = await asyncio.gather(*(use(f"output {n % 2}") for n in range(8)))
+    ended = await asyncio.gather(*(use(f"output {n % 2}") for n in range(4)))
     won = {output for output, how in ended if how == "kept"}
     assert len(won) == 1, ended
     assert {how for output, how in ended if output not in won} == {"TURN_CONFLICT"}

@@ -1,11 +1,10 @@
-"""The traps of the contract (turn tools, 2.11), one named test each: what caught the reference does not catch us.
+"""The traps of the contract (turn tools, 2.11): what caught the reference does not catch us. `TRAPS` names their tests.
 
-Elsewhere: 4 (before a turn nothing is written), 13 and 15 in `test_turn_lifecycle.py`; 12 and 14 in `test_mcp.py`; 18
-in `test_turn_items.py`; 7 in `test_erasure_leaks.py`; 16 in `tests/workers/test_enrichment.py`.
-Not there to be fallen into, since nothing is kept in files: 8 (an archive of the same day overwrites the first: there
-are no archives) and the second half of 9 (compressed bytes through a text interface).
+Not there to be fallen into, since nothing is kept in files: archives that overwrite each other (of 8, that nothing is
+lost to maintenance is left to see) and the second half of 9 (compressed bytes through a text interface).
 """
 
+import ast
 import asyncio
 import json
 from contextlib import AsyncExitStack
@@ -31,6 +30,34 @@ from tests.servers import TestValkey
 
 __all__ = ["psql"]
 
+_HERE, _CYCLE = "producers/test_turn_traps.py::test_trap_", "producers/test_turn_lifecycle.py::test_trap_"
+_LISTED = (
+    "producers/test_mcp.py::test_trap_12_and_14_a_session_is_listed_as_the_contracts_directories_and_nothing_is_made"
+)
+#: Each trap by its number in the contract, and the tests (file of `tests`, name) that it would turn red.
+TRAPS: dict[int, tuple[str, ...]] = {
+    1: (f"{_HERE}1_a_known_turn_aborts_nothing_of_its_transaction",),
+    2: (f"{_HERE}2_a_held_session_is_busy_and_no_half_claimed_turn_remains",),
+    3: (f"{_HERE}3_a_turn_that_fails_half_way_has_written_nothing_and_is_kept_once_then",),
+    4: (f"{_HERE}4_turns_that_end_while_others_begin_are_not_lost", f"{_CYCLE}4_before_a_turn_nothing_is_written"),
+    5: (f"{_HERE}5_and_6_one_value_holds_and_a_fact_said_once_is_told_once",),
+    6: (f"{_HERE}5_and_6_one_value_holds_and_a_fact_said_once_is_told_once",),
+    7: (
+        "producers/test_erasure_leaks.py::test_no_dump_and_no_queue_holds_what_was_erased",
+        "store/erasure/test_gone.py::test_a_dump_holds_nothing_of_what_was_erased",
+    ),
+    8: (f"{_HERE}8_maintenance_again_and_again_loses_nothing_of_the_day",),
+    9: (f"{_HERE}9_a_listing_that_is_cut_says_so",),
+    10: (f"{_HERE}10_a_setting_has_its_effect_or_says_that_it_has_none",),
+    11: (f"{_HERE}11_values_keep_their_case_are_cut_between_characters_and_words_are_whole",),
+    12: (_LISTED,),
+    13: (f"{_CYCLE}13_what_is_wrong_is_an_invalid_argument_without_its_value",),
+    14: (_LISTED,),
+    15: (f"{_CYCLE}15_no_item_is_in_a_log_or_an_audit_row",),
+    16: ("workers/test_enrichment.py::test_what_a_model_finds_stands_beside_what_the_rules_found",),
+    17: (f"{_HERE}17_a_turn_is_known_however_many_came_after_it",),
+    18: ("producers/test_turn_items.py::test_trap_18_tokens_are_characters_not_bytes_and_count_metadata",),
+}
 FUZZ = {"accept": "application/json", "content-type": "application/json"}
 FRAME = '<memory_reference>\n{"kind": "historical_memory", "untrusted": true, "facts": []}\n</memory_reference>'
 
@@ -110,6 +137,48 @@ async def test_trap_5_and_6_one_value_holds_and_a_fact_said_once_is_told_once(wo
         facts = json.loads(shown["input_items"][1]["content"][0]["text"].splitlines()[1])["facts"]
         assert [one["value"] for one in facts if one["id"] == "user_name"] == ["Anna"], facts
         assert shown["recall_insight_ids"] == []
+
+
+async def test_trap_8_maintenance_again_and_again_loses_nothing_of_the_day(
+    world: World, ana: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_calls, "WAIT_S", 0.0)  # there is no worker to wait for
+    async with client_of(world, ana) as client:
+        for n in range(3):
+            await call(client, "memory_after_turn", session_id="s", turn_id=str(n), input_items=[said(f"turn {n}")])
+            events = await count_events(world, ana)
+            for _ in range(2):
+                assert (await call(client, "memory_run_maintenance", session_id="s"))["ok"] is True
+            assert await count_events(world, ana) == events
+        shown = await call(client, "memory_before_turn", session_id="s", current_input="all?")
+        assert shown["input_items"][-4:] == [*(said(f"turn {n}") for n in range(3)), said("all?")]
+
+
+async def test_over_the_budget_history_goes_first_then_what_is_told_and_nothing_is_written(
+    world: World, ana: Tenant
+) -> None:
+    """The contract's note on before_turn: it trims. No row of work is opened for that: nothing has to be done later."""
+    rows = """select (select count(*) from afterturn.event_store_t where host_id = :h),
+                     (select count(*) from afterturn.ledger_t where host_id = :h),
+                     (select count(*) from afterturn.recall_job_t where host_id = :h),
+                     (select count(*) from afterturn.open_turn_t where host_id = :h)"""
+    async with client_of(world, ana) as client:
+        for n in range(6):
+            items = [said(f"My name is Ann. The boiler of house {n} {'hums ' * 40}")]
+            session = "s" if n % 2 else "old"
+            await call(client, "memory_after_turn", session_id=session, turn_id=str(n), user_id="u", input_items=items)
+        before = await world.sql(rows, h=host_of(ana))
+        asked = {"session_id": "s", "current_input": "which boiler?"}
+        shown = [await call(client, "memory_before_turn", **asked, max_input_tok=most) for most in (0, 300, 150, 40, 1)]
+        assert await world.sql(rows, h=host_of(ana)) == before
+    tokens = [one["context_token_count"] for one in shown]
+    assert tokens == sorted(tokens, reverse=True)
+    assert (tokens[1] <= 300, tokens[2] <= 150, tokens[0] > 300) == (True, True, True), tokens
+    history = [sum("hums" in str(item) for item in one["input_items"] if item["role"] == "user") for one in shown]
+    assert history[0] > history[2]
+    # What the caller sent stays, even over the budget; nothing else does.
+    assert shown[-1]["input_items"] == [said("which boiler?")]
+    assert shown[-1]["recall_fact_ids"] == []
 
 
 async def test_trap_9_a_listing_that_is_cut_says_so(world: World, ana: Tenant) -> None:
@@ -244,9 +313,16 @@ def host_of(tenant: Tenant) -> Any:
     return identity.host_id(tenant.host)
 
 
-def test_every_trap_is_named() -> None:
-    here = Path(__file__).parent
-    files = ("test_turn_traps.py", "test_turn_lifecycle.py", "test_mcp.py", "test_turn_items.py")
-    told = "\n".join((here / name).read_text() for name in files)
-    stated = {7, 8, 16}
-    assert [n for n in range(1, 19) if n not in stated and f"trap_{n}_" not in told and f"and_{n}_" not in told] == []
+@pytest.mark.parametrize("trap", TRAPS)
+def test_every_trap_of_the_contract_has_its_tests(trap: int) -> None:
+    root = Path(__file__).parents[2]
+    for named in TRAPS[trap]:
+        file, name = named.split("::")
+        tree = ast.parse((root / "tests" / file).read_text(encoding="utf-8"))
+        held = {one.name for one in tree.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
+        assert name in held, named
+
+
+def test_the_contracts_eighteen_traps_are_all_there() -> None:
+    assert list(TRAPS) == list(range(1, 19))
+    assert all(TRAPS.values())

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from afterturn_client.reference import strip_parts
+
 #: Bytes of a transcript that are read from its end, and characters of one message that are kept.
 LONGEST_TAIL, LONGEST_MESSAGE = 4_194_304, 200_000
 
@@ -96,10 +98,13 @@ def _read_entries(transcript: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _text_of(message: Any) -> str:
-    """Return the text of a message; a tool's results say nothing."""
+    """Return the text of a message, without frames that begin in one part and end in another.
+
+    A tool's results say nothing.
+    """
     content = message.get("content") if isinstance(message, dict) else None
     if isinstance(content, str):
         return content.strip()
     parts = content if isinstance(content, list) else ()
     texts = (part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text")
-    return "\n".join(text for text in texts if isinstance(text, str)).strip()
+    return "\n".join(text for text in strip_parts([text for text in texts if isinstance(text, str)]) if text).strip()

@@ -1,0 +1,50 @@
+"""What a turn queue hands over: accepted once however often it comes, in the name of the queue's tenant."""
+
+import json
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from afterturn_client.envelopes import TURN, wrap_event
+
+from producers.queue.acceptance import QueueIntake, Rejection
+from store import identity
+from store.tenancy.hosts import ensure_host
+from store.tenancy.keys import Grant
+from tests.producers.conftest import Tenant, World
+from tests.producers.test_mcp import count_events
+
+
+def message(text: str, **more: Any) -> bytes:
+    said = [{"role": "user", "content": text}]
+    return wrap_event(TURN, {"bank": "b", "session_id": "s", "turn_id": "1", "messages": said, **more}, "x").body
+
+
+def intake_of(world: World, tenant: Tenant) -> QueueIntake:
+    grant = Grant(uuid4(), identity.host_id(tenant.host), None, write=True)
+    return QueueIntake(world.memory, grant, 1 << 20, 3, lambda: ensure_host(world.database, tenant.host))
+
+
+@pytest.mark.law("L2")
+async def test_a_message_that_is_delivered_again_is_one_turn_and_another_body_is_rejected(
+    world: World, ana: Tenant
+) -> None:
+    intake = intake_of(world, ana)
+    assert await intake.accept(message("once"), 0) is None
+    events = await count_events(world, ana)
+    assert events > 0
+    assert await intake.accept(message("once"), 1) is None
+    assert await count_events(world, ana) == events
+    rejection = await intake.accept(message("zq41 heron"), 0)
+    assert isinstance(rejection, Rejection)
+    assert (rejection.code, "zq41" in rejection.message) == ("TURN_CONFLICT", False)
+
+
+@pytest.mark.law("L6")
+async def test_a_message_that_names_another_tenant_is_the_queues_own_turn(world: World, ana: Tenant) -> None:
+    other = await world.tenant()
+    forged = json.loads(message("mine", tenant=other.host, host=other.host))
+    forged["args"][0] |= {"tenant": other.host, "host": other.host}
+    assert await intake_of(world, ana).accept(json.dumps(forged).encode(), 0) is None
+    assert (await count_events(world, ana) > 0, await count_events(world, other)) == (True, 0)
+    await other.http.aclose()

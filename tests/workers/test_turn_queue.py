@@ -1,0 +1,167 @@
+"""A turn queue on a real server: what is published stays until it is accepted, or is a dead letter with its reason."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import pytest
+import redis
+from afterturn_client.envelopes import TURN, wrap_event
+from afterturn_client.publisher import QueueOptions, TurnPublisher
+from afterturn_client.turns import Message
+
+from deploy.cli.queue import describe_access
+from deploy.settings import Settings
+from producers.queue.acceptance import QueueIntake, Rejection, TryAgain
+from producers.queue.dead_letters import DeadLetters
+from producers.queue.messages import read_message
+from tests.patience import wait_until
+from tests.servers import TestValkey
+from workers.turn_queue import TurnQueueBroker, build_queue_worker, register_queue_actors
+
+MARK = "zq23heron"
+SAID = [Message("user", MARK)]
+NEVER = Rejection("INVALID_ARGUMENT", "session_id: must not be blank")
+
+
+class Taken:
+    """Takes messages as `answers` say, one after the other: None accepts; notes what it saw."""
+
+    def __init__(self, *answers: Rejection | type[TryAgain] | None) -> None:
+        self._answers = list(answers)
+        self.seen: list[tuple[str, int]] = []
+
+    async def accept(self, raw: bytes, attempt: int) -> Rejection | None:
+        self.seen.append((str(read_message(raw, 1 << 20).body.get("turn_id")), attempt))
+        answer = self._answers.pop(0) if self._answers else None
+        if isinstance(answer, type):
+            raise answer("away")
+        return answer
+
+
+class Queue:
+    """A queue of a namespace of its own."""
+
+    def __init__(self, valkey: TestValkey) -> None:
+        self.url, self.namespace = valkey.url, f"queue-{uuid4().hex[:8]}"
+        self.prefix = f"{self.namespace}:queue:agents"
+        self.client: Any = redis.Redis.from_url(self.url)
+        self.letters = DeadLetters(self.client, self.prefix)
+
+    @contextmanager
+    def publisher(self) -> Iterator[TurnPublisher]:
+        options = QueueOptions(namespace=self.namespace, durable=False)
+        with TurnPublisher(self.url, "agents", options) as made:
+            yield made
+
+    def publish(self, *turns: str) -> None:
+        with self.publisher() as made:
+            for turn in turns:
+                made.add_turn("s", SAID, turn_id=turn)
+
+    def left(self) -> int:
+        return int(self.client.hlen(f"{self.prefix}:turns.msgs"))
+
+    @contextmanager
+    def worker(self, accept: Callable[..., Any]) -> Iterator[None]:
+        broker = TurnQueueBroker(self.url, self.prefix, 3.0)
+        register_queue_actors(broker, accept, self.letters)
+        worker = build_queue_worker(broker, 2)
+        worker.start()
+        try:
+            yield
+        finally:
+            worker.stop()
+            broker.client.close()
+
+
+@pytest.fixture
+def queue(valkey: TestValkey) -> Iterator[Queue]:
+    made = Queue(valkey)
+    yield made
+    for key in made.client.scan_iter(f"{made.namespace}:*"):
+        made.client.delete(key)
+    made.client.close()
+
+
+@pytest.mark.law("L1")
+def test_a_message_that_fails_for_now_stays_until_it_is_accepted(queue: Queue) -> None:
+    taken = Taken(TryAgain, TryAgain)
+    queue.publish("1")
+    with queue.worker(taken.accept):
+        wait_until(lambda: queue.left() == 0, "the message is accepted")
+    assert taken.seen == [("1", 0), ("1", 1), ("1", 2)]
+    assert list(queue.letters.list()) == []
+
+
+@pytest.mark.law("L7")
+def test_what_is_never_accepted_is_a_dead_letter_with_its_reason_and_no_content(queue: Queue) -> None:
+    taken = Taken(TryAgain, NEVER)
+    queue.publish("1")
+    with queue.worker(taken.accept):
+        wait_until(lambda: queue.left() == 0, "the message is judged")
+    [letter] = queue.letters.list()
+    assert (letter.queue, letter.attempts, letter.code, letter.message) == ("turns", 2, NEVER.code, NEVER.message)
+    assert letter.body is None
+    kept = queue.client.hgetall(f"{queue.prefix}:dead")
+    assert kept
+    assert MARK.encode() not in b"".join(kept.values())
+
+
+@pytest.mark.law("L1")
+def test_a_message_is_in_the_queue_until_its_append_is_over(queue: Queue) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    async def slow(raw: bytes, attempt: int) -> None:
+        del raw, attempt
+        begun.set()
+        assert may_end.wait(60)
+
+    queue.publish("1")
+    with queue.worker(slow):
+        assert begun.wait(60)
+        assert queue.left() == 1
+        may_end.set()
+        wait_until(lambda: queue.left() == 0, "the message is acknowledged")
+
+
+@pytest.mark.law("L6")
+def test_a_tenant_that_a_message_names_is_not_read() -> None:
+    data = {"bank": "b", "session_id": "s", "turn_id": "t", "messages": [], "tenant": "other", "host": "other"}
+    message = json.loads(wrap_event(TURN, data, "x").body)
+    message["args"][0] |= {"tenant": "other", "host": "other"}
+    body = read_message(json.dumps(message).encode(), 1 << 20).body
+    assert set(body) == {"bank", "session_id", "turn_id", "messages"}
+    assert "tenant" not in QueueIntake.__dataclass_fields__  # whose it is, is the grant's alone
+
+
+@pytest.mark.law("L6")
+def test_a_publishers_user_reaches_its_own_queue_alone_and_reads_nothing(queue: Queue) -> None:
+    settings = Settings.model_validate(
+        {
+            "broker": {"url": queue.url, "namespace": queue.namespace},
+            "queue": {"tenants": {"agents": "a", "others": "b"}},
+        }
+    )
+    user = f"u{uuid4().hex[:8]}"
+    line = describe_access(settings, "agents", user)
+    queue.client.execute_command(*line.replace("'", "").replace("PASSWORD", "pw").split())
+    parts = urlsplit(queue.url)
+    own: Any = redis.Redis.from_url(f"redis://{user}:pw@{parts.hostname}:{parts.port}{parts.path}")
+    try:
+        own.rpush(f"{queue.prefix}:turns", "x")
+        others = f"{queue.namespace}:queue:others:turns"
+        for denied in (
+            ("RPUSH", others, "x"),
+            ("HSET", f"{others}.msgs", "x", "y"),
+            ("LRANGE", f"{queue.prefix}:turns", 0, -1),
+        ):
+            with pytest.raises(redis.ResponseError, match="permission"):
+                own.execute_command(*denied)
+    finally:
+        own.close()
+        queue.client.execute_command("ACL", "DELUSER", user)
