@@ -1,6 +1,8 @@
 """A turn queue on a real server: what is published stays until it is accepted, or is a dead letter with its reason."""
 
+import asyncio
 import json
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +15,7 @@ import redis
 from afterturn_client.envelopes import TURN, wrap_event
 from afterturn_client.publisher import QueueOptions, TurnPublisher
 from afterturn_client.turns import Message
+from dramatiq.asyncio import EventLoopThread, set_event_loop_thread
 
 from deploy.cli.queue import describe_access
 from deploy.settings import Settings
@@ -71,11 +74,16 @@ class Queue:
         broker = TurnQueueBroker(self.url, self.prefix, 3.0)
         register_queue_actors(broker, accept, self.letters)
         worker = build_queue_worker(broker, 2)
+        loop = EventLoopThread(logging.getLogger("turn-queue"))
+        loop.start(timeout=60)
+        set_event_loop_thread(loop)
         worker.start()
         try:
             yield
         finally:
             worker.stop()
+            set_event_loop_thread(None)
+            loop.stop()  # type: ignore[no-untyped-call]  # dramatiq leaves it without annotations
             broker.client.close()
 
 
@@ -119,7 +127,7 @@ def test_a_message_is_in_the_queue_until_its_append_is_over(queue: Queue) -> Non
     async def slow(raw: bytes, attempt: int) -> None:
         del raw, attempt
         begun.set()
-        assert may_end.wait(60)
+        await asyncio.to_thread(may_end.wait, 60)
 
     queue.publish("1")
     with queue.worker(slow):
