@@ -1,7 +1,7 @@
 """What moves a score besides words and meaning. Pure rules, applied one after the other."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -23,6 +23,11 @@ AGENTS = frozenset({"assistant", "tool", "system", "developer"})
 SAME = 0.6
 #: A longer question also tells something.
 SHORT_QUESTION_WORDS = 16
+#: A text beyond so many words tells something even where all of it asks: at twice as many it is held back as little as
+#: among people.
+BRIEF_WORDS = 8
+#: What an agent says in so few words only receives, repeats or thanks.
+LINE_WORDS = 30
 #: The length brake takes hold beyond so many words.
 BRAKE_WORDS = 100
 #: A session is judged by so many of its units.
@@ -74,19 +79,32 @@ def apply_session(scores: Scores, pool: Pool, _question: Question, ranking: Rank
 def short_questions(scores: Scores, pool: Pool, question: Question, ranking: RankingSettings) -> Scores:
     """Hold back texts that ask: a short question does not tell, least of all one that asks for the same.
 
-    Of an agent's user the earlier questions and the agent's echoes of them are nearer to a question than any answer.
+    Of an agent's user the earlier questions and the agent's echoes of them are nearer to a question than any answer;
+    people who ask each other tell something by it. So what only asks, in a few words, loses more where an agent is.
     """
     asking = [split_questions(candidate.text) for candidate in pool.candidates]
     share = np.array([part.share for part in asking])
     same = np.array([measure_sameness(part.questions, question) for part in asking])
-    return scores * (1 - ranking.short_question * share) * (1 - ranking.echo * same)
+    lost = ranking.short_question * share
+    if not question.wants_assistant and any(unit.role in AGENTS for unit in pool.candidates):
+        brief = np.clip(2 - pool.words / BRIEF_WORDS, 0.0, 1.0)
+        lost = np.maximum(lost, ranking.asked_agent * share**2 * brief)
+    held: Scores = scores * (1 - lost) * (1 - ranking.echo * same)
+    return held
 
 
 def apply_assistant(scores: Scores, pool: Pool, question: Question, ranking: RankingSettings) -> Scores:
-    """Hold back what the assistant said, unless that is what is asked for."""
+    """Hold back what the assistant said, and most of all an agent's short lines, unless that is what is asked for."""
     if question.wants_assistant:
         return scores
-    return scores * (1 - ranking.assistant * pool.having(lambda unit: unit.role == "assistant"))
+    lost = ranking.assistant * pool.having(lambda unit: unit.role == "assistant")
+    held: Scores = scores * (1 - np.where(pool.having(is_line) > 0, ranking.agent_line, lost))
+    return held
+
+
+def is_line(unit: Candidate) -> bool:
+    """Say whether a unit is a short line of an agent: it receives, repeats or thanks, and seldom tells."""
+    return unit.role in AGENTS and len(unit.text.split(None, LINE_WORDS)) <= LINE_WORDS
 
 
 def long_texts(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
@@ -132,15 +150,21 @@ def mute_echoes(pool: Pool, question: Question) -> Pool:
     """Return the pool in which a question for the same lends nothing to its neighbours, between a user and an agent.
 
     Of people the one who is asked answers next; of an agent whatever was asked before and its echo surround each other.
+    An agent's short line neither lends nor borrows, unless the question wants what the agent said: beside it stands
+    what it repeats. Only what answers such a line still takes over its words.
     """
     echoes = {
         unit.place: unit.role
         for unit in pool.candidates
         if unit.seq is not None and measure_sameness(split_questions(unit.text).questions, question) >= SAME
     }
-    if not echoes:
+    lines = set() if question.wants_assistant else {unit.place for unit in pool.candidates if is_line(unit)}
+    if not echoes and not lines:
         return pool
-    muted = [[_is_echo(unit, step, echoes) for step in (-1, 1)] for unit in pool.candidates]
+    muted = [
+        [_is_echo(unit, step, echoes) or _is_beside_line(unit, step, lines) for step in (-1, 1)]
+        for unit in pool.candidates
+    ]
     return replace(pool, muted=np.array(muted, dtype=np.bool_))
 
 
@@ -148,6 +172,13 @@ def _is_echo(unit: Candidate, step: int, echoes: Mapping[Place, str | None]) -> 
     session, seq = unit.place
     beside = (session, seq + step)
     return beside in echoes and (unit.role in AGENTS or echoes[beside] in AGENTS)
+
+
+def _is_beside_line(unit: Candidate, step: int, lines: Collection[Place]) -> bool:
+    """Whether nothing passes between a unit and the one before (-1) or after it, as one of them is a line."""
+    session, seq = unit.place
+    answers = step < 0 and unit.answers
+    return unit.place in lines or (not answers and (session, seq + step) in lines)
 
 
 @dataclass(frozen=True, slots=True)

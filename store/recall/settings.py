@@ -67,6 +67,18 @@ class RankingSettings(BaseModel):
     assistant: float = Field(
         default=0.2, ge=0, le=1, description="fraction of the score that messages of the assistant lose"
     )
+    asked_agent: float = Field(
+        default=0.8,
+        ge=0,
+        le=1,
+        description="fraction of the score that a text of a few words that is only a question loses beside an agent",
+    )
+    agent_line: float = Field(
+        default=0.7,
+        ge=0,
+        le=1,
+        description="fraction of the score that messages of an agent or a tool of up to 30 words lose",
+    )
     heads: int = Field(
         default=4,
         ge=0,

@@ -16,7 +16,7 @@ class Language:
     """How questions of one language are read.
 
     `self_words` are what a speaker says for himself and for what is his; `asks_assistant` is what a question that wants
-    something the assistant said holds, searched anywhere in it in lower case and without accents.
+    something the assistant said, or was asked, holds, searched anywhere in it in lower case and without accents.
     """
 
     self_words: tuple[str, str]
@@ -31,6 +31,7 @@ ENGLISH = Language(
     self_words=("I", "my"),
     asks_assistant=_any_word_pattern(
         r"\b(?:did|have|had) you\b",
+        r"\b(?:did|have|had) i (?:ever |just |already )?ask(?:ed)?\b",
         r"\byou (?:\w+ )?(?:said|told|suggested|recommended|gave|mentioned|provided|listed|advised|explained"
         r"|proposed|wrote|described|shared|created|showed|offered|answered|came up with)\b",
         r"\bremind me\b",

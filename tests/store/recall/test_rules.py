@@ -95,9 +95,40 @@ def test_the_share_of_asking_is_a_share(text: str) -> None:
 
 
 def test_the_assistant_is_held_back_unless_asked_for() -> None:
-    pool = _pool(_unit(1, role="assistant"), _unit(2))
+    pool = _pool(_unit(1, "word " * 31, role="assistant"), _unit(2))
     assert _moved(rules.apply_assistant, pool, "Which hotel was it?") == [-0.2, 0]
     assert _moved(rules.apply_assistant, pool, "Which hotel did you recommend?") == [0, 0]
+
+
+def test_short_lines_of_agents_and_tools_are_held_back_most_unless_asked_for() -> None:
+    pool = _pool(_unit(1, "Noted.", role="assistant"), _unit(2, '{"status": "ok"}', role="tool"), _unit(3, "Noted."))
+    assert _moved(rules.apply_assistant, pool, "Which hotel was it?") == [-0.7, -0.525, 0]
+    assert _moved(rules.apply_assistant, pool, "Which hotel did you recommend?") == [0, 0, 0]
+
+
+def test_what_only_asks_loses_more_beside_an_agent_the_fewer_its_words() -> None:
+    asks, wish = "When is the bin collected?", "Could you book us the early ferry to Split on the ninth of May?"
+    told = "The bin is collected on Mondays."
+    said = [_unit(1, asks), _unit(2, wish), _unit(3, told)]
+    people = _moved(rules.short_questions, _pool(*said, _unit(4, "Noted.")))
+    agent = _pool(*said, _unit(4, "Noted.", role="assistant"))
+    asked, wished, *tells = _moved(rules.short_questions, agent)
+    assert asked < people[0] < 0
+    assert abs(asked) > 2 * abs(wished)
+    assert tells == people[2:] == [0, 0]
+    assert _moved(rules.short_questions, agent, "What did I ask you about the bin?") == people
+
+
+def test_short_lines_of_an_agent_neither_lend_nor_borrow_and_what_answers_one_still_borrows() -> None:
+    told, line, answer = (
+        _unit(1, "I moved to Celje."),
+        _unit(2, "Which street is it?", role="assistant"),
+        _unit(3, "The long one.", answers=True),
+    )
+    pool = _pool(told, line, answer)
+    assert rules.mute_echoes(pool, parse_question("Where do I live?")).heard.tolist() == [[1, 0], [0, 0], [1, 1]]
+    assert rules.mute_echoes(pool, parse_question("What did you ask?")).muted is None
+    assert rules.mute_echoes(_pool(told, answer), parse_question("Where do I live?")).muted is None
 
 
 def test_long_texts_of_tools_are_held_back_and_long_turns_are_not() -> None:
