@@ -23,12 +23,15 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from deploy import api, logs
 from deploy.otlp_traces import OtlpTraces
 from deploy.settings import LogFormat, LogSettings
 from deploy.tracing import MISSING, TracingSettings, find_missing_packages, start_tracing
+from producers.plugin.app import PluginApp
+from producers.plugin.bank_store import BankPluginStore
 from producers.queue.acceptance import QueueIntake
 from producers.service.gateway_clients import Access, Calling, GatewayClients
 from producers.service.recalls import Recalls
@@ -49,6 +52,7 @@ from tests.client.loopback import Seen, loopback
 from tests.patience import PATIENCE_S, until
 from tests.producers import conftest as producers
 from tests.producers.conftest import Tenant, broker_of, build
+from tests.producers.plugin.kept import parts_of
 from tests.servers import TestPostgres, TestValkey
 from tests.workers.conftest import World, open_world
 from tests.workers.gateways import KEY, gateway
@@ -299,6 +303,27 @@ async def test_a_document_is_traced_like_a_turn(stack: Stack, spans: InMemorySpa
     assert trace_of(kept) == trace_of(AGENT)
     await Crew(stack.workers).drain(Stage.EXTRACTION)
     assert traces_of(named(spans, "process extraction")) == {trace_of(AGENT)}
+
+
+async def test_a_memory_of_a_plugin_is_traced_like_a_turn(stack: Stack, spans: InMemorySpanExporter) -> None:
+    parts = parts_of(stack.api.database, stack.api.notifier, stack.api.clock)
+
+    async def store_of(_request: Request) -> BankPluginStore:
+        return BankPluginStore(identity.host_id("default"), parts)
+
+    transport = httpx.ASGITransport(PluginApp(store_of, ApiSettings(), alone=True))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as plugin:
+        await plugin.put("/v1/namespaces/workspace:one", json={"kind": "workspace"})
+        memory = {"content": f"{MARK} is in Lisbon.", "kind": "fact", "source": "agent"}
+        written = await plugin.post(
+            "/v1/namespaces/workspace:one/memories", json=memory, headers={"traceparent": AGENT}
+        )
+        assert written.status_code == 201, written.text
+    await Crew(stack.workers).drain(Stage.EXTRACTION, Stage.EMBEDDING)
+    found = [span for span in spans.get_finished_spans() if trace_of(AGENT) in traces_of([span])]
+    names = {span.name for span in found}
+    assert {"process extraction", "process embedding", "POST /v1/namespaces/{name}/memories"} <= names
+    assert MARK not in "".join(span.to_json() for span in spans.get_finished_spans())
 
 
 async def test_a_recall_job_is_answered_in_the_trace_of_its_request(stack: Stack, spans: InMemorySpanExporter) -> None:
