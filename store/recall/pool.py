@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from store.recall.dense import Products
 from store.recall.lexical import Place
+from store.recall.short_questions import Asking, split_questions
 
 Numbers = NDArray[np.float64]
 
@@ -84,6 +85,11 @@ class Pool:
     def answers(self) -> NDArray[np.bool_]:
         """Which candidates follow upon a question; shape (len(self),)."""
         return np.array([candidate.answers for candidate in self.candidates], dtype=np.bool_)
+
+    @cached_property
+    def asking(self) -> Sequence[Asking]:
+        """What each candidate's text only asks."""
+        return [split_questions(candidate.text) for candidate in self.candidates]
 
     @cached_property
     def speakers(self) -> list[str | None]:

@@ -1,8 +1,7 @@
 """What moves a score besides words and meaning. Pure rules, applied one after the other."""
 
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
@@ -21,8 +20,6 @@ Rule = Callable[[Scores, Pool, Question, RankingSettings], Scores]
 AGENTS = frozenset({"assistant", "tool", "system", "developer"})
 #: What has such a share of a question's terms asks for the same.
 SAME = 0.6
-#: A longer question also tells something.
-SHORT_QUESTION_WORDS = 16
 #: A text beyond so many words tells something even where all of it asks: at twice as many it is held back as little as
 #: among people.
 BRIEF_WORDS = 8
@@ -41,8 +38,6 @@ HALF_LIFE = timedelta(days=365)
 PINNED = "pinned"
 #: More than arms and rules give together.
 ABOVE_ALL = 10.0
-
-_SENTENCE_END = re.compile(r"(?<=[.!?\uff1f\u3002])\s+|\n+")
 
 
 def apply_substance(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
@@ -82,9 +77,8 @@ def short_questions(scores: Scores, pool: Pool, question: Question, ranking: Ran
     Of an agent's user the earlier questions and the agent's echoes of them are nearer to a question than any answer;
     people who ask each other tell something by it. So what only asks, in a few words, loses more where an agent is.
     """
-    asking = [split_questions(candidate.text) for candidate in pool.candidates]
-    share = np.array([part.share for part in asking])
-    same = np.array([measure_sameness(part.questions, question) for part in asking])
+    share = np.array([part.share for part in pool.asking])
+    same = np.array([measure_sameness(part.questions, question) for part in pool.asking])
     lost = ranking.short_question * share
     if not question.wants_assistant and any(unit.role in AGENTS for unit in pool.candidates):
         brief = np.clip(2 - pool.words / BRIEF_WORDS, 0.0, 1.0)
@@ -155,8 +149,8 @@ def mute_echoes(pool: Pool, question: Question) -> Pool:
     """
     echoes = {
         unit.place: unit.role
-        for unit in pool.candidates
-        if unit.seq is not None and measure_sameness(split_questions(unit.text).questions, question) >= SAME
+        for unit, part in zip(pool.candidates, pool.asking, strict=True)
+        if unit.seq is not None and measure_sameness(part.questions, question) >= SAME
     }
     lines = set() if question.wants_assistant else {unit.place for unit in pool.candidates if is_line(unit)}
     if not echoes and not lines:
@@ -181,33 +175,13 @@ def _is_beside_line(unit: Candidate, step: int, lines: Collection[Place]) -> boo
     return unit.place in lines or (not answers and (session, seq + step) in lines)
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """The short questions of a text, and the share of its words that stand in them, from 0 to 1."""
-
-    questions: Sequence[str]
-    share: float
-
-
-def split_questions(text: str) -> Asking:
-    """Return the short questions of a text: its sentences that end in a question mark."""
-    if "?" not in text and "\uff1f" not in text:
-        return Asking((), 0.0)
-    sentences = [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
-    words = [len(sentence.split()) for sentence in sentences]
-    asking = [
-        (sentence, count)
-        for sentence, count in zip(sentences, words, strict=True)
-        if sentence[-1] in "?\uff1f" and count <= SHORT_QUESTION_WORDS
-    ]
-    return Asking([sentence for sentence, _ in asking], sum(count for _, count in asking) / max(1, sum(words)))
-
-
 def measure_sameness(questions: Sequence[str], question: Question) -> float:
     """Return which share of the question's terms the nearest of these has that asks with the same word, from 0 to 1.
 
     The word that asks is the question's first: "could somebody water the plants" is not "who watered the plants".
     """
+    if not questions:
+        return 0.0
     first = words_of(question.text)[:1]
     alike = [one for one in questions if first and first[0] in words_of(one)]
     asked = question.words.keys() or set(first)

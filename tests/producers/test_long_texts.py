@@ -9,7 +9,7 @@ import pytest
 from store import off_loop
 from store.derived import postings
 from store.memory import documents, prepared_turns
-from store.recall import meaning, recaller, rules
+from store.recall import meaning, pool, recaller
 from tests.producers.conftest import Tenant
 
 PARAGRAPH = "The boiler is serviced in May, and its key hangs behind the green door. "
@@ -91,6 +91,6 @@ async def test_a_long_question_is_taken_apart(ana: Tenant, monkeypatch: pytest.M
 async def test_many_long_texts_are_ranked(ana: Tenant, monkeypatch: pytest.MonkeyPatch, places: Places) -> None:
     for n in range(25):
         await say(ana, str(n), f"{n} {LONG}")
-    places.watch(monkeypatch, rules, "split_questions")
+    places.watch(monkeypatch, pool, "split_questions")
     assert (await ana.http.post("/api/v1/recall", json={"query": "When is the boiler serviced?"})).status_code == 200
     assert places.in_loop == {False}

@@ -15,6 +15,7 @@ from store.recall.fusion import fuse_scores
 from store.recall.pool import Candidate, Pool
 from store.recall.question import as_told, named_speakers, parse_question
 from store.recall.settings import RankingSettings
+from store.recall.short_questions import split_questions
 from tests.store.conftest import NOON
 
 SPACE = UUID(int=3)
@@ -86,12 +87,12 @@ def test_what_asks_for_the_same_is_held_back_most_and_an_echo_of_it_too() -> Non
 
 
 def test_a_long_question_also_tells() -> None:
-    assert rules.split_questions(" ".join(["word"] * 30) + "?").share == 0
+    assert split_questions(" ".join(["word"] * 30) + "?").share == 0
 
 
 @given(st.text())
 def test_the_share_of_asking_is_a_share(text: str) -> None:
-    assert 0 <= rules.split_questions(text).share <= 1
+    assert 0 <= split_questions(text).share <= 1
 
 
 def test_the_assistant_is_held_back_unless_asked_for() -> None:

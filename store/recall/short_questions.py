@@ -1,0 +1,36 @@
+"""Which sentences of a text only ask. Pure."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+#: A longer question also tells something.
+SHORT_QUESTION_WORDS = 16
+QUESTION_MARKS = "?\uff1f"
+
+_SENTENCE_END = re.compile(r"(?<=[.!?\uff1f\u3002])\s+|\n+")
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """The short questions of a text, and the share of its words that stand in them, from 0 to 1."""
+
+    questions: Sequence[str] = field(default=(), repr=False)
+    share: float = 0.0
+
+
+NOTHING_ASKED = Asking()
+
+
+def split_questions(text: str) -> Asking:
+    """Return the short questions of a text: its sentences that end in a question mark."""
+    if not any(mark in text for mark in QUESTION_MARKS):
+        return NOTHING_ASKED
+    sentences = [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
+    words = [len(sentence.split()) for sentence in sentences]
+    asking = [
+        (sentence, count)
+        for sentence, count in zip(sentences, words, strict=True)
+        if sentence[-1] in QUESTION_MARKS and count <= SHORT_QUESTION_WORDS
+    ]
+    return Asking([sentence for sentence, _ in asking], sum(count for _, count in asking) / max(1, sum(words)))
