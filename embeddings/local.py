@@ -82,7 +82,7 @@ class LocalEmbedder:
             self._tokenizer.no_truncation()
             self._tokenizer.no_padding()
         readable = [text.encode(errors="replace").decode() for text in texts]
-        return [len(found) for found in self._tokenizer.encode_batch(readable, add_special_tokens=False)]
+        return [len(found) for found in self._tokenizer.encode_batch_fast(readable, add_special_tokens=False)]
 
     async def close(self) -> None:
         """Let the model and its thread go; what is being embedded is finished first."""

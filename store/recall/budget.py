@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import accumulate
 
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder, TokenCounter
@@ -16,6 +17,8 @@ from store.recall.settings import RecallSettings
 #: So many characters of a text are counted in tokens: all of what is not very long. With 16,384 one answer of very
 #: long texts kept both cores for 0.2 s.
 COUNTED_CHARACTERS = 4_096
+#: So many times the room is counted at once: characters tell of tokens about.
+FILLED = 1.25
 
 
 def select_fitting(sizes: Sequence[int], room: int) -> list[int]:
@@ -50,11 +53,33 @@ async def cut_to_budget(
     if room is None:
         return tuple(items)
     passages = [_cut_item(item, weights, TOKENS) for item in items]
-    sizes = await _count_tokens([item.text for item in passages], embedder)
-    kept = fitting_with_pins(sizes, [item.pinned for item in passages], room)
-    if kept or not items:
-        return tuple(replace(passages[index], tokens=sizes[index]) for index in kept)
+    sizes = await _select_passages(passages, room, embedder)
+    if sizes or not items:
+        return tuple(replace(passages[index], tokens=size) for index, size in sizes.items())
     return await _shrink_item(items[0], room, weights, embedder)
+
+
+async def _select_passages(passages: Sequence[Recalled], room: int, embedder: Embedder) -> Mapping[int, int]:
+    """Return which passages, the best first, together stay within `room`, and the tokens of each.
+
+    Half of a hundred have no room: what is behind those that fill it is counted only if it has few enough words, each
+    of which is a token at least.
+    """
+    first = _count_filling(passages, room)
+    sizes = await _count_tokens([item.text for item in passages[:first]], embedder)
+    kept = fitting_with_pins(sizes, [item.pinned for item in passages[:first]], room)
+    found = {index: sizes[index] for index in kept}
+    left = room - sum(found.values())
+    short = [index for index in range(first, len(passages)) if len(passages[index].text.split()) <= left]
+    sizes = await _count_tokens([passages[index].text for index in short], embedder) if short else ()
+    return {**found, **{short[nth]: sizes[nth] for nth in select_fitting(sizes, left)}}
+
+
+def _count_filling(passages: Sequence[Recalled], room: int) -> int:
+    """Return how many passages, the first of all, are more than `room` by their characters; all pinned ones are in."""
+    characters = accumulate(len(item.text) for item in passages)
+    filling = 1 + sum(length <= FILLED * CHARACTERS_PER_TOKEN * room for length in characters)
+    return max([filling, *(index + 1 for index, item in enumerate(passages) if item.pinned)])
 
 
 async def _shrink_item(

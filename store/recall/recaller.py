@@ -7,8 +7,6 @@ from datetime import UTC, datetime
 from itertools import islice
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from embeddings.protocol import Embedder, Reranker
 from store import identity
 from store.database import Database
@@ -36,7 +34,7 @@ from store.recall.recent_arm import RecentArm
 from store.recall.reranking import NAME as RERANK
 from store.recall.reranking import LastLook
 from store.recall.rules import mute_echoes
-from store.recall.run_arms import ArmFailed, query_arms, score_pool
+from store.recall.run_arms import ArmFailed, Consulted, query_arms, score_pool
 from store.recall.settings import RankingSettings, RecallSettings
 from store.recall.steps import Steps
 from store.recall.time_arm import TimeArm
@@ -188,32 +186,9 @@ class Recaller:
     async def _found(
         self, search: Search, query: RecallQuery, steps: Steps, wanted: Wanted
     ) -> tuple[Sequence[Recalled], Evidence, Sequence[str]]:
-        """Return the best units, whether they are evidence, and which arms failed; then each arm is asked apart."""
-        opened = search_settings(search.lists, filtered=filters.is_filtered(search.filters))
-        try:
-            async with self._database.tenant(search.host, opened) as connection:
-                return await self._search(connection, search, query, steps, wanted, apart=False)
-        except ArmFailed as failure:
-            cause = failure.__cause__
-            if cause is not None and (may_pass(cause) or timed_out(cause)):
-                raise cause from None
-        async with self._database.tenant(search.host, opened) as connection:
-            return await self._search(connection, search, query, steps, wanted, apart=True)
-
-    async def _search(
-        self,
-        connection: AsyncConnection,
-        search: Search,
-        query: RecallQuery,
-        steps: Steps,
-        wanted: Wanted,
-        *,
-        apart: bool,
-    ) -> tuple[Sequence[Recalled], Evidence, Sequence[str]]:
+        """Return the best units, whether they are evidence, and which arms failed."""
         arms = [arm for arm in self._arms if arm.name not in query.without]
-        consulted = await query_arms(connection, arms, search, steps, apart=apart)
-        pool = restore_texts(await load_pool(connection, search, list(consulted.found.values())), search.earlier)
-        steps.done("load")
+        consulted, pool = await self._read_pool(search, arms, steps)
         weights = {arm.name: arm.weight(self._settings) for arm in arms}
         ranking_settings = _with_fewer_pins(self._settings.ranking, query.most)
 
@@ -227,11 +202,39 @@ class Recaller:
         ranking, best, blind = await off_loop(effort, ranked)
         steps.done("rank")
         cut = [unit.unit_id for unit in (pool.candidates[one.index] for one in best) if not unit.whole]
-        texts = await whole_texts(connection, search, cut)
+        texts = await self._read_whole_texts(search, cut)
         items = [_build_recalled(one, pool, ranking, texts, explain=query.explain) for one in best]
         named = named_speakers(search.question, wanted.speakers)
         evidence = weigh_evidence(ranking.before_pins, pool, named, self._settings.evidence)
         return items, evidence, (*consulted.failed, *blind)
+
+    async def _read_pool(self, search: Search, arms: Sequence[Arm], steps: Steps) -> tuple[Consulted, Pool]:
+        """Return what the arms found, and the pool of it; where one fails, each is asked apart."""
+        try:
+            return await self._query_arms(search, arms, steps, apart=False)
+        except ArmFailed as failure:
+            cause = failure.__cause__
+            if cause is not None and (may_pass(cause) or timed_out(cause)):
+                raise cause from None
+        return await self._query_arms(search, arms, steps, apart=True)
+
+    async def _query_arms(
+        self, search: Search, arms: Sequence[Arm], steps: Steps, *, apart: bool
+    ) -> tuple[Consulted, Pool]:
+        """Read in one transaction, which ends before anything is ranked: ranking holds no connection."""
+        opened = search_settings(search.lists, filtered=filters.is_filtered(search.filters))
+        async with self._database.tenant(search.host, opened) as connection:
+            consulted = await query_arms(connection, arms, search, steps, apart=apart)
+            pool = await load_pool(connection, search, list(consulted.found.values()))
+        steps.done("load")
+        return consulted, restore_texts(pool, search.earlier)
+
+    async def _read_whole_texts(self, search: Search, units: Sequence[UUID]) -> Mapping[UUID, str]:
+        """Return the full texts of units that ranking judged by their beginning."""
+        if not units:
+            return {}
+        async with self._database.tenant(search.host) as connection:
+            return await whole_texts(connection, search, units)
 
 
 def _with_room(settings: RecallSettings, query: RecallQuery) -> RecallSettings:
