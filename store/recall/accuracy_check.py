@@ -16,12 +16,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
 from store.recall import filters
-from store.recall.arms import Search
 from store.recall.dense_arm import DenseArm, search_settings
 from store.recall.lexical import Statistics
 from store.recall.query import RecallQuery
 from store.recall.question import parse_question
 from store.recall.settings import RecallSettings
+from store.recall.state import RecallState
 
 #: So many neighbours are compared.
 NEIGHBOURS = 10
@@ -110,11 +110,11 @@ async def compare_searches(database: Database, bank: StoredBank, units: int, set
         lists = await _lists_to_read(connection, bank, settings)
     for unit in sample:
         for name, filtered in _applicable_filters(unit, bank.bank_id):
-            search = _build_search(bank, unit, filtered, settings, lists)
+            state = _build_state(bank, unit, filtered, settings, lists)
             async with database.tenant(
                 bank.host_id, search_settings(lists, filtered=filters.is_filtered(filtered))
             ) as connection:
-                asked.append(await _compare_one(connection, search, unit, (bank, name)))
+                asked.append(await _compare_one(connection, state, unit, (bank, name)))
     return [one for one in asked if one.there]
 
 
@@ -136,28 +136,30 @@ def _applicable_filters(unit: _Unit, bank: UUID) -> Iterator[tuple[str, Mapping[
         yield "tags", {**none, "tags": list(unit.tags)}
 
 
-def _build_search(
+def _build_state(
     bank: StoredBank, unit: _Unit, filtered: Mapping[str, Any], settings: RecallSettings, lists: int
-) -> Search:
-    return Search(
+) -> RecallState:
+    return RecallState(
         host=bank.host_id,
         bank=bank.bank_id,
+        query=RecallQuery(bank=bank.name, text=""),
         question=parse_question(""),
         statistics=Statistics(max(bank.units, 1), 1.0, {}),
         generation=unit.generation,
         vector=unit.vector,
-        tail={},
         filters=filtered,
         settings=settings,
         lists=lists,
     )
 
 
-async def _compare_one(connection: AsyncConnection, search: Search, unit: _Unit, of: tuple[StoredBank, str]) -> Asked:
-    key = {"host": search.host, "bank": search.bank, "generation": search.generation, "vector": search.vector}
-    more = {"unit": unit.unit_id, "neighbours": NEIGHBOURS, **search.filters}
+async def _compare_one(
+    connection: AsyncConnection, state: RecallState, unit: _Unit, of: tuple[StoredBank, str]
+) -> Asked:
+    key = {"host": state.host, "bank": state.bank, "generation": state.generation, "vector": state.vector}
+    more = {"unit": unit.unit_id, "neighbours": NEIGHBOURS, **state.filters}
     exact = (await connection.execute(EXACT, {**key, **more})).all()
-    found = await DenseArm().find(connection, _widen_search(search))
+    found = await DenseArm().find(connection, _widen_state(state))
     others = [one for one in found.units if one != unit.unit_id][:NEIGHBOURS]
     cosines = {row.unit_id: row.cosine for row in await connection.execute(COSINES, {**key, "units": others})}
     least = exact[-1].cosine - TOLERANCE if exact else 0.0
@@ -165,6 +167,6 @@ async def _compare_one(connection: AsyncConnection, search: Search, unit: _Unit,
     return Asked(*of, len(exact), min(near, len(exact)))
 
 
-def _widen_search(search: Search) -> Search:
+def _widen_state(state: RecallState) -> RecallState:
     """Leave room for the unit itself among the candidates."""
-    return replace(search, settings=search.settings.model_copy(update={"candidates": search.settings.candidates + 1}))
+    return replace(state, settings=state.settings.model_copy(update={"candidates": state.settings.candidates + 1}))

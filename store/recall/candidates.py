@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.recall.arms import Found, Search
 from store.recall.dense import Products, compute_products
 from store.recall.filters import filter_conditions
 from store.recall.pinned_arm import IS_PINNED
 from store.recall.pool import Candidate, Pool
 from store.recall.reflections import with_reflections
+from store.recall.state import RecallState
 
 #: The rules judge a text by its beginning; a message may be 256 KiB.
 CHARACTERS = 4000
@@ -112,38 +112,38 @@ TEXTS = text("""
      where t.bytes <= :most""")
 
 
-async def load_pool(connection: AsyncConnection, search: Search, found: Sequence[Found]) -> Pool:
+async def load_pool(connection: AsyncConnection, state: RecallState) -> Pool:
     """Read every unit that some arm found, and how near it and its neighbours are; filters hold here too.
 
     What an arm found that is no unit is a reflection.
     """
-    places = {place for arm in found for place in arm.places}
-    units = list({unit for arm in found for unit in arm.units})
+    places = {place for arm in state.found.values() for place in arm.places}
+    units = list({unit for arm in state.found.values() for unit in arm.units})
     arguments = {
-        "host": search.host,
-        "bank": search.bank,
-        "generation": search.generation,
-        "vector": search.vector,
+        "host": state.host,
+        "bank": state.bank,
+        "generation": state.generation,
+        "vector": state.vector,
         "characters": CHARACTERS,
         "units": units,
         "sessions": [session for session, _ in places],
         "seqs": [seq for _, seq in places],
     }
-    rows = (await connection.execute(POOL, {**arguments, **search.filters})).all()
+    rows = (await connection.execute(POOL, {**arguments, **state.filters})).all()
     candidates = [Candidate(*row[:_FIELDS]) for row in rows]
     numbers = np.array([row[_FIELDS + 2 :] for row in rows], dtype=np.float64).reshape(-1, 6)
     stored = np.nan_to_num(numbers)
     near = Products(stored[:, :3], stored[:, 3:], ~np.isnan(numbers[:, :3]))
-    if search.tail and search.vector is not None:
+    if state.tail and state.vector is not None:
         around = [(row.unit_id, row.before_id, row.after_id) for row in rows]
-        await _add_tail(connection, search, search.vector, near, around)
+        await _add_tail(connection, state, state.vector, near, around)
     pool = Pool(candidates, near)
-    return await with_reflections(connection, search, pool, units)
+    return await with_reflections(connection, state, pool, units)
 
 
-async def whole_texts(connection: AsyncConnection, search: Search, units: Sequence[UUID]) -> Mapping[UUID, str]:
+async def whole_texts(connection: AsyncConnection, state: RecallState, units: Sequence[UUID]) -> Mapping[UUID, str]:
     """Return the full texts of these units, of the first of them as many as an answer has room for."""
-    arguments = {"host": search.host, "bank": search.bank, "units": list(units), "most": MOST_BYTES}
+    arguments = {"host": state.host, "bank": state.bank, "units": list(units), "most": MOST_BYTES}
     if not units:
         return {}
     return {row.unit_id: row.content for row in await connection.execute(TEXTS, arguments)}
@@ -151,17 +151,17 @@ async def whole_texts(connection: AsyncConnection, search: Search, units: Sequen
 
 async def _add_tail(
     connection: AsyncConnection,
-    search: Search,
+    state: RecallState,
     question: NDArray[np.float32],
     near: Products,
     around: Sequence[Sequence[UUID | None]],
 ) -> None:
     """Put in the products of the rows that hold, or stand beside, a unit of the fresh tail."""
-    rows = [n for n, units in enumerate(around) if not search.tail.keys().isdisjoint(units)]
+    rows = [n for n, units in enumerate(around) if not state.tail.keys().isdisjoint(units)]
     units = {unit for n in rows for unit in around[n] if unit is not None}
-    key = {"host": search.host, "bank": search.bank, "generation": search.generation, "units": list(units)}
+    key = {"host": state.host, "bank": state.bank, "generation": state.generation, "units": list(units)}
     stored = {row.unit_id: row.embedding for row in await connection.execute(VECTORS, key)} if rows else {}
-    known = {**search.tail, **stored, None: np.zeros_like(question)}
+    known = {**state.tail, **stored, None: np.zeros_like(question)}
     nothing = known[None]
     own, before, after = (
         np.stack([known.get(around[n][nth], nothing) for n in rows] or [nothing])[: len(rows)] for nth in range(3)

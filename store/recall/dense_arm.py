@@ -15,13 +15,13 @@ from sqlalchemy import Row, TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import SET_TENANT
-from store.recall.arms import Found, Search
 from store.recall.dense import context_cosines, context_weights
 from store.recall.filters import filter_conditions, is_filtered
 from store.recall.pool import Pool
 from store.recall.reflections import IS_ASKED_FOR
 from store.recall.reflections import NEAREST as MOST_REFLECTIONS
 from store.recall.settings import RecallSettings
+from store.recall.state import Found, RecallState
 
 # Unit vectors: the inner product is the cosine, and `<#>` is its negative. An order that no index can serve is exact.
 NEAREST = """
@@ -111,16 +111,16 @@ class DenseArm:
         """Return how much a cosine counts against a share of words found."""
         return settings.ranking.dense_weight
 
-    async def find(self, connection: AsyncConnection, search: Search) -> Found:
+    async def find(self, connection: AsyncConnection, state: RecallState) -> Found:
         """Find the nearest units, stored or of the fresh tail; without the question's vector there is nothing to do."""
-        if search.vector is None:
+        if state.vector is None:
             return Found([], [], lambda pool: np.zeros(len(pool)))
-        rows = await _find_nearest(connection, search)
-        near = dict(_nearest_of_tail(search.tail, search.vector)) | {row.unit_id: float(row.cosine) for row in rows}
-        best = sorted(near, key=lambda unit: (-near[unit], unit))[: search.settings.candidates]
+        rows = await _find_nearest(connection, state)
+        near = dict(_nearest_of_tail(state.tail, state.vector)) | {row.unit_id: float(row.cosine) for row in rows}
+        best = sorted(near, key=lambda unit: (-near[unit], unit))[: state.settings.candidates]
 
         def view(pool: Pool) -> NDArray[np.float64]:
-            ranking = search.settings.ranking
+            ranking = state.settings.ranking
             before, after = (pool.heard * context_weights(pool.products, pool.sizes, ranking.dense_short)).T
             beside = ranking.dense_context
             return context_cosines(
@@ -130,20 +130,20 @@ class DenseArm:
         return Found(best, [], view)
 
 
-async def _find_nearest(connection: AsyncConnection, search: Search) -> Sequence[Row[Any]]:
-    wanted = search.settings.candidates
-    filtered = is_filtered(search.filters)
+async def _find_nearest(connection: AsyncConnection, state: RecallState) -> Sequence[Row[Any]]:
+    wanted = state.settings.candidates
+    filtered = is_filtered(state.filters)
     arguments = {
-        "host": search.host,
-        "bank": search.bank,
-        "generation": search.generation,
-        "vector": search.vector,
+        "host": state.host,
+        "bank": state.bank,
+        "generation": state.generation,
+        "vector": state.vector,
         "candidates": wanted,
-        **(search.filters if filtered else {}),
+        **(state.filters if filtered else {}),
     }
-    if search.filters["only_session"] is not None:
+    if state.filters["only_session"] is not None:
         return (await connection.execute(OF_SESSION, arguments)).all()
-    if search.lists:
+    if state.lists:
         looked_at = {"looked_at": wanted * LOOKED_AT if filtered else wanted}
         in_lists = FILTERED_IN_LISTS if filtered else PLAIN_IN_LISTS
         rows = (await connection.execute(in_lists, {**arguments, **looked_at})).all()

@@ -7,12 +7,12 @@ import numpy as np
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.recall.arms import Found, Search
 from store.recall.as_of import correct_postings
 from store.recall.filters import filter_conditions, is_filtered
 from store.recall.lexical import POSTING, Postings, readable_terms, score_postings
 from store.recall.pool import Pool
 from store.recall.settings import RecallSettings
+from store.recall.state import Found, RecallState
 from store.recall.waiting import PACKED, PLACE, WAITING
 
 # The limit holds back a term that turns out commoner than its statistics said.
@@ -46,31 +46,31 @@ class LexicalArm:
         """Words are the measure; the other arms are weighed against them."""
         return 1.0
 
-    async def find(self, connection: AsyncConnection, search: Search) -> Found:
+    async def find(self, connection: AsyncConnection, state: RecallState) -> Found:
         """Score everything that holds one of the question's readable terms."""
-        postings = await _read_postings(connection, search)
-        scores = score_postings(postings, search.question, search.statistics, search.settings.ranking)
+        postings = await _read_postings(connection, state)
+        scores = score_postings(postings, state.question, state.statistics, state.settings.ranking)
 
         def view(pool: Pool) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
             return scores.of(pool.places, pool.answers, pool.heard)
 
-        places = scores.best(search.settings.candidates)
+        places = scores.best(state.settings.candidates)
         return Found([unit for unit, seq in places if seq < 0], [place for place in places if place[1] >= 0], view)
 
 
-async def _read_postings(connection: AsyncConnection, search: Search) -> Mapping[str, Postings]:
-    asked = {*search.question.words, *search.question.pairs}
-    terms = readable_terms(asked, search.statistics, search.settings.postings)
+async def _read_postings(connection: AsyncConnection, state: RecallState) -> Mapping[str, Postings]:
+    asked = {*state.question.words, *state.question.pairs}
+    terms = readable_terms(asked, state.statistics, state.settings.postings)
     if not terms:
         return {}
-    arguments = {"host": search.host, "bank": search.bank, "terms": terms, "postings": search.settings.postings}
-    filtered = is_filtered(search.filters)
+    arguments = {"host": state.host, "bank": state.bank, "terms": terms, "postings": state.settings.postings}
+    filtered = is_filtered(state.filters)
     found = await connection.execute(
-        FILTERED if filtered else PLAIN, {**arguments, **search.filters} if filtered else arguments
+        FILTERED if filtered else PLAIN, {**arguments, **state.filters} if filtered else arguments
     )
-    waiting = {} if filtered else {term: search.waiting[term] for term in terms if term in search.waiting}
+    waiting = {} if filtered else {term: state.waiting[term] for term in terms if term in state.waiting}
     packed = defaultdict[str, bytes](bytes, waiting)
     for term, some in found:
         packed[term] += some
     postings = {term: np.frombuffer(all_of_it, dtype=POSTING) for term, all_of_it in packed.items()}
-    return correct_postings(postings, search.earlier, terms)
+    return correct_postings(postings, state.earlier, terms)

@@ -1,35 +1,20 @@
 """What a question means, as a vector, with those of the fresh tail: one call to the embedder, which may fail."""
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from uuid import UUID
-
-import numpy as np
-from numpy.typing import NDArray
 
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder
 from store.gen_ai_spans import trace_embedding
 from store.off_loop import off_loop
-from store.recall.preparation import Preparation
-from store.recall.question import EFFORT, Question, as_told, named_speakers
+from store.recall.question import EFFORT, as_told, named_speakers
 from store.recall.settings import RecallSettings
+from store.recall.state import RecallState
 from store.recall.tail import select_affordable, select_urgent
 from store.recall.tail_cache import TailCache
 from store.recall.vector_writeback import Keeping
 
 #: What answers and metrics call it.
 NAME = "embedding"
-
-
-@dataclass(frozen=True, slots=True)
-class Meaning:
-    """The question's vector (None: there is none to be had, `wrong` says why) and those of the fresh tail."""
-
-    vector: NDArray[np.float32] | None = field(repr=False)
-    tail: Mapping[UUID, NDArray[np.float32]] = field(repr=False)
-    wrong: str | None = None
 
 
 class Meanings:
@@ -41,22 +26,22 @@ class Meanings:
         self._keeping = keeping
         self._tails = TailCache()
 
-    async def of(self, question: Question, prepared: Preparation, *, host: UUID, bank: UUID) -> Meaning:
-        """Embed the question and the fresh tail together; never raises for what an embedder does or leaves undone."""
+    async def embed(self, state: RecallState) -> None:
+        """Embed the question and the fresh texts together; never raises for what an embedder does or leaves undone."""
         try:
             async with asyncio.timeout(self._settings.embed_deadline_ms / 1000):
-                return await self._embedded(question, prepared, host, bank)
+                await self._embed(state)
         except TimeoutError:
-            return Meaning(None, {}, f"{NAME}: late")
+            state.degraded.append(f"{NAME}: late")
         except EmbeddingError as error:
-            return Meaning(None, {}, f"{NAME}: {type(error).__name__}")
+            state.degraded.append(f"{NAME}: {type(error).__name__}")
 
-    async def _embedded(self, question: Question, prepared: Preparation, host: UUID, bank: UUID) -> Meaning:
-        names = named_speakers(question, prepared.speakers)
-        asked = await off_loop(EFFORT * len(question.text), as_told, question.text, names)
-        generation = self._embedder.generation
-        known = self._tails.known(prepared.tail, generation)
-        wanted = select_urgent(prepared.tail) if self._flooded(prepared) else prepared.tail
+    async def _embed(self, state: RecallState) -> None:
+        text, generation = state.question.text, state.generation
+        names = named_speakers(state.question, state.speakers)
+        asked = await off_loop(EFFORT * len(text), as_told, text, names)
+        known = self._tails.known(state.fresh, generation)
+        wanted = select_urgent(state.fresh) if self._is_flooded(state) else state.fresh
         unknown = [fresh for fresh in wanted if fresh.unit_id not in known]
         tail = select_affordable(unknown, asked, self._settings.fresh_tail_ms, self._embedder.estimate_ms)
         with trace_embedding(self._embedder.name, 1 + len(tail)):
@@ -64,10 +49,10 @@ class Meanings:
         embedded = {fresh.unit_id: vector for fresh, vector in zip(tail, vectors[1:], strict=True)}
         self._tails.keep(tail, embedded, generation)
         if self._keeping is not None:
-            self._keeping.keep(host, bank, generation, tail, embedded)
-        return Meaning(vectors[0], {**known, **embedded})
+            self._keeping.keep(state.host, state.bank, generation, tail, embedded)
+        state.vector, state.tail = vectors[0], {**known, **embedded}
 
-    def _flooded(self, prepared: Preparation) -> bool:
+    def _is_flooded(self, state: RecallState) -> bool:
         """Say whether far more waits than a tail holds."""
-        full = len(prepared.tail) >= self._settings.fresh_tail_chunks
-        return full and prepared.freshness.pending >= self._settings.fresh_tail_backlog
+        full = len(state.fresh) >= self._settings.fresh_tail_chunks
+        return full and state.freshness.pending >= self._settings.fresh_tail_backlog

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.recall.arms import Found, Search
 from store.recall.pool import Pool
 from store.recall.settings import RecallSettings
+from store.recall.state import Found, RecallState
 
 #: The predicate of the index `unit_pinned`, to the letter.
 IS_PINNED = "{unit}.metadata->>'pinned' = 'true'"
@@ -39,9 +39,9 @@ class PinnedArm:
         """They are put first by the rule of the same name, after all others: no session is raised by its pins."""
         return 0.0
 
-    async def find(self, _connection: AsyncConnection, search: Search) -> Found:
+    async def find(self, _connection: AsyncConnection, state: RecallState) -> Found:
         """Return the pinned units; nothing is read."""
-        return Found(search.pinned, [], _score_pinned)
+        return Found(state.pinned, [], _score_pinned)
 
 
 def _score_pinned(pool: Pool) -> NDArray[np.float64]:

@@ -1,9 +1,7 @@
 """What has to be known of a bank before it can be searched."""
 
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 from uuid import UUID
@@ -12,17 +10,15 @@ import orjson
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store import identity
-from store.ledger.freshness import FRESHNESS, IN_PASSING, Freshness, of_row, read_freshness
+from store.ledger.freshness import FRESHNESS, IN_PASSING, of_row, read_freshness
 from store.memory.directives import Directive
 from store.recall import filters
-from store.recall.as_of import Earlier, correct_frequency, read_as_of
+from store.recall.as_of import correct_frequency, read_as_of
 from store.recall.deduplication import Recent
 from store.recall.lexical import Statistics
 from store.recall.pinned_arm import MOST, PINNED
 from store.recall.query import RecallQuery
-from store.recall.question import Question
-from store.recall.settings import RecallSettings
+from store.recall.state import DEFAULT_MEAN_LENGTH, RecallState
 from store.recall.tail import CHARACTERS, TAIL, Fresh
 from store.recall.waiting import PACKED, WAITING
 
@@ -32,8 +28,6 @@ DIRECTIVES = "directives"
 BYTES_PER_TOKEN = 16
 #: Of those who speak where the words asked for stand, so many are looked for in the question.
 MOST_SPEAKERS = 500
-#: When the projection stage has not counted yet.
-DEFAULT_MEAN_LENGTH = 12.0
 
 # The projection stage counts units and words; before its first pass the sessions' own counters serve.
 BANK = text("""
@@ -118,80 +112,39 @@ TENANT_AND_ONE_PLAN = text("""
     select set_config('afterturn.host', :host, true), set_config('plan_cache_mode', 'force_generic_plan', true)""")
 
 
-@dataclass(frozen=True, slots=True)
-class Preparation:
-    """A bank as it stood before the search: nothing up to `freshness.position` can escape what follows.
+async def prepare_search(connection: AsyncConnection, state: RecallState) -> bool:
+    """Read all of it in the tenant's transaction; return False for a bank that does not exist: its freshness is read.
 
-    `lists`: so many of the index over its vectors are read, 0 for a bank that is read in full. `recent`: what is not to
-    be told again. `told_at`: when its last turn was accepted. `pinned`: what comes first.
-    `earlier`: what was said otherwise when the question wants to know what was known then. `waiting`: postings of each
-    term that are not in the index of words yet, packed. `more_pending`: very many rows are undone, not all are counted.
-    `ended_by`: the moment by which something of the bank has ended; None where nothing has.
+    What has ended by the moment the question is about is not read. What is written after this may be found by the
+    search, but is not promised.
     """
-
-    freshness: Freshness
-    statistics: Statistics
-    speakers: frozenset[str] = field(repr=False)
-    tail: Sequence[Fresh] = field(repr=False)
-    lists: int
-    directives: Sequence[Directive] = ()
-    recent: Recent | None = None
-    told_at: datetime | None = None
-    pinned: Sequence[UUID] = ()
-    earlier: Mapping[UUID, Earlier] = field(default_factory=dict, repr=False)
-    waiting: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    more_pending: bool = False
-    ended_by: datetime | None = None
-
-
-async def prepare_search(
-    connection: AsyncConnection,
-    host: UUID,
-    query: RecallQuery,
-    *,
-    question: Question,
-    settings: RecallSettings,
-    generation: int,
-    now: datetime,
-) -> Preparation | Freshness:
-    """Read all of it in the tenant's transaction; of a bank that does not exist there is its freshness alone.
-
-    `now`: the moment the question is about; what has ended by then is not read.
-
-    What is written after this may be found by the search, but is not promised.
-    """
-    key = {"host": host, "bank": identity.bank_id(host, query.bank)}
-    changed, terms = await read_as_of(connection, host, query, question.rules[0]), [*question.words, *question.pairs]
+    query, question = state.query, state.question
+    key = {"host": state.host, "bank": state.bank}
+    state.earlier = await read_as_of(connection, state.host, query, question.rules[0])
+    terms = [*question.words, *question.pairs]
     arguments = {
-        **_tail_arguments(key, query, settings, generation),
-        **filters.filter_parameters(query, key["bank"], changed, now),
+        **_tail_arguments(key, state),
+        **filters.filter_parameters(query, state.bank, state.earlier, state.now),
         "terms": terms,
     }
     statement = PREPARE_SKIPPING if query.skip_recent else PREPARE
     row = (await connection.execute(statement, arguments)).one()
     if row.units is None:
-        return await read_freshness(connection, host, key["bank"])
-    speakers, frequency, waiting = _of_words(row)
+        state.freshness = await read_freshness(connection, state.host, state.bank)
+        return False
+    state.freshness, state.more_pending = of_row(row), row.more_pending
+    state.speakers, frequency, state.waiting = _of_words(row)
     units = max(int(row.units), *frequency.values(), 1)
-    statistics = Statistics(units, row.mean_length or DEFAULT_MEAN_LENGTH, correct_frequency(frequency, changed, terms))
-    tail = [Fresh(UUID(unit), *rest) for unit, *rest in orjson.loads(row.tail or "[]")]
-    standing = [Directive(UUID(one), *rest) for one, *rest in orjson.loads(row.standing or "[]")]
-    recent = _recent_window(query, key["bank"], row.newest)
-    return Preparation(
-        of_row(row),
-        statistics,
-        speakers,
-        tail,
-        row.lists or 0,
-        standing,
-        recent,
-        row.told_at,
-        row.pinned,
-        changed,
-        waiting,
-        row.more_pending,
-        now if row.has_ended else None,
+    state.statistics = Statistics(
+        units, row.mean_length or DEFAULT_MEAN_LENGTH, correct_frequency(frequency, state.earlier, terms)
     )
+    state.fresh = [Fresh(UUID(unit), *rest) for unit, *rest in orjson.loads(row.tail or "[]")]
+    state.directives = [Directive(UUID(one), *rest) for one, *rest in orjson.loads(row.standing or "[]")]
+    state.recent = _recent_window(query, state.bank, row.newest)
+    state.lists, state.told_at, state.pinned = row.lists or 0, row.told_at, row.pinned
+    ended_by = state.now if row.has_ended else None
+    state.filters = filters.filter_parameters(query, state.bank, state.earlier, ended_by)
+    return True
 
 
 def _of_words(row: Row[Any]) -> tuple[frozenset[str], dict[str, int], dict[str, bytes]]:
@@ -207,12 +160,11 @@ def _recent_window(query: RecallQuery, bank: UUID, newest: int | None) -> Recent
     return None if session is None or newest is None else Recent(session, newest - query.skip_recent + 1)
 
 
-def _tail_arguments(
-    key: Mapping[str, Any], query: RecallQuery, settings: RecallSettings, generation: int
-) -> Mapping[str, Any]:
+def _tail_arguments(key: Mapping[str, Any], state: RecallState) -> Mapping[str, Any]:
+    settings = state.settings
     return {
         **key,
-        "session": filters.own_session(query, key["bank"]),
+        "session": filters.own_session(state.query, state.bank),
         "chunks": settings.fresh_tail_chunks,
         "characters": CHARACTERS,
         "most": IN_PASSING,
@@ -220,6 +172,6 @@ def _tail_arguments(
         "read_units": settings.read_units,
         "pinned": MOST if settings.ranking.pinned else 0,
         "directive_bytes": settings.directive_tokens * BYTES_PER_TOKEN,
-        "directives": 0 if DIRECTIVES in query.without else settings.directives,
-        "generation": generation,
+        "directives": 0 if DIRECTIVES in state.query.without else settings.directives,
+        "generation": state.generation,
     }

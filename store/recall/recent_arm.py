@@ -11,10 +11,10 @@ import numpy as np
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.recall.arms import Found, Search
 from store.recall.filters import filter_conditions
 from store.recall.pool import Pool
 from store.recall.settings import RecallSettings
+from store.recall.state import Found, RecallState
 
 #: So many messages, of no more turns.
 MESSAGES = 8
@@ -49,20 +49,20 @@ class RecentArm:
         """Return how much being the newest counts against a share of words found."""
         return settings.ranking.recent_weight
 
-    async def find(self, connection: AsyncConnection, search: Search) -> Found:
+    async def find(self, connection: AsyncConnection, state: RecallState) -> Found:
         """Find the newest messages, the newest first."""
-        now, told_at = search.now, search.told_at
+        now, told_at = state.now, state.told_at
         # Nothing is said after it is told: of a bank that is quiet nobody asks what is new.
-        if now is None or told_at is None or told_at <= now - WINDOW or not search.settings.ranking.recent_weight:
+        if now is None or told_at is None or told_at <= now - WINDOW or not state.settings.ranking.recent_weight:
             return Found([], [], lambda pool: np.zeros(len(pool)))
         arguments = {
-            "host": search.host,
-            "bank": search.bank,
+            "host": state.host,
+            "bank": state.bank,
             "messages": MESSAGES,
             "since": now - WINDOW,
             # A clock that goes a little before ours is nobody's fault.
             "until": now + SOON,
-            **search.filters,
+            **state.filters,
         }
         rows = await connection.execute(NEWEST, arguments)
         scores: dict[UUID, float] = {

@@ -15,10 +15,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.log.catalog import EventType
 from store.memory.reflections import KIND
-from store.recall.arms import Search
 from store.recall.dense import Products
 from store.recall.filters import conditions_of_any_kind
 from store.recall.pool import Candidate, Pool
+from store.recall.state import RecallState
 
 #: So many of the nearest are found beside the units where a filter has its say, and keep none of them out.
 NEAREST = 8
@@ -55,19 +55,19 @@ TOLD = text(f"""
                        and v.unit_id = w.reflection_id and v.chunk = 0 limit 1) v""")  # noqa: S608 - constants of ours
 
 
-async def with_reflections(connection: AsyncConnection, search: Search, pool: Pool, found: Sequence[UUID]) -> Pool:
+async def with_reflections(connection: AsyncConnection, state: RecallState, pool: Pool, found: Sequence[UUID]) -> Pool:
     """Add to a pool what was `found` and is a reflection that may be told; nothing is asked where there is none."""
     units = {candidate.unit_id for candidate in pool.candidates}
     others = [one for one in found if one not in units]
-    if not others or search.vector is None:
+    if not others or state.vector is None:
         return pool
     arguments = {
-        "host": search.host,
-        "bank": search.bank,
-        "generation": search.generation,
-        "vector": search.vector,
+        "host": state.host,
+        "bank": state.bank,
+        "generation": state.generation,
+        "vector": state.vector,
         "reflections": others,
-        **search.filters,
+        **state.filters,
     }
     rows = (await connection.execute(TOLD, arguments)).all()
     if not rows:

@@ -1,50 +1,37 @@
 """Asks the arms. An arm that fails is left out and named: it makes an answer poorer, never an error."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.recall.arms import Arm, Found, Search
+from store.recall.arms import Arm
 from store.recall.pool import Pool
-from store.recall.steps import Steps
+from store.recall.state import Found, RecallState
 
 
 class ArmFailed(Exception):
     """An arm failed in the transaction that all arms share, which is of no use any more; its error is the cause."""
 
 
-@dataclass(frozen=True, slots=True)
-class Consulted:
-    """What each arm found, by name, and which did not answer, with the reason."""
-
-    found: Mapping[str, Found] = field(repr=False)
-    failed: Sequence[str] = ()
-
-
-async def query_arms(
-    connection: AsyncConnection, arms: Sequence[Arm], search: Search, steps: Steps, *, apart: bool
-) -> Consulted:
+async def query_arms(connection: AsyncConnection, arms: Sequence[Arm], state: RecallState, *, apart: bool) -> None:
     """Ask one arm after the other: `apart`, each in a savepoint of its own, so that one's failure is not the others'.
 
     Savepoints cost round trips, so nobody pays for them before something has failed: together, the first failure
     raises ArmFailed.
     """
-    found: dict[str, Found] = {}
-    failed = []
+    state.found.clear()
     for arm in arms:
         try:
-            found[arm.name] = await (
-                _query_in_savepoint(connection, arm, search) if apart else arm.find(connection, search)
+            state.found[arm.name] = await (
+                _query_in_savepoint(connection, arm, state) if apart else arm.find(connection, state)
             )
         except Exception as error:  # whatever it was, the other arms can do without
             if not apart:
                 raise ArmFailed(arm.name) from error
-            failed.append(f"{arm.name}: {type(error).__name__}")
-        steps.done(arm.name)
-    return Consulted(found, failed)
+            state.degraded.append(f"{arm.name}: {type(error).__name__}")
+        state.steps.done(arm.name)
 
 
 def score_pool(found: Mapping[str, Found], pool: Pool) -> tuple[Mapping[str, NDArray[np.float64]], Sequence[str]]:
@@ -59,9 +46,9 @@ def score_pool(found: Mapping[str, Found], pool: Pool) -> tuple[Mapping[str, NDA
     return scores, failed
 
 
-async def _query_in_savepoint(connection: AsyncConnection, arm: Arm, search: Search) -> Found:
+async def _query_in_savepoint(connection: AsyncConnection, arm: Arm, state: RecallState) -> Found:
     async with connection.begin_nested():
-        return await arm.find(connection, search)
+        return await arm.find(connection, state)
 
 
 def _check_scores(scores: NDArray[np.float64], count: int) -> NDArray[np.float64]:

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.recall.arms import Found, Search
 from store.recall.filters import filter_conditions
 from store.recall.pool import Pool
 from store.recall.settings import RecallSettings
+from store.recall.state import Found, RecallState
 from store.text.terms import BIGRAM_PREFIX, analyse_text, lexical_text
 from store.text.times import DAY, Span, find_spans
 from store.text.word_rules import WordRules
@@ -71,25 +71,25 @@ class TimeArm:
         """Return how much being of the right time counts against a share of words found."""
         return settings.ranking.time_weight
 
-    async def find(self, connection: AsyncConnection, search: Search) -> Found:
+    async def find(self, connection: AsyncConnection, state: RecallState) -> Found:
         """Find the units said on the asked days, the nearest in meaning first."""
-        if not search.times or not search.settings.ranking.time_weight:
+        if not state.times or not state.settings.ranking.time_weight:
             return Found([], [], lambda pool: np.zeros(len(pool)))
-        days = day_terms(search.times, search.question.rules)
+        days = day_terms(state.times, state.question.rules)
         arguments = {
-            "host": search.host,
-            "bank": search.bank,
+            "host": state.host,
+            "bank": state.bank,
             "days": days,
             "of_a_day": OF_A_DAY,
-            "generation": search.generation,
-            "vector": search.vector,
-            "begins": [span.begin for span in search.times],
-            "ends": [span.end for span in search.times],
+            "generation": state.generation,
+            "vector": state.vector,
+            "begins": [span.begin for span in state.times],
+            "ends": [span.end for span in state.times],
             "units": UNITS,
-            **search.filters,
+            **state.filters,
         }
         found: list[UUID] = [row.unit_id for row in await connection.execute(SAID, arguments)] if days else []
-        return Found(found, [], lambda pool: score_timeliness(pool, search.times))
+        return Found(found, [], lambda pool: score_timeliness(pool, state.times))
 
 
 def day_terms(times: Sequence[Span], rules: Sequence[WordRules]) -> list[str]:

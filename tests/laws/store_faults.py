@@ -92,7 +92,7 @@ FAULTS = (
         fault="what has no vector is not read with the question",
         file="store/recall/meaning.py",
         before="        unknown = [fresh for fresh in wanted if fresh.unit_id not in known]\n",
-        after="        unknown = prepared.tail[:0]\n",
+        after="        unknown = state.fresh[:0]\n",
         held_by="tests/store/recall/test_recaller.py",
         tests=(
             "test_a_turn_is_found_by_its_meaning_before_any_worker_saw_it",
@@ -112,9 +112,8 @@ FAULTS = (
         law="L10",
         fault="a transaction is open while the model works",
         file="store/recall/recaller.py",
-        before="        meaning = await self._meanings.of(question, prepared, host=host, bank=bank)\n",
-        after="        async with self._database.tenant(host):\n"
-        "            meaning = await self._meanings.of(question, prepared, host=host, bank=bank)\n",
+        before="        await self._meanings.embed(state)\n",
+        after="        async with self._database.tenant(state.host):\n            await self._meanings.embed(state)\n",
         held_by="tests/store/recall/test_recaller.py",
         tests=("test_no_transaction_is_open_while_the_model_works",),
     ),

@@ -19,13 +19,13 @@ from store.derived.vector_indexes import LOCK, Needed, VectorIndexes, lists_of
 from store.memory.turns import TurnStore
 from store.recall import dense_arm
 from store.recall.accuracy_check import StoredBank, compare_searches
-from store.recall.arms import Search
 from store.recall.dense_arm import DenseArm, search_settings
 from store.recall.filters import filter_parameters
 from store.recall.lexical import Statistics
 from store.recall.query import RecallQuery
 from store.recall.question import parse_question
 from store.recall.settings import RecallSettings
+from store.recall.state import RecallState
 from tests.servers import TestPostgres
 from tests.store.conftest import NOON, new_host, rows, turn
 
@@ -74,15 +74,15 @@ class Large:
             lines = await connection.execute(text(f"explain (costs off) {statement}"), arguments)
             return "\n".join(line for (line,) in lines)
 
-    def search(self, lists: int, **filters: object) -> Search:
-        return Search(
+    def search(self, lists: int, **filters: object) -> RecallState:
+        return RecallState(
             host=self.host,
             bank=self.bank,
+            query=RecallQuery("", ""),
             question=parse_question(""),
             statistics=Statistics(UNITS, 1.0, {}),
             generation=GENERATION,
             vector=self.vectors[0],
-            tail={},
             filters={**filter_parameters(RecallQuery("", ""), self.bank), **filters},
             settings=SETTINGS,
             lists=lists,

@@ -12,10 +12,11 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from embeddings.errors import EmbeddingError, ModelUnreachable
-from store.recall.arms import Arm, Found, Search
+from store.recall.arms import Arm
 from store.recall.pool import Pool
 from store.recall.recaller import ARMS, Recaller
 from store.recall.settings import RecallSettings
+from store.recall.state import Found, RecallState
 from tests.store.recall.conftest import Listening, Memory
 
 SAID = ("Biscuit chewed up my slippers, that naughty puppy.", "The printer is out of toner again.")
@@ -35,8 +36,8 @@ class Failing:
         del settings
         return 1.0
 
-    async def find(self, connection: AsyncConnection, search: Search) -> Found:
-        del search
+    async def find(self, connection: AsyncConnection, state: RecallState) -> Found:
+        del state
         self.asked += 1
         await connection.execute(text(self.statement))
         if self.error is not None:

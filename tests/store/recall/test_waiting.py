@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived import projection
-from store.recall.arms import Found, Search
 from store.recall.lexical_arm import LexicalArm
 from store.recall.pool import Pool
 from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
+from store.recall.state import Found, RecallState
 from tests.store.conftest import rows
 from tests.store.recall.conftest import Memory
 
@@ -35,7 +35,7 @@ class Carrier:
     def weight(self, _settings: RecallSettings) -> float:
         return 0.0
 
-    async def find(self, _connection: AsyncConnection, _search: Search) -> Found:
+    async def find(self, _connection: AsyncConnection, _state: RecallState) -> Found:
         async with self._memory.database.tenant(self._memory.host) as connection:
             await projection.carry_words(connection, self._memory.host, self._memory.bank)
 

@@ -12,11 +12,12 @@ from store import identity
 from store.database import Database
 from store.recall import dense_arm, lexical_arm
 from store.recall.lexical import readable_terms
-from store.recall.preparation import Preparation, prepare_search
+from store.recall.preparation import prepare_search
 from store.recall.query import RecallQuery
 from store.recall.question import parse_question
 from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
+from store.recall.state import RecallState
 
 #: So many units are asked for.
 K = 20
@@ -46,21 +47,21 @@ class RecallProbe:
     async def understood(self, bank: str, text: str) -> Question:
         """Find out which postings recall would read, so that the floor reads the same."""
         question = parse_question(text)
+        state = RecallState(
+            host=self._host,
+            bank=identity.bank_id(self._host, bank),
+            query=RecallQuery(bank, text),
+            question=question,
+            settings=self._settings,
+            generation=self._embedder.generation,
+            now=datetime.now(UTC),
+        )
         async with self._database.tenant(self._host) as connection:
-            found = await prepare_search(
-                connection,
-                self._host,
-                RecallQuery(bank, text),
-                question=question,
-                settings=self._settings,
-                generation=self._embedder.generation,
-                now=datetime.now(UTC),
-            )
-        if not isinstance(found, Preparation):
-            raise NothingRecalled("a bank of the bench is not there")
+            if not await prepare_search(connection, state):
+                raise NothingRecalled("a bank of the bench is not there")
         asked = {*question.words, *question.pairs}
-        terms = readable_terms(asked, found.statistics, self._settings.postings)
-        return Question(bank, text, terms, found.lists)
+        terms = readable_terms(asked, state.statistics, self._settings.postings)
+        return Question(bank, text, terms, state.lists)
 
     async def ours(self, question: Question) -> None:
         """Recall, in this process."""

@@ -1,0 +1,84 @@
+"""One recall, from the question to the units that answer it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.ledger.freshness import Freshness
+from store.memory.directives import Directive
+from store.recall.as_of import Earlier
+from store.recall.deduplication import Recent
+from store.recall.lexical import Place, Statistics
+from store.recall.pool import Pool
+from store.recall.query import RecallQuery
+from store.recall.question import Question
+from store.recall.settings import RecallSettings
+from store.recall.steps import Steps
+from store.recall.tail import Fresh
+from store.text.times import Span
+
+#: When the projection stage has not counted yet.
+DEFAULT_MEAN_LENGTH = 12.0
+_UNREAD, _UNCOUNTED = Freshness(0, 0, 0, 0, 0), Statistics(1, DEFAULT_MEAN_LENGTH, {})
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An arm's best units, by id or by place in their session, and its view of any pool: scores from 0 to 1."""
+
+    units: Sequence[UUID]
+    places: Sequence[Place]
+    score: Callable[[Pool], NDArray[np.float64]]
+
+
+@dataclass(slots=True)
+class RecallState:
+    """What is known of one recall; each step reads what those before it found, and adds what it finds.
+
+    Of the question: `now` is the moment it is about, None for whenever, `times` are those it asks for.
+
+    `prepare_search` adds the bank as it stood before the search: nothing up to `freshness.position` can escape what
+    follows. `more_pending`: very many rows are undone, not all are counted. `lists`: so many of the index by nearness
+    over the bank's vectors are read, 0 where all vectors are. `fresh` are texts that have no vector yet and have passed
+    the `filters`. `recent` is what is not to be told again, `pinned` what is told whatever is asked; `told_at`: when
+    the bank was last told something. `earlier` is what was said otherwise when the question wants to know what was
+    known then. `waiting` are the packed postings of units whose words are not in the index yet.
+
+    `Meanings.embed` adds the question's `vector`, of the `generation`, None where there is none to be had, and those of
+    the `tail`, the fresh texts; `query_arms` what each arm `found`, by name. `degraded` are the parts that failed.
+    """
+
+    host: UUID
+    bank: UUID
+    query: RecallQuery
+    question: Question
+    settings: RecallSettings
+    generation: int
+    now: datetime | None = None
+    times: Sequence[Span] = ()
+    steps: Steps = field(default_factory=Steps, repr=False)
+
+    freshness: Freshness = _UNREAD
+    more_pending: bool = False
+    statistics: Statistics = _UNCOUNTED
+    speakers: frozenset[str] = field(default=frozenset(), repr=False)
+    fresh: Sequence[Fresh] = field(default=(), repr=False)
+    lists: int = 0
+    directives: Sequence[Directive] = field(default=(), repr=False)
+    recent: Recent | None = None
+    told_at: datetime | None = None
+    pinned: Sequence[UUID] = ()
+    earlier: Mapping[UUID, Earlier] = field(default_factory=dict, repr=False)
+    waiting: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    filters: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    vector: NDArray[np.float32] | None = field(default=None, repr=False)
+    tail: Mapping[UUID, NDArray[np.float32]] = field(default_factory=dict, repr=False)
+
+    found: dict[str, Found] = field(default_factory=dict, repr=False)
+    degraded: list[str] = field(default_factory=list)
