@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from store.recall.arms import Found
 from store.recall.dense import compute_products
 from store.recall.fusion import fuse_scores
 from store.recall.pool import Candidate, Pool
 from store.recall.question import parse_question
 from store.recall.run_arms import score_pool
 from store.recall.settings import RankingSettings
+from store.recall.state import Found
 from tests.store.conftest import NOON
 
 SPACE = UUID(int=3)

@@ -231,7 +231,6 @@ async def test_the_model_reads_a_question_as_the_speaker_it_names_would_put_it(m
 
 @pytest.mark.parametrize("question", ["the of and", "?!", "\U0001f600", "猫", "x" * 20000, "word " * 4000, "' -- ; \\"])
 async def test_any_question_is_answered(memory: Memory, question: str) -> None:
-    memory.settings = RecallSettings(embed_deadline_ms=60_000)
     await memory.say("我喜欢猫", "a b c")
     assert len((await memory.ask(question)).items) == 2
 
