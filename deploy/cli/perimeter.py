@@ -29,7 +29,6 @@ from producers.perimeter.breaker import CircuitBreaker
 from producers.perimeter.callers import CallerFile
 from producers.perimeter.client import PluginAddress, PluginClient
 from producers.perimeter.errors import PerimeterError
-from producers.perimeter.http import create_perimeter_app
 from producers.perimeter.perimeter import Perimeter
 from producers.settings import ApiSettings
 from store.errors import InvalidDatabaseUrl
@@ -83,6 +82,9 @@ def perimeter_command(
     logs.configure_logging(LogSettings())
     if not ipaddress.ip_address(host).is_loopback:
         log.warning("keys_unencrypted", next_step="put a proxy with TLS in front, and listen on loopback")
+
+    # Only now: it loads the library of metrics, and `afterturn plugin`, which shares this module, sets a folder first.
+    from producers.perimeter.http import create_perimeter_app  # noqa: PLC0415
 
     async def run() -> None:
         async with AsyncExitStack() as stack:

@@ -158,7 +158,7 @@ def test_foreign_files_are_left_alone(tmp_path: Path, name: str) -> None:
     assert (tmp_path / name).exists()
 
 
-@pytest.mark.parametrize("command", ["api", "worker"])
+@pytest.mark.parametrize("command", ["api", "worker", "plugin"])
 def test_a_command_loads_no_library_of_metrics_before_its_folder_of_samples_is_known(command: str) -> None:
     program = f"from deploy.cli.app import build_cli; build_cli('{command}')"
     asked = f"{program}; import sys; sys.exit('prometheus_client' in sys.modules)"
