@@ -1,13 +1,16 @@
 """`afterturn soak`: steady load on every interface, and whether memory, connections, files and ledger return."""
 
 import asyncio
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
+from afterturn_client import AfterturnError, Message
+from afterturn_client.publisher import AsyncTurnPublisher, QueueOptions
 
 from deploy.lab.bench.talk import TurnGenerator
 from deploy.lab.bench.usage import StackUsage, read_usage
@@ -24,6 +27,8 @@ LOOK_S = 5.0
 MEMORY_SHARE, MEMORY_BYTES = 0.15, 48 * MIB
 FILES, CONNECTIONS = 16, 8
 NAMESPACE = "custom:soak"
+QUEUE = "soak"
+ENVIRONMENT = {"AFTERTURN_QUEUE__TENANTS": json.dumps({QUEUE: "default"})}
 PATIENCE_S = 60.0
 
 Say = Callable[[str], None]
@@ -91,45 +96,56 @@ def describe_growth(baseline: StackUsage, after: StackUsage) -> list[str]:
     if after.connections > baseline.connections + CONNECTIONS:
         found.append(f"connections: {after.connections}, {baseline.connections} before")
     if after.undone:
-        found.append(f"ledger: {after.undone} rows undone")
+        found.append(f"ledger: {after.undone} rows undone or messages not accepted")
     return found
 
 
 def run_soak(minutes: float, per_second: float, say: Say) -> Soaked:
     """Start a stack of its own, load it for so long and look at what stays; nothing of it is left behind."""
-    with run_private_stack(1, name="soak", gateway="self") as stack:
+    with run_private_stack(1, name="soak", gateway="self", environment=ENVIRONMENT) as stack:
         return asyncio.run(_soak(stack, minutes, per_second, say))
 
 
 async def _soak(stack: Stack, minutes: float, per_second: float, say: Say) -> Soaked:
     headers = {"authorization": f"Bearer {stack.api_key()}", "accept": "application/json"}
-    async with httpx.AsyncClient(base_url=stack.api, headers=headers, timeout=PATIENCE_S) as http:
-        load = Load(http, Calls())
+    # WHY not durable: a disk that is written once a second would set the pace of every round.
+    options = QueueOptions(durable=False, timeout_s=PATIENCE_S)
+    async with (
+        httpx.AsyncClient(base_url=stack.api, headers=headers, timeout=PATIENCE_S) as http,
+        AsyncTurnPublisher(stack.redis_url.get_secret_value(), QUEUE, options) as queue,
+    ):
+        load = Load(http, queue, Calls())
         warm_up = min(WARM_UP_S, 60 * minutes * WARM_UP_SHARE)
         say(f"warming up for {warm_up:.0f} s")
         await load.run(warm_up, per_second)
-        baseline = await _settle(stack, None)
+        baseline = await _settle(stack, queue, None)
         say(f"baseline: {_serialise(baseline)}; load for {60 * minutes - warm_up:.0f} s")
         loaded = [baseline]
-        looking = asyncio.create_task(_watch(stack, loaded))
+        looking = asyncio.create_task(_watch(stack, queue, loaded))
         await load.run(60 * minutes - warm_up, per_second)
         looking.cancel()
         await asyncio.wait([looking])
-        after = await _settle(stack, baseline)
+        after = await _settle(stack, queue, baseline)
     return Soaked(minutes, load.calls, baseline, loaded, after)
 
 
-async def _watch(stack: Stack, seen: list[StackUsage]) -> None:
+async def _watch(stack: Stack, queue: AsyncTurnPublisher, seen: list[StackUsage]) -> None:
     while True:
         await asyncio.sleep(LOOK_S)
-        seen.append(await read_usage(stack))
+        seen.append(await _look(stack, queue))
 
 
-async def _settle(stack: Stack, baseline: StackUsage | None) -> StackUsage:
+async def _look(stack: Stack, queue: AsyncTurnPublisher) -> StackUsage:
+    """Look at the stack; what waits in the turn queue is undone, too."""
+    seen = await read_usage(stack)
+    return replace(seen, undone=seen.undone + await queue.length())
+
+
+async def _settle(stack: Stack, queue: AsyncTurnPublisher, baseline: StackUsage | None) -> StackUsage:
     """Return what is taken once the ledger is empty and, of a baseline, nothing is above it; or when time is over."""
     deadline = time.monotonic() + RETURN_S
     while True:
-        seen = await read_usage(stack)
+        seen = await _look(stack, queue)
         done = not seen.undone if baseline is None else not describe_growth(baseline, seen)
         if done or time.monotonic() > deadline:
             return seen
@@ -139,9 +155,9 @@ async def _settle(stack: Stack, baseline: StackUsage | None) -> StackUsage:
 class Load:
     """One round of calls after the other, each over every interface, at a steady pace."""
 
-    def __init__(self, http: httpx.AsyncClient, calls: Calls) -> None:
+    def __init__(self, http: httpx.AsyncClient, queue: AsyncTurnPublisher, calls: Calls) -> None:
         self.calls = calls
-        self._http = http
+        self._http, self._queue = http, queue
         self._talk = TurnGenerator("soak")
         self._nth = 0
 
@@ -179,7 +195,16 @@ class Load:
             ("health", "GET", "/health/ready", None),
             ("metrics", "GET", "/metrics", None),
         )
-        await asyncio.gather(*(self._call(*one) for one in calls))
+        published = [Message(one.role, one.content) for one in turn.messages]
+        await asyncio.gather(self._publish(published), *(self._call(*one) for one in calls))
+
+    async def _publish(self, messages: Sequence[Message]) -> None:
+        try:
+            await self._queue.add_turn(f"queued-{self._nth // 50}", messages, turn_id=str(self._nth))
+        except AfterturnError:
+            self.calls.failed["queue"] += 1
+        else:
+            self.calls.well["queue"] += 1
 
     async def _call(self, name: str, method: str, path: str, body: dict[str, Any] | None) -> None:
         try:

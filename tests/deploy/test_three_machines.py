@@ -29,8 +29,10 @@ from tests.tls_servers import stunnel
 
 PAGE = (Path(__file__).parents[2] / "docs" / "three-machines.md").read_text(encoding="utf-8")
 #: How many turns come in, in so many files.
-TURNS = int(os.environ.get("AFTERTURN_THREE_MACHINES_TURNS", "300"))
+TURNS = int(os.environ.get("AFTERTURN_THREE_MACHINES_TURNS", "2000"))
 FILES = 10
+#: How long a file, or the last stage of all turns, may take on a slow machine.
+LONG_S = PATIENCE_S + TURNS / 2
 POOLS = 3
 #: What each turn goes through where neither a gateway nor a model is set.
 STAGES = ("embedding", "extraction", "projection")
@@ -214,7 +216,7 @@ def ingest(machines: Machines, nth: int) -> None:
     with spawned(command, env=machines.site.environment, stdout=subprocess.DEVNULL) as process:
         if nth in MISHAPS:
             MISHAPS[nth](machines)
-        assert process.wait(PATIENCE_S) == 0, nth
+        assert process.wait(LONG_S) == 0, nth
 
 
 def set_up(machines: Machines) -> None:
@@ -247,7 +249,7 @@ def test_nothing_is_lost_or_done_twice_on_three_machines_set_up_by_the_page(mach
     set_up(machines)
     for nth in range(FILES):
         ingest(machines, nth)
-    wait_until(lambda: has_ended(machines), "every stage has ended", pause_s=1.0, patience_s=PATIENCE_S + TURNS / 2)
+    wait_until(lambda: has_ended(machines), "every stage has ended", pause_s=1.0, patience_s=LONG_S)
 
     numbers = "select count(*) from afterturn."
     assert machines.count(numbers + "turn_t") == TURNS
