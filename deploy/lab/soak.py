@@ -20,6 +20,8 @@ from deploy.local.stack import Stack
 MIB = 1024 * 1024
 #: Load before the baseline is taken, so that models, pools and caches are what they will be: a fifth, at most so long.
 WARM_UP_SHARE, WARM_UP_S = 0.2, 120.0
+#: How long the work of the warm-up may take to end on a busy machine, in seconds.
+SETTLE_S = 600.0
 #: How long after the load everything may take to return, in seconds.
 RETURN_S = 90.0
 LOOK_S = 5.0
@@ -143,7 +145,7 @@ async def _look(stack: Stack, queue: AsyncTurnPublisher) -> StackUsage:
 
 async def _settle(stack: Stack, queue: AsyncTurnPublisher, baseline: StackUsage | None) -> StackUsage:
     """Return what is taken once the ledger is empty and, of a baseline, nothing is above it; or when time is over."""
-    deadline = time.monotonic() + RETURN_S
+    deadline = time.monotonic() + (SETTLE_S if baseline is None else RETURN_S)
     while True:
         seen = await _look(stack, queue)
         done = not seen.undone if baseline is None else not describe_growth(baseline, seen)
