@@ -15,12 +15,14 @@ from deploy.cli.doctor_checks import DoctorTarget
 from deploy.cli.doctor_rules import Finding, Verdict
 from deploy.cli.orphaned_databases import find_orphaned_databases
 from deploy.cli.output import create_console, exit_with, print_json, print_notice, replace_unprintable
-from deploy.cli.running_stack import DataOption, JsonOption
+from deploy.cli.running_stack import DataOption, JsonOption, describe_service, find_service_elsewhere
 from deploy.local.stack import Stack, StackNotRunning, find_stack
-from deploy.settings import load_settings
+from deploy.settings import Settings, load_settings
 from deploy.settings_errors import SettingsError
+from producers.settings import BrokerSettings
 from store import identity
 from store.log.reader import restamp_log, skip_lost_positions
+from store.settings import DatabaseSettings
 
 _COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
 
@@ -53,8 +55,9 @@ def doctor_command(
 ) -> None:
     """Check servers, versions, schema, log, model, disk and permissions: ok, warn or fail, and what to do.
 
-    A warning or a failure is followed by what to do. Exits 1 when something fails. Without a running stack
-    it looks at the servers of the settings, and at what `afterturn up` would need.
+    A warning or a failure is followed by what to do. Exits 1 when something fails. Without a running stack it looks at
+    the servers that the settings name and at the API of the context in use; where none is named, at what `afterturn up`
+    would need.
 
     **Example:** `afterturn doctor --data ./memory`
     """
@@ -65,7 +68,7 @@ def doctor_command(
         settings = load_settings(config=config, overrides={"data": data}).settings
     except SettingsError as error:
         raise exit_with(f"these settings cannot be used:\n{error}", 2) from None
-    patient = DoctorTarget(settings, _find_running_stack(settings.data))
+    patient = _find_target(settings, data)
     if restored and not fix:
         raise exit_with("--restored needs --fix: it changes the database", 2)
     if fix:
@@ -76,6 +79,17 @@ def doctor_command(
     else:
         create_console().print(Group(*map(_render_finding, found)))
     raise typer.Exit(1 if any(one.verdict is Verdict.FAIL for one in found) else 0)
+
+
+def _find_target(settings: Settings, data: Path | None) -> DoctorTarget:
+    """Return what is examined: what the command line names, else what runs in the data folder, else the settings'."""
+    named = find_service_elsewhere(settings) if data is None else None
+    if named is not None:
+        bare = settings.model_copy(update={"database": DatabaseSettings(), "broker": BrokerSettings()})
+        return DoctorTarget(bare, None, named)
+    stack = _find_running_stack(settings.data)
+    service = describe_service(settings) if stack is None and settings.client.url else None
+    return DoctorTarget(settings, stack, service)
 
 
 def _print_id(name: str, host: str, bank: str | None, session: str | None, *, as_json: bool) -> None:
@@ -110,6 +124,7 @@ def _mend_log(owner_url: str, *, restored: bool) -> None:
 async def _run_checks(patient: DoctorTarget) -> list[Finding]:
     found = [
         *doctor_checks.check_folders(patient),
+        *doctor_checks.check_settings(patient),
         *doctor_checks.check_packages(patient),
         await doctor_checks.check_model(patient),
     ]

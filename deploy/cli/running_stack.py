@@ -52,7 +52,7 @@ def find_running_stack(data: Path | None) -> Stack:
     Where no folder is named and none runs there, it is the service whose servers the settings name.
     """
     settings = read_settings()
-    if data is None and (service := _find_service_elsewhere(settings)):
+    if data is None and (service := find_service_elsewhere(settings)):
         return service
     try:
         return find_stack(data or settings.data)
@@ -64,7 +64,7 @@ def find_running_stack(data: Path | None) -> Stack:
         raise exit_with(f"{error}{elsewhere}", 2) from None
 
 
-def _find_service_elsewhere(settings: Settings) -> Stack | None:
+def find_service_elsewhere(settings: Settings) -> Stack | None:
     """Return the service that the command line names, else the context in use; None: it is this machine's business."""
     from deploy.cli import contexts  # noqa: PLC0415 - it is a group of commands, too
 
