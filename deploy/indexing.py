@@ -1,11 +1,11 @@
-"""What only the database's owner may do, done by `afterturn up` itself: workers are not told who that is."""
+"""What only the database's owner may do, done by `afterturn up` and by workers that are given the owner's URL."""
 
 import os
 import socket
+from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
-from deploy.local.postgres import PostgresEndpoint
 from deploy.settings import Settings
 from store.database import Database
 from store.derived.vector_indexes import VectorIndexes
@@ -13,20 +13,33 @@ from store.maintenance import Schedule
 from store.settings import DatabaseSettings
 from workers.maintenance import Maintainer, index_task
 
+if TYPE_CHECKING:
+    from deploy.local.postgres import PostgresEndpoint
+
 #: An index is a matter of minutes, and a bank grows to need one over days.
 CHECK_INTERVAL_S = 30.0
 
 
-async def keep_indexed(settings: Settings, endpoint: PostgresEndpoint) -> None:
-    """Build indexes over vectors where a bank has grown to need one, until cancelled."""
+async def keep_indexed(settings: Settings, endpoint: "PostgresEndpoint") -> None:
+    """Build indexes over vectors of `afterturn up` where a bank has grown to need one, until cancelled."""
     own = DatabaseSettings(
         url=SecretStr(endpoint.app_url),
         operator_url=SecretStr(endpoint.operator_url),
-        owner_url=SecretStr(""),
-        pool_size=1,
+        owner_url=SecretStr(endpoint.owner_url),
     )
-    database, indexes = Database(own), VectorIndexes(endpoint.owner_url, settings.recall.exact_units)
-    name = f"{socket.gethostname()}:{os.getpid()}:up"
+    await index_as_owner(settings.model_copy(update={"database": own}), f"{socket.gethostname()}:{os.getpid()}:up")
+
+
+async def index_as_owner(settings: Settings, name: str) -> None:
+    """Build indexes over vectors where a bank has grown to need one, until cancelled; `name` is this process's.
+
+    Of all processes that do it, one works at a time. Returns at once where `database.owner_url` is not set.
+    """
+    owner_url = settings.database.owner_url.get_secret_value()
+    if not owner_url:
+        return
+    own = settings.database.model_copy(update={"owner_url": SecretStr(""), "pool_size": 1})
+    database, indexes = Database(own), VectorIndexes(owner_url, settings.recall.exact_units)
     try:
         await Maintainer(Schedule(database), [index_task(indexes)], name, every_s=CHECK_INTERVAL_S).run()
     finally:

@@ -27,6 +27,7 @@ from deploy.broker_fitness import BrokerMonitor
 from deploy.external_models import record_models
 from deploy.facade import build_dependencies
 from deploy.gateways import create_gateway_recall, delivery_clients
+from deploy.indexing import index_as_owner
 from deploy.linking import create_linking_task
 from deploy.long_lived import freeze_loaded_objects
 from deploy.loop_lag import measure_loop_lag
@@ -263,6 +264,7 @@ async def _build_resources(
             ("broker", watch.run()),
             ("loop lag", measure_loop_lag("worker")),
             ("models", record_models(database, settings, embedder)),
+            ("indexes", index_as_owner(settings, name)),
         )
     ]
     return WorkerResources(

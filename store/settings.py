@@ -25,7 +25,9 @@ class DatabaseSettings(BaseModel):
         SecretStr(""), description="URL of the role afterturn_operator, which reads the ledger and keys and no content"
     )
     owner_url: SecretStr = Field(
-        SecretStr(""), description="URL of the schema's owner, for `afterturn db` and migrations only"
+        SecretStr(""),
+        description="URL of the schema's owner, for `afterturn db` and migrations; a worker that is given it indexes "
+        "the vectors of large banks, API and other workers do without",
     )
     replica_url: SecretStr = Field(
         SecretStr(""),
