@@ -31,7 +31,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "three-machines.md").read_text(enco
 #: How many turns come in, in so many files.
 TURNS = int(os.environ.get("AFTERTURN_THREE_MACHINES_TURNS", "2000"))
 FILES = 10
-#: How long a file, or the last stage of all turns, may take on a slow machine.
+#: How long a start, a file, or the last stage of all turns may take on a slow machine.
 LONG_S = PATIENCE_S + TURNS / 2
 POOLS = 3
 #: What each turn goes through where neither a gateway nor a model is set.
@@ -182,7 +182,7 @@ def make_turn(nth: int) -> dict[str, Any]:
 
 
 def await_api(port: int) -> None:
-    wait_until(lambda: answers(f"http://{LOOPBACK}:{port}/health/ready"), "the API is ready")
+    wait_until(lambda: answers(f"http://{LOOPBACK}:{port}/health/ready"), "the API is ready", LONG_S, pause_s=0.5)
 
 
 def lose_a_worker(machines: Machines) -> None:
@@ -228,7 +228,7 @@ def set_up(machines: Machines) -> None:
     machines.serve("app-2", 4, machines.apis[1])
     for port in machines.apis:
         await_api(port)
-    wait_until(lambda: len(machines.ask("workers", "list")["workers"]) == POOLS, "all pools work", pause_s=0.5)
+    wait_until(lambda: len(machines.ask("workers", "list")["workers"]) == POOLS, "all pools work", LONG_S, pause_s=0.5)
     made, setting, *_ = read_lines(5)
     [machines.names["at_..."]] = re.findall(r"at_\S+", machines.type(made))
     machines.type(setting)
