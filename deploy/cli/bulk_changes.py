@@ -1,16 +1,20 @@
 """Changing rows of the ledger from the command line: counted first, asked about, done in batches, noted."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import typer
 
 from deploy.cli.existence import require_existing
 from deploy.cli.ledger_rows import BankFilter, read_rows
+from deploy.cli.operator_api import OperatorApi, find_operator_api
 from deploy.cli.operator_command import AuditedAct, confirm_change, read_operator_name, run_audited, run_on_database
+from deploy.cli.operator_jobs import Row, change_jobs, read_jobs, read_named_jobs
 from deploy.cli.output import exit_with, print_json, print_notice
 from deploy.cli.running_stack import find_running_stack
+from deploy.local.stack import Stack
 from store.database import Database
 from store.ledger.listing import Backlog, Entry, Selection
 from store.ledger.quarantine import TOGETHER, Changed, Quarantine
@@ -22,12 +26,16 @@ PROGRESS_ROWS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class BulkChange:
-    """A kind of change: the command it is noted as, what was done in a word, how, and why some may be left."""
+    """A kind of change: the command it is noted as, what was done in a word, how, and why some may be left.
+
+    `body` is what the operator's interface is asked for the same.
+    """
 
     command: str
     done: str
     do: Callable[[Quarantine, Sequence[Entry]], Awaitable[Changed]]
     left: str
+    body: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +63,61 @@ class SelectedRows:
             yield page
 
 
+@dataclass(frozen=True, slots=True)
+class _OnDatabase:
+    """The rows as the database of a stack has them."""
+
+    stack: Stack
+    targets: SelectedRows
+    change: BulkChange
+
+    def count(self) -> int:
+        require_existing(self.stack, self.targets.place.host, self.targets.place.bank)
+        return run_on_database(self.stack, self.targets.count)
+
+    def apply(self, selected: int) -> Changed:
+        async def work(database: Database, act: AuditedAct) -> Changed:
+            quarantine, changed = Quarantine(database, read_operator_name()), Changed()
+            async for page in self.targets.pages(database):
+                changed += await self.change.do(quarantine, page)
+                act.rows = changed.changed
+                if changed.seen % PROGRESS_ROWS < len(page) <= changed.seen - len(page):
+                    print_notice(f"{changed.changed} of {selected} {self.change.done}")
+            return changed
+
+        return run_audited(self.stack, self.change.command, self.targets.place.host_id or NO_HOST, work)
+
+
+@dataclass(frozen=True)
+class _OverApi:
+    """The rows as the operator's interface lists them; the service notes each call in its audit."""
+
+    api: OperatorApi
+    targets: SelectedRows
+    change: BulkChange
+
+    @cached_property
+    def rows(self) -> Sequence[Row]:
+        if self.targets.names:
+            return read_named_jobs(self.api, self.targets.place, self.targets.names, self.targets.selection)
+        return read_jobs(self.api, self.targets.place, self.targets.selection)[0]
+
+    def count(self) -> int:
+        return len(self.rows)
+
+    def apply(self, selected: int) -> Changed:
+        del selected
+        return change_jobs(self.api, self.rows, self.change.body)
+
+
 def change_rows(
     data: Path | None, targets: SelectedRows, change: BulkChange, *, yes: bool, dry_run: bool, as_json: bool
 ) -> None:
     """Change the rows, and say how many were; ends with status 1 when some were left as they are."""
     stack = find_running_stack(data)
-    require_existing(stack, targets.place.host, targets.place.bank)
-    selected = run_on_database(stack, targets.count)
+    api = find_operator_api(stack)
+    way = _OnDatabase(stack, targets, change) if api is None else _OverApi(api, targets, change)
+    selected = way.count()
     if targets.names and not selected:
         raise exit_with("there is no such row in a status that this can change", 1)
     if dry_run:
@@ -70,16 +126,7 @@ def change_rows(
     if selected > 1 and not yes:
         confirm_change(f"{selected} rows would be {change.done}.", "--yes, or look with --dry-run first")
 
-    async def work(database: Database, act: AuditedAct) -> Changed:
-        quarantine, changed = Quarantine(database, read_operator_name()), Changed()
-        async for page in targets.pages(database):
-            changed += await change.do(quarantine, page)
-            act.rows = changed.changed
-            if changed.seen % PROGRESS_ROWS < len(page) <= changed.seen - len(page):
-                print_notice(f"{changed.changed} of {selected} {change.done}")
-        return changed
-
-    changed = run_audited(stack, change.command, targets.place.host_id or NO_HOST, work)
+    changed = way.apply(selected)
     _print_counts(change, changed, dry_run=False, as_json=as_json)
     if changed.refused:
         raise typer.Exit(1)

@@ -2,10 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-
-from store.ledger.listing import Backlog, Selection
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 
 #: Pause between two looks, in seconds; longer where a look itself takes long.
 POLL_INTERVAL_S = 0.5
@@ -13,6 +11,10 @@ POLL_INTERVAL_S = 0.5
 SHARE = 0.1
 #: Between two lines of progress, in seconds.
 REPORT_INTERVAL_S = 5.0
+
+
+#: Counts rows by status.
+CountRows = Callable[[], Awaitable[Mapping[str, int]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,7 @@ class DrainState:
 
 
 async def wait_until_drained(
-    backlog: Backlog,
-    selection: Selection,
+    count: CountRows,
     timeout_s: float,
     say: Callable[[str], None],
     seen: Callable[[DrainState], None],
@@ -42,7 +43,9 @@ async def wait_until_drained(
     before: DrainState | None = None
     while True:
         began = time.monotonic()
-        now = await _read_state(backlog, selection, begun)
+        counts = await count()
+        undone = counts["pending"] + counts["running"]
+        now = DrainState(undone, counts["dead"], counts["unknown"], time.monotonic() - begun)
         seen(now)
         if now.done or now.waited_s >= timeout_s:
             return now
@@ -51,14 +54,6 @@ async def wait_until_drained(
             said, before = time.monotonic(), now
         pause = max(POLL_INTERVAL_S, (time.monotonic() - began) / SHARE)
         await asyncio.sleep(min(pause, max(0.0, timeout_s - now.waited_s)))
-
-
-async def _read_state(backlog: Backlog, selection: Selection, begun: float) -> DrainState:
-    async def count(*statuses: str) -> int:
-        return await backlog.count(replace(selection, statuses=statuses))
-
-    undone, dead, unknown = await count("pending", "running"), await count("dead"), await count("unknown")
-    return DrainState(undone, dead, unknown, time.monotonic() - begun)
 
 
 def _describe_progress(now: DrainState, before: DrainState | None) -> str:

@@ -169,7 +169,7 @@ def retry_command(
         raise typer.BadParameter("say which: a TURN, a filter, or --all")
     place = BankFilter(host, bank)
     left = "the gateway may have done something; find out, then say `afterturn gateway resolve TURN --as …`"
-    again = BulkChange("gateway retry", "retried", lambda by_hand, rows: by_hand.retry(rows), left)
+    again = BulkChange("gateway retry", "retried", lambda by_hand, rows: by_hand.retry(rows), left, {"action": "retry"})
     targets = SelectedRows(
         turn or (), place, _select_deliveries(place, tuple(State), category=category, older_than=older_than)
     )

@@ -1,13 +1,16 @@
 """`afterturn jobs`: what waits, runs, failed or is unknown; what to do about it; waiting until all is done."""
 
+import asyncio
+from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from deploy.cli.bulk_changes import BulkChange, SelectedRows, change_rows
-from deploy.cli.drain import DrainState, wait_until_drained
+from deploy.cli.drain import CountRows, DrainState, wait_until_drained
 from deploy.cli.durations import parse_duration
 from deploy.cli.existence import require_existing
 from deploy.cli.ledger_listing import print_rows, print_turn_history
@@ -21,10 +24,11 @@ from deploy.cli.ledger_rows import (
     TurnArgument,
     YesOption,
 )
+from deploy.cli.operator_api import OperatorApi, find_operator_api
 from deploy.cli.operator_command import run_on_database
+from deploy.cli.operator_jobs import count_jobs
 from deploy.cli.output import print_json, print_notice, replace_unprintable
 from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
-from store.database import Database
 from store.ledger.listing import Backlog, Selection
 from store.ledger.quarantine import REASON_LENGTH
 from store.ledger.stages import Stage
@@ -120,7 +124,7 @@ def retry_command(
     selection = _select_rows(place, stage, statuses, category, older_than)
     _require_filter(turn, stage, host, bank, category, older_than, everything or None)
     left = "the gateway may have them already; find out, then say `afterturn gateway resolve TURN --as …`"
-    again = BulkChange("jobs retry", "retried", lambda by_hand, rows: by_hand.retry(rows), left)
+    again = BulkChange("jobs retry", "retried", lambda by_hand, rows: by_hand.retry(rows), left, {"action": "retry"})
     change_rows(data, SelectedRows(turn or (), place, selection), again, yes=yes, dry_run=dry_run, as_json=as_json)
 
 
@@ -156,7 +160,8 @@ def drop_command(
     if not why:
         raise typer.BadParameter("a reason is needed", param_hint="--reason")
     left = "they moved meanwhile, or their delivery is under way"
-    end = BulkChange("jobs drop", "dropped", lambda by_hand, rows: by_hand.drop(rows, why), left)
+    body = {"action": "drop", "reason": why}
+    end = BulkChange("jobs drop", "dropped", lambda by_hand, rows: by_hand.drop(rows, why), left, body)
     change_rows(data, SelectedRows(turn or (), place, selection), end, yes=yes, dry_run=dry_run, as_json=as_json)
 
 
@@ -178,16 +183,23 @@ def drain_command(
 
     **Example:** `afterturn jobs drain --timeout 5m && echo all done`
     """
-    selection = _select_rows(BankFilter(host, bank), stage, [], None, None)
+    place = BankFilter(host, bank)
+    selection = _select_rows(place, stage, [], None, None)
     stack = find_running_stack(data)
-    require_existing(stack, host, bank)
     last: list[DrainState] = []
 
-    async def wait(database: Database) -> None:
-        await wait_until_drained(Backlog(database), selection, timeout.total_seconds(), print_notice, last.append)
+    async def wait(count: CountRows) -> None:
+        await wait_until_drained(count, timeout.total_seconds(), print_notice, last.append)
+
+    async def ask(operator: OperatorApi) -> Mapping[str, int]:
+        return await asyncio.to_thread(count_jobs, operator, place, selection)
 
     try:
-        run_on_database(stack, wait)
+        if api := find_operator_api(stack):
+            asyncio.run(wait(partial(ask, api)))
+        else:
+            require_existing(stack, host, bank)
+            run_on_database(stack, lambda database: wait(partial(Backlog(database).count_by_status, selection)))
     except KeyboardInterrupt:
         print_notice("interrupted")
     if not last:

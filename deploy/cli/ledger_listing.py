@@ -13,14 +13,14 @@ from rich.text import Text
 from deploy.cli import ledger_rows
 from deploy.cli.existence import require_existing
 from deploy.cli.ledger_rows import BankFilter
-from deploy.cli.operator_api import OperatorApi, find_operator_api
+from deploy.cli.operator_api import find_operator_api
 from deploy.cli.operator_api import print_rows as print_api_rows
 from deploy.cli.operator_command import run_on_database
+from deploy.cli.operator_jobs import find_tenant, read_jobs
 from deploy.cli.output import create_console, exit_with, print_json, print_notice
 from deploy.cli.running_stack import find_running_stack
 from store.database import Database
-from store.ledger.listing import OPEN_STATUSES, Backlog, Entry, Noted, Selection
-from store.ledger.stages import Stage
+from store.ledger.listing import Backlog, Entry, Noted, Selection
 from store.tenancy.gateway_targets import Destination
 
 
@@ -38,7 +38,8 @@ def print_rows(data: Path | None, place: BankFilter, selection: Selection, limit
     """Print the rows of a selection; ends with status 2 when there is no such place."""
     stack = find_running_stack(data)
     if api := find_operator_api(stack):
-        print_api_rows(_ask_operator(api, place, selection, limit), "jobs", as_json=as_json)
+        listed, rest = read_jobs(api, place, selection, limit)
+        print_api_rows({"jobs": listed, "has_more": rest}, "jobs", as_json=as_json)
         return
     require_existing(stack, place.host, place.bank)
 
@@ -59,21 +60,16 @@ def print_rows(data: Path | None, place: BankFilter, selection: Selection, limit
         print_notice(f"there is more: --limit shows more than {limit}")
 
 
-def _ask_operator(api: OperatorApi, place: BankFilter, selection: Selection, limit: int) -> Any:
-    """Ask the operator's interface for rows; ends with status 2 for a filter that it does not know."""
-    stages, statuses = selection.stages, selection.statuses
-    narrowed = place.bank or selection.category or selection.older_than or selection.states is not None
-    if narrowed or len(stages) not in {1, len(Stage)} or len(statuses) not in {1, len(OPEN_STATUSES)}:
-        raise exit_with("the service lists rows of a tenant, one stage and one status; the rest needs its database", 2)
-    stage = stages[0].value if len(stages) == 1 else None
-    status = str(statuses[0]) if len(statuses) == 1 else None
-    return api.call("GET", "/jobs", tenant=place.host, stage=stage, status=status, limit=limit)
-
-
 def print_turn_history(data: Path | None, turn: str, place: BankFilter, *, as_json: bool) -> None:
     """Print all about one turn; ends with status 1 when the ledger does not hold it, 2 when there is no such place."""
     item = place.item(turn)
     stack = find_running_stack(data)
+    if api := find_operator_api(stack):
+        told = api.call("GET", f"/jobs/{item}", tenant=find_tenant(api, place))
+        print_api_rows(told, "jobs", as_json=as_json)
+        if not as_json:
+            print_api_rows(told, "history", as_json=False)
+        return
     require_existing(stack, place.host, place.bank)
 
     async def read(database: Database) -> TurnHistory:

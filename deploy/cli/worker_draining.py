@@ -1,10 +1,11 @@
-"""Reading and draining worker processes on the database; `afterturn worker` loads this only when it drains."""
+"""Reading and draining worker processes; `afterturn worker` loads this only when it drains."""
 
-import asyncio
 import time
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
 
+from deploy.cli.operator_api import find_operator_api
 from deploy.cli.operator_command import AuditedAct, run_audited, run_on_database
 from deploy.local.stack import Stack
 from store.database import Database
@@ -13,34 +14,39 @@ from store.tenancy.call_audit import NO_HOST
 
 
 def read_workers(stack: Stack) -> list[WorkerListed]:
-    """Return the worker processes of a stack's database."""
+    """Return the worker processes, by the operator's interface or from the stack's database."""
+    if api := find_operator_api(stack):
+        return [_parse_worker(one) for one in api.call("GET", "/workers")["workers"]]
     return run_on_database(stack, _read)
 
 
 def drain_workers(stack: Stack, names: Sequence[str], patience: timedelta) -> dict[str, str]:
     """Have these drain (none named: all), and return how each stands once none drains any more or patience is over."""
+    told = _tell_to_drain(stack, names)
+    meant, until = names or told, time.monotonic() + patience.total_seconds()
+    while True:
+        states = {one.worker: one.state for one in read_workers(stack) if one.worker in meant}
+        if "draining" not in states.values() or time.monotonic() >= until:
+            return states
+        time.sleep(BEAT_S / 2)
+
+
+def _tell_to_drain(stack: Stack, names: Sequence[str]) -> list[str]:
+    if api := find_operator_api(stack):
+        asked = {"workers": list(names), "everyone": not names}
+        return list(api.call("POST", "/workers/drain", asked)["draining"])
 
     async def drain(database: Database, act: AuditedAct) -> list[str]:
         told = await WorkerRegistry(database).drain(names, everyone=not names)
         act.rows = len(told)
         return told
 
-    told = run_audited(stack, "worker drain", NO_HOST, drain)
-    meant = names or told
-
-    async def await_end(database: Database) -> dict[str, str]:
-        return await _await_drained(database, meant, patience)
-
-    return run_on_database(stack, await_end)
+    return run_audited(stack, "worker drain", NO_HOST, drain)
 
 
-async def _await_drained(database: Database, names: Sequence[str], patience: timedelta) -> dict[str, str]:
-    until = time.monotonic() + patience.total_seconds()
-    while True:
-        states = {one.worker: one.state for one in await _read(database) if one.worker in names}
-        if "draining" not in states.values() or time.monotonic() >= until:
-            return states
-        await asyncio.sleep(BEAT_S / 2)
+def _parse_worker(shown: Mapping[str, Any]) -> WorkerListed:
+    times = {name: datetime.fromisoformat(shown[name]) for name in ("started_at", "seen_at")}
+    return WorkerListed(**{**shown, **times})
 
 
 async def _read(database: Database) -> list[WorkerListed]:

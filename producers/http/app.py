@@ -36,7 +36,8 @@ from producers.service.erasures import ErasureBody
 from producers.service.gateway_calls import AddBody, FlushBody, SearchBody
 from producers.service.knowledge import DirectiveBody, DocumentBody, LinkBody
 from producers.service.memory import Memory
-from producers.service.operations import JobsBody, NewKeyBody, Operations, QuotaBody, RotateBody
+from producers.service.operations import NewKeyBody, Operations, QuotaBody, RotateBody
+from producers.service.operator_work import DrainBody, JobsBody
 from producers.service.recalls import RecallBody, RecallJobBody
 from producers.service.single_memories import MemoryBody
 from producers.service.turns import BatchBody, TurnBody
@@ -68,6 +69,7 @@ BODIES: Sequence[type[WireModel]] = (
     NewKeyBody,
     RotateBody,
     QuotaBody,
+    DrainBody,
     JobsBody,
 )
 

@@ -14,10 +14,6 @@ from producers.http.reading import WITH_BODY, body_of, json_response, parse_iden
 from producers.service.operations import (
     AuditAnswer,
     AuditParameters,
-    JobsAnswer,
-    JobsBody,
-    JobsChanged,
-    JobsParameters,
     KeysAnswer,
     MadeKey,
     NewKeyBody,
@@ -31,6 +27,18 @@ from producers.service.operations import (
     TenantParameters,
     TenantsAnswer,
     TenantShownAnswer,
+)
+from producers.service.operator_work import (
+    DrainAnswer,
+    DrainBody,
+    JobCounts,
+    JobFilter,
+    JobHistoryAnswer,
+    JobsAnswer,
+    JobsBody,
+    JobsChanged,
+    JobsParameters,
+    WorkersAnswer,
 )
 from producers.service.paging import PageParameters
 from store.errors import NotFound
@@ -76,6 +84,7 @@ def operator_routes(operations: Operations) -> APIRouter:
     _add_looks(router, operations)
     _add_key_routes(router, operations)
     _add_changes(router, operations)
+    _add_work_routes(router, operations)
     return router
 
 
@@ -123,20 +132,6 @@ def _add_looks(router: APIRouter, operations: Operations) -> None:
     async def status(request: Request) -> Response:
         await admit_operator(request, operations)
         return json_response(await operations.status())
-
-    @router.get(
-        "/jobs",
-        **describe_route(
-            "Work that waits, runs or failed",
-            "Lists rows of the ledger, the oldest first: ids, statuses and reasons.",
-            Access.OPERATOR,
-            {200: Reply("the rows", (JobsAnswer,))},
-            query=JobsParameters,
-        ),
-    )
-    async def jobs(request: Request) -> Response:
-        await admit_operator(request, operations)
-        return json_response(await operations.jobs(read_parameters(request, JobsParameters)))
 
     @router.get(
         "/audit",
@@ -234,22 +229,6 @@ def _add_key_routes(router: APIRouter, operations: Operations) -> None:
 
 
 def _add_changes(router: APIRouter, operations: Operations) -> None:
-    @router.post(
-        "/jobs",
-        **describe_route(
-            "Retry or drop work in quarantine",
-            "Rows are requeued with a fresh attempt budget, or ended as skipped; what is under way stays.",
-            Access.OPERATOR,
-            {200: Reply("how many were changed", (JobsChanged,))},
-            body=JobsBody,
-        ),
-    )
-    async def change_jobs(request: Request) -> Response:
-        key = await admit_operator(request, operations)
-        tenant, answer = await operations.change_jobs(key, await body_of(request))
-        _note_tenant(request, key, tenant)
-        return json_response(answer)
-
     @router.get(
         "/quotas",
         **describe_route(
@@ -280,3 +259,94 @@ def _add_changes(router: APIRouter, operations: Operations) -> None:
         tenant, answer = await operations.set_quota(await body_of(request))
         _note_tenant(request, key, tenant)
         return json_response(answer)
+
+
+def _add_work_routes(router: APIRouter, operations: Operations) -> None:
+    @router.get(
+        "/jobs",
+        **describe_route(
+            "Work that waits, runs or failed",
+            "Lists rows of the ledger page by page, the oldest first: ids, statuses and reasons.",
+            Access.OPERATOR,
+            {200: Reply("a page", (JobsAnswer,))},
+            query=JobsParameters,
+        ),
+    )
+    async def jobs(request: Request) -> Response:
+        await admit_operator(request, operations)
+        return json_response(await operations.work.list_jobs(read_parameters(request, JobsParameters)))
+
+    @router.get(
+        "/jobs/count",
+        **describe_route(
+            "How much work waits, runs or failed",
+            "Counts rows of the ledger by status.",
+            Access.OPERATOR,
+            {200: Reply("the counts", (JobCounts,))},
+            query=JobFilter,
+        ),
+    )
+    async def job_counts(request: Request) -> Response:
+        await admit_operator(request, operations)
+        return json_response(await operations.work.count_jobs(read_parameters(request, JobFilter)))
+
+    @router.get(
+        "/jobs/{job_id}",
+        **describe_route(
+            "The work of one turn",
+            "Shows every stage of a turn, by its id or that of one of its rows, and what was noted of it.",
+            Access.OPERATOR,
+            {200: Reply("the rows", (JobHistoryAnswer,))},
+            query=TargetsParameters,
+            fails=(NotFound,),
+        ),
+    )
+    async def job(request: Request, job_id: str) -> Response:
+        key = await admit_operator(request, operations)
+        tenant = read_parameters(request, TargetsParameters).tenant
+        host, answer = await operations.work.show_job(parse_identifier(job_id), tenant)
+        _note_tenant(request, key, host)
+        return json_response(answer)
+
+    @router.post(
+        "/jobs",
+        **describe_route(
+            "Retry or drop work in quarantine",
+            "Rows are requeued with a fresh attempt budget, or ended as skipped; what is under way stays.",
+            Access.OPERATOR,
+            {200: Reply("how many were changed", (JobsChanged,))},
+            body=JobsBody,
+        ),
+    )
+    async def change_jobs(request: Request) -> Response:
+        key = await admit_operator(request, operations)
+        tenant, answer = await operations.work.change_jobs(key, await body_of(request))
+        _note_tenant(request, key, tenant)
+        return json_response(answer)
+
+    @router.get(
+        "/workers",
+        **describe_route(
+            "The worker processes",
+            "Lists who works, on what, since when and by which version.",
+            Access.OPERATOR,
+            {200: Reply("the processes", (WorkersAnswer,))},
+        ),
+    )
+    async def workers(request: Request) -> Response:
+        await admit_operator(request, operations)
+        return json_response(await operations.work.list_workers())
+
+    @router.post(
+        "/workers/drain",
+        **describe_route(
+            "Have worker processes take no more work",
+            "They end what they do within seconds and stay idle; the list of workers shows when they are drained.",
+            Access.OPERATOR,
+            {200: Reply("who worked until now", (DrainAnswer,))},
+            body=DrainBody,
+        ),
+    )
+    async def drain(request: Request) -> Response:
+        await admit_operator(request, operations)
+        return json_response(await operations.work.drain_workers(await body_of(request)))

@@ -7,7 +7,7 @@ the tenant whose rows they are, and noted under the key that did it.
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -15,15 +15,14 @@ from sqlalchemy.exc import IntegrityError
 
 from producers.errors import Invalid, Problem
 from producers.service.fields import BankName, Name, Text
+from producers.service.operator_work import AT, KEY_ID, TENANT_ID, OperatorWork
 from producers.service.paging import MAX_LISTED, Listing, Page, PageAnswer, PageParameters, read_name
 from producers.service.turns import parse_body
-from producers.service.wire import Done, WireModel
+from producers.service.wire import WireModel
 from store import identity
 from store.database import Database
 from store.errors import NotFound
 from store.ledger.ledger import Ledger
-from store.ledger.listing import OPEN_STATUSES, Backlog, Selection
-from store.ledger.quarantine import Quarantine
 from store.ledger.stages import TURN_STAGES, Stage
 from store.tenancy.call_audit import NO_HOST, CallAudit, Interface, Sought
 from store.tenancy.gateway_targets import GatewayTargets
@@ -32,12 +31,6 @@ from store.tenancy.operator_keys import OperatorKeys
 from store.tenancy.quotas import Limits, Quotas
 from store.tenancy.tenants import Tenant, Tenants
 
-#: Rows that one call changes.
-MOST_CHANGED = 200
-
-TENANT_ID = "0d5f6f2d-9c11-5c5b-9a55-6d3c5f0e8a41"
-KEY_ID = "3f6a1c9b-7e20-4a3e-8d51-0b7c1f5e52a7"
-AT = "2026-03-02T09:30:00+00:00"
 TENANT: Mapping[str, Any] = {"tenant_id": TENANT_ID, "name": "acme", "created_at": AT}
 LIMITS: Mapping[str, Any] = {"max_turns": 1000, "max_bytes": None, "max_banks": None, "turns_per_minute": None}
 
@@ -52,17 +45,6 @@ class TenantParameters(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     tenant: Name
-
-
-class JobsParameters(BaseModel):
-    """Which rows of the ledger: of a tenant, a stage, with a status; at most `limit`, the oldest first."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    tenant: Name | None = None
-    stage: Stage | None = None
-    status: Literal["pending", "running", "unknown", "dead"] | None = None
-    limit: int = Field(50, ge=1, le=MAX_LISTED)
 
 
 class AuditParameters(BaseModel):
@@ -121,23 +103,6 @@ class QuotaBody(_Body):
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"tenant": "acme", "max_turns": 1000}
 
 
-class JobsBody(_Body):
-    """What to do with rows in quarantine, by the ids that the list shows: retry them, or drop them for a reason."""
-
-    action: Literal["retry", "drop"]
-    tenant: Name
-    stage: Stage = Field(strict=False)
-    ids: list[str] = Field(min_length=1, max_length=MOST_CHANGED)
-    reason: Text = Field("", max_length=200)
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "action": "retry",
-        "tenant": "acme",
-        "stage": "extraction",
-        "ids": [KEY_ID],
-    }
-
-
 class TenantAnswer(WireModel):
     """A tenant."""
 
@@ -181,63 +146,6 @@ class StatusAnswer(WireModel):
         "dead": 0,
         "undone": 0,
     }
-
-
-class JobAnswer(WireModel):
-    """A row of the ledger: ids, status, how often it was tried and why it failed."""
-
-    id: UUID
-    turn_id: UUID
-    stage: str
-    status: str
-    tenant: str
-    bank_id: UUID
-    session_id: UUID
-    position: int
-    attempts: int
-    category: str | None
-    reason: str | None
-    age_s: float
-    accepted_at: datetime
-    worker: str | None
-
-
-class JobsAnswer(WireModel):
-    """Rows that wait, run, failed or are unknown, the oldest first."""
-
-    jobs: list[JobAnswer]
-    has_more: bool
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "jobs": [
-            {
-                "id": KEY_ID,
-                "turn_id": KEY_ID,
-                "stage": "extraction",
-                "status": "dead",
-                "tenant": "acme",
-                "bank_id": TENANT_ID,
-                "session_id": TENANT_ID,
-                "position": 42,
-                "attempts": 5,
-                "category": "timeout",
-                "reason": None,
-                "age_s": 12.5,
-                "accepted_at": AT,
-                "worker": None,
-            }
-        ],
-        "has_more": False,
-    }
-
-
-class JobsChanged(Done):
-    """How many rows were changed; the others moved meanwhile, or may not be changed so."""
-
-    changed: int
-    left: int
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, "changed": 1, "left": 0}
 
 
 class KeyAnswer(WireModel):
@@ -394,6 +302,7 @@ class Operations:
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         """Ask this database, by this clock."""
         self.keys = OperatorKeys(database)
+        self.work = OperatorWork(database)
         self._database = database
         self._clock = clock
         self._tenant_keys = Keys(database)
@@ -421,46 +330,6 @@ class Operations:
             "dead": totals["dead"],
             "undone": totals["pending"] + totals["running"],
         }
-
-    async def jobs(self, asked: JobsParameters) -> dict[str, Any]:
-        """List rows of the ledger."""
-        selection = Selection(
-            stages=tuple(Stage) if asked.stage is None else (asked.stage,),
-            statuses=OPEN_STATUSES if asked.status is None else (asked.status,),
-            host=None if asked.tenant is None else identity.host_id(asked.tenant),
-        )
-        rows, more = await Backlog(self._database).rows(selection, asked.limit)
-        shown = [
-            {
-                "id": row.item_id,
-                "turn_id": row.turn_id,
-                "stage": row.stage.value,
-                "status": row.status,
-                "tenant": row.host,
-                "bank_id": row.bank_id,
-                "session_id": row.session_id,
-                "position": row.position,
-                "attempts": row.attempts,
-                "category": row.category,
-                "reason": row.reason,
-                "age_s": round(row.age_s, 3),
-                "accepted_at": row.accepted_at,
-                "worker": row.worker,
-            }
-            for row in rows
-        ]
-        return {"jobs": shown, "has_more": more}
-
-    async def change_jobs(self, by: UUID, asked: Any) -> tuple[UUID, dict[str, Any]]:
-        """Retry or drop rows; returns the tenant's id, too. Raises Invalid, NotFound."""
-        body = parse_body(JobsBody, asked)
-        host, wanted = identity.host_id(body.tenant), {_parse_id(one) for one in body.ids}
-        backlog = Backlog(self._database)
-        found = [row for one in wanted for row in await backlog.of_turn(one, host)]
-        chosen = list({row.item_id: row for row in found if row.stage is body.stage and row.item_id in wanted}.values())
-        quarantine = Quarantine(self._database, f"operator key {by}")
-        done = await (quarantine.drop(chosen, body.reason) if body.action == "drop" else quarantine.retry(chosen))
-        return host, {"ok": True, "changed": done.changed, "left": len(wanted) - done.changed}
 
     async def tenant_keys(self, tenant: str) -> dict[str, Any]:
         """List a tenant's keys."""
@@ -560,10 +429,3 @@ class Operations:
             for one in await GatewayTargets(self._database).list(host)
         ]
         return {"targets": shown}
-
-
-def _parse_id(text: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError:
-        raise Invalid(Problem("ids", "must be ids that the list of jobs shows")) from None

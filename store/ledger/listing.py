@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import Row, text
@@ -97,11 +97,20 @@ DELIVERIES = text("""
 ROWS_OF_A_TURN = 100
 
 
+class Place(NamedTuple):
+    """What orders the list, and so says behind which row one goes on."""
+
+    accepted_at: datetime
+    position: int
+    stage: Stage
+    item_id: UUID
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Which rows: of these stages, with these public statuses (`states`: these of the ledger itself instead).
 
-    `bank` is meant within `host`. `older_than`: accepted longer ago. `after`: what comes after this one in the list.
+    `bank` is meant within `host`. `older_than`: accepted longer ago. `after`: what comes behind this place in the list.
     """
 
     stages: Sequence[Stage] = tuple(Stage)
@@ -111,7 +120,7 @@ class Selection:
     bank: UUID | None = None
     category: str | None = None
     older_than: timedelta | None = None
-    after: "Entry | None" = None
+    after: Place | None = None
 
     def arguments(self) -> dict[str, Any]:
         """Return the values the statements take."""
@@ -163,6 +172,11 @@ class Entry:
         return public_status(self.state)
 
     @property
+    def place(self) -> Place:
+        """Where it stands in the list."""
+        return Place(self.accepted_at, self.position, self.stage, self.item_id)
+
+    @property
     def is_follow_up(self) -> bool:
         """Whether it is work that a stage opened, and not the turn's own row."""
         return self.item_id != self.turn_id
@@ -197,12 +211,16 @@ class Backlog:
             page, more = await self.rows(selection, size)
             if page:
                 yield page
-                selection = replace(selection, after=page[-1])
+                selection = replace(selection, after=page[-1].place)
 
     async def count(self, selection: Selection) -> int:
         """Count the rows."""
         async with self._database.operator() as connection:
             return int((await connection.execute(COUNT, selection.arguments())).scalar_one())
+
+    async def count_by_status(self, selection: Selection) -> dict[str, int]:
+        """Count the rows of each open status, whatever statuses the selection names."""
+        return {status: await self.count(replace(selection, statuses=(status,))) for status in OPEN_STATUSES}
 
     async def newly_failed(self, within: timedelta) -> int:
         """Count what came into quarantine within so long, and is there still."""

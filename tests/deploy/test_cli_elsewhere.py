@@ -119,3 +119,88 @@ async def test_an_operators_key_is_made_listed_and_revoked(operated: Operated) -
     assert (await operated.run("keys", "create", "--operator", "--read-only")).exit_code == 2
     audited = await operated.answer("audit", "list", "--door", "operator")
     assert {call["operation"] for call in audited["calls"]} == {"keys create --operator", "keys revoke-operator"}
+
+
+ROW = {
+    "id": "3f6a1c9b-7e20-4a3e-8d51-0b7c1f5e52a7",
+    "turn_id": "3f6a1c9b-7e20-4a3e-8d51-0b7c1f5e52a7",
+    "stage": "extraction",
+    "status": "dead",
+    "tenant": "acme",
+    "position": 1,
+    "accepted_at": "2026-03-02T09:30:00+00:00",
+}
+WORKER = {
+    "worker": "app-1:1:2",
+    "version": "0.1.0",
+    "stages": ["embedding"],
+    "started_at": "2026-03-02T09:30:00+00:00",
+    "seen_at": "2026-03-02T09:30:00+00:00",
+    "state": "drained",
+    "claims": 0,
+}
+LISTED = {"jobs": [ROW], "cursor": None, "has_more": False}
+CHANGED = {"ok": True, "changed": 1, "left": 0}
+#: A command, what the service answers in turn, what it was last asked, and what the command says.
+COMMANDS: dict[str, tuple[list[Any], tuple[str, Any], dict[str, Any]]] = {
+    "workers list": (
+        [{"workers": [WORKER]}],
+        ("GET /workers", None),
+        {"workers": [{**WORKER, "stages": "embedding"}]},
+    ),
+    "worker drain app-1:1:2 --wait 1m": (
+        [{"ok": True, "draining": ["app-1:1:2"]}, {"workers": [WORKER]}],
+        ("GET /workers", None),
+        {"workers": {"app-1:1:2": "drained"}},
+    ),
+    f"jobs show {ROW['id']} --host acme": (
+        [{"turn_id": ROW["id"], "jobs": [ROW], "history": []}],
+        (f"GET /jobs/{ROW['id']}", None),
+        {"turn_id": ROW["id"], "jobs": [ROW], "history": []},
+    ),
+    "jobs list --stage extraction --host acme --bank b --older-than 10m": (
+        [LISTED],
+        ("GET /jobs", None),
+        {"jobs": [ROW], "has_more": False},
+    ),
+    "jobs retry --host acme --yes": (
+        [LISTED, CHANGED],
+        ("POST /jobs", {"action": "retry", "tenant": "acme", "stage": "extraction", "ids": [ROW["id"]]}),
+        {"dry_run": False, "selected": 1, "retried": 1, "left": 0},
+    ),
+    f"jobs retry {ROW['id']} --host acme --dry-run": (
+        [{"turn_id": ROW["id"], "jobs": [ROW], "history": []}],
+        (f"GET /jobs/{ROW['id']}", None),
+        {"dry_run": True, "selected": 1, "retried": 0, "left": 0},
+    ),
+    "jobs drop --host acme --status dead --reason wiped --yes": (
+        [LISTED, CHANGED],
+        (
+            "POST /jobs",
+            {"action": "drop", "reason": "wiped", "tenant": "acme", "stage": "extraction", "ids": [ROW["id"]]},
+        ),
+        {"dry_run": False, "selected": 1, "dropped": 1, "left": 0},
+    ),
+    "jobs drain --host acme": (
+        [{"pending": 0, "running": 0, "unknown": 1, "dead": 2}],
+        ("GET /jobs/count", None),
+        {"drained": True, "undone": 0, "dead": 2, "unknown": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_work_is_changed_over_the_operators_interface(home: Path, service: Loopback, command: str) -> None:
+    assert home
+    answers, (last, body), said = COMMANDS[command]
+    run("context", "add", "here", "--url", service.url, stdin=OPERATOR)
+    service.answers(*map(JSONResponse, answers))
+    result = run(*command.split(), "--json")
+    assert result.exit_code == 0, result.stderr
+    printed = json.loads(result.stdout)
+    printed.pop("waited_s", None)
+    assert printed == said
+    assert len(service.seen) == len(answers)
+    assert f"{service.seen[-1].method} {service.seen[-1].path}" == last.replace(" ", " /api/v1/operator")
+    if body is not None:
+        assert service.seen[-1].json == body

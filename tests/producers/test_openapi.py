@@ -260,7 +260,9 @@ async def call_operator(world: World, call: Caller) -> None:
     await call(200, "GET", f"{ops}/quotas", **tenant)
     await call(200, "GET", f"{ops}/jobs", limit=5)
     await call(200, "POST", f"{ops}/jobs", {**tenant, "action": "retry", "stage": "extraction", "ids": [NO_ID]})
-    for path in ("status", "audit", "targets"):
+    await call(404, "GET", f"{ops}/jobs/{NO_ID}")
+    await call(200, "POST", f"{ops}/workers/drain", {"workers": ["nobody:1:2"]})
+    for path in ("status", "audit", "targets", "jobs/count", "workers"):
         await call(200, "GET", f"{ops}/{path}")
 
 

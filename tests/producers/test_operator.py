@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from store import identity
 from store.errors import NotFound
+from store.ledger.workers import WorkerRegistry
 from store.tenancy.operator_keys import OperatorKeys
 from tests.producers.conftest import World
 
@@ -150,3 +151,55 @@ async def test_a_key_that_is_revoked_or_expired_opens_nothing(world: World) -> N
     with pytest.raises(NotFound):
         await keys.revoke(known.key_id)
     await client.aclose()
+
+
+@pytest.mark.law("L7")
+async def test_work_is_paged_counted_and_shown_without_content(
+    world: World, operator: httpx.AsyncClient, turn: dict[str, Any]
+) -> None:
+    tenant, other = await world.tenant(), await world.tenant()
+    for nth in range(3):
+        said = {**turn, "bank": SECRET, "session_id": SECRET, "turn_id": f"{SECRET} {nth}"}
+        await tenant.http.post("/api/v1/turns", json=said)
+    await other.http.post("/api/v1/turns", json=turn)
+    where = {"tenant": tenant.host, "bank": SECRET, "stage": "embedding"}
+    asked, listed = {**where, "limit": 2}, list[dict[str, Any]]()
+    while True:
+        page = await ask(operator, "GET", "/jobs", params=asked)
+        listed += page["jobs"]
+        if not page["has_more"]:
+            break
+        asked["cursor"] = page["cursor"]
+    assert [row["tenant"] for row in listed] == [tenant.host] * 3
+    assert len({row["id"] for row in listed}) == 3
+    await ask(operator, "GET", "/jobs", 422, params={**asked, "stage": "extraction"})
+    await ask(operator, "GET", "/jobs", 422, params={"bank": SECRET})
+    counts = await ask(operator, "GET", "/jobs/count", params=where)
+    assert counts == {"pending": 3, "running": 0, "unknown": 0, "dead": 0}
+    assert (await ask(operator, "GET", "/jobs/count", params={**where, "status": "dead"}))["pending"] == 0
+    assert (await ask(operator, "GET", "/jobs/count", params={**where, "older_than_s": 3600}))["pending"] == 0
+    shown = await ask(operator, "GET", f"/jobs/{listed[0]['id']}", params={"tenant": tenant.host})
+    assert {row["stage"] for row in shown["jobs"]} >= {"extraction", "embedding", "projection"}
+    await ask(operator, "GET", f"/jobs/{listed[0]['id']}", 404, params={"tenant": other.host})
+    await ask(operator, "GET", f"/jobs/{uuid4()}", 404)
+    assert SECRET not in str([listed, shown])
+    await world.recorder.flush()
+    calls = (await ask(operator, "GET", "/audit", params={"tenant": tenant.host}))["calls"]
+    assert f"GET {V1}/jobs/{{job_id}}" in {call["operation"] for call in calls}
+    assert SECRET not in str(calls)
+
+
+async def test_workers_are_listed_and_drained(world: World, operator: httpx.AsyncClient) -> None:
+    registry, name = WorkerRegistry(world.database), f"app-1:1:{uuid4().hex[:8]}"
+    await registry.begin(name, "0.1.0", ["embedding"])
+    [listed] = [one for one in (await ask(operator, "GET", "/workers"))["workers"] if one["worker"] == name]
+    assert (listed["state"], listed["stages"], listed["claims"]) == ("working", ["embedding"], 0)
+    drained = await ask(operator, "POST", "/workers/drain", json={"workers": [name, "nobody:1:2"]})
+    assert drained == {"ok": True, "draining": [name]}
+    assert await registry.beat(name) == "draining"
+    for wrong in ({}, {"workers": [name], "everyone": True}, {"workers": name}):
+        await ask(operator, "POST", "/workers/drain", 422, json=wrong)
+    await registry.end(name)
+    await world.recorder.flush()
+    calls = (await ask(operator, "GET", "/audit"))["calls"]
+    assert f"POST {V1}/workers/drain" in {call["operation"] for call in calls}

@@ -361,6 +361,16 @@ ROUTES |= {
             {"action": "drop", "tenant": t.user, "stage": "extraction", "ids": [str(t.things.unit)]},
         )
     ),
+    "GET /api/v1/operator/jobs/count": _make_read_route(
+        lambda t: TrialRequest("GET", f"{_OPERATOR}/jobs/count?tenant={quote(t.user)}")
+    ),
+    "GET /api/v1/operator/jobs/{job_id}": _make_read_route(
+        lambda t: TrialRequest("GET", f"{_OPERATOR}/jobs/{t.things.unit}")
+    ),
+    "GET /api/v1/operator/workers": _make_read_route(lambda _: TrialRequest("GET", f"{_OPERATOR}/workers")),
+    "POST /api/v1/operator/workers/drain": _make_read_route(
+        lambda _: TrialRequest("POST", f"{_OPERATOR}/workers/drain", {"everyone": True})
+    ),
     "GET /api/v1/operator/audit": _make_read_route(lambda _: TrialRequest("GET", f"{_OPERATOR}/audit")),
     "GET /api/v1/operator/targets": _make_read_route(lambda _: TrialRequest("GET", f"{_OPERATOR}/targets")),
     "GET /api/v1/operator/keys": _make_read_route(

@@ -1,0 +1,312 @@
+"""Work of all tenants as an operator sees and changes it: rows of the ledger and worker processes, never content."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from producers.errors import Invalid, Problem
+from producers.service.fields import BankName, Name, Text
+from producers.service.paging import (
+    CURSOR_CHARACTERS,
+    MAX_LISTED,
+    Listing,
+    PageAnswer,
+    read_moment,
+    read_position,
+)
+from producers.service.turns import parse_body
+from producers.service.wire import Done, WireModel
+from store import identity
+from store.database import Database
+from store.errors import NotFound
+from store.ledger.listing import OPEN_STATUSES, Backlog, Entry, Place, Selection
+from store.ledger.quarantine import Quarantine
+from store.ledger.stages import Stage
+from store.ledger.workers import WorkerRegistry
+from store.tenancy.call_audit import NO_HOST
+
+#: Rows that one call changes, and worker processes that one call names.
+MOST_CHANGED = 200
+
+TENANT_ID = "0d5f6f2d-9c11-5c5b-9a55-6d3c5f0e8a41"
+KEY_ID = "3f6a1c9b-7e20-4a3e-8d51-0b7c1f5e52a7"
+AT = "2026-03-02T09:30:00+00:00"
+WORKER = "app-1:4711:0b7c11aa"
+
+
+class _Body(WireModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class JobFilter(BaseModel):
+    """Which rows of the ledger: of a tenant (and its bank), a stage, a status, a category, accepted so long ago."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tenant: Name | None = None
+    bank: BankName | None = None
+    stage: Stage | None = None
+    status: Literal["pending", "running", "unknown", "dead"] | None = None
+    category: Name | None = None
+    older_than_s: float | None = Field(None, ge=0, le=10 * 366 * 86_400)
+
+    def select(self, after: Place | None = None) -> Selection:
+        """Return the rows that are meant, those behind a place. Raises Invalid."""
+        if self.bank is not None and self.tenant is None:
+            raise Invalid(Problem("bank", "is a bank of a tenant: name the tenant, too"))
+        host = None if self.tenant is None else identity.host_id(self.tenant)
+        return Selection(
+            stages=tuple(Stage) if self.stage is None else (self.stage,),
+            statuses=OPEN_STATUSES if self.status is None else (self.status,),
+            host=host,
+            bank=None if host is None or self.bank is None else identity.bank_id(host, self.bank),
+            category=self.category,
+            older_than=None if self.older_than_s is None else timedelta(seconds=self.older_than_s),
+            after=after,
+        )
+
+
+class JobsParameters(JobFilter):
+    """Which rows of the ledger; at most `limit` from behind a page, the oldest first."""
+
+    limit: int = Field(50, ge=1, le=MAX_LISTED)
+    cursor: str | None = Field(None, min_length=1, max_length=CURSOR_CHARACTERS)
+
+
+class JobsBody(_Body):
+    """What to do with rows in quarantine, by the ids that the list shows: retry them, or drop them for a reason."""
+
+    action: Literal["retry", "drop"]
+    tenant: Name
+    stage: Stage = Field(strict=False)
+    ids: list[str] = Field(min_length=1, max_length=MOST_CHANGED)
+    reason: Text = Field("", max_length=200)
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "action": "retry",
+        "tenant": "acme",
+        "stage": "extraction",
+        "ids": [KEY_ID],
+    }
+
+
+class DrainBody(_Body):
+    """Which worker processes take no more work: these, or all."""
+
+    workers: list[Name] = Field(default_factory=list, max_length=MOST_CHANGED)
+    everyone: bool = False
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"workers": [WORKER]}
+
+
+class JobAnswer(WireModel):
+    """A row of the ledger: ids, status, how often it was tried and why it failed."""
+
+    id: UUID
+    turn_id: UUID
+    stage: str
+    status: str
+    tenant: str
+    bank_id: UUID
+    session_id: UUID
+    position: int
+    attempts: int
+    category: str | None
+    reason: str | None
+    age_s: float
+    accepted_at: datetime
+    worker: str | None
+
+
+JOB: Mapping[str, Any] = {
+    "id": KEY_ID,
+    "turn_id": KEY_ID,
+    "stage": "extraction",
+    "status": "dead",
+    "tenant": "acme",
+    "bank_id": TENANT_ID,
+    "session_id": TENANT_ID,
+    "position": 42,
+    "attempts": 5,
+    "category": "timeout",
+    "reason": None,
+    "age_s": 12.5,
+    "accepted_at": AT,
+    "worker": None,
+}
+
+
+class JobsAnswer(PageAnswer):
+    """Rows that wait, run, failed or are unknown, the oldest first."""
+
+    jobs: list[JobAnswer]
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"jobs": [JOB], **PageAnswer.EXAMPLE}
+
+
+class JobCounts(WireModel):
+    """How many rows have each status."""
+
+    pending: int
+    running: int
+    unknown: int
+    dead: int
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"pending": 12, "running": 4, "unknown": 0, "dead": 1}
+
+
+class NoteAnswer(WireModel):
+    """What was noted of a turn, by name."""
+
+    at: datetime
+    event: str
+
+
+class JobHistoryAnswer(WireModel):
+    """The rows of one turn in every stage, follow-ups included, and what was noted of it."""
+
+    turn_id: UUID
+    jobs: list[JobAnswer]
+    history: list[NoteAnswer]
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "turn_id": KEY_ID,
+        "jobs": [JOB],
+        "history": [{"at": AT, "event": "extraction.failed"}],
+    }
+
+
+class JobsChanged(Done):
+    """How many rows were changed; the others moved meanwhile, or may not be changed so."""
+
+    changed: int
+    left: int
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, "changed": 1, "left": 0}
+
+
+class WorkerAnswer(WireModel):
+    """A worker process; `state` is working, draining, drained or gone, `claims` what it holds."""
+
+    worker: str
+    version: str
+    stages: list[str]
+    started_at: datetime
+    seen_at: datetime
+    state: str
+    claims: int
+
+
+class WorkersAnswer(WireModel):
+    """The worker processes, oldest first."""
+
+    workers: list[WorkerAnswer]
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "workers": [
+            {
+                "worker": WORKER,
+                "version": "0.1.0",
+                "stages": ["embedding"],
+                "started_at": AT,
+                "seen_at": AT,
+                "state": "working",
+                "claims": 0,
+            }
+        ]
+    }
+
+
+class DrainAnswer(Done):
+    """The processes that worked, and take no more work now; `workers` says when they are drained."""
+
+    draining: list[str]
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, "draining": [WORKER]}
+
+
+JOBS: Listing[Entry] = Listing("jobs", lambda entry: entry.place, (read_moment, read_position, Stage, UUID))
+
+
+class OperatorWork:
+    """The operator's calls about work; who calls was decided by an operator's key before."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._backlog = Backlog(database)
+        self._workers = WorkerRegistry(database)
+
+    async def list_jobs(self, asked: JobsParameters) -> dict[str, Any]:
+        """List rows of the ledger. Raises Invalid."""
+        scope = asked.model_dump_json(exclude={"limit", "cursor"})
+        place = JOBS.open(NO_HOST, scope, asked.cursor)
+        rows, _ = await self._backlog.rows(asked.select(Place(*place) if place else None), asked.limit + 1)
+        page = JOBS.close(NO_HOST, scope, rows, asked.limit)
+        return page.as_json("jobs", [_describe_job(row) for row in page.rows])
+
+    async def count_jobs(self, asked: JobFilter) -> dict[str, int]:
+        """Count rows by status; one that the filter leaves out is 0. Raises Invalid."""
+        chosen = asked.select()
+        counts = await self._backlog.count_by_status(chosen)
+        return {status: number if status in chosen.statuses else 0 for status, number in counts.items()}
+
+    async def show_job(self, item: UUID, tenant: str | None) -> tuple[UUID, dict[str, Any]]:
+        """Return a turn's rows, by its id or that of one of them, and its tenant's id. Raises NotFound."""
+        rows = await self._backlog.of_turn(item, None if tenant is None else identity.host_id(tenant))
+        if not rows:
+            raise NotFound("there is no such turn")
+        notes = await self._backlog.history(rows[0].host_id, rows[0].turn_id)
+        history = [{"at": note.at, "event": note.event} for note in notes]
+        jobs = [_describe_job(row) for row in rows]
+        return rows[0].host_id, {"turn_id": rows[0].turn_id, "jobs": jobs, "history": history}
+
+    async def change_jobs(self, by: UUID, asked: Any) -> tuple[UUID, dict[str, Any]]:
+        """Retry or drop rows; returns the tenant's id, too. Raises Invalid, NotFound."""
+        body = parse_body(JobsBody, asked)
+        host, wanted = identity.host_id(body.tenant), {_parse_id(one) for one in body.ids}
+        found = [row for one in wanted for row in await self._backlog.of_turn(one, host)]
+        chosen = list({row.item_id: row for row in found if row.stage is body.stage and row.item_id in wanted}.values())
+        quarantine = Quarantine(self._database, f"operator key {by}")
+        done = await (quarantine.drop(chosen, body.reason) if body.action == "drop" else quarantine.retry(chosen))
+        return host, {"ok": True, "changed": done.changed, "left": len(wanted) - done.changed}
+
+    async def list_workers(self) -> dict[str, Any]:
+        """List worker processes."""
+        return {"workers": [asdict(one) for one in await self._workers.list()]}
+
+    async def drain_workers(self, asked: Any) -> dict[str, Any]:
+        """Have worker processes take no more work. Raises Invalid."""
+        body = parse_body(DrainBody, asked)
+        if bool(body.workers) is body.everyone:
+            raise Invalid(Problem("workers", "name worker processes, or say everyone: true"))
+        return {"ok": True, "draining": await self._workers.drain(body.workers, everyone=body.everyone)}
+
+
+def _describe_job(row: Entry) -> dict[str, Any]:
+    return {
+        "id": row.item_id,
+        "turn_id": row.turn_id,
+        "stage": row.stage.value,
+        "status": row.status,
+        "tenant": row.host,
+        "bank_id": row.bank_id,
+        "session_id": row.session_id,
+        "position": row.position,
+        "attempts": row.attempts,
+        "category": row.category,
+        "reason": row.reason,
+        "age_s": round(row.age_s, 3),
+        "accepted_at": row.accepted_at,
+        "worker": row.worker,
+    }
+
+
+def _parse_id(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise Invalid(Problem("ids", "must be ids that the list of jobs shows")) from None
