@@ -258,7 +258,8 @@ async def call_operator(world: World, call: Caller) -> None:
     await call(404, "GET", f"{ops}/tenants/{NO_ID}")
     await call(200, "PUT", f"{ops}/quotas", {**tenant, "max_turns": 5})
     await call(200, "GET", f"{ops}/quotas", **tenant)
-    await call(200, "GET", f"{ops}/jobs", limit=5)
+    first, *_ = (await call(200, "GET", f"{ops}/jobs", limit=5))["jobs"]
+    await call(200, "GET", f"{ops}/jobs/{first['id']}")
     await call(200, "POST", f"{ops}/jobs", {**tenant, "action": "retry", "stage": "extraction", "ids": [NO_ID]})
     await call(404, "GET", f"{ops}/jobs/{NO_ID}")
     await call(200, "POST", f"{ops}/workers/drain", {"workers": ["nobody:1:2"]})
