@@ -4,24 +4,27 @@ from dataclasses import dataclass
 
 from producers.perimeter.client import PluginClient, make
 from producers.perimeter.errors import UnreadableAnswer
-from producers.plugin.wire import LARGEST_LIMIT, Capability, Found, Memory, MemoryKind, SearchRequest
+from producers.plugin.wire import LARGEST_LIMIT, Capability, Found, Memory, MemoryKind, Namespace, SearchRequest
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Memories by id; `complete`: these are all."""
+    """Memories by id; `complete`: these are all. `namespace`: what an export says of it, None where it says nothing."""
 
     memories: dict[str, Memory]
     complete: bool
+    namespace: Namespace | None = None
 
 
-async def list_memories(plugin: PluginClient, namespace: str) -> Listing:
+async def list_memories(plugin: PluginClient, namespace: str, *, export: bool = False) -> Listing:
     """Return the memories of a namespace: all of them where the plugin pages (`cursor`).
 
-    Of a plugin that does not, a hundred of each kind are the most that can be had. Raises what the client raises.
+    `export`: with callers' vectors, and with its end and metadata, where the plugin shows these (`export`). Of a plugin
+    without pages, a hundred of each kind are the most that can be had. Raises what the client raises.
     """
-    if Capability.CURSOR in await plugin.capabilities():
-        return Listing(await _page_through(plugin, namespace), complete=True)
+    promised = await plugin.capabilities()
+    if Capability.CURSOR in promised:
+        return await _page_through(plugin, namespace, export=export and Capability.EXPORT in promised)
     found = await _search(plugin, namespace)
     if len(found.memories) < LARGEST_LIMIT:
         return Listing(_by_id(found), complete=True)
@@ -40,25 +43,30 @@ async def find_memory(plugin: PluginClient, namespace: str, memory_id: str, cont
     return _by_id(await _search(plugin, namespace, query=content[:LONGEST_QUERY])).get(memory_id)
 
 
+#: Memories of a page of an export: with vectors of 4,096 numbers they are no more than the client reads.
+EXPORTED = 32
 #: Characters of a text that are asked for.
 LONGEST_QUERY = 1000
 
 
-async def _page_through(plugin: PluginClient, namespace: str) -> dict[str, Memory]:
+async def _page_through(plugin: PluginClient, namespace: str, *, export: bool) -> Listing:
     memories, cursor, passed = dict[str, Memory](), None, set[str]()
+    more: dict[str, object] = {"export": True, "limit": EXPORTED} if export else {}
     while True:
-        found = await _search(plugin, namespace, cursor=cursor)
+        found = await _search(plugin, namespace, cursor=cursor, **more)
         memories |= _by_id(found)
         cursor = found.next_cursor
         if cursor is None:
-            return memories
+            shown = {one.name: one for one in found.namespaces}
+            return Listing(memories, complete=True, namespace=shown.get(namespace))
         if cursor in passed:
             raise UnreadableAnswer("the plugin's pages lead back to one that was read")
         passed.add(cursor)
 
 
 async def _search(plugin: PluginClient, namespace: str, **named: object) -> Found:
-    found = await plugin.search(make(SearchRequest, namespaces=(namespace,), limit=LARGEST_LIMIT, **named))
+    asked = {"limit": LARGEST_LIMIT, **named}
+    found = await plugin.search(make(SearchRequest, namespaces=(namespace,), **asked))
     if any(memory.namespace != namespace for memory in found.memories):
         raise UnreadableAnswer("the plugin answered with memories of another namespace")
     return found

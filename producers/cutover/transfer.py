@@ -1,7 +1,7 @@
 """Export and import of what a memory plugin holds for the workspaces of a tree: JSON Lines, every memory under its id.
 
-The first line names the format, the last one how many memories there are: a file that was cut off is seen as one. A
-plugin does not show callers' vectors, so that these are not in it.
+The first line names the format, the last one how many memories there are: a file that was cut off is seen as one.
+Callers' vectors, and the ends and metadata of namespaces, are in it where the plugin shows them (capability `export`).
 """
 
 import json
@@ -56,11 +56,14 @@ async def export_memories(
     _put(out, {"format": FORMAT, "contract": VERSION})
     count, cut_off = 0, list[str]()
     for name, kind in namespaces.items():
-        listing = await list_memories(plugin, name)
+        listing = await list_memories(plugin, name, export=True)
         if not listing.complete:
             cut_off.append(name)
             say(f"[cut] ns={name} has more memories than the plugin lists (no capability cursor)")
-        if listing.memories:
+        if listing.namespace is not None:
+            told = listing.namespace.model_dump(mode="json", exclude={"name", "created_at"}, exclude_none=True)
+            _put(out, {"namespace": name, **told})
+        elif listing.memories:
             _put(out, {"namespace": name, "kind": kind})
         for memory in sorted(listing.memories.values(), key=lambda one: (one.created_at, one.id)):
             content = await off_loop(len(memory.content), clean, memory.content, redaction)
@@ -138,7 +141,12 @@ class Import:
     async def _make(self, patience: Patience, kept: dict[str, Any]) -> bool:
         name = str(kept["namespace"])
         try:
-            upsert = make(NamespaceUpsert, kind=kept.get("kind"))
+            upsert = make(
+                NamespaceUpsert,
+                kind=kept.get("kind"),
+                expires_at=kept.get("expires_at"),
+                metadata=kept.get("metadata"),
+            )
             await patience.insist(lambda: self.plugin.upsert_namespace(name, upsert))
         except GaveUp:
             raise
@@ -178,5 +186,6 @@ class Import:
             expires_at=memory.expires_at,
             propagation=memory.propagation,
             pin=memory.pin or False,
+            embedding=memory.embedding if Capability.EMBEDDING in promised else None,
             created_at=memory.created_at if Capability.CREATED_AT in promised else None,
         )

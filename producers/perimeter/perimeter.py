@@ -72,7 +72,9 @@ class Hits:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as it is answered; `ignored` only where there is something."""
-        answer: dict[str, Any] = {"memories": [memory.as_json() for memory in self.memories]}
+        # A plugin's vectors are nothing for an agent to read.
+        told = [memory.model_copy(update={"embedding": None}) for memory in self.memories]
+        answer: dict[str, Any] = {"memories": [memory.as_json() for memory in told]}
         return answer | ({"ignored": list(self.ignored)} if self.ignored else {})
 
 

@@ -57,6 +57,7 @@ FIELDS = {
     "embedding": Capability.EMBEDDING,
     "created_at": Capability.CREATED_AT,
     "cursor": Capability.CURSOR,
+    "export": Capability.EXPORT,
 }
 
 #: The header that names receipts of erasures, and how many it names.
@@ -228,9 +229,7 @@ class _Visit:
             case "POST", "v1", "namespaces", name, "memories":
                 return await self._write(_name(name))
             case "POST", "v1", "search":
-                found = await self._store.search(self._read(_Search))
-                body: dict[str, Any] = {"memories": [one.as_json() for one in found.memories]}
-                return JSONResponse(body | ({"next_cursor": found.next_cursor} if found.next_cursor else {}))
+                return JSONResponse((await self._store.search(self._read(_Search))).as_json())
             case "DELETE", "v1", "memories", memory_id:
                 namespace = self._read(_Forget).requested_by_namespace
                 return _gone(await self._store.forget(namespace, _uuid(memory_id)))

@@ -48,6 +48,7 @@ CAPABILITIES = (
     Capability.PROPAGATION,
     Capability.CREATED_AT,
     Capability.CURSOR,
+    Capability.EXPORT,
 )
 #: How often an erasure that met others is tried at once; then the sweeper goes on with it.
 ERASE_TRIES = 3
@@ -169,7 +170,9 @@ class BankPluginStore:
         names = {identity.bank_id(self.host, name): name for name in asked.names}
         query = (request.query or "").strip()
         if not request.embedding and not query:
-            return await self._list(asked, request.cursor, names)
+            return await self._list(asked, request.cursor, names, export=request.export)
+        if request.export:
+            raise Invalid(Problem("export", "only a listing is exported: leave out query and embedding"))
         if request.cursor is not None:
             raise Invalid(Problem("cursor", "only a listing has pages: leave out query and embedding"))
         found = await self._find(asked, query, request.embedding)
@@ -191,14 +194,19 @@ class BankPluginStore:
         await self.parts.erasing.add(self.host, erasures)
         return erasures
 
-    async def _list(self, asked: Asked, cursor: str | None, names: Mapping[UUID, str]) -> Found:
+    async def _list(self, asked: Asked, cursor: str | None, names: Mapping[UUID, str], *, export: bool) -> Found:
         after = None if cursor is None else _read_cursor(cursor)
         more = Asked(asked.names, asked.kinds, asked.limit + 1)
         found = await self.parts.search.page(self.host, more, after)
         page = found[: asked.limit]
+        vectors, namespaces = dict[UUID, Sequence[float]](), list[NamespaceRow]()
+        if export:
+            vectors = await self.parts.search.vectors(self.host, asked, page)
+            namespaces = await self.parts.namespaces.of(self.host, asked.names)
         return Found(
-            memories=tuple(_as_memory(one, names) for one in page),
+            memories=tuple(_as_memory(one, names, vectors.get(one.unit)) for one in page),
             next_cursor=_write_cursor(page[-1]) if len(found) > len(page) else None,
+            namespaces=tuple(map(_shown, namespaces)),
         )
 
     async def _find(self, asked: Asked, query: str, embedding: Sequence[float] | None) -> Sequence[StoredMemory]:
@@ -261,7 +269,7 @@ def _as_stored(memory: MemoryWrite) -> PluginMemory:
     )
 
 
-def _as_memory(found: StoredMemory, names: Mapping[UUID, str]) -> Memory:
+def _as_memory(found: StoredMemory, names: Mapping[UUID, str], vector: Sequence[float] | None = None) -> Memory:
     return Memory(
         id=str(found.memory_id),
         namespace=names[found.bank],
@@ -273,6 +281,7 @@ def _as_memory(found: StoredMemory, names: Mapping[UUID, str]) -> Memory:
         propagation=None if found.propagation is None else json.loads(found.propagation),
         pin=found.pin or None,
         score=found.score,
+        embedding=None if vector is None else tuple(vector),
     )
 
 

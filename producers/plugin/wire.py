@@ -44,8 +44,9 @@ _RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:
 class Capability(StrEnum):
     """What a plugin may promise beyond storing and listing; other words are passed over.
 
-    The last two are not of contract v1: a plugin that lists them takes `created_at` in a write, and answers a listing
-    with `next_cursor`, which the next request sends as `cursor`.
+    The last three are not of contract v1: a plugin that lists them takes `created_at` in a write, answers a listing
+    with `next_cursor`, which the next request sends as `cursor`, and adds to a listing that is asked for with `export`
+    what others do not show: callers' vectors, and the namespaces with their ends and metadata.
     """
 
     EMBEDDING = "embedding"
@@ -55,6 +56,7 @@ class Capability(StrEnum):
     PROPAGATION = "propagation"
     CREATED_AT = "created_at"
     CURSOR = "cursor"
+    EXPORT = "export"
 
 
 class NamespaceKind(StrEnum):
@@ -211,6 +213,7 @@ class SearchRequest(_Request):
     limit: StrictInt = Field(default=0, ge=0, le=LARGEST_LIMIT)
     embedding: Embedding | None = None
     cursor: Text | None = None
+    export: StrictBool = False
 
 
 class ForgetRequest(_Request):
@@ -261,6 +264,7 @@ class Memory(_Answer):
     propagation: Mapping[str, Any] | None = None
     pin: StrictBool | None = None
     score: float | None = None
+    embedding: tuple[float, ...] | None = Field(default=None, repr=False)
 
     def as_json(self) -> dict[str, Any]:
         """Return it with the fields that are set."""
@@ -268,10 +272,19 @@ class Memory(_Answer):
 
 
 class Found(_Answer):
-    """What a search found; null is none. `next_cursor`: there is more, for plugins that list `cursor`."""
+    """What a search found; null is none. `next_cursor`: there is more, for plugins that list `cursor`.
+
+    `namespaces`: those that an export named and that are there, for plugins that list `export`.
+    """
 
     memories: Annotated[tuple[Memory, ...], BeforeValidator(_none_as_empty)]
     next_cursor: StrictStr | None = None
+    namespaces: Annotated[tuple[Namespace, ...], BeforeValidator(_none_as_empty)] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the memories, none as an empty list, and what else there is."""
+        beside = self.model_dump(mode="json", exclude={"memories"}, exclude_none=True, exclude_defaults=True)
+        return {"memories": [one.as_json() for one in self.memories], **beside}
 
 
 class Problem(_Answer):

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import NullPool, Row, text
 from sqlalchemy.exc import SQLAlchemyError
@@ -42,6 +43,25 @@ PARTITIONS_IN_NEED = text("""
                            from pg_class n join pg_index x on x.indexrelid = n.oid
                           where n.oid = to_regclass('afterturn.unit_vector_' || r || '_near')) i on true
      group by r having max(s.units) > :exact_units or max(i.lists) is not null order by r""")
+# Of the callers' vectors of memory plugins, those of a large namespace have an index of their own for each dimension.
+NAMESPACES_IN_NEED = text("""
+    select bank_id, dimension, coalesce(v.vectors, 0) as largest, coalesce(v.vectors, 0) as vectors, i.lists,
+           coalesce(i.valid, false) as valid
+      from (select v.bank_id, v.dimension, count(*) as vectors
+              from afterturn.bank_statistics_t s
+              join afterturn.plugin_vector_t v on v.host_id = s.host_id and v.bank_id = s.bank_id
+             where s.units > :exact_units / 2 and v.dimension <= :longest
+             group by v.bank_id, v.dimension having count(*) > :exact_units / 2) v
+      full join (select cast(split_part(n.relname, '_', 3) as uuid) as bank_id,
+                        cast(split_part(n.relname, '_', 4) as int) as dimension, x.indisvalid as valid,
+                        (select cast(split_part(o, '=', 2) as int) from unnest(n.reloptions) o
+                          where o like 'lists=%') as lists
+                   from pg_class n join pg_index x on x.indexrelid = n.oid
+                  where n.relnamespace = cast('afterturn' as regnamespace)
+                    and n.relname ~ '^plugin_vector_[0-9a-f]{32}_[0-9]+_near$') i using (bank_id, dimension)
+     order by bank_id, dimension""")
+#: Numbers of the longest vector that an index takes: pgvector keeps it there at half precision.
+LONGEST_INDEXED = 4000
 # Held by the builder's session for as long as it lives.
 LOCK = text("select pg_try_advisory_lock(hashtextextended('afterturn.vector_indexes', 0))")
 #: Finding the centres of a million vectors takes 400 MB.
@@ -55,6 +75,55 @@ class Needed:
     partition: int
     lists: int
 
+    @property
+    def table(self) -> str:
+        """Whose rows it is over."""
+        return f"unit_vector_{self.partition}"
+
+    @property
+    def stem(self) -> str:
+        """What its name begins with."""
+        return self.table
+
+    @property
+    def over(self) -> str:
+        """What it orders."""
+        return "embedding"
+
+    @property
+    def rows(self) -> str:
+        """Which rows it is over."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class NeededOfNamespace:
+    """A namespace that needs an index of this many lists over its callers' vectors of a dimension; 0: not any more."""
+
+    bank: UUID
+    dimension: int
+    lists: int
+
+    @property
+    def table(self) -> str:
+        """Whose rows it is over."""
+        return "plugin_vector_t"
+
+    @property
+    def stem(self) -> str:
+        """What its name begins with."""
+        return f"plugin_vector_{self.bank.hex}_{self.dimension}"
+
+    @property
+    def over(self) -> str:
+        """What it orders."""
+        return f"cast(embedding as public.halfvec({self.dimension}))"
+
+    @property
+    def rows(self) -> str:
+        """Which rows it is over."""
+        return f" where bank_id = '{self.bank}' and dimension = {self.dimension}"
+
 
 class VectorIndexes:
     """Builds the needed indexes one after the other, without blocking reads or writes.
@@ -67,8 +136,11 @@ class VectorIndexes:
         self._exact_units = exact_units
         self._building: asyncio.Task[None] | None = None
 
-    async def needed(self) -> list[Needed]:
-        """Return the partitions with a large bank and no index that fits, or with an index and no such bank."""
+    async def needed(self) -> list[Needed | NeededOfNamespace]:
+        """Return the partitions with a large bank and no index that fits, or with an index and no such bank.
+
+        And so for the namespaces of memory plugins with many callers' vectors of a dimension.
+        """
         async with self._owner() as connection:
             return await self._needed(connection)
 
@@ -99,10 +171,20 @@ class VectorIndexes:
                 for statement in index_statements(needed):
                     await connection.execute(text(statement))
 
-    async def _needed(self, connection: AsyncConnection) -> list[Needed]:
+    async def _needed(self, connection: AsyncConnection) -> list[Needed | NeededOfNamespace]:
         arguments = {"partitions": PARTITIONS, "exact_units": self._exact_units}
-        rows = await connection.execute(PARTITIONS_IN_NEED, arguments)
-        return [Needed(row.partition, lists) for row in rows if (lists := self._change(row)) is not None]
+        partitions = await connection.execute(PARTITIONS_IN_NEED, arguments)
+        namespaces = await connection.execute(
+            NAMESPACES_IN_NEED, {"exact_units": self._exact_units, "longest": LONGEST_INDEXED}
+        )
+        return [
+            *(Needed(row.partition, lists) for row in partitions if (lists := self._change(row)) is not None),
+            *(
+                NeededOfNamespace(row.bank_id, row.dimension, lists)
+                for row in namespaces
+                if (lists := self._change(row)) is not None
+            ),
+        ]
 
     def _change(self, row: Row[Any]) -> int | None:
         """Return how many lists a partition's index is to have, None where it is well as it is."""
@@ -127,19 +209,18 @@ def lists_of(vectors: int) -> int:
     return max(1, min(vectors // LIST_UNITS, MOST_LISTS))
 
 
-def index_statements(needed: Needed) -> Sequence[str]:
+def index_statements(needed: Needed | NeededOfNamespace) -> Sequence[str]:
     """Return what builds an index, or takes it away: nothing holds up a writer, readers have the old one meanwhile.
 
     What an earlier run left half done goes first.
     """
-    table = f"unit_vector_{needed.partition}"
-    gone = f"drop index concurrently if exists afterturn.{table}_near"
+    gone = f"drop index concurrently if exists afterturn.{needed.stem}_near"
     if not needed.lists:
         return (gone,)
-    build = f"using ivfflat (embedding public.halfvec_ip_ops) with (lists = {needed.lists})"
+    build = f"using ivfflat (({needed.over}) public.halfvec_ip_ops) with (lists = {needed.lists}){needed.rows}"
     return (
-        f"drop index concurrently if exists afterturn.{table}_coming",
-        f"create index concurrently {table}_coming on afterturn.{table} {build}",
+        f"drop index concurrently if exists afterturn.{needed.stem}_coming",
+        f"create index concurrently {needed.stem}_coming on afterturn.{needed.table} {build}",
         gone,
-        f"alter index afterturn.{table}_coming rename to {table}_near",
+        f"alter index afterturn.{needed.stem}_coming rename to {needed.stem}_near",
     )

@@ -83,6 +83,7 @@ class StoredMemory:
     """A memory as it is read; `score` where it was found by something."""
 
     bank: UUID
+    unit: UUID
     memory_id: UUID
     content: str = field(repr=False)
     kind: str
@@ -199,6 +200,7 @@ def build_memory(row: Row[Any], score: float | None = None) -> StoredMemory:
     end = mark.get("expires_at")
     return StoredMemory(
         bank=row.bank_id,
+        unit=row.unit_id,
         memory_id=UUID(mark["id"]),
         content=row.content,
         kind=mark["kind"],

@@ -2,7 +2,8 @@
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -22,9 +23,32 @@ INSERT = text("""
 KEEP_ONE = text("""
     delete from afterturn.plugin_vector_t v
      where v.host_id = :host and v.bank_id = :bank and v.session_id = :session and v.digest <> :digest""")
+# From one dimension to the next, however many vectors there are of each.
 DIMENSIONS = text("""
-    select distinct v.dimension from afterturn.plugin_vector_t v
-     where v.host_id = :host and v.bank_id = any(cast(:banks as uuid[])) order by 1""")
+    with recursive d(bank_id, dimension) as (
+        select b.bank_id, (select min(v.dimension) from afterturn.plugin_vector_t v
+                            where v.host_id = :host and v.bank_id = b.bank_id)
+          from unnest(cast(:banks as uuid[])) b(bank_id)
+         union all
+        select d.bank_id, (select min(v.dimension) from afterturn.plugin_vector_t v
+                            where v.host_id = :host and v.bank_id = d.bank_id and v.dimension > d.dimension)
+          from d where d.dimension is not null)
+    select distinct dimension from d where dimension is not null order by 1""")
+# Which namespaces have an index over vectors of a dimension (store/derived/vector_indexes.py), of how many lists, and
+# how many of these are read, where so many vectors are.
+LISTS = text("""
+    select b.bank_id, cast(greatest(1, ceil(l.lists * least(1, cast(:read as float8) / greatest(n.reltuples, 1))))
+                           as int) as lists
+      from unnest(cast(:banks as uuid[])) b(bank_id)
+      join pg_class n on n.oid = to_regclass(format('afterturn.plugin_vector_%s_%s_near',
+                                                    replace(cast(b.bank_id as text), '-', ''),
+                                                    cast(:dimension as int)))
+      join pg_index x on x.indexrelid = n.oid and x.indisvalid
+     cross join lateral (select cast(split_part(o, '=', 2) as int) as lists from unnest(n.reloptions) o
+                          where o like 'lists=%') l""")
+# A planner that must not sort reads the index, whatever it thinks of the bank's size.
+BEGIN_LISTS = text("select set_config('enable_sort', 'off', true), set_config('ivfflat.probes', :lists, true)")
+END_LISTS = text("select set_config('enable_sort', 'on', true)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +105,19 @@ async def keep_only(connection: AsyncConnection, place: dict[str, Any], digest: 
 async def read_dimensions(connection: AsyncConnection, host: UUID, banks: Sequence[UUID]) -> list[int]:
     """Return the dimensions of the vectors that these banks hold."""
     return list((await connection.execute(DIMENSIONS, {"host": host, "banks": list(banks)})).scalars())
+
+
+async def read_lists(
+    connection: AsyncConnection, banks: Sequence[UUID], dimension: int, read: int
+) -> Sequence[tuple[UUID, int]]:
+    """Return the banks with an index over vectors of a dimension, and how many of its lists hold so many vectors."""
+    rows = await connection.execute(LISTS, {"banks": list(banks), "dimension": dimension, "read": read})
+    return [(row.bank_id, row.lists) for row in rows]
+
+
+@asynccontextmanager
+async def reading_lists(connection: AsyncConnection, lists: int) -> AsyncGenerator[None]:
+    """Have what is asked inside, within the transaction, read so many lists of an index by nearness."""
+    await connection.execute(BEGIN_LISTS, {"lists": str(lists)})
+    yield
+    await connection.execute(END_LISTS)

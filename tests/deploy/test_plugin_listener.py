@@ -23,6 +23,7 @@ from producers.contract_kit.store_switch import StoreSwitch
 from producers.fair_queue import FairQueue
 from producers.plugin.app import PluginApp
 from producers.settings import ApiSettings, FairnessSettings, PluginSettings
+from tests.deploy.test_cli_live import up
 from tests.patience import PATIENCE_S, wait_until
 from tests.processes import spawned
 from tests.producers.conftest import Tenant, World, ana, world
@@ -178,6 +179,16 @@ async def test_a_process_of_its_own_passes_the_cases_of_an_outage_on_a_socket_an
     assert not report.failed, [(one.case.id, one.findings) for one in report.failed]
     assert report.counts() == {"passed": 3, "failed": 0, "skipped": 0}
     assert "train" not in (tmp_path / "log").read_text()
+
+
+@pytest.mark.nightly
+async def test_beside_everything_else_it_passes_every_case_that_needs_no_outage(tmp_path: Path) -> None:
+    with up(tmp_path / "data", "--workers", "1", "--plugin", "127.0.0.1:0") as running_stack:
+        url = running_stack.stack.plugin
+        assert url is not None
+        report = await judge(url)
+    assert not report.failed, [(one.case.id, one.findings) for one in report.failed]
+    assert report.counts() == {"passed": len(CASES) - 3, "failed": 0, "skipped": 3}
 
 
 def test_alone_without_a_tenant_it_does_not_begin(

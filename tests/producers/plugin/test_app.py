@@ -33,7 +33,7 @@ from producers.plugin.wire import (
     format_time,
 )
 from producers.settings import ApiSettings
-from store.errors import NotFound, QuotaExceeded, RateLimited
+from store.errors import NotFound, QuotaExceeded, RateLimited, ResourceBusy, TurnBusy
 from tests.patience import PATIENCE_S, until
 from tests.producers.contract_kit.judging import judge
 from tests.producers.contract_kit.reference import ReferenceStore
@@ -183,6 +183,8 @@ FAILURES = [
     (QuotaExceeded("max_turns", "host", 5), 403, "forbidden", None),
     (RateLimited("turns_per_minute", "host", 5, 17), 429, "unavailable", "17"),
     (Overloaded("too much at a time", 3), 429, "unavailable", "3"),
+    (TurnBusy("hush"), 429, "unavailable", "1"),
+    (ResourceBusy("hush"), 503, "unavailable", None),
     (ConnectionRefusedError("hush"), 503, "unavailable", None),
     (TimeoutError("hush"), 503, "unavailable", None),
     (Invalid(Problem("content", "is too long")), 400, "bad_request", None),

@@ -1,14 +1,24 @@
 """The plugin over our own store: the contract kit, and what the issue promises beyond it."""
 
+import io
+import json
 from collections.abc import AsyncIterator
+from datetime import timedelta
+from operator import itemgetter
+from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import httpx
+import pytest
 import pytest_asyncio
 
 from producers.contract_kit.catalog import CASES
-from producers.settings import ApiSettings
+from producers.cutover.transfer import Import, export_memories
+from producers.perimeter.client import PluginAddress, PluginClient
+from producers.perimeter.trees import FileTree
+from producers.settings import ApiSettings, PluginSettings, SearchMode
+from store.erasure import Erasures
 from store.identity import host_id
 from store.ledger.ledger import Ledger
 from store.memory.turns import TurnStore
@@ -152,6 +162,45 @@ async def test_what_is_forgotten_is_erased_with_a_receipt_and_a_native_memory_of
     assert (await plugin.put(f"/v1/namespaces/{name}", json={"kind": "team"})).json().get("metadata") is None
 
 
+async def test_what_was_forgotten_is_erased_after_the_time_that_is_set(ana: Tenant, world: World) -> None:
+    name, host = fresh(), host_id(ana.host)
+    parts = parts_of(world.database, world.notifier, world.clock, PluginSettings(erase_after=3600))
+    async with serving(parts, host) as url, httpx.AsyncClient(base_url=url, timeout=PATIENCE_S) as plugin:
+        await put(plugin, name)
+        written = await write(plugin, name, "zq6 is kept for an hour")
+        forget = {"requested_by_namespace": name}
+        gone = await plugin.request("DELETE", f"/v1/memories/{written['id']}", json=forget)
+        assert await search(plugin, name) == []
+    erasure = UUID(gone.headers["afterturn-erasures"])
+    there = "select 1 from afterturn.agent_memory_unit_t where content = 'zq6 is kept for an hour'"
+    assert await world.sql(there)
+    later = Erasures(world.database, lambda: world.clock() + timedelta(hours=1, seconds=1))
+    assert (host, erasure) not in await Erasures(world.database, world.clock).left_alone()
+    assert (host, erasure) in await later.left_alone()
+    assert (await later.run(host, erasure)).done
+    assert not await world.sql(there)
+
+
+async def test_by_its_setting_a_search_has_the_references_order(ana: Tenant, world: World) -> None:
+    name, host = fresh(), host_id(ana.host)
+    settings = PluginSettings(search_mode=SearchMode.REFERENCE)
+    far, near = "Go by train, as everybody does who goes to Ghent in winter", "Go by train"
+    for chosen, first in ((PluginSettings(), far), (settings, near)):
+        parts = parts_of(world.database, world.notifier, world.clock, chosen)
+        async with serving(parts, host) as url, httpx.AsyncClient(base_url=url, timeout=PATIENCE_S) as plugin:
+            await put(plugin, name)
+            await write(plugin, name, far, id=str(UUID(int=1)), pin=True, embedding=[0, 1])
+            await write(plugin, name, near, id=str(UUID(int=2)), embedding=[1, 0])
+            for asked in ({"query": "train"}, {"query": "Go"}, {"embedding": [1, 0]}):
+                found = await search(plugin, name, **asked)
+                assert (found[0]["content"], len(found)) == (first, 2), (chosen.search_mode, asked)
+                assert all("score" in one for one in found)
+            for asked in ({}, {"query": "G"}):
+                listed = await search(plugin, name, **asked)
+                assert [one["content"] for one in listed] == [far, near]
+                assert not any("score" in one for one in listed)
+
+
 async def test_a_used_up_quota_is_403_and_says_which(plugin: httpx.AsyncClient, ana: Tenant, world: World) -> None:
     name = fresh()
     await put(plugin, name)
@@ -179,6 +228,49 @@ async def test_a_listing_has_pages_that_neither_repeat_nor_leave_out(plugin: htt
     assert [one.get("pin", False) for one in seen] == [True] * 4 + [False] * 7
     wrong = await plugin.post("/v1/search", json={"namespaces": [name], "cursor": "x"})
     assert wrong.status_code == 400
+
+
+async def test_an_export_has_everything_and_an_import_makes_it_again(
+    plugin: httpx.AsyncClient, world: World, tmp_path: Path
+) -> None:
+    root, own = f"root{uuid4().hex}", f"self{uuid4().hex}"
+    tree = tmp_path / "tree.json"
+    tree.write_text(json.dumps({"workspaces": [{"id": root}, {"id": own, "parent": root}]}))
+    name, end = f"workspace:{own}", "2099-01-02T03:04:05Z"
+    await put(plugin, name, metadata={"n": 2**63 + 1, "deep": [None]}, expires_at=end)
+    await put(plugin, f"team:{root}", metadata={"empty": True})
+    whole = {"pin": True, "propagation": {"a": [1, None]}, "expires_at": end, "created_at": "2025-06-01T00:00:00Z"}
+    for n, vector in enumerate([[3.0, 4.0], [-1e300, 2e299], [1e-9] * 4096, None] * 10):
+        await write(plugin, name, f"memory {n}", embedding=vector, **(whole if n == 0 else {"kind": "summary"}))
+    out, other = io.BytesIO(), await world.tenant()
+    async with PluginClient(PluginAddress(str(plugin.base_url), PATIENCE_S)) as client:
+        assert await export_memories(client, FileTree(tree), out) == (40, 0)
+    lines = out.getvalue().splitlines(keepends=True)
+    parts = parts_of(world.database, world.notifier, world.clock)
+    async with (
+        serving(parts, host_id(other.host)) as url,
+        PluginClient(PluginAddress(url, PATIENCE_S)) as client,
+        httpx.AsyncClient(base_url=url, timeout=PATIENCE_S) as there,
+    ):
+        for _again in range(2):
+            counts = (await Import(client).run(lines)).as_json()
+            assert counts == {"imported": 40, "skipped": 0, "errors": 0, "total": 40}
+        for more, count in (
+            ({}, 40), ({"embedding": [4, 3]}, 20), ({"embedding": [1, 0.1]}, 20), ({"embedding": [1] * 4096}, 10)
+        ):  # fmt: skip
+            told, found = [await search(one, name, limit=100, **more) for one in (plugin, there)]
+            assert len(found) == count
+            scores = [[one.pop("score", 0.0) for one in some] for some in (told, found)]
+            assert sorted(found, key=itemgetter("id")) == sorted(told, key=itemgetter("id"))
+            assert scores[0] == pytest.approx(scores[1], abs=1e-6)
+        await replay.repair_scope(world.postgres.owner_url, Scope(host_id(other.host)))
+        assert len(await search(there, name, limit=100, embedding=[4, 3])) == 20
+        again = (await there.put(f"/v1/namespaces/{name}", json={"kind": "workspace"})).json()
+        assert (again["metadata"], again["expires_at"]) == ({"n": 2**63 + 1, "deep": [None]}, end)
+        assert (await there.patch(f"/v1/namespaces/team:{root}", json={"expires_at": end})).json()["metadata"]
+    wrong = await plugin.post("/v1/search", json={"namespaces": [name], "export": True, "query": "memory"})
+    assert wrong.status_code == 400
+    assert all("embedding" not in one for one in await search(plugin, name, limit=100))
 
 
 async def test_after_a_replay_the_plugin_shows_the_same(

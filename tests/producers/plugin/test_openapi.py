@@ -41,7 +41,12 @@ OBJECTS = {
     "Error": ({"code", "message", "details"}, {"code", "message"}),
 }
 #: What ours adds, and the contract's reference passes over.
-OURS = {"MemoryWrite": {"created_at"}, "SearchRequest": {"cursor"}, "SearchResponse": {"next_cursor"}}
+OURS = {
+    "MemoryWrite": {"created_at"},
+    "SearchRequest": {"cursor", "export"},
+    "SearchResponse": {"next_cursor", "namespaces"},
+    "Memory": {"embedding"},
+}
 ENUMS = {
     "NamespaceKind": ["workspace", "team", "org", "custom"],
     "MemoryKind": ["fact", "summary", "checkpoint"],

@@ -1,0 +1,172 @@
+"""Searches of a large namespace by an index of lists find what an exact search finds, behind any filter."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import numpy as np
+import pytest
+import pytest_asyncio
+from numpy.typing import NDArray
+from sqlalchemy import text
+
+from store import identity
+from store.database import Database
+from store.derived import vector_indexes
+from store.derived.unit_vectors import Unembedded, insert_vectors
+from store.derived.vector_indexes import Needed, NeededOfNamespace, VectorIndexes
+from store.memory.turns import TurnStore
+from store.plugin import search as plugin_search
+from store.plugin.memories import StoredMemory
+from store.plugin.namespaces import NamespaceChange, Namespaces
+from store.plugin.search import NEAR_ALL, NEAR_FIRST, NEAR_IN_LISTS, Asked, PluginSearch
+from store.plugin.vectors import normalise, read_lists, reading_lists
+from store.recall.settings import RecallSettings
+from tests.producers.words import WordEmbedder
+from tests.servers import TestPostgres
+from tests.store.conftest import NOON, new_host, rows, turn
+
+NAME = "org:large"
+MEMORIES, GROUPS, DIMENSION = 1000, 40, 2100
+#: Of a namespace beyond it, so many vectors are read.
+SETTINGS = RecallSettings(exact_units=700, read_units=400)
+EXACT = RecallSettings(exact_units=10**9)
+#: One memory of a thousand is a checkpoint; one in fifty is a summary.
+KINDS = ("checkpoint", "summary", "fact")
+MARK = """
+    update afterturn.agent_memory_unit_t u
+       set origin = 'memory', metadata = jsonb_build_object('plugin', jsonb_strip_nulls(jsonb_build_object(
+               'id', u.unit_id, 'source', 'agent', 'vector', 'd', 'pin', case when n.n % 400 = 7 then true end,
+               'kind', case when n.n = 500 then 'checkpoint' when n.n % 50 = 3 then 'summary' else 'fact' end)))
+      from (select unit_id, cast(substr(content, 9) as int) as n from afterturn.agent_memory_unit_t) n
+     where u.bank_id = :bank and u.unit_id = n.unit_id
+    returning u.unit_id, u.session_id, n.n, u.content, u.aggregate_version"""
+KEEP = """
+    insert into afterturn.plugin_vector_t (host_id, bank_id, session_id, digest, dimension, norm, embedding, written_at)
+    select afterturn.current_host(), :bank, session_id, 'd', :dimension, 1, cast(embedding as public.vector), now()
+      from unnest(cast(:sessions as uuid[]), cast(:vectors as text[])) v(session_id, embedding) returning 1"""
+
+
+class Pointing(WordEmbedder):
+    """Embeds every text at one place."""
+
+    generation = 1
+
+    def __init__(self, place: NDArray[np.float32]) -> None:
+        self.place = place
+
+    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return np.stack([self.place for _ in texts])
+
+
+@dataclass
+class Large:
+    database: Database
+    host: UUID
+    own: NDArray[np.float32]
+    callers: NDArray[np.float32]
+    indexes: VectorIndexes
+
+    @property
+    def bank(self) -> UUID:
+        return identity.bank_id(self.host, NAME)
+
+    def search(self, settings: RecallSettings, place: NDArray[np.float32]) -> PluginSearch:
+        return PluginSearch(self.database, Pointing(place), settings, lambda: NOON, near=-1.0)
+
+    async def plan(self, statement: str, lists: int, **arguments: object) -> str:
+        about = {"host": self.host, "bank": self.bank, "banks": [self.bank], "kinds": None, "now": NOON, **arguments}
+        async with self.database.tenant(self.host) as connection, reading_lists(connection, lists):
+            lines = await connection.execute(text(f"explain (costs off) {statement}"), about)
+            return "\n".join(line for (line,) in lines)
+
+
+def made(count: int, dimension: int, seed: int) -> NDArray[np.float32]:
+    """Return vectors as texts have them: around the centres of some groups."""
+    random = np.random.default_rng(seed)
+    centres = random.standard_normal((GROUPS, dimension), dtype=np.float32)
+    found = centres[np.arange(count) % GROUPS] + 0.4 * random.standard_normal((count, dimension), dtype=np.float32)
+    unit: NDArray[np.float32] = found / np.linalg.norm(found, axis=1, keepdims=True)
+    return unit
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def large(
+    lonely: Database, fresh_database: TestPostgres, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Large]:
+    monkeypatch.setattr(vector_indexes, "LIST_UNITS", 20)
+    monkeypatch.setattr(plugin_search, "COMPARED", 20)
+    host = await new_host(lonely)
+    await Namespaces(lonely, lambda: NOON).upsert(host, NAME, "org", NamespaceChange(frozenset()))
+    store = TurnStore(lonely, lambda: NOON)
+    await store.append(host, [turn("t", f"message {n}", session=f"s{n}", bank=NAME) for n in range(MEMORIES)])
+    bank = identity.bank_id(host, NAME)
+    for _ in range(2):
+        carry = "select carried from afterturn.post_words(afterturn.current_host(), :bank, 1000, true)"
+        await rows(lonely, host, carry, bank=bank)
+    marked = sorted(await rows(lonely, host, MARK, bank=bank), key=lambda row: row[2])
+    own, callers = made(MEMORIES, 384, 3), made(MEMORIES, DIMENSION, 4)
+    async with lonely.tenant(host) as connection:
+        units = [Unembedded(bank, unit, content, version) for unit, _, _, content, version in marked]
+        await insert_vectors(connection, host, 1, units, own)
+    texts = [f"[{','.join(map(str, one))}]" for one in callers.tolist()]
+    about = {"bank": bank, "dimension": DIMENSION, "sessions": [row[1] for row in marked]}
+    await rows(lonely, host, KEEP, **about, vectors=texts)
+    indexes = VectorIndexes(fresh_database.owner_url, SETTINGS.exact_units)
+    yield Large(lonely, host, own, callers, indexes)
+    await indexes.close()
+
+
+def ids(found: Sequence[StoredMemory]) -> list[UUID]:
+    return [one.memory_id for one in found]
+
+
+async def test_by_an_index_ten_are_found_of_ten_behind_any_filter_and_pins_stay_first(large: Large) -> None:
+    needed = await large.indexes.needed()
+    assert {type(one) for one in needed} == {Needed, NeededOfNamespace}
+    while await large.indexes.build_some():
+        pass
+    assert await large.indexes.needed() == []
+    for kinds in ([], ["fact"], ["summary"], ["checkpoint"]):
+        asked, there, found = Asked([NAME], kinds, 10), 0, 0
+        for nth in range(0, MEMORIES, MEMORIES // 12):
+            vector = normalise(large.callers[nth].tolist())
+            ours, exact = (large.search(settings, large.own[nth]) for settings in (SETTINGS, EXACT))
+            for one, other in (
+                (await ours.nearest(large.host, asked, vector), await exact.nearest(large.host, asked, vector)),
+                (await ours.find(large.host, asked, "zz"), await exact.find(large.host, asked, "zz")),
+            ):
+                assert len(one) == len(other)
+                assert [memory.pin for memory in one] == sorted((memory.pin for memory in one), reverse=True)
+                there, found = there + len(other), found + len({*ids(one)} & {*ids(other)})
+        assert found >= 0.99 * there > 0, (kinds, found, there)
+    pinned = [memory.pin for memory in await large.search(SETTINGS, large.own[0]).nearest(large.host, asked, vector)]
+    assert pinned == [False]
+
+
+async def test_the_indexes_are_read_and_an_exact_search_reads_none(large: Large) -> None:
+    while await large.indexes.build_some():
+        pass
+    async with large.database.tenant(large.host) as connection:
+        [(bank, lists)] = await read_lists(connection, [large.bank], DIMENSION, SETTINGS.read_units)
+        assert bank == large.bank
+        assert 0 < lists < MEMORIES // 20
+        assert await read_lists(connection, [large.bank], DIMENSION + 1, SETTINGS.read_units) == []
+    in_lists = str(plugin_search._in_lists(large.bank, DIMENSION))
+    numbers = {"numbers": large.callers[0].tolist(), "limit": 10, "looked_at": 100}
+    plan = await large.plan(in_lists, lists, **numbers)
+    assert f"using plugin_vector_{large.bank.hex}_{DIMENSION}_near" in plan, plan
+    about = {"vector": large.own[0], "generation": 1, "most": 20, "looked_at": 200, "whole": [large.bank], "units": []}
+    assert "_near" in (plan := await large.plan(str(NEAR_IN_LISTS), lists, **about)), plan
+    for exact in (NEAR_FIRST, NEAR_ALL):
+        assert "_near" not in (plan := await large.plan(str(exact), lists, **about)), plan
+
+
+async def test_the_index_of_a_namespace_that_is_gone_goes_too(large: Large) -> None:
+    while await large.indexes.build_some():
+        pass
+    await rows(large.database, large.host, "delete from afterturn.plugin_vector_t returning 1")
+    assert await large.indexes.needed() == [NeededOfNamespace(large.bank, DIMENSION, 0)]
+    while await large.indexes.build_some():
+        pass
+    assert await large.indexes.needed() == []
