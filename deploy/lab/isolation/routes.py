@@ -15,7 +15,20 @@ from urllib.parse import quote
 from starlette.routing import BaseRoute
 
 from deploy.lab.isolation.transport import TrialRequest
-from deploy.lab.isolation.world import COLLEAGUE, DIRECTIVE, MEMORY, SESSION, TURN, Caller, SeededBank, SeededIds
+from deploy.lab.isolation.world import (
+    COLLEAGUE,
+    DIRECTIVE,
+    MEMORY,
+    SESSION,
+    TURN,
+    VECTOR,
+    Caller,
+    SeededBank,
+    SeededIds,
+    name_namespace,
+)
+from producers.plugin.app import PluginApp
+from producers.plugin.openapi import ROUTES as PLUGIN_ROUTES
 
 #: In which a turn is said to be a foreign user's.
 USERS_TURN = "3"
@@ -393,6 +406,47 @@ ROUTES |= {
     ),
 }
 
+
+def _make_namespace_route(method: str, ending: str = "", body: dict[str, Any] | None = None) -> TrialRoute:
+    def ask(one: Trial) -> TrialRequest:
+        return TrialRequest(method, f"/v1/namespaces/{name_namespace(one.bank)}{ending}", body)
+
+    return _make_read_route(ask)
+
+
+def _make_search_route(ask: Callable[[Trial], dict[str, Any]]) -> TrialRoute:
+    return _make_read_route(
+        lambda t: TrialRequest("POST", "/v1/search", {"namespaces": [name_namespace(t.bank)], **ask(t)})
+    )
+
+
+def _make_forget_route(find: Callable[[SeededIds], str]) -> TrialRoute:
+    def ask(one: Trial) -> TrialRequest:
+        body = {"requested_by_namespace": name_namespace(one.bank)}
+        return TrialRequest("DELETE", f"/v1/memories/{find(one.things)}", body)
+
+    return _make_read_route(ask, by_id=True)
+
+
+_WRITTEN = {"content": SAID, "kind": "fact", "source": "agent", "embedding": VECTOR}
+#: The memory plugin's, in the namespace beside a bank. Nobody writes under a foreign id into a namespace of their own:
+#: there that is another memory.
+ROUTES |= {
+    "PUT /v1/namespaces/{name}": _make_namespace_route("PUT", body={"kind": "team"}),
+    "PATCH /v1/namespaces/{name}": _make_namespace_route("PATCH", body={"metadata": {"door": "open"}}),
+    "DELETE /v1/namespaces/{name}": _make_namespace_route("DELETE"),
+    "POST /v1/namespaces/{name}/memories": _make_read_route(
+        lambda t: TrialRequest(
+            "POST", f"/v1/namespaces/{name_namespace(t.bank)}/memories", {**_WRITTEN, "id": t.things.memory}
+        )
+    ),
+    "POST /v1/search": _make_search_route(lambda t: {"query": t.query}),
+    "POST /v1/search that lists": _make_search_route(lambda _: {"limit": 100, "export": True}),
+    "POST /v1/search by a vector": _make_search_route(lambda t: {"embedding": VECTOR, "query": t.query}),
+    "DELETE /v1/memories/{id}": _make_forget_route(lambda things: things.memory),
+    "DELETE /v1/memories/{id} that is a message": _make_forget_route(lambda things: things.unit),
+}
+
 #: Routes that are served and not tried, each with the reason.
 UNTRIED = {
     "POST /mcp/": "the same as /mcp",
@@ -400,6 +454,7 @@ UNTRIED = {
     "GET /health/ready": "says which part fails; no tenant is named",
     "GET /metrics": "counts over all tenants; no label names one",
     "GET /openapi.json": "the description of the interface",
+    "GET /v1/health": "says whether the memory plugin can work",
     "GET /docs": "shows the description of the interface",
     "* /docs/assets": "what that page is made of, out of a package",
 }
@@ -421,7 +476,9 @@ def _list_served_routes(routes: Iterable[BaseRoute], prefix: str = "") -> Iterat
     for route in routes:
         path = prefix + _CONVERTER.sub("}", str(getattr(route, "path", "")))
         inner = getattr(route, "routes", None)
-        if inner:
+        if isinstance(getattr(route, "app", None), PluginApp):
+            yield from (f"{method.upper()} {path}" for method, path, *_ in PLUGIN_ROUTES)
+        elif inner:
             yield from _list_served_routes(inner, path)
         else:
             methods = getattr(route, "methods", None) or {"*"}

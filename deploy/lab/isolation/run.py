@@ -19,14 +19,16 @@ from deploy.lab.isolation.transport import Send, TrialRequest, send_in_process, 
 from deploy.lab.isolation.trials import IsolationReport, TrialChannel, check_isolation
 from deploy.lab.isolation.world import FixtureIncomplete, IsolationFixture, build_fixture, make_tenant_names
 from deploy.local.stack import Stack
+from deploy.plugin_listener import by_key
 from producers.http.app import create_app
 from producers.http.service import Readiness
 from producers.notifications import Notifier
+from producers.plugin.bank_store import EraseQueue, PluginParts
 from producers.service.dependencies import Dependencies
 from producers.service.memory import Memory
 from producers.service.operations import Operations
 from producers.service.recalls import Recalls
-from producers.settings import ApiSettings, BrokerSettings
+from producers.settings import ApiSettings, BrokerSettings, PluginSettings
 from store import identity
 from store.clock import DatabaseClock
 from store.database import Database
@@ -38,6 +40,9 @@ from store.memory.documents import Documents
 from store.memory.memories import Memories
 from store.memory.turns import TurnStore
 from store.memory.units import Units
+from store.plugin.memories import PluginMemories
+from store.plugin.namespaces import Namespaces
+from store.plugin.search import PluginSearch
 from store.recall.jobs import RecallJobs
 from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
@@ -52,6 +57,8 @@ JOB_WAIT_MS = 200
 #: How long the stack's workers may take for the world, in seconds, and how long one look waits.
 WORK_S, WAIT_MS = 180.0, 2000
 POOL_SIZE = 6
+#: No check takes so long, in seconds.
+ERASE_AFTER_S = 86_400.0
 
 
 async def run_check(stack: Stack, tries: int, seed: int) -> IsolationReport:
@@ -123,9 +130,28 @@ def build_application(database: Database, notifier: Notifier, clock: Callable[[]
         persons=Persons(database, clock),
         memories=Memories(database, clock),
     )
-    memory = Memory(parts, settings)
+    memory, keys = Memory(parts, settings), Keys(database)
     return create_app(
-        memory, Keys(database), _NoHealth(), _return_no_metrics, settings, operations=Operations(database, clock)
+        memory,
+        keys,
+        _NoHealth(),
+        _return_no_metrics,
+        settings,
+        operations=Operations(database, clock),
+        plugin=by_key(_build_plugin(database, notifier, clock), keys.authenticate),
+    )
+
+
+def _build_plugin(database: Database, notifier: Notifier, clock: Callable[[], datetime]) -> PluginParts:
+    """Return the memory plugin's parts; what is forgotten there is erased with the tenants."""
+    settings = PluginSettings(erase_after=ERASE_AFTER_S)
+    return PluginParts(
+        Namespaces(database, clock),
+        PluginMemories(database, clock),
+        PluginSearch(database, ConstantEmbedder(), RecallSettings(), clock, settings.near),
+        EraseQueue(Erasures(database, clock), settings.erase_after),
+        notifier.notify,
+        settings,
     )
 
 

@@ -19,8 +19,6 @@ MAY_BE_EMPTY = {
     "gateway_target_t": "set by operators; where turns are handed to, no words of a tenant's",
     "forgotten_unit_t": "work to do, of units that ended",
     "open_turn_t": "for an hour, behind tokens of memory_run_turn, which is off by default",
-    "plugin_namespace_t": "written by the memory plugin, whose walls have a walk of their own",
-    "plugin_vector_t": "written by the memory plugin, whose walls have a walk of their own",
     "pruned_turns_t": "counts, after the ledger was pruned",
     "quota_t": "limits, set by operators; numbers alone",
     "reading_t": "only where an extractor reads a second time",

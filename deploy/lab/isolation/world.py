@@ -1,13 +1,14 @@
 """What the isolation check works on: tenants with banks of every scope, a thing of every kind in each, and many keys.
 
 In each bank its tenant's owner leaves turns, a document, a memory, a directive, a link, a recall job and the receipt
-of an erasure; the stages add facts, entities, a reflection and what is known of a person. All of it holds the bank's
-mark, which occurs nowhere else.
+of an erasure; the stages add facts, entities, a reflection and what is known of a person. Beside each bank there is a
+namespace of the memory plugin with a memory and a vector. All of it holds the bank's mark, which occurs nowhere else.
 """
 
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 from urllib.parse import quote
@@ -29,6 +30,8 @@ NAME = "Eva Lund"
 DIRECTIVE = "on boxes"
 #: What every place's single memory is called: callers may keep one under this id in banks of their own.
 MEMORY = "box"
+#: The vector of every memory of the plugin.
+VECTOR = (0.6, 0.8)
 #: How long the owners' recall jobs are kept: longer than any check.
 TTL_S = 86_400
 
@@ -43,11 +46,13 @@ class SeededIds:
     reflection: str = ""
     job: str = ""
     erasure: str = ""
+    memory: str = ""
+    """Of the namespace beside the bank."""
 
     @classmethod
     def absent(cls, random: Random) -> "SeededIds":
         """Return ids of the same forms that name nothing."""
-        versions = {"unit": 5, "doc": 5, "directive": 5, "reflection": 5, "job": 4, "erasure": 4}
+        versions = {"unit": 5, "doc": 5, "directive": 5, "reflection": 5, "job": 4, "erasure": 4, "memory": 4}
         return cls(**{name: str(UUID(int=random.getrandbits(128), version=of)) for name, of in versions.items()})
 
 
@@ -104,10 +109,15 @@ class IsolationFixture:
         """The ids of the tenants that were made."""
         return [identity.host_id(name) for name in self.names]
 
+    def bank_ids_of(self, place: SeededBank) -> tuple[UUID, UUID]:
+        """Return the ids of a place's bank, and of the namespace beside it."""
+        host = self.host_ids[place.tenant]
+        return identity.bank_id(host, place.bank), identity.bank_id(host, name_namespace(place.bank))
+
     @property
     def bank_ids(self) -> list[UUID]:
-        """The ids of the banks of all places."""
-        return [identity.bank_id(self.host_ids[place.tenant], place.bank) for place in self.places]
+        """The ids of the banks and namespaces of all places."""
+        return [bank for place in self.places for bank in self.bank_ids_of(place)]
 
     def foreign_to(self, caller: Caller) -> list[SeededBank]:
         """Return the places a caller must not see."""
@@ -225,8 +235,28 @@ async def _fill_bank(place: SeededBank, world: IsolationFixture, send: Send) -> 
     asked = {**bank, "query": mark, "ttl_s": TTL_S}
     job = await _require_status(await send(TrialRequest("POST", "/api/v1/recall/jobs", asked), owner), 202)
     place.things = SeededIds(
-        doc=doc["doc_id"], directive=directive["directive_id"], job=job["job_id"], erasure=place.things.erasure
+        doc=doc["doc_id"],
+        directive=directive["directive_id"],
+        job=job["job_id"],
+        erasure=place.things.erasure,
+        memory=await _fill_namespace(place, owner, send),
     )
+
+
+async def _fill_namespace(place: SeededBank, owner: str, send: Send) -> str:
+    """Make the namespace beside a bank and write a memory there; return the memory's id."""
+    path, mark = f"/v1/namespaces/{name_namespace(place.bank)}", place.mark
+    made = TrialRequest("PUT", path, {"kind": "custom", "metadata": {"shelf": mark}})
+    await _require_status(await send(made, owner), 200)
+    content = {"content": f"The lamp of {mark} stands on the shelf.", "propagation": {"shelf": mark}}
+    body = {**content, "kind": "fact", "source": "agent", "embedding": VECTOR}
+    written = await _require_status(await send(TrialRequest("POST", f"{path}/memories", body), owner), 201)
+    return str(written["id"])
+
+
+def name_namespace(bank: str) -> str:
+    """Return the name of the namespace beside a bank."""
+    return "custom:" + re.sub(r"[^A-Za-z0-9_.\-]", ".", bank)
 
 
 def _make_turns(place: SeededBank) -> list[dict[str, Any]]:
@@ -275,13 +305,22 @@ async def _complete_bank(place: SeededBank, token: str, send: Send) -> None:
     ends = {"from_unit_id": known[0], "to_unit_id": known[1], "link_type": "causes"}
     await _require_status(await send(TrialRequest("POST", "/api/v1/links", {"bank": place.bank, **ends}), token), 201)
     old = place.things
-    place.things = SeededIds(known[0], old.doc, old.directive, reflections[0], old.job, old.erasure)
-    for path in list_owner_paths(place):
-        await _require_status(await send(TrialRequest("GET", path), token), 200)
+    place.things = replace(old, unit=known[0], reflection=reflections[0])
+    if not await is_readable(place, token, send):
+        raise FixtureIncomplete("the owner does not read what was written")
 
 
-def list_owner_paths(place: SeededBank) -> list[str]:
-    """Return paths at which a place's owner reads each thing in it."""
+async def is_readable(place: SeededBank, token: str, send: Send) -> bool:
+    """Say whether a place's owner reads each thing in it, and what is in the namespace beside it."""
+    replies = [await send(TrialRequest("GET", path), token) for path in _list_owner_paths(place)]
+    listing = {"namespaces": [name_namespace(place.bank)], "export": True}
+    listed = await send(TrialRequest("POST", "/v1/search", listing), token)
+    # The content, what came with it, and what is said of the namespace.
+    whole = listed.status == 200 and listed.body.count(place.mark.encode()) == 3  # noqa: PLR2004 - these
+    return whole and all(reply.status == 200 for reply in replies)  # noqa: PLR2004 - OK
+
+
+def _list_owner_paths(place: SeededBank) -> list[str]:
     bank, things = quote(place.bank), place.things
     return [
         f"/api/v1/units/{things.unit}?bank={bank}",

@@ -23,6 +23,7 @@ from deploy.lab.isolation.trials import CASES
 from deploy.lab.isolation.world import IsolationFixture, build_fixture, make_tenant_names
 from producers.errors import PermissionDenied
 from producers.notifications import Notifier
+from producers.plugin.openapi import ROUTES as PLUGIN_ROUTES
 from producers.service import banks, dependencies
 from producers.service.authorisation import Authorisation
 from store import identity
@@ -39,9 +40,9 @@ from tests.producers.conftest import broker_of, database_of
 from tests.producers.schemas import HeldToSchema
 from tests.servers import TestPostgres, TestValkey
 
-TRIES = 800
+TRIES = 900
 #: Enough to find a hole that was planted: every case is tried once by each tenant.
-FEW = 700
+FEW = 800
 
 pytestmark = pytest.mark.law("L6")
 
@@ -123,7 +124,7 @@ async def test_every_route_of_the_application_is_tried_or_it_is_said_why_not(che
         f"{method} {route.path.replace(':name}', '}')}"
         for route in check.app.routes
         for method in getattr(route, "methods", None) or {"*"}
-    }
+    } | {f"{method.upper()} {path}" for method, path, *_ in PLUGIN_ROUTES}
     assert list_tried_routes() | set(UNTRIED) <= served
 
 
