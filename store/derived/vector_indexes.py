@@ -24,6 +24,8 @@ PARTITIONS = 16
 LIST_UNITS = 250
 #: Finding the centres takes memory by the square.
 MOST_LISTS = 1000
+#: Of vectors of more numbers, it must be fewer lists: pgvector refuses to begin what MEMORY does not hold.
+LONG, MOST_LISTS_OF_LONG = 2000, 700
 #: It ends before another look is due, so that other maintenance has its turn.
 LOOK_S = 5.0
 
@@ -182,16 +184,16 @@ class VectorIndexes:
             *(
                 NeededOfNamespace(row.bank_id, row.dimension, lists)
                 for row in namespaces
-                if (lists := self._change(row)) is not None
+                if (lists := self._change(row, MOST_LISTS_OF_LONG if row.dimension > LONG else MOST_LISTS)) is not None
             ),
         ]
 
-    def _change(self, row: Row[Any]) -> int | None:
+    def _change(self, row: Row[Any], most: int = MOST_LISTS) -> int | None:
         """Return how many lists a partition's index is to have, None where it is well as it is."""
         if row.largest <= self._exact_units:
             # A bank that was just too large is let shrink a good deal first.
             return None if 2 * row.largest > self._exact_units else 0
-        lists = lists_of(row.vectors)
+        lists = lists_of(row.vectors, most)
         return None if row.valid and 2 * row.lists > lists else lists
 
     @asynccontextmanager
@@ -204,9 +206,9 @@ class VectorIndexes:
             await engine.dispose()
 
 
-def lists_of(vectors: int) -> int:
+def lists_of(vectors: int, most: int = MOST_LISTS) -> int:
     """Return how many lists an index of this many vectors has."""
-    return max(1, min(vectors // LIST_UNITS, MOST_LISTS))
+    return max(1, min(vectors // LIST_UNITS, most))
 
 
 def index_statements(needed: Needed | NeededOfNamespace) -> Sequence[str]:

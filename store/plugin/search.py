@@ -291,8 +291,8 @@ class PluginSearch:
             if whole:
                 one_by_one = {**scope.arguments, **about, "banks": list(whole), "limit": asked.limit}
                 found += (await connection.execute(NEAREST, one_by_one)).all()
-            ordered = sorted({row.unit_id: row for row in found}.values(), key=lambda row: _rank(row, pins_first))
-            return [build_memory(row, max(-1.0, min(1.0, row.score))) for row in ordered[: asked.limit]]
+            memories = {row.unit_id: build_memory(row, max(-1.0, min(1.0, row.score))) for row in found}
+            return sorted(memories.values(), key=lambda one: _rank(one, pins_first))[: asked.limit]
 
     async def find(
         self, host: UUID, asked: Asked, query: str, *, by_words: bool = False, pins_first: bool = True
@@ -464,8 +464,9 @@ def _in_lists(bank: UUID, dimension: int) -> TextClause:
     return text(_IN_LISTS.format(bank=bank, dimension=dimension))
 
 
-def _rank(row: Row[Any], pins_first: bool) -> tuple[bool, float, float, int]:  # noqa: FBT001 - of one call
-    return not (row.pinned and pins_first), -row.score, -row.mentioned_at.timestamp(), -row.unit_id.int
+def _rank(one: StoredMemory, pins_first: bool) -> tuple[bool, float, float, int]:  # noqa: FBT001 - of one call
+    """Return where a memory stands among others, as the statements order them."""
+    return not (one.pin and pins_first), -(one.score or 0.0), -one.created_at.timestamp(), -one.memory_id.int
 
 
 async def _containing(scope: _Scope, query: str) -> Mapping[UUID, float]:

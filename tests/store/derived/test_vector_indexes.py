@@ -115,6 +115,7 @@ async def large(
 
 async def test_a_large_bank_gets_an_index_that_recall_reads_and_nobody_else_does(large: Large) -> None:
     [needed] = await large.indexes.needed()
+    assert isinstance(needed, Needed)
     assert needed.lists == lists_of(UNITS)
     assert await large.lists() is None
     await large.build()
@@ -160,6 +161,7 @@ async def test_an_index_is_built_anew_when_its_bank_has_outgrown_it(
     await large.build()
     monkeypatch.setattr(vector_indexes, "LIST_UNITS", 10)
     [needed] = await large.indexes.needed()
+    assert isinstance(needed, Needed)
     # As a run that was killed leaves it.
     leftover = Needed(needed.partition, 1)
     engine = create_owner_engine(large.postgres.owner_url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
