@@ -88,15 +88,6 @@ FAULTS = (
     ),
     Mutant(
         law="L11",
-        fault="the vector of a forgotten memory stays",
-        file="store/plugin/memories.py",
-        before='            await keep_only(connection, place, "")\n        return erasure\n',
-        after="            pass\n        return erasure\n",
-        held_by=_STORE,
-        tests=("test_what_is_forgotten_is_erased_with_a_receipt_and_a_native_memory_of_the_bank_stays",),
-    ),
-    Mutant(
-        law="L11",
         fault="a memory is forgotten without a receipt of its erasure",
         file="producers/plugin/app.py",
         before="    return Response(status_code=204, headers={RECEIPTS: named} if named else None",
