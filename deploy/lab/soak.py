@@ -116,7 +116,7 @@ async def _soak(stack: Stack, minutes: float, per_second: float, say: Say) -> So
         httpx.AsyncClient(base_url=stack.api, headers=headers, timeout=PATIENCE_S) as http,
         AsyncTurnPublisher(stack.redis_url.get_secret_value(), QUEUE, options) as queue,
     ):
-        load = Load(http, queue, Calls())
+        load = Load(http, Calls(), queue)
         warm_up = min(WARM_UP_S, 60 * minutes * WARM_UP_SHARE)
         say(f"warming up for {warm_up:.0f} s")
         await load.run(warm_up, per_second)
@@ -155,9 +155,9 @@ async def _settle(stack: Stack, queue: AsyncTurnPublisher, baseline: StackUsage 
 
 
 class Load:
-    """One round of calls after the other, each over every interface, at a steady pace."""
+    """One round of calls after the other, each over every interface, at a steady pace; without a queue, not by it."""
 
-    def __init__(self, http: httpx.AsyncClient, queue: AsyncTurnPublisher, calls: Calls) -> None:
+    def __init__(self, http: httpx.AsyncClient, calls: Calls, queue: AsyncTurnPublisher | None = None) -> None:
         self.calls = calls
         self._http, self._queue = http, queue
         self._talk = TurnGenerator("soak")
@@ -198,11 +198,12 @@ class Load:
             ("metrics", "GET", "/metrics", None),
         )
         published = [Message(one.role, one.content) for one in turn.messages]
-        await asyncio.gather(self._publish(published), *(self._call(*one) for one in calls))
+        queues = [self._publish(self._queue, published)] if self._queue else []
+        await asyncio.gather(*queues, *(self._call(*one) for one in calls))
 
-    async def _publish(self, messages: Sequence[Message]) -> None:
+    async def _publish(self, queue: AsyncTurnPublisher, messages: Sequence[Message]) -> None:
         try:
-            await self._queue.add_turn(f"queued-{self._nth // 50}", messages, turn_id=str(self._nth))
+            await queue.add_turn(f"queued-{self._nth // 50}", messages, turn_id=str(self._nth))
         except AfterturnError:
             self.calls.failed["queue"] += 1
         else:
