@@ -15,7 +15,6 @@ StoreError
 ├── LeaseLost           another worker has the claim by now; nothing was written
 ├── StatementTimeout    the database was still at a statement when its time was over, and nothing of it was written
 ├── PositionBeyondLog   a read asked for a position that was never issued
-├── SchemaMismatch      the database holds another schema version than this code
 ├── SessionDefaultsMissing  a login role behind a pooler does not begin its sessions as the service needs
 ├── InvalidDatabaseUrl  a URL of the settings does not say which PostgreSQL, or how it is secured
 ├── InvalidEvent        an event's type, ids, envelope or data are not what the catalog says
@@ -112,10 +111,6 @@ class StatementTimeout(StoreError):
 
 class PositionBeyondLog(StoreError):
     """A read asked for a position that was never issued."""
-
-
-class SchemaMismatch(StoreError):
-    """The database holds another schema version than this code."""
 
 
 class SessionDefaultsMissing(StoreError):
