@@ -72,6 +72,6 @@ async def _read_traceparents(ledger: Ledger, claims: Sequence[Claim]) -> Mapping
     """Return what the rows keep; no work fails for its trace."""
     try:
         return await ledger.read_traceparents(claims)
-    except Exception as error:  # noqa: BLE001 - whatever the driver raises: the work itself finds out
+    except Exception as error:  # noqa: BLE001 - an error of any kind: the work itself meets it, too
         log.warning("traceparents_not_read", error=type(error).__name__)
         return {}

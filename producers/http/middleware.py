@@ -75,7 +75,7 @@ class CallMiddleware:
             with self._unfinished.one_more(scope):
                 self._admit(scope)
                 await self._app(scope, Body(receive, self._settings), visit.send)
-        except Exception as error:  # noqa: BLE001 - whatever it is, its text must not reach the server's log
+        except Exception as error:  # noqa: BLE001 - an error's text must not reach the server's log
             await visit.failed(error, receive)
         finally:
             visit.leave()

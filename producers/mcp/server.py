@@ -105,7 +105,7 @@ class McpServer:
                 raise Invalid(Problem("name", "no such tool; tools/list names them"))  # noqa: TRY301 - one way to fail
             with _trace_call(tool, asked):
                 answer = await tool.call(self._memory, grant, asked.arguments or {})
-        except Exception as error:  # noqa: BLE001 - whatever it is, its text must not reach a client or the SDK's log
+        except Exception as error:  # noqa: BLE001 - an error's text must not reach a client or the SDK's log
             return _refuse(tool, error, scope)
         scope[TOOL] = (asked.name, None, None)
         text = types.TextContent(type="text", text=orjson.dumps(answer).decode())
@@ -151,7 +151,7 @@ class McpServer:
             if not self._may_search(context):
                 raise PermissionDenied(f"{SEARCH} is switched off")  # noqa: TRY301 - one way to fail
             yield scope[GRANT]
-        except Exception as error:  # noqa: BLE001 - whatever it is, its text must not reach a client or the SDK's log
+        except Exception as error:  # noqa: BLE001 - an error's text must not reach a client or the SDK's log
             told, kind = _describe(error)
             code = str(told["code"])
             raise MCPError(REFUSED, f"{code}: {told['message']}", {"retryable": told["retryable"]}) from None

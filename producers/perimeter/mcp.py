@@ -63,7 +63,7 @@ class PerimeterMcp:
             answer = await self._toolbox.call(caller, asked.name, asked.arguments or {})
         except ToolFailed as error:
             return _told(error.body, is_error=True)
-        except Exception as error:  # noqa: BLE001 - whatever it is, its text must not reach a client or the SDK's log
+        except Exception as error:  # noqa: BLE001 - an error's text must not reach a client or the SDK's log
             log.error("tool_failed", error=type(error).__name__)  # noqa: TRY400 - no tracebacks
             return _told({"code": "internal", "message": "internal error", "retryable": True}, is_error=True)
         return _told(answer)

@@ -181,7 +181,7 @@ class PluginApp:
                 return await _Visit(store, raw).route(request.method, _segments(scope))
         except ClientDisconnect:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, its text must not reach the server's log
+        except Exception as error:  # noqa: BLE001 - an error's text must not reach the server's log
             return _refusal_of(error).response()
 
     def _check_names(self, request: Request) -> None:

@@ -57,7 +57,7 @@ class QueueIntake:
                 self._ensured = True
             with trace_operation("process turn queue", kind=Kind.CONSUMER, parent=published.traceparent):
                 await self._hand_over(published)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the message is kept or its reason is
+        except Exception as error:  # noqa: BLE001 - after an error of any kind the message or its reason is kept
             if self._may_be_tried(error, attempt):
                 metrics.QUEUE_MESSAGES.labels("retried").inc()
                 raise TryAgain(type(error).__name__) from None

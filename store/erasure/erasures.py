@@ -34,8 +34,8 @@ LEFT_ALONE = timedelta(seconds=30)
 DEADLOCK = "40P01"
 TRIES = 5
 
-# The order of locks is that of store/SCHEMA.md. Whoever appends to, counts or embeds for a bank holds it shared for as
-# long as that takes.
+# The order of locks is that of store/SCHEMA.md. A writer that appends to, counts or embeds for a bank holds it shared
+# for as long as that takes.
 LOCK_LOG = text("select afterturn.enter_log()")
 # For a moment, and for the one host: what was begun to be written of it is in the log then.
 LOCK_HOST = text("""

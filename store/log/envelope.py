@@ -89,7 +89,7 @@ def build_offer(
 ) -> dict[str, Any]:
     """Return one event in the form the log's functions take, its data as it is: the hot path checks none of it.
 
-    `data` may hold whatever JSON is made of here, ids and times included. `parts` are the aggregate id's parts after
+    `data` may hold any JSON-like value, ids and times included. `parts` are the aggregate id's parts after
     host and bank; `nth` tells apart events of one aggregate whose version only the log knows, and is the version where
     it is known. `identity` is the event's id where it does not follow from the version: a command's, so that two
     commands that met on a version are not taken for one.

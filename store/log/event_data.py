@@ -2,7 +2,7 @@
 
 An Updated event carries the whole new state. No event carries a vector, because no field of these models holds one and
 none takes fields it does not name: vectors are made again from the text. What callers bring as JSON (metadata, content
-parts) is theirs, whatever its names and numbers.
+parts) is theirs, with any names and numbers.
 """
 
 from collections.abc import Mapping
@@ -265,7 +265,7 @@ class CompactedSession(SessionKey):
 class Erased(EventData):
     """What an erasure left of an event of any type, or appended: ids, versions and places.
 
-    `afterturn.marker` keeps these fields, and whatever else an event says is erased.
+    `afterturn.marker` keeps these fields; everything else that an event says is erased.
     """
 
     erased: Literal[True]

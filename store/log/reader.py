@@ -71,7 +71,7 @@ class LoggedEvent:
 async def read_events(connection: AsyncConnection, host: UUID, after: Place, limit: int) -> list[LoggedEvent]:
     """Return the next events of a host after a place, at most `limit`, inside the tenant's transaction.
 
-    Whatever is returned later stands behind them. Raises RestoredElsewhere when the log was restored from another
+    Events that are returned later stand behind them. Raises RestoredElsewhere when the log was restored from another
     cluster, until `restamp_log` was run.
     """
     if not await at_home(connection):

@@ -63,7 +63,7 @@ async def authors_of_units(connection: AsyncConnection, host: UUID, bank: UUID, 
         try:
             await reflections.refuse_reflection(connection, host, bank, unit)
         except IsReflection:
-            # The projection stage makes them, for nobody in particular.
+            # The projection stage makes them, for no user or agent in particular.
             found.add(Author(identity.user_id(host, None), None))
         else:
             raise NotFound("no such unit")

@@ -27,7 +27,7 @@ from store.tenancy.quotas import charge_quota
 from store.text.normal_forms import without_long_runs
 
 # As an append does, and in its order, and as who links units with entities or each other: all before anything is
-# written. Whoever forgot a unit beside them would not see what they just link it with, and leave that behind.
+# written. A concurrent forget of a unit would not see the links that are being written to it, and leave them behind.
 LOCK = text("""
     select afterturn.enter_log(),
            pg_advisory_xact_lock_shared(afterturn.lock_key('quota', :host)),
@@ -40,7 +40,7 @@ STATE = text("""
            u.name, u.session_id, u.turn_id, u.position, u.bytes, u.expires_at, u.aggregate_version
       from afterturn.agent_memory_unit_t u
      where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit and u.active""")
-# Whoever reads the turn just now has read the old text; what is locked by a claim is about to be read.
+# A worker that reads the turn now has the old text; a row locked by a claim is about to be read.
 READ_NOW = text("""
     with free as (
         select l.status from afterturn.ledger_t l
@@ -66,7 +66,7 @@ UNNAMED = text("""
        and position(afterturn.folded(coalesce(nullif(l.name, ''), n.canonical_name))
                     in afterturn.folded(:said)) = 0""")
 
-# Whoever reads the turn just now has read what is no more: nothing that follows from it is written, and the rest of the
+# A worker that reads the turn now has text that is gone: nothing derived from it is written, and the rest of the
 # turn is read anew. After the end, as who writes vectors takes unit and claim.
 TAKE_BACK = text("select afterturn.end_turns(:host, array[cast(:turn as uuid)], '{}')")
 LAST_WRITTEN = text("""
@@ -147,7 +147,7 @@ async def pin_unit(connection: AsyncConnection, origin: Origin, unit: UUID, *, p
     position = await append_events(connection, origin.host, [event])
     if position is None:
         raise NotFound("no such unit")
-    # Whoever embeds it just now read another version, and does not write what it made of it.
+    # A worker that embeds it now read another version, and does not write that vector.
     await _reopen_stages(connection, origin, found, position, [Stage.EMBEDDING])
     await charge_quota(connection, origin.host, origin.bank, size)
     return Corrected(position, changed=True, facts_ended=0)

@@ -110,7 +110,7 @@ class Curation:
     ) -> tuple[Directive, bool]:
         """Make the directive of this name say so, as `user`; returns it, and whether anything changed.
 
-        One that says so already stays as it is, and whoever laid it down before is still who did. Raises QuotaExceeded.
+        One that says so already stays as it is, and keeps its author. Raises QuotaExceeded.
         """
         origin = self._origin(host, bank, user)
         return await within_quota(self._database, host, origin.at, partial(self._lay_down, origin, new))

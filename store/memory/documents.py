@@ -43,7 +43,7 @@ LOCK = text("""
            pg_advisory_xact_lock_shared(afterturn.lock_key('quota', :host)),
            pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
            pg_advisory_xact_lock(afterturn.lock_key('document', :document))""")
-# Bank-wide: units of the document come with turns, and whoever names or links them would leave that behind.
+# Bank-wide: units of the document come with turns, and a writer that names or links them would leave that behind.
 LOCK_ALONE = text("""
     select afterturn.enter_log(),
            pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))""")
@@ -53,7 +53,7 @@ _DOC_LASTS = """(
     select true from afterturn.agent_memory_unit_t u
      where u.host_id = o.host_id and u.bank_id = o.bank_id and u.doc_id = o.doc_id and u.origin = 'document'
        and u.expires_at <= cast(:now as timestamptz) limit 1) is null"""
-# A document of which something was erased is not the content any more, whatever of it is left.
+# A document of which something was erased is not the content any more, even if most of it is left.
 # What has ended is not there any more: the same content begins anew.
 LIVING = text(f"""
     select o.doc_id, o.active and o.content_hash is not null and {_DOC_LASTS} as whole,
@@ -111,7 +111,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class DocumentPlace:
-    """Where a document stands in the list of its bank, whatever is added later."""
+    """A document's place in the list of its bank; documents added later do not change it."""
 
     updated_at: datetime
     doc_id: UUID

@@ -62,7 +62,7 @@ class OpenTurn:
 
 
 class OpenTurns:
-    """Keeps open turns; `clock` says what has expired. A `holder` is who may use a token: whoever got it."""
+    """Keeps open turns; `clock` says what has expired. A token is used by its `holder`, the caller that got it."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
@@ -71,7 +71,7 @@ class OpenTurns:
     async def open(self, host: UUID, holder: str, bank: str, request: Mapping[str, Any]) -> tuple[str, datetime]:
         """Keep what a turn asks; returns its token, which is shown this once, and when it expires.
 
-        Raises RateLimited where so many turns of the tenant are open already, or hold too much.
+        Raises RateLimited where too many turns of the tenant are open already, or hold too many bytes.
         """
         now, token_id, key = self._clock(), uuid4(), secrets.token_bytes(32)
         row = {"token": token_id, "bank": identity.bank_id(host, bank), "key": key, "expires_at": now + OPEN_FOR}
@@ -95,7 +95,7 @@ class OpenTurns:
         return OpenTurn(token_id, row.kept, orjson.loads(row.request), row.mac_key)
 
     async def claim(self, host: UUID, turn: OpenTurn, output: Any) -> None:
-        """Have a turn end with this output (JSON) and no other, whoever comes next.
+        """Have a turn end with this output (JSON) and no other; later callers get a conflict.
 
         Raises TurnConflict where another output came first, in this process or another.
         """

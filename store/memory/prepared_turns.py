@@ -35,7 +35,7 @@ class NewTurn:
     """A completed turn as an interface hands it in, validated; names are the agent's own.
 
     `gateway`: hand it to the gateway of its bank or tenant, if there is one. `gateway_asked`: what the body said about
-    that, if it said anything; the body is what makes two turns the same, whatever targets there were when each arrived.
+    that, if it said anything; the body is what makes two turns the same, independent of the targets when each arrived.
     `doc_id`: the document (of this bank) that the turn was read from.
     `private_to`: the user whose own the bank shall be, should this turn be its first; most names say that themselves.
     `agent`: the agent whose key hands it in; what it begins is that agent's.

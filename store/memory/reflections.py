@@ -86,7 +86,7 @@ async def refuse_reflection(connection: AsyncConnection, host: UUID, bank: UUID,
 async def forget_reflection(connection: AsyncConnection, origin: Origin, reflection: UUID) -> int:
     """Forget a reflection; returns the position of its end. It is made anew when its facts change. Raises NotFound.
 
-    The caller holds the bank's entities, as whoever makes reflections does.
+    The caller holds the lock of the bank's entities, as every writer of reflections does.
     """
     found = await read_reflection(connection, origin.host, origin.bank, reflection)
     data = {"reflectionId": str(reflection)}

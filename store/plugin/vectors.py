@@ -46,7 +46,7 @@ LISTS = text("""
       join pg_index x on x.indexrelid = n.oid and x.indisvalid
      cross join lateral (select cast(split_part(o, '=', 2) as int) as lists from unnest(n.reloptions) o
                           where o like 'lists=%') l""")
-# A planner that must not sort reads the index, whatever it thinks of the bank's size.
+# A planner that must not sort reads the index, for any estimate of the bank's size.
 BEGIN_LISTS = text("select set_config('enable_sort', 'off', true), set_config('ivfflat.probes', :lists, true)")
 END_LISTS = text("select set_config('enable_sort', 'on', true)")
 
@@ -110,14 +110,14 @@ async def read_dimensions(connection: AsyncConnection, host: UUID, banks: Sequen
 async def read_lists(
     connection: AsyncConnection, banks: Sequence[UUID], dimension: int, read: int
 ) -> Sequence[tuple[UUID, int]]:
-    """Return the banks with an index over vectors of a dimension, and how many of its lists hold so many vectors."""
+    """Return the banks with an index over vectors of a dimension, and how many of its lists hold `read` vectors."""
     rows = await connection.execute(LISTS, {"banks": list(banks), "dimension": dimension, "read": read})
     return [(row.bank_id, row.lists) for row in rows]
 
 
 @asynccontextmanager
 async def reading_lists(connection: AsyncConnection, lists: int) -> AsyncGenerator[None]:
-    """Have what is asked inside, within the transaction, read so many lists of an index by nearness."""
+    """Have what is asked inside, within the transaction, read this number of lists of a vector index."""
     await connection.execute(BEGIN_LISTS, {"lists": str(lists)})
     yield
     await connection.execute(END_LISTS)

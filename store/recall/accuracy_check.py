@@ -23,7 +23,7 @@ from store.recall.question import parse_question
 from store.recall.settings import RecallSettings
 from store.recall.state import RecallState
 
-#: So many neighbours are compared.
+#: Neighbours that are compared.
 NEIGHBOURS = 10
 #: Two sums of the same products may differ by their order.
 TOLERANCE = 1e-4
@@ -102,7 +102,7 @@ async def stored_banks(database: Database, name: str | None = None) -> list[Stor
 
 
 async def compare_searches(database: Database, bank: StoredBank, units: int, settings: RecallSettings) -> list[Asked]:
-    """Ask a bank for the neighbours of so many of its units, under every filter that fits; transactions are short."""
+    """Ask a bank for the neighbours of some of its units, under every filter that fits; transactions are short."""
     asked = []
     async with database.tenant(bank.host_id) as connection:
         key = {"host": bank.host_id, "bank": bank.bank_id}

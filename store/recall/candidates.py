@@ -29,8 +29,8 @@ _VECTOR = """
     select v.embedding from afterturn.unit_vector_t v
      where v.host_id = :host and v.bank_id = :bank and v.generation = :generation and v.unit_id = {unit}
        and v.chunk = 0 limit 1"""
-# Somebody else's question, which the next message answers. A long message that ends in a question is none, and is not
-# even read.
+# A question of another speaker, which the next message answers. A long message that ends in a question is none, and is
+# not even read.
 _ASKS = """octet_length(n.content) <= 1000 and right(rtrim(n.content, E' \\n\\t"'), 1) in ('?', '\uff1f')
            and coalesce(n.name, n.role) is distinct from coalesce(u.name, u.role) as asks"""
 _NEIGHBOUR = f"""

@@ -52,7 +52,7 @@ def deduplicate_ranking(ranking: Ranking, pool: Pool, recent: Recent | None = No
 
 
 def _duplicate_key(unit: Candidate) -> object:
-    """Return what is the same for units that say the same; of a text that was cut, nobody knows."""
+    """Return what is the same for units that say the same; of a text that was cut, that is unknown."""
     return (unit.kind, unit.user_id, unit.speaker, unit.text.strip()) if unit.whole else unit.unit_id
 
 

@@ -92,7 +92,7 @@ LOOKED_AT, FILTERED_LISTS = 10, 2
 def search_settings(lists: int, *, filtered: bool = False) -> TextClause:
     """Return what opens a search's transaction: the tenant, and how many of the index's lists are read (0: no index).
 
-    A planner that must not sort reads the index, whatever it thinks of the bank's size.
+    A planner that must not sort reads the index, for any estimate of the bank's size.
     """
     if not lists:
         return SET_TENANT

@@ -14,7 +14,7 @@ from store.recall.pool import Pool
 
 #: What a question calls this rule to leave it out, and what explanations call it.
 NAME = "heads"
-#: Among so many first answers the heads stand.
+#: The heads stand among this number of first answers.
 FIRST = 20
 
 Scores = NDArray[np.float64]

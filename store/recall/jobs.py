@@ -62,7 +62,7 @@ FINISH = text(f"""
        set status = :status, result = cast(:result as jsonb), error_category = :category, lease_until = null,
            request = {_WIPED}
      where host_id = :host and job_id = :job and status = 'running' and attempts = :attempt""")  # noqa: S608 - constants
-# WHY the attempt may be taken back although it is the fence: whoever gives a job back never writes its answer.
+# WHY the attempt may be taken back although it is the fence: a worker that gives a job back never writes its answer.
 GIVE_BACK = text("""
     update afterturn.recall_job_t set status = 'pending', attempts = attempts - 1, lease_until = null
      where host_id = :host and job_id = :job and status = 'running' and attempts = :attempt""")
@@ -128,7 +128,7 @@ class RecallJobs:
 
         A `job` that is open already stays as it is.
 
-        Raises QuotaExceeded, and RateLimited where so many jobs of the tenant wait already, or hold too much.
+        Raises QuotaExceeded, and RateLimited where too many jobs of the tenant wait already, or hold too many bytes.
         """
         job, now = job or uuid4(), self._clock()
         arguments = {"host": host, "job": job, "request": orjson.dumps(request).decode()}
@@ -168,7 +168,7 @@ class RecallJobs:
             raise NotFound("no such recall job")
 
     async def take(self, host: UUID, job: UUID, lease: timedelta) -> TakenJob | None:
-        """Take a job under a lease; None when it is done, expired, cancelled, exhausted or somebody else's now."""
+        """Take a job under a lease; None when it is done, expired, cancelled, exhausted or another worker's now."""
         arguments = {"host": host, "job": job, "lease": lease, "max_attempts": MAX_ATTEMPTS, "now": self._clock()}
         async with self._database.tenant(host) as connection:
             row = (await connection.execute(TAKE, arguments)).one_or_none()
@@ -190,7 +190,7 @@ class RecallJobs:
             return bool((await connection.execute(RENEW, arguments)).rowcount)
 
     async def finish(self, taken: TakenJob, result: bytes) -> bool:
-        """Leave the answer (JSON) for whoever asked. False: the job was lost or cancelled meanwhile."""
+        """Store the answer (JSON) for the caller. False: the job was lost or cancelled meanwhile."""
         return await self._end(taken, "done", result, None)
 
     async def fail(self, taken: TakenJob, category: str) -> bool:
@@ -204,7 +204,7 @@ class RecallJobs:
             await connection.execute(GIVE_BACK, arguments)
 
     async def waiting(self) -> list[tuple[UUID, UUID]]:
-        """Name jobs (host, job) that nobody works on, oldest first: the sweeper rings for them."""
+        """Name jobs (host, job) without a live lease, oldest first: the sweeper notifies workers of them."""
         async with self._database.operator() as connection:
             rows = await connection.execute(WAITING, {"now": self._clock(), "limit": SWEEP_LIMIT})
             return [(row.host_id, row.job_id) for row in rows]

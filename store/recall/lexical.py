@@ -153,7 +153,7 @@ class _Places:
         own = (number.astype(np.int64) << 32) | (seq + 1)
         self._keys = _unique_keys(np.concatenate((own, own[seq > 0] - 1, own[seq >= 0] + 1)))
         at = np.searchsorted(self._keys, own)
-        # Neighbours differ by one, so their slots stand side by side; whoever has none is sent behind the last.
+        # Neighbours differ by one, so their slots stand side by side; a unit without one is sent behind the last.
         slots = (at, np.where(seq > 0, at - 1, len(self)), np.where(seq >= 0, at + 1, len(self)))
         bounds = np.cumsum([0, *map(len, postings)])
         self._own, self._before, self._after = (

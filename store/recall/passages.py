@@ -33,7 +33,7 @@ class Sentence:
 
 
 def cut_passage(text: str, weights: Mapping[str, float], tokens: int = TOKENS) -> str:
-    """Return the text if it has about so many tokens, else its best passage of that size, marked where it is cut.
+    """Return the text if it fits a number of tokens, else its best passage of that size, marked where it is cut.
 
     `weights` says how much each of the question's stems is worth.
     """
@@ -49,7 +49,7 @@ def cut_passage(text: str, weights: Mapping[str, float], tokens: int = TOKENS) -
 
 
 def _count_room(text: str, tokens: int) -> int:
-    """Return how many characters of this text are about so many tokens."""
+    """Return how many characters of this text make about this number of tokens."""
     beginning = text[:SEARCHED]
     foreign = 0 if beginning.isascii() else sum(character > "\u02ff" for character in beginning)
     share = foreign / max(1, len(beginning))

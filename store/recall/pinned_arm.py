@@ -1,6 +1,6 @@
-"""The arm that knows what is pinned: what somebody wants told with every answer.
+"""The arm of pinned units: they come with every answer.
 
-What is said in a turn whose metadata hold `pinned: "true"` is pinned, and so is a unit that somebody pins. Both stand
+What is said in a turn whose metadata hold `pinned: "true"` is pinned, and so is a unit that a caller pins. Both stand
 in the log, so nothing can be pinned that a replay would not pin again.
 """
 
@@ -15,7 +15,7 @@ from store.recall.state import Found, RecallState
 #: The predicate of the index `unit_pinned`, to the letter.
 IS_PINNED = "{unit}.metadata->>'pinned' = 'true'"
 
-#: So many of the newest are compared; filters have their say among them, and the best few come first.
+#: The newest pinned units that are compared; filters apply to them, and the best few come first.
 MOST = 50
 # Of a bank where nothing is pinned the index is empty: it must cost nothing, so that nothing else is asked here.
 PINNED = f"""
@@ -26,12 +26,12 @@ PINNED = f"""
 
 
 def most_first(room: int) -> int:
-    """Return how much of an answer what is pinned may take at most, of so many units or tokens: half of it."""
+    """Return the most that pinned units may take of an answer, in units or tokens: half of it."""
     return room // 2
 
 
 class PinnedArm:
-    """What is pinned, whatever is asked; which were read along with what must be known of the bank."""
+    """Pinned units, for every question; they were read with the other facts about the bank."""
 
     name = "pinned"
 

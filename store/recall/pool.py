@@ -21,8 +21,8 @@ class Candidate:
     """One unit; `seq` is its number in the session, None for what is not a message.
 
     `text` may be cut, which `whole` tells; `sources` are the units a fact was drawn from; `answers` says that the
-    message before it is somebody else's and ends in a question. `user_id` is whose turn it comes from; `confidence` is
-    how sure a fact is, as the event that told of it wrote it; `pinned` says that it is to be told with every answer;
+    message before it is another speaker's and ends in a question. `user_id` is whose turn it comes from; `confidence`
+    is how sure a fact is, as the event that told of it wrote it; `pinned` says that it is to be told with every answer;
     `turns` are all the turns that what is not said in one was drawn from, the last first.
     """
 

@@ -26,7 +26,7 @@ from store.recall.waiting import PACKED, WAITING
 DIRECTIVES = "directives"
 #: A directive that has more for each token there is room for is not read: no text has so few tokens.
 BYTES_PER_TOKEN = 16
-#: Of those who speak where the words asked for stand, so many are looked for in the question.
+#: Most speakers of the units with the question's words whose names are looked for in the question.
 MOST_SPEAKERS = 500
 
 # The projection stage counts units and words; before its first pass the sessions' own counters serve.
@@ -105,7 +105,7 @@ _PREPARE = f"""
            array({PINNED}) as pinned, {HAS_ENDED} as has_ended
       from ({FRESHNESS}) f left join ({BANK}) b on true"""  # noqa: S608 - put together from constants
 PREPARE = text(_PREPARE.format(newest="cast(null as int)"))
-#: The same for who wants the newest of its session left out: nobody else pays for looking at it.
+#: The same for who wants the newest of its session left out: other questions do not pay for that.
 PREPARE_SKIPPING = text(_PREPARE.format(newest=f"({NEWEST})"))
 # A question has few terms where the planner expects many or none: it would plan anew for every question.
 TENANT_AND_ONE_PLAN = text("""

@@ -9,7 +9,7 @@ from uuid import UUID
 from store.ledger.freshness import Freshness
 from store.memory.directives import Directive
 
-#: So many units an answer has at most.
+#: Most units of an answer.
 MOST_K = 100
 #: What a moment of a unit is: when what it tells of happened, or when it was said.
 TimeOf = Literal["occurred", "said"]
@@ -19,7 +19,7 @@ TimeOf = Literal["occurred", "said"]
 class RecallQuery:
     """A question to one bank; empty filters filter nothing.
 
-    With `k` alone the answer is so many whole units. With `max_tokens` it is passages that together have no more
+    With `k` alone the answer is `k` whole units. With `max_tokens` it is passages that together have no more
     tokens, at most `k` of them; with neither, as many as `RecallSettings.answer_tokens` hold. What scores less than
     `min_score` is left out.
 

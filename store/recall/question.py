@@ -10,14 +10,14 @@ from store.text.question_words import ENGLISH, question_languages
 from store.text.terms import BIGRAM_PREFIX, question_terms, words_of
 from store.text.word_rules import AUTO, WordRules, rules_of, strip_accents
 
-#: A question's terms beyond so many are not looked up, words before pairs: a pasted document is not a question.
+#: A question's terms beyond this number are not looked up, words before pairs: a pasted document is not a question.
 MAX_TERMS = 160
-#: To take a question apart costs so many times what it costs to cut a text as long into words.
+#: Parsing a question costs this many times as much as cutting a text of that length into words.
 EFFORT = 20
 
 _WORD = re.compile(r"\w+(?:['\u2019]s\b)?")
 _USUAL = (rules_of(AUTO),)
-#: Who speaks where nobody has a name.
+#: The speaker where no speaker has a name.
 ROLES = frozenset({"user", "assistant", "system", "tool", "human", "ai", "bot", "agent"})
 
 
@@ -54,7 +54,7 @@ def parse_question(text: str, *, rules: Sequence[WordRules] = _USUAL) -> Questio
 def named_speakers(question: Question, speakers: Iterable[str]) -> frozenset[str]:
     """Return those of the speakers whom the question names by at least one word of their name.
 
-    A role is named by its own word alone: whoever wants somebody to assist him does not speak of the assistant.
+    A role is named by its own word alone: a question for assistance does not speak of the assistant.
     """
     said = {word.removesuffix("'s") for word in words_of(question.text)}
     return frozenset(

@@ -46,7 +46,7 @@ from store.text.times import find_spans
 #: A question is read so far; the sentence model reads less.
 MAX_CHARACTERS = 8192
 
-#: So many characters of candidates are ranked while one of a text is cut into words.
+#: Characters of candidates that are ranked in the time in which one character of a text is cut into words.
 RANKED_CHARACTERS = 4
 
 ARMS: tuple[Arm, ...] = (DenseArm(), LexicalArm(), TimeArm(), RecentArm(), PinnedArm())
@@ -166,7 +166,7 @@ class Recaller:
     async def _rank(
         self, state: RecallState, arms: Sequence[Arm], pool: Pool, wanted: int
     ) -> tuple[Sequence[Recalled], Evidence]:
-        """Return so many of the best units, and whether they are evidence."""
+        """Return the best units, up to a number, and whether they are evidence."""
         query, weights = state.query, {arm.name: arm.weight(state.settings) for arm in arms}
         ranking_settings = _with_fewer_pins(state.settings.ranking, query.most)
 

@@ -16,9 +16,9 @@ from store.recall.pool import Pool
 from store.recall.settings import RecallSettings
 from store.recall.state import Found, RecallState
 
-#: So many messages, of no more turns.
+#: Most messages, and most turns they are of.
 MESSAGES = 8
-#: Each older one counts so much of the newer.
+#: Each older message counts this share of the next newer one.
 OLDER = 0.7
 #: After so long it counts a third, after so much longer nothing.
 SOON, WINDOW = timedelta(minutes=3), timedelta(minutes=15)
@@ -52,7 +52,7 @@ class RecentArm:
     async def find(self, connection: AsyncConnection, state: RecallState) -> Found:
         """Find the newest messages, the newest first."""
         now, told_at = state.now, state.told_at
-        # Nothing is said after it is told: of a bank that is quiet nobody asks what is new.
+        # Nothing is said after it is told: in a quiet bank there is nothing new to ask about.
         if now is None or told_at is None or told_at <= now - WINDOW or not state.settings.ranking.recent_weight:
             return Found([], [], lambda pool: np.zeros(len(pool)))
         arguments = {
@@ -60,7 +60,7 @@ class RecentArm:
             "bank": state.bank,
             "messages": MESSAGES,
             "since": now - WINDOW,
-            # A clock that goes a little before ours is nobody's fault.
+            # A caller's clock may be a little ahead of ours.
             "until": now + SOON,
             **state.filters,
         }

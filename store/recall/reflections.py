@@ -20,7 +20,7 @@ from store.recall.filters import conditions_of_any_kind
 from store.recall.pool import Candidate, Pool
 from store.recall.state import RecallState
 
-#: So many of the nearest are found beside the units where a filter has its say, and keep none of them out.
+#: The nearest reflections that are found beside the units where a filter applies; they displace no unit.
 NEAREST = 8
 
 IS_ASKED_FOR = f"(cast(:kinds as text[]) is null or '{KIND}' = any(cast(:kinds as text[])))"

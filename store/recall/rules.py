@@ -25,9 +25,9 @@ SAME = 0.6
 BRIEF_WORDS = 8
 #: What an agent says in so few words only receives, repeats or thanks.
 LINE_WORDS = 30
-#: The length brake takes hold beyond so many words.
+#: Words beyond which length_brake lowers a score.
 BRAKE_WORDS = 100
-#: A session is judged by so many of its units.
+#: Units by which a session is judged: its best.
 BEST_OF_SESSION = 3
 
 #: More words than these add no substance.
@@ -119,7 +119,7 @@ def apply_recency(scores: Scores, pool: Pool, _question: Question, ranking: Rank
 
 
 def apply_pinned(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
-    """Put what is pinned first: the best so many of it, in their own order."""
+    """Put pinned units first: the best of them, up to `pinned`, in their own order."""
     places = [index for index, candidate in enumerate(pool.candidates) if candidate.pinned]
     places.sort(key=lambda index: (-scores[index], pool.candidates[index].unit_id))
     raised = scores.copy()
@@ -143,9 +143,9 @@ RULES: Sequence[tuple[str, Rule]] = (
 def mute_echoes(pool: Pool, question: Question) -> Pool:
     """Return the pool in which a question for the same lends nothing to its neighbours, between a user and an agent.
 
-    Of people the one who is asked answers next; of an agent whatever was asked before and its echo surround each other.
-    An agent's short line neither lends nor borrows, unless the question wants what the agent said: beside it stands
-    what it repeats. Only what answers such a line still takes over its words.
+    Of people the one who is asked answers next; in talk with an agent an earlier question and its echo surround each
+    other. An agent's short line neither lends nor borrows, unless the question wants what the agent said: beside it
+    stands what it repeats. Only what answers such a line still takes over its words.
     """
     echoes = {
         unit.place: unit.role

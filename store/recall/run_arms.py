@@ -18,7 +18,7 @@ class ArmFailed(Exception):
 async def query_arms(connection: AsyncConnection, arms: Sequence[Arm], state: RecallState, *, apart: bool) -> None:
     """Ask one arm after the other: `apart`, each in a savepoint of its own, so that one's failure is not the others'.
 
-    Savepoints cost round trips, so nobody pays for them before something has failed: together, the first failure
+    Savepoints cost round trips, so they are used only after an arm has failed: together, the first failure
     raises ArmFailed.
     """
     state.found.clear()
@@ -27,7 +27,7 @@ async def query_arms(connection: AsyncConnection, arms: Sequence[Arm], state: Re
             state.found[arm.name] = await (
                 _query_in_savepoint(connection, arm, state) if apart else arm.find(connection, state)
             )
-        except Exception as error:  # whatever it was, the other arms can do without
+        except Exception as error:  # after an error of any kind the other arms answer
             if not apart:
                 raise ArmFailed(arm.name) from error
             state.degraded.append(f"{arm.name}: {type(error).__name__}")
@@ -41,7 +41,7 @@ def score_pool(found: Mapping[str, Found], pool: Pool) -> tuple[Mapping[str, NDA
     for name, arm in found.items():
         try:
             scores[name] = _check_scores(arm.score(pool), len(pool))
-        except Exception as error:  # noqa: BLE001 - whatever it was, the other arms can do without
+        except Exception as error:  # noqa: BLE001 - after an error of any kind the other arms answer
             failed.append(f"{name}: {type(error).__name__}")
     return scores, failed
 

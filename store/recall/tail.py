@@ -16,8 +16,7 @@ LEAST = 2
 
 # The session that asks comes first, newest message first: only its newest are looked at, for what is older comes with
 # the bank's undone embeddings, newest first again: messages, and the pieces of documents. Facts have no place here:
-# what they were drawn from holds their words. Materialized, with limits: each part stays small whatever the planner
-# thinks.
+# what they were drawn from holds their words. Materialized, with limits: each part stays small for every plan.
 _LACKS = """not exists (select from afterturn.unit_vector_t v
                               where v.host_id = :host and v.bank_id = :bank and v.generation = :generation
                                 and v.unit_id = u.unit_id)"""
@@ -65,7 +64,7 @@ class Fresh:
 def select_urgent(tail: Sequence[Fresh]) -> Sequence[Fresh]:
     """Return what is read of a tail although far more waits than it holds: the own session's, and the newest others.
 
-    Whatever else of it could be read with one question would still be next to nothing of what waits.
+    One question could read only a negligible part of the rest.
     """
     others = [fresh for fresh in tail if not fresh.own]
     return [*(fresh for fresh in tail if fresh.own), *others[:LEAST]]

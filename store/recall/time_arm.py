@@ -19,16 +19,16 @@ from store.text.word_rules import WordRules
 
 Numbers = NDArray[np.float64]
 
-#: So many units said in the asked time are compared, the nearest in meaning.
+#: Units said in the asked time that are compared, the nearest in meaning.
 UNITS = 40
 #: Said within days: a longer time is asked for by the words of its month or year.
 MOST_DAYS = 31
-#: Of one day, so many units are looked at.
+#: Most units of one day that are compared.
 OF_A_DAY = 200
 #: What happened is told of in the days after, the less the later.
 TOLD_LATER = 0.8
 SOON = timedelta(days=7)
-#: So many texts, the nearest in time, are read for the times they tell of, and no more of each than this.
+#: Texts, the nearest in time, that are read for the times they tell of, and no more of each than this.
 TEXTS = 32
 CHARACTERS = 1000
 #: A text tells of times so long before and after it is said.

@@ -52,5 +52,5 @@ class Keeping:
         try:
             async with self._database.tenant(host) as connection:
                 await insert_vectors(connection, host, generation, units, vectors)
-        except Exception as error:  # noqa: BLE001 - whatever it was, workers embed what is left
+        except Exception as error:  # noqa: BLE001 - after an error of any kind workers embed the rest
             log.warning("fresh_tail_vectors_not_stored", error=type(error).__name__)

@@ -1,7 +1,7 @@
 -- How far the stages have come with a bank.
 
 -- What a read of a bank shows, and of each stage the first of its undone rows and how many they are, up to p_most (null: all), by
--- the ledger's index. The planner takes it into whatever statement reads from it.
+-- the ledger's index. The planner inlines it into the statement that reads from it.
 create or replace function afterturn.freshness(p_host uuid, p_bank uuid, p_most bigint)
 returns table (shown bigint, embedded bigint, extracted bigint, projected bigint, pending bigint, more_pending boolean)
 language sql stable as $$

@@ -124,7 +124,7 @@ end $$;
 -- Releases claims of one stage and ends their rows. p_done: rows that succeeded. p_items: rows with their outcome, or
 -- with a delay until the next attempt, by the clock that decides what is ready; a row without a status was not worked
 -- on (it may have a delay, too), and its attempt is not counted. A row whose claim is no longer valid is left
--- unchanged. When a turn's extraction has ended, in whatever state, its projection may begin. Each failed attempt
+-- unchanged. When a turn's extraction has ended, in any state, its projection may begin. Each failed attempt
 -- leaves an audit row: the ledger keeps only the last one.
 -- Returns the epochs of the claims that were valid.
 create or replace function afterturn.close_claims(p_host uuid, p_stage text, p_streams uuid[], p_epochs bigint[],

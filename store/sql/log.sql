@@ -1,4 +1,4 @@
--- The log: how events are appended, whoever writes them. Completed turns go their own way (turns.sql).
+-- The log: how events are appended, by every writer. Completed turns go their own way (turns.sql).
 --
 -- A table is probed through scalar subqueries and laterals with OFFSET 0: the planner cannot know how short the
 -- lists are, and must not be free to read a whole table instead of a few rows of its key.
@@ -33,9 +33,9 @@ end $$;
 -- given, and projects those that are new. Returns the highest position written, null when nothing was new.
 --
 -- An id the log knows is the same event again and changes nothing. A version that another event took or passed is refused
--- (ZA003), or skipped with p_if_absent: stages offer what exists at most once, whoever says it first.
+-- (ZA003), or skipped with p_if_absent: stages offer what exists at most once, and the first writer has it.
 -- p_expected ({subject: version, 0 for none}) is what the caller saw: an aggregate that moved since refuses what is
--- new of it (ZA003). Whatever is no beginning follows its predecessor in the log, or is refused (ZA001).
+-- new of it (ZA003). An event that is no beginning follows its predecessor in the log, or is refused (ZA001).
 create or replace function afterturn.append_events(p_host uuid, p_events jsonb, p_expected jsonb default '{}',
                                                    p_if_absent boolean default false) returns bigint
 language plpgsql set plan_cache_mode to force_generic_plan set search_path to afterturn, public as $$

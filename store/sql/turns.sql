@@ -77,7 +77,7 @@ end $$;
 
 -- Locks come before anything is written: a writer that waited after writing would commit later under a smaller xid,
 -- and readers of the log would see its events in the wrong order. Sorted, so batches cannot deadlock. The quota's lock is
--- held shared so that counting anew sees whole transactions. Returns `busy` for turns that somebody else is writing: they
+-- held shared so that counting anew sees whole transactions. Returns `busy` for turns that another call is writing: they
 -- are not waited for, nor their banks and sessions; `held` for those whose bank or session was not to be waited for.
 create or replace function afterturn.lock_turns(p_host uuid, p_turns afterturn.offered_turn[], p_wait boolean)
 returns text[] language plpgsql as $$

@@ -31,7 +31,7 @@ async def write_reading(
 ) -> frozenset[Stage]:
     """Write what a version found in a turn, once, inside the transaction that closes the row; returns whom to ring.
 
-    Facts the turn has or had, whichever version found them, are not repeated. Offered a second time, whatever it
+    Facts that any version found in the turn are not repeated. Offered a second time, whatever it
     says then, nothing is written; a text that was corrected is another, read once more.
     """
     host, bank = claim.host_id, row.bank_id

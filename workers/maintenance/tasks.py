@@ -24,7 +24,7 @@ FIRST = f"{UUID(int=0)} {UUID(int=0)}"
 class Task:
     """One thing that is put away: `step` does a batch from a place on, `count` says what all of it would come to.
 
-    `off`: why nothing is done, where nobody asked for it. `longest_s`: what takes long by nature is cut after so many
+    `off`: why a task does nothing, if it is switched off. `longest_s`: what takes long by nature is cut after so many
     seconds, and then waits as if it had been done.
     """
 

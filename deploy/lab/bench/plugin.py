@@ -39,9 +39,9 @@ CLIENTS = 16
 #: Connections of the floors.
 CONNECTIONS = 8
 FIRST, THREE, LARGE, WRITTEN = "workspace:first", ("workspace:first", "team:second", "org:third"), "org:large", "team:w"
-#: The kind of which one memory of a thousand is, and of few memories at least so many.
+#: The kind of one memory of a thousand; of few memories at least this number.
 RARE, RARE_EVERY, RARE_AT_LEAST = "checkpoint", 1000, 20
-#: So many of the best are compared with those of an exact search; scores may differ by the order of their sums.
+#: Number of the best results compared with those of an exact search; scores may differ by the order of their sums.
 BEST, TOLERANCE = 10, 1e-4
 
 # Filled units become memories of the plugin, each under its own id.
@@ -241,7 +241,7 @@ class PluginBench:
         return [partial(self.endpoint.write, one, content) for one, content in zip(ids, texts, strict=False)]
 
     async def _questions(self, name: str, count: int) -> list[Question]:
-        """Return so many of the demo's questions, with what the floor reads for each."""
+        """Return a number of the demo's questions, with what the floor reads for each."""
         asked = islice(cycle(one.question for one in load_demo().questions), count)
         return [await self.floor.understood(name, question) for question in asked]
 

@@ -55,7 +55,7 @@ Lane = list[Callable[[], Awaitable[object]]]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is run: a bank of so many units; `rounds` of ours and floor, each of `turns` turns a client.
+    """How much is run: a bank of `units` units; `rounds` of ours and floor, each of `turns` turns a client.
 
     `seconds` is how long calls come in at a fixed rate.
     """

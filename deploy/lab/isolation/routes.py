@@ -429,7 +429,7 @@ def _make_forget_route(find: Callable[[SeededIds], str]) -> TrialRoute:
 
 
 _WRITTEN = {"content": SAID, "kind": "fact", "source": "agent", "embedding": VECTOR}
-#: The memory plugin's, in the namespace beside a bank. Nobody writes under a foreign id into a namespace of their own:
+#: The memory plugin's, in the namespace beside a bank. No caller writes under a foreign id into a namespace of its own:
 #: there that is another memory.
 ROUTES |= {
     "PUT /v1/namespaces/{name}": _make_namespace_route("PUT", body={"kind": "team"}),

@@ -26,7 +26,7 @@ _UNAVAILABLE = 503
 class RecallOptions(TypedDict, total=False):
     """What a recall may be narrowed by; the service's defaults hold for what is left out.
 
-    `k` 1..100 whole units, or `max_tokens` the tokens of passages together, with `k` at most so many of them; with
+    `k` 1..100 whole units, or `max_tokens` the tokens of passages together, with `k` at most `k` of them; with
     neither, passages fill the service's `recall.answer_tokens`. `min_score` leaves worse ones out. `skip_recent` 0..64,
     how many of the session's newest messages the agent has before it anyway: they are not told again; `wait_ms`
     0..10000, how long to wait for `min_position`; `sources` local and gateway; `without` arms and rules of the ranking

@@ -1,7 +1,7 @@
 """POSTs to one address, each on a connection of its own.
 
 They go straight to httpx's transport. What its client does around that (redirects, authentication, cookies, hooks, a
-line in the log), nobody asks for here, and it takes about as long as sending does.
+line in the log), is not needed here, and it takes about as long as sending does.
 """
 
 from typing import Protocol

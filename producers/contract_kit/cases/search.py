@@ -136,7 +136,7 @@ async def listing_order_is_stable(probe: Probe) -> None:
         probe.judge_last(f"the order {as_text(first[:limit])}", holds=again == first[:limit], saw=again)
 
 
-@case("1.3, 1.4", mend="Accept the fields of every search mode, whatever you claim.")
+@case("1.3, 1.4", mend="Accept the fields of every search mode, also of those that health does not name.")
 async def query_and_embedding_may_arrive(probe: Probe) -> None:
     """A search with a query, or with an empty one, is 200 with a list, whether fts is claimed or not."""
     namespace = await probe.namespace()

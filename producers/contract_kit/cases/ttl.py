@@ -27,7 +27,7 @@ TIMES = (
     "1.2 MemoryWrite, Memory", "ttl", mend="Keep the instant to the second at least; offsets and nanoseconds may come."
 )
 async def expires_at_comes_back(probe: Probe) -> None:
-    """A memory with an expires_at to come is returned with it: the same instant, whatever its offset and fraction."""
+    """A memory with an expires_at to come is returned with it: the same instant, for any offset and fraction."""
     namespace = await probe.namespace()
     for time in TIMES:
         written = await probe.write(namespace, time, expires_at=time)

@@ -19,7 +19,7 @@ from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
 from store.recall.state import RecallState
 
-#: So many units are asked for.
+#: Units asked for.
 K = 20
 
 
@@ -29,7 +29,7 @@ class NothingRecalled(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question to a bank, and what recall reads for it: the postings of so many terms, so many lists of vectors."""
+    """A question to a bank, and what recall reads for it: the postings of its terms, and lists of vectors."""
 
     bank: str
     text: str = field(repr=False)

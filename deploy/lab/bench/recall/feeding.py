@@ -24,7 +24,7 @@ BATCH_TURNS = 100
 
 
 class LoadStopped(Exception):
-    """Whoever feeds the service gave up: figures taken meanwhile are not those of a service that is fed."""
+    """The feeder gave up: figures taken meanwhile are not those of a service that is fed."""
 
 
 @dataclass(slots=True)

@@ -27,7 +27,7 @@ from store.vectors import register_codec
 #: Units of one transaction, and of one session.
 BATCH = 5_000
 SESSION = 20
-#: One unit of so many states a fact.
+#: One unit of this number states a fact.
 FACT_EVERY = 50
 #: Of each of a vector's numbers, where unit vectors have 0.05 on average.
 NOISE = 0.02
@@ -91,7 +91,7 @@ class BankFiller:
     phrases: Phrases
 
     async def fill(self, bank: str, units: int) -> None:
-        """Make a bank of so many units; the same name gives the same ones."""
+        """Make a bank of a number of units; the same name gives the same ones."""
         async with self.engine.connect() as connection:
             raw: Any = (await connection.get_raw_connection()).driver_connection
             await register_codec(raw)
@@ -128,7 +128,7 @@ class BankFiller:
         return (*key, subject, f"{subject}.like.{number}", "like", value, number + 1, at, 1)
 
     async def settle(self) -> None:
-        """Do what the server does by and by: clean up, and learn how the tables are filled."""
+        """Vacuum and analyze now, as autovacuum does later."""
         async with self.engine.connect() as connection:
             raw: Any = (await connection.get_raw_connection()).driver_connection
             for table in TABLES:

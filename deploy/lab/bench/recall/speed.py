@@ -41,7 +41,7 @@ Ask = Callable[[Question], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is run: one large bank, banks of the `usual` sizes, and so many of `bank_units` units each.
+    """How much is run: one large bank, banks of the `usual` sizes, and `banks` of `bank_units` units each.
 
     `rounds` are alternations of ours and floor, each of `questions` questions; `checked` units of a bank are compared
     with an exact search.
@@ -94,7 +94,7 @@ def servers(data: Path | None) -> Iterator[RecallServers]:
 
 
 def _describe_servers(stack: Stack, *, private: bool) -> RecallServers:
-    # The key of somebody else's model is not the stack's to tell.
+    # The key of an external model is not in the stack's state.
     mine, embedding = load_settings().settings.embedding.remote, stack.embedding
     remote = embedding.remote.model_copy(update={"api_key": mine.api_key})
     embedding = embedding.model_copy(update={"remote": remote})
@@ -187,7 +187,7 @@ class RecallBench:
         return time.monotonic() - started
 
     async def _indexed(self) -> None:
-        """Build what a bank of this size needs, as maintenance does by and by."""
+        """Build the index that a bank of this size needs, as maintenance does later."""
         url = self.on.servers.owner_url.get_secret_value()
         indexes = VectorIndexes(url, self.on.recall.exact_units)
         while await indexes.build_some():
@@ -285,5 +285,5 @@ class RecallBench:
 
 
 def split_lanes(ask: Ask, questions: Sequence[Question], clients: int) -> list[list[partial[Awaitable[None]]]]:
-    """Deal the questions out to so many clients."""
+    """Deal the questions out to a number of clients."""
     return [[partial(ask, question) for question in questions[lane::clients]] for lane in range(clients)]
