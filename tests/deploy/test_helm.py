@@ -123,7 +123,9 @@ def test_settings_and_commands_of_its_pods_are_those_of_this_version(values: Pat
 
 
 @each
-def test_pods_run_without_privileges_and_the_owners_url_is_the_migrations_alone(values: Path) -> None:
+def test_pods_run_without_privileges_and_few_have_the_owners_url(values: Path) -> None:
+    pools = yaml.safe_load(values.read_text()).get("workers", {})
+    owners = [f"-worker-{name}" for name, pool in pools.items() if pool and pool.get("owner")]
     for name, pod in pods(values):
         [container] = pod["containers"]
         assert pod["securityContext"]["runAsNonRoot"] is True
@@ -132,8 +134,8 @@ def test_pods_run_without_privileges_and_the_owners_url_is_the_migrations_alone(
         assert not [one for one in container["env"] if "valueFrom" in one or "://" in str(one["value"])]
         [secrets] = [one["secret"] for one in pod["volumes"] if one["name"] == "secrets"]
         owner = "owner-url" in {item["key"] for item in secrets["items"]}
-        assert owner == name.endswith("-migrate")
-        if not owner:
+        assert owner == name.endswith(("-migrate", *owners))
+        if not name.endswith("-migrate"):
             assert {"startupProbe", "livenessProbe", "readinessProbe"} <= set(container)
             assert container["resources"]["requests"]
     jobs = list(of_kind(values, "Job"))
