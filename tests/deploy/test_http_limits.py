@@ -30,6 +30,9 @@ LIMITS = {
     "AFTERTURN_API__HEAD_SECONDS": "1.5",
     "AFTERTURN_API__BODY_SECONDS": "1.5",
     "AFTERTURN_API__MAX_UNFINISHED_PER_ADDRESS": "8",
+    # Work that other tests left in this database is not the API's.
+    "AFTERTURN_HEALTH__OLDEST_UNDONE_SECONDS": "1e9",
+    "AFTERTURN_HEALTH__QUARANTINE_GROWTH": "1000000",
 }
 
 

@@ -87,8 +87,8 @@ async def test_all_that_the_oldest_code_uses_is_still_there_and_nothing_new_is_a
     assert not demanding, "older code does not write this: let it be null, or give it a default"
 
 
-async def test_the_record_sees_what_is_taken_away_and_what_is_demanded(postgres: TestPostgres) -> None:
-    engine = create_owner_engine(postgres.owner_url, poolclass=NullPool)
+async def test_the_record_sees_what_is_taken_away_and_what_is_demanded(fresh_database: TestPostgres) -> None:
+    engine = create_owner_engine(fresh_database.owner_url, poolclass=NullPool)
     async with engine.connect() as connection:
         before = await read_used_schema(connection)
         for statement in (
