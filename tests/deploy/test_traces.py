@@ -168,6 +168,7 @@ async def test_one_trace_leads_from_the_request_to_the_last_stage_and_on_to_the_
         assert dict(span.attributes or {})["afterturn.outcome"] == "done"
 
 
+@pytest.mark.law("L7")
 async def test_a_span_holds_ids_counts_and_names_of_operations_and_no_word_of_a_caller(
     stack: Stack, spans: InMemorySpanExporter
 ) -> None:
@@ -177,6 +178,8 @@ async def test_a_span_holds_ids_counts_and_names_of_operations_and_no_word_of_a_
     assert recalled.json()["results"]
     erasure = {"kind": "session", "bank": MARK, "session_id": "s"}
     assert (await stack.ana.http.post("/api/v1/erasures", json=erasure)).is_success
+    assert (await stack.ana.http.get(f"/api/v1/banks/{MARK}/freshness")).is_success
+    assert (await stack.ana.http.get(f"/{MARK}", params={MARK: MARK})).status_code == 404
     told = "".join(span.to_json() for span in spans.get_finished_spans())
     assert {"search_memory", "upsert_memory", "delete_memory"} <= {span.name for span in spans.get_finished_spans()}
     assert MARK not in told

@@ -31,6 +31,15 @@ FAULTS = (
         tests=("test_no_value_of_a_caller_reaches_log_metrics_or_redis",),
     ),
     Mutant(
+        law="L7",
+        fault="a request's span tells the path that was asked for",
+        file="producers/http/request_trace.py",
+        before='trace_operation("request", kind',
+        after='trace_operation("request", {"url.path": scope["path"]}, kind',
+        held_by="tests/deploy/test_traces.py",
+        tests=("test_a_span_holds_ids_counts_and_names_of_operations_and_no_word_of_a_caller",),
+    ),
+    Mutant(
         law="L8",
         fault="recalled text is kept as if somebody had said it",
         file="producers/service/turns.py",
