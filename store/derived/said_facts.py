@@ -19,7 +19,11 @@ from store.expiry import LASTS
 from store.off_loop import off_loop
 from store.text.rules import VERSION, Fact, MessageText
 from store.text.rules.facts import MINED_ROLE, find_facts, passes_at
+from store.text.terms import Terms, analyse_text, lexical_text
+from store.text.word_rules import WordRules
 
+#: What kind of unit a fact of the rules is.
+FACT_KIND = "world"
 #: Turns that wait and are read with one question: the newest of a bank, and of the session that asks.
 TURNS = 64
 #: Messages that are read of them, and the longest of these: what is longer is read by a worker.
@@ -61,6 +65,10 @@ WAITING = f"""
      where m.role = '{MINED_ROLE}' and char_length(m.content) <= :characters and {LASTS.format(of="m")}
        and (cast(:user as uuid) is null or m.user_id = cast(:user as uuid))
      order by m.position desc limit :messages"""  # noqa: S608 - put together from constants
+#: The one bank, while it lives.
+ONE_BANK = f"""
+    select b.bank_id, b.bank_name from afterturn.agent_memory_bank_t b
+     where b.host_id = :host and b.bank_id = :bank and b.active and {LASTS.format(of="b")}"""  # noqa: S608 - put together from constants
 # One that was forgotten meanwhile is not found again.
 FOLDED = text("""
     select afterturn.folded(f.subject) as subject, afterturn.folded(f.key) as key, afterturn.folded(f.value) as value,
@@ -90,6 +98,7 @@ class SaidFact:
     turn_name: str | None
     said_at: datetime
     said: int
+    expires_at: datetime | None
 
 
 def fact_unit_id(turn: UUID, fact: Fact, version: str = VERSION) -> UUID:
@@ -106,6 +115,26 @@ def fact_ends_at(fact: Fact, said_at: datetime, source_ends: datetime | None) ->
     """Return when a fact ends: what is to be done passes by, and no fact outlives what it was drawn from."""
     ends = (source_ends, passes_at(fact, said_at))
     return min((end for end in ends if end is not None), default=None)
+
+
+def fact_metadata(fact: Fact, version: str = VERSION) -> dict[str, str]:
+    """Return what the unit of a fact carries as its metadata."""
+    return {
+        "fact_id": fact.fact_id,
+        "key": fact.key,
+        "slug": fact.slug,
+        "value": fact.value,
+        "tier": fact.tier.value,
+        "confidence": f"{fact.confidence:g}",
+        "span": f"{fact.span.start}:{fact.span.end}",
+        "extractor": version,
+        **({"subject": fact.subject} if fact.subject else {}),
+    }
+
+
+def analyse_fact(fact: Fact, said_at: datetime, rules: WordRules) -> Terms:
+    """Return the index terms of a fact; `rules`: how the bank's words are cut."""
+    return analyse_text(lexical_text(None, said_at, fact.statement, rules), rules)
 
 
 async def read_said_facts(
@@ -174,6 +203,7 @@ async def _fold(connection: AsyncConnection, host: UUID, found: Sequence[tuple[R
             turn_name=row.turn_name,
             said_at=row.event_date,
             said=row.position,
+            expires_at=fact_ends_at(fact, row.event_date, row.expires_at),
         )
         for unit, (row, fact), named in zip(units, found, folded, strict=True)
         if not named.forgotten

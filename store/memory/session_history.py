@@ -12,7 +12,7 @@ from sqlalchemy import Row, text
 from store import identity
 from store.database import Database
 from store.derived.facts import Identity
-from store.derived.said_facts import SaidFact, read_said_facts
+from store.derived.said_facts import ONE_BANK, SaidFact, read_said_facts
 from store.expiry import BANK_LASTS, LASTS
 from store.ledger.stages import OWN, Stage
 
@@ -25,10 +25,6 @@ RECENT = text(f"""
      where u.host_id = :host and u.bank_id = :bank and u.session_id = :session and u.origin = 'message' and u.active
        and {LASTS.format(of="u")} and {BANK_LASTS}
      order by u.seq desc limit :most""")  # noqa: S608 - put together from constants
-#: The one bank, while it lives.
-ONE_BANK = f"""
-    select b.bank_id, b.bank_name from afterturn.agent_memory_bank_t b
-     where b.host_id = :host and b.bank_id = :bank and b.active and {LASTS.format(of="b")}"""  # noqa: S608 - as above
 # A fact of a turn that was forgotten holds no more: its unit has ended with it.
 HOLDING = text(f"""
     select f.fact_id, f.key, coalesce(u.metadata->>'value', f.value) as value, f.subject, f.valid_from, f.said

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store import identity
 from store.database import Database
 from store.derived import bank_state
+from store.derived.said_facts import FACT_KIND, ONE_BANK, SaidFact, fact_metadata, read_said_facts
 from store.errors import NotFound
 from store.expiry import BANK_LASTS, LASTS
 from store.log.append import append_events
@@ -113,13 +114,20 @@ class Units:
         self._clock = clock
 
     async def get(self, host: UUID, bank: str, unit: UUID) -> Unit:
-        """Return a unit or reflection of a bank. Raises NotFound for what is unknown, forgotten or foreign."""
+        """Return a unit or reflection of a bank; a fact of its newest turns before a worker has written it, too.
+
+        Raises NotFound for what is unknown, forgotten or foreign.
+        """
         async with self._database.tenant(host) as connection:
             bank_id = identity.bank_id(host, bank)
             now = self._clock()
             asked = {"host": host, "bank": bank_id, "unit": unit, "now": now}
             found = (await connection.execute(GET, asked)).one_or_none()
             if found is None:
+                said = await read_said_facts(connection, ONE_BANK, asked)
+                waiting = next((one for one in said if one.unit_id == unit), None)
+                if waiting is not None:
+                    return _unit_of_said_fact(waiting)
                 return _unit_of_reflection(await reflections.read_reflection(connection, host, bank_id, unit, now))
             facts = await corrections.read_drawn_facts(connection, host, bank_id, found)
             lasting = [fact for fact in facts if fact.expires_at is None or fact.expires_at > now]
@@ -231,6 +239,26 @@ def _unit_of_reflection(found: Reflection) -> Unit:
         sources=found.sources,
         entities=(),
         version=found.version,
+    )
+
+
+def _unit_of_said_fact(said: SaidFact) -> Unit:
+    return Unit(
+        unit_id=said.unit_id,
+        kind=FACT_KIND,
+        text=said.fact.statement,
+        origin="extraction",
+        session_id=said.session_name,
+        turn_id=said.turn_name,
+        ordinal=None,
+        role=None,
+        name=None,
+        occurred_at=said.said_at,
+        position=said.said,
+        metadata=fact_metadata(said.fact),
+        sources=(said.source,),
+        entities=(),
+        expires_at=said.expires_at,
     )
 
 

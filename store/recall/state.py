@@ -14,7 +14,7 @@ from store.memory.directives import Directive
 from store.recall.as_of import Earlier
 from store.recall.deduplication import Recent
 from store.recall.lexical import Place, Statistics
-from store.recall.pool import Pool
+from store.recall.pool import Candidate, Pool
 from store.recall.query import RecallQuery
 from store.recall.question import Question
 from store.recall.settings import RecallSettings
@@ -36,6 +36,18 @@ class Found:
     score: Callable[[Pool], NDArray[np.float64]]
 
 
+@dataclass(frozen=True, slots=True)
+class SaidFacts:
+    """Facts that no worker has written yet, the newest first, and their packed postings for the question's terms.
+
+    `replaced` are stored facts that one of them replaces.
+    """
+
+    candidates: Mapping[UUID, Candidate] = field(default_factory=dict, repr=False)
+    words: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    replaced: frozenset[UUID] = frozenset()
+
+
 @dataclass(slots=True)
 class RecallState:
     """What is known of one recall; each step reads what those before it found, and adds what it finds.
@@ -47,7 +59,8 @@ class RecallState:
     over the bank's vectors are read, 0 where all vectors are. `fresh` are texts that have no vector yet and have passed
     the `filters`. `recent` is what is not to be told again, `pinned` what is told whatever is asked; `told_at`: when
     the bank was last told something. `earlier` is what was said otherwise when the question wants to know what was
-    known then. `waiting` are the packed postings of units whose words are not in the index yet.
+    known then. `waiting` are the packed postings of units whose words are not in the index yet; `said` are facts that
+    wait, where the question asks for facts.
 
     `Meanings.embed` adds the question's `vector`, of the `generation`, None where there is none to be had, and those of
     the `tail`, the fresh texts; `query_arms` what each arm `found`, by name. `degraded` are the parts that failed.
@@ -76,6 +89,7 @@ class RecallState:
     earlier: Mapping[UUID, Earlier] = field(default_factory=dict, repr=False)
     waiting: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     filters: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    said: SaidFacts = field(default_factory=SaidFacts, repr=False)
 
     vector: NDArray[np.float32] | None = field(default=None, repr=False)
     tail: Mapping[UUID, NDArray[np.float32]] = field(default_factory=dict, repr=False)

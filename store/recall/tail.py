@@ -15,8 +15,9 @@ CHARACTERS = 8192
 LEAST = 2
 
 # The session that asks comes first, newest message first: only its newest are looked at, for what is older comes with
-# the bank's undone embeddings, newest first again: messages, and the pieces of documents. Facts have no place here:
-# what they were drawn from holds their words. Materialized, with limits: each part stays small for every plan.
+# the bank's undone embeddings, newest first again: messages, and the pieces of documents. Facts have a place here for a
+# question by kind alone: else what they were drawn from holds their words. Materialized, with limits: each part stays
+# small for every plan.
 _LACKS = """not exists (select from afterturn.unit_vector_t v
                               where v.host_id = :host and v.bank_id = :bank and v.generation = :generation
                                 and v.unit_id = u.unit_id)"""
@@ -36,7 +37,7 @@ TAIL = text(f"""
           from undone l,
                lateral (select u.unit_id from afterturn.agent_memory_unit_t u
                          where u.host_id = :host and u.bank_id = :bank and u.turn_id = l.turn_id
-                           and u.origin <> 'extraction' and {_LACKS}
+                           and (u.origin <> 'extraction' or cast(:kinds as text[]) is not null) and {_LACKS}
                          order by u.position desc limit :chunks) u
     )
     select u.unit_id, left(u.content, :characters) as content, u.aggregate_version, bool_or(m.is_own) as is_own

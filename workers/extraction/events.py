@@ -12,13 +12,12 @@ from uuid import UUID, uuid5
 
 from store import identity
 from store.derived.postings import UnitTerms
-from store.derived.said_facts import fact_ends_at, fact_unit_id
+from store.derived.said_facts import FACT_KIND, analyse_fact, fact_ends_at, fact_metadata, fact_unit_id
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
 from store.memory.turn_messages import TurnMessage
 from store.text.rules import VERSION, Extraction, Fact, Mention, Tier
 from store.text.rules.extract import shown_as
-from store.text.terms import analyse_text, lexical_text
 from store.text.word_rules import AUTO, WordRules, rules_of
 
 Event = Mapping[str, Any]
@@ -142,7 +141,7 @@ def _fact_event(origin: Origin, unit: UUID, fact: Fact, source: TurnMessage, ver
     data = {
         "unitId": str(unit),
         "content": fact.statement,
-        "factType": "world",
+        "factType": FACT_KIND,
         "origin": "extraction",
         "eventDate": at,
         "mentionedAt": at,
@@ -151,17 +150,7 @@ def _fact_event(origin: Origin, unit: UUID, fact: Fact, source: TurnMessage, ver
         "sessionName": source.session_name,
         "turnId": str(source.turn_id),
         "turnName": source.turn_name,
-        "metadata": {
-            "fact_id": fact.fact_id,
-            "key": fact.key,
-            "slug": fact.slug,
-            "value": fact.value,
-            "tier": fact.tier.value,
-            "confidence": f"{fact.confidence:g}",
-            "span": f"{fact.span.start}:{fact.span.end}",
-            "extractor": version,
-            **({"subject": fact.subject} if fact.subject else {}),
-        },
+        "metadata": fact_metadata(fact, version),
     }
     if ends := fact_ends_at(fact, source.event_date, source.expires_at):
         data["expiresAt"] = ends.isoformat()
@@ -201,5 +190,5 @@ def _link_event(origin: Origin, unit: UUID, other: UUID, kind: str) -> Event:
 
 
 def _fact_words(unit: UUID, fact: Fact, source: TurnMessage, rules: WordRules) -> UnitTerms:
-    terms = analyse_text(lexical_text(None, source.event_date, fact.statement, rules), rules)
+    terms = analyse_fact(fact, source.event_date, rules)
     return UnitTerms(unit, terms.counts, terms.length)

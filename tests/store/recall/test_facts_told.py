@@ -24,8 +24,15 @@ async def test_a_fact_whose_message_is_filtered_out_stands_for_its_turn(memory: 
     assert (found.unit_id, found.kind, found.turn_id) == (fact, "world", "s1-I moved to Lisbon in May.")
 
 
+async def test_a_fact_that_no_worker_has_written_is_found_by_its_meaning(memory: Memory) -> None:
+    await memory.say(*CHATTER, "I moved to Lisbon in May.")
+    found = (await memory.ask("Which town is home now?", kinds=["world"], without=["lexical"])).items
+    assert [(one.text, one.arms) for one in found] == [("The user moved to Lisbon.", ("dense",))]
+    assert memory.embedder.heard[-1][1:] == ["The user moved to Lisbon."]
+
+
 async def _add_fact(memory: Memory, content: str, source: str) -> UUID:
-    """Write a fact and its words as extraction does."""
+    """Write a fact and its words as extraction does, and close the turn's rows: the rules would find it again."""
     fact = uuid4()
     ((unit, session),) = await rows(
         memory.database,
@@ -52,4 +59,5 @@ async def _add_fact(memory: Memory, content: str, source: str) -> UUID:
         fact=fact,
         session=session,
     )
+    await memory.sql("update afterturn.ledger_t set status = 'done' where stage in ('extraction', 'projection')")
     return fact

@@ -1,0 +1,146 @@
+"""Facts of turns that no worker has read yet, for a question that asks for facts: found like stored ones (law L4).
+
+The rules find them in the newest turns that wait, as for a profile. Their words and vectors are made with the question,
+under the ids that they will have; a stored fact that one of them replaces is not told. Questions that do not ask for
+facts find the messages that say them, and read none of this.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from operator import itemgetter
+from struct import Struct
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from sqlalchemy import Row, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.derived.facts import Identity, identity_columns
+from store.derived.said_facts import FACT_KIND, ONE_BANK, SaidFact, analyse_fact, fact_metadata, read_said_facts
+from store.off_loop import off_loop
+from store.recall import filters
+from store.recall.dense import compute_products
+from store.recall.pool import Candidate, Pool
+from store.recall.question import Question
+from store.recall.state import RecallState, SaidFacts
+from store.recall.tail import Fresh
+
+BANK = (
+    "select b.bank_id, b.bank_name from afterturn.agent_memory_bank_t b where b.host_id = :host and b.bank_id = :bank"
+)
+# A fact passes where the message that says it does; of a text that was corrected since, nothing is known from before.
+PASSING = text(f"""
+    select f.unit_id, exists (select from afterturn.agent_memory_unit_t w
+                               where w.host_id = :host and w.bank_id = :bank and w.unit_id = f.unit_id) as is_written
+      from unnest(cast(:facts as uuid[]), cast(:sources as uuid[])) as f(unit_id, source),
+           lateral (select from afterturn.agent_memory_unit_t u
+                     where u.host_id = :host and u.bank_id = :bank and u.unit_id = f.source
+                       and {filters.conditions_of_any_kind("u")} limit 1) s""")  # noqa: S608 - put together from constants
+# What was in line at that moment of the same subjects and keys.
+IN_LINE = text("""
+    select f.unit_id, f.fact_id, f.subject, f.key, f.value, f.valid_from, f.said
+      from unnest(cast(:fact_ids as text[]), cast(:subjects as text[]), cast(:keys as text[])) t(fact_id, subject, key),
+           lateral (select f.* from afterturn.fact_t f
+                     where f.host_id = :host and f.bank_id = :bank and f.fact_id = t.fact_id and f.subject = t.subject
+                       and f.key = t.key and f.valid_from <= coalesce(cast(:as_of as timestamptz), 'infinity')
+                       and (f.valid_to is null or f.valid_to > cast(:as_of as timestamptz)) offset 0) f,
+           lateral (select from afterturn.agent_memory_unit_t u
+                     where u.host_id = :host and u.bank_id = :bank and u.unit_id = f.unit_id and u.active
+                       and (cast(:known_at as timestamptz) is null or u.update_ts <= cast(:known_at as timestamptz))
+                     limit 1) u""")
+#: One posting, as lexical.POSTING has it.
+_POSTING = Struct(">16siii")
+#: Reading a fact's words costs about as much as cutting a text of so many characters into words.
+_EFFORT = 120
+
+
+async def read_said(connection: AsyncConnection, state: RecallState) -> SaidFacts:
+    """Return the facts that wait and pass the question's filters, inside its transaction; none it does not ask for."""
+    query = state.query
+    # A fact has neither role nor tags: what asks for one asks for no fact.
+    if FACT_KIND not in query.kinds or query.roles or query.tags:
+        return SaidFacts()
+    place = {"host": state.host, "bank": state.bank}
+    own = filters.own_session(query, state.bank)
+    found = await read_said_facts(connection, ONE_BANK, {**place, "now": state.now}, session=own, user=query.user)
+    if not found:
+        return SaidFacts()
+    wanted = {**filters.filter_parameters(query, state.bank, ended_by=state.now), "metadata": None}
+    arguments = {**place, **wanted, "facts": [one.unit_id for one in found], "sources": [one.source for one in found]}
+    written = {row.unit_id: row.is_written for row in await connection.execute(PASSING, arguments)}
+    said = [one for one in found if one.unit_id in written]
+    identities = identity_columns(sorted({one.identity for one in said}))
+    moments = {"as_of": query.as_of, "known_at": query.known_at}
+    in_line = (await connection.execute(IN_LINE, {**place, **moments, **identities})).all() if said else []
+    replaced = _find_replaced(in_line, said)
+    told = [one for one in said if not written[one.unit_id] and one.unit_id not in replaced]
+    told = [one for one in reversed(told) if query.metadata.items() <= fact_metadata(one.fact).items()]
+    words = await off_loop(_EFFORT * len(told), _pack_words, told, state.question)
+    return SaidFacts({one.unit_id: _build_candidate(one) for one in told}, words, replaced)
+
+
+def _find_replaced(in_line: Sequence[Row[Any]], said: Sequence[SaidFact]) -> frozenset[UUID]:
+    """Return the units of facts after which another value of their subject and key was said. Pure."""
+    facts = [
+        *(
+            (Identity(row.fact_id, row.subject, row.key), (row.valid_from, row.said), row.value, row.unit_id)
+            for row in in_line
+        ),
+        *((one.identity, (one.said_at, one.said), one.value, one.unit_id) for one in said),
+    ]
+    # Of one moment, in the order they were said: sorting keeps it.
+    last = {of: value for of, _, value, _ in sorted(facts, key=itemgetter(1))}
+    return frozenset(unit for of, _, value, unit in facts if last[of] != value)
+
+
+def tail_of(state: RecallState) -> list[Fresh]:
+    """Return what is embedded with the question: facts that wait, and texts without a vector, the own session's first.
+
+    Of the facts the newest, as many as the tail has room for.
+    """
+    own = filters.own_session(state.query, state.bank)
+    newest = [*state.said.candidates.values()][: state.settings.fresh_tail_chunks]
+    said = [Fresh(one.unit_id, one.text, own=own is not None and one.session_id == own) for one in newest]
+    return sorted([*said, *state.fresh], key=lambda fresh: not fresh.own)
+
+
+def with_said(state: RecallState, pool: Pool, found: Collection[UUID]) -> Pool:
+    """Add to a pool the facts that wait and were `found`."""
+    facts = [one for one in state.said.candidates.values() if one.unit_id in found]
+    if not facts:
+        return pool
+    vector = np.zeros(1, np.float32) if state.vector is None else state.vector
+    nothing = np.zeros_like(vector)
+    own = np.stack([state.tail.get(one.unit_id, nothing) for one in facts])
+    alone = compute_products(vector, own, np.zeros_like(own), np.zeros_like(own))
+    return Pool([*pool.candidates, *facts], pool.products.and_those_of(alone))
+
+
+def _pack_words(said: Sequence[SaidFact], question: Question) -> dict[str, bytes]:
+    """Return the postings of these facts for the question's terms, as they would stand in the index."""
+    packed, terms = defaultdict[str, bytes](bytes), {*question.words, *question.pairs}
+    for one in said:
+        words = analyse_fact(one.fact, one.said_at, question.rules[0])
+        for term in terms.intersection(words.counts):
+            packed[term] += _POSTING.pack(one.unit_id.bytes, -1, words.counts[term], words.length)
+    return dict(packed)
+
+
+def _build_candidate(one: SaidFact) -> Candidate:
+    return Candidate(
+        unit_id=one.unit_id,
+        kind=FACT_KIND,
+        text=one.fact.statement,
+        whole=True,
+        session_id=one.session_id,
+        session_name=one.session_name,
+        turn_name=one.turn_name,
+        seq=None,
+        role=None,
+        name=None,
+        occurred_at=one.said_at,
+        sources=(one.source,),
+        user_id=one.user_id,
+        confidence=f"{one.fact.confidence:g}",
+    )

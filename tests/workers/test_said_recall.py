@@ -1,0 +1,84 @@
+"""A question that asks for facts finds those of turns that no worker has read, as it finds them afterwards (law L4)."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from store.memory.units import Units
+from store.recall.query import Recalled, RecallQuery
+from store.recall.recaller import Recaller
+from store.recall.settings import RecallSettings
+from tests.workers.conftest import HOST, START, World, dialogue, now
+from tests.workers.stages import Crew, KnownEmbedder
+from tests.workers.test_insights import say
+
+SAID = "My name is Ann Moore. I prefer window seats."
+
+
+async def recalled(world: World, asked: str = "name: Ann, window seats", **more: Any) -> Sequence[Recalled]:
+    recaller = Recaller(world.database, KnownEmbedder(), RecallSettings())
+    return (await recaller.recall(HOST, RecallQuery("default", asked, **{"k": 50, "kinds": ["world"], **more}))).items
+
+
+def ids(found: Sequence[Recalled]) -> list[str]:
+    return sorted(str(one.unit_id) for one in found)
+
+
+@pytest.mark.law("L4")
+async def test_facts_are_found_before_a_worker_ran_and_as_the_same_units_after_it(world: World) -> None:
+    await world.append("s", "t", messages=dialogue(SAID, "I see."))
+    early = await recalled(world)
+    assert [(one.kind, one.session_id, one.turn_id, one.role) for one in early] == [("world", "s", "t", None)] * 2
+    assert all("lexical" in one.arms for one in early)
+    one = await Units(world.database, now).get(HOST, "default", early[0].unit_id)
+    crew = Crew(world)
+    await crew.drain()
+    late = await recalled(world)
+    assert ids(late) == ids(early)
+    told = {one.unit_id: (one.text, one.confidence, one.turn_ids, one.occurred_at) for one in late}
+    assert {one.unit_id: (one.text, one.confidence, one.turn_ids, one.occurred_at) for one in early} == told
+    after = await Units(world.database, now).get(HOST, "default", one.unit_id)
+    same = ("unit_id", "kind", "text", "origin", "session_id", "turn_id", "occurred_at", "metadata", "sources")
+    assert [getattr(one, name) for name in same] == [getattr(after, name) for name in same]
+
+
+async def test_a_fact_is_found_in_its_message_where_that_is_asked_for_too(world: World) -> None:
+    await world.append("s", "t", messages=dialogue(SAID, "I see."))
+    assert {one.kind for one in await recalled(world, kinds=["world", "experience"])} == {"experience"}
+
+
+async def test_what_was_just_said_replaces_what_a_worker_wrote_and_its_own_earlier_words(world: World) -> None:
+    await say(world, "I live in Porto.")
+    await world.append("s", "t1", messages=dialogue("I moved to Lisbon.", "I see."))
+    await world.append("s", "t2", messages=dialogue("I moved to Ghent.", "I see."))
+    assert [one.turn_id for one in await recalled(world, "Porto Lisbon Ghent")] == ["t2"]
+    await Crew(world).drain()
+    assert [one.turn_id for one in await recalled(world, "Porto Lisbon Ghent")] == ["t2"]
+
+
+@pytest.mark.parametrize(
+    "filters, finds",
+    [
+        ({"session_id": "s", "only_session": True}, 2),
+        ({"session_id": "s", "exclude_session": True}, 0),
+        ({"sessions": ["other"]}, 0),
+        ({"metadata": {"fact_id": "user_name"}}, 1),
+        ({"roles": ["user"]}, 0),
+        ({"tags": ["x"]}, 0),
+        ({"begin": START - timedelta(days=1), "end": START + timedelta(days=400)}, 2),
+        ({"end": START - timedelta(days=1)}, 0),
+        ({"as_of": START - timedelta(days=1)}, 0),
+        ({"known_at": START - timedelta(days=1)}, 0),
+        ({"kinds": ["opinion"]}, 0),
+    ],
+)
+async def test_the_filters_of_a_question_hold_before_a_worker_ran_as_after(
+    world: World, filters: dict[str, Any], finds: int
+) -> None:
+    await world.append("s", "t", messages=dialogue(SAID, "I see."))
+    early = await recalled(world, **filters)
+    assert len(early) == finds
+    await Crew(world).drain()
+    assert ids(await recalled(world, **filters)) == ids(early)
