@@ -101,6 +101,9 @@ def test_text_without_a_frame_is_left_alone(said: str) -> None:
         '<memory_reference>\n{"kind": "note"}\n</memory_reference>',
         '<memory_reference>\n["historical_memory"]\n</memory_reference>',
         '<memory_reference>\n{"kind": "historical_memory", "untrusted": true',
+        "> <memory_reference>\n> my own words\n> </memory_reference>",
+        '> <memory_reference>\n> {"kind": "note"}\n> </memory_reference>\n> said Ann',
+        '> <memory_reference>\n> {"kind": "historical_memory", "untrusted": true',
     ],
 )
 def test_what_only_looks_like_a_frame_is_somebodys_own_text(said: str) -> None:
@@ -128,6 +131,30 @@ def test_a_frame_that_a_program_quotes_is_taken_out_of_the_quotation(
 
 
 @pytest.mark.law("L8")
+@pytest.mark.parametrize("mark", ["> ", ">", "> > ", ">> ", "   > "])
+@given(recalled=items)
+def test_a_frame_that_is_quoted_line_by_line_is_taken_out_with_its_marks(
+    recalled: list[ReferenceItem], mark: str
+) -> None:
+    block = framed(recalled)
+    lines = [f"{mark}{line}" for line in ("Ann wrote:", *block.split("\n"), "and so on")]
+    for end in ("\n", "\r\n"):
+        said = end.join(lines)
+        assert strip(said) == f"{mark}Ann wrote:{end}{end}{mark}and so on"
+        assert strip(f"log: {json.dumps(said)}") == f"log: {json.dumps(cut_frame(said))}"
+    quoted = "\n".join(lines[1:-1])
+    assert strip(quoted) == ""
+    half = len(quoted) // 2
+    assert "".join(strip_parts([quoted[:half], quoted[half:]])) == ""
+
+
+def cut_frame(said: str) -> str:
+    """Return a quotation without its frame alone: in an escaped text, the mark before it stays."""
+    frame = said[said.index("<memory_reference>") : said.index("</memory_reference>") + len("</memory_reference>")]
+    return said.replace(frame, "")
+
+
+@pytest.mark.law("L8")
 @given(items, st.lists(st.integers(0, 400), max_size=4))
 def test_a_frame_that_is_split_over_texts_is_taken_out_of_all(recalled: list[ReferenceItem], at: list[int]) -> None:
     whole = f"before {framed(recalled)} after"
@@ -138,7 +165,13 @@ def test_a_frame_that_is_split_over_texts_is_taken_out_of_all(recalled: list[Ref
 
 
 @pytest.mark.parametrize(
-    "said", ["\\u003cmemory_reference\\u003e{" * 9_000, "\\" * 250_000 + "memory_", "<memory_reference>\\" * 9_000]
+    "said",
+    [
+        "\\u003cmemory_reference\\u003e{" * 9_000,
+        "\\" * 250_000 + "memory_",
+        "<memory_reference>\\" * 9_000,
+        "> <memory_reference>\n> {" * 9_000,
+    ],
 )
 def test_long_quotations_that_never_end_take_no_time(said: str) -> None:
     assert strip(said) == said

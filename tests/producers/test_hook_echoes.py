@@ -35,16 +35,18 @@ async def run_hook(url: str, key: str, event: str, given: dict[str, Any]) -> str
 
 
 def carry(n: int, frame: str) -> tuple[Any, str]:
-    """Return a prompt and an answer that repeat a frame: quoted, split over parts, escaped as a tool's output is."""
+    """Return a prompt and an answer that repeat a frame: in a fence, split over parts, escaped, quoted by lines."""
     asked, middle = f"turn {n}: the boiler of house {n}", len(frame) // 2
     escaped = json.dumps({"log": frame}).replace("<", "\\u003c").replace(">", "\\u003e")
+    quoted = "\n".join(f"> > {line}" for line in frame.split("\n"))
     parts = [{"type": "text", "text": frame[:middle]}, {"type": "text", "text": f"{frame[middle:]}\n{asked}"}]
     return [
         (f"```\n{frame}\n```\n{asked}", f"answer {n}"),
         (parts, f"answer {n}"),
         (asked, f"The tool said {escaped}\nanswer {n}"),
         (f"{frame}\n{asked}", f"> {frame}\nanswer {n}"),
-    ][n % 4]
+        (f"{quoted}\n{asked}", f"{quoted}\nanswer {n}"),
+    ][n % 5]
 
 
 def entry(kind: str, content: Any, name: str) -> str:

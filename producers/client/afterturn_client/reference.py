@@ -56,6 +56,8 @@ QUOTED = 3
 _QUOTED_TAG = re.compile(
     r"(?:<|(\\{1,15})u003c)(/?)(memory_reference|memory_directives)(?:>|\\{1,15}u003e)", re.IGNORECASE
 )
+#: What Markdown puts before each line that is quoted, however often; a frame may be quoted within an escaped text.
+_QUOTE_MARKS = re.compile(r"(\r?\n)[ \t]*(?:>[ \t]?)+")
 _ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _SIGNS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 _FRAME = re.compile(
@@ -99,7 +101,8 @@ def is_frame(text: str) -> bool:
 def strip(text: str) -> str:
     """Return the text without the frames in it; everything else stays exactly as it is, other tags included.
 
-    A frame is found as it was made, and as a string of JSON or of a program quotes it: escaped, up to `QUOTED` times.
+    A frame is found as it was made, as a string of JSON or of a program quotes it (escaped, up to `QUOTED` times), and
+    as Markdown quotes it: each line behind `>`, which goes with it.
     """
     return _cut_spans(text, find_frames(text))
 
@@ -122,7 +125,7 @@ def find_frames(text: str) -> list[tuple[int, int]]:
         return []
     found = [match.span() for match in _FRAME.finditer(text) if _is_ours(match[1] or match[3], match[2] or match[4])]
     spans: list[tuple[int, int]] = []
-    if "\\" in text:
+    if "\\" in text or _QUOTE_MARKS.search(text):
         found += _find_quoted(text)
     for start, end in sorted(found, key=lambda span: (span[0], -span[1])):
         if not spans or start >= spans[-1][1]:
@@ -200,21 +203,28 @@ def escaped(value: object) -> str:
 
 
 def _find_quoted(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where frames stand whose tags or whose insides are escaped: an opening, and its next end escaped alike."""
+    """Yield where frames stand that are escaped or quoted by lines: an opening, and its next end escaped alike."""
     opened: dict[tuple[str, int], re.Match[str]] = {}
     for tag in _QUOTED_TAG.finditer(text):
         kind = tag[3], len(tag[1] or "")
         if not tag[2]:
             opened[kind] = tag
         elif (begun := opened.pop(kind, None)) and _is_ours(tag[3], text[begun.end() : tag.start()], QUOTED):
-            yield begun.start(), tag.end()
+            marked = _QUOTE_MARKS.search(text, begun.end(), tag.start()) is not None
+            yield _find_mark(text, begun.start()) if marked else begun.start(), tag.end()
+
+
+def _find_mark(text: str, start: int) -> int:
+    """Return where the line begins if nothing but marks of quotation stands before a tag, else where the tag does."""
+    line = text.rfind("\n", 0, start) + 1
+    return start if text[line:start].strip("> \t") else line
 
 
 def _is_ours(tag: str, inside: str, quoted: int = 0) -> bool:
     """Say whether this stands between our tags; what only looks like a frame is ordinary text."""
     for unescaped in range(quoted + 1):
         try:
-            body = json.loads(inside)
+            body = json.loads(_QUOTE_MARKS.sub(r"\1", inside))
         except (ValueError, RecursionError):
             if unescaped < quoted:
                 inside = _ESCAPED.sub(_unescape, inside)
