@@ -117,6 +117,34 @@ async def test_whatever_a_gateways_user_sends_is_answered_by_the_contract(
     assert reply.status_code in {200, 422}, "the credentials open the door"
 
 
+item = st.fixed_dictionaries(
+    {"type": st.sampled_from(["message", "function_call", "function_call_output", "reasoning", "other"]) | leaf},
+    optional={
+        "role": st.sampled_from(["user", "assistant", "tool", "developer"]) | leaf,
+        "content": text | st.lists(st.fixed_dictionaries({"type": text}, optional={"text": leaf}), max_size=3) | value,
+        **dict.fromkeys(("call_id", "output", "metadata", "arguments", "tool_calls", "summary", "more"), value),
+    },
+)
+items = st.lists(item | value, max_size=4) | value
+counts = st.integers(-(2**63), 2**64 - 1) | leaf
+nearly_prepared = st.fixed_dictionaries(
+    {"session_id": st.just("fuzz") | text, "turn_id": text},
+    optional={
+        **dict.fromkeys(("conversation_items", "current_input", "input_items", "output_items"), items),
+        **dict.fromkeys(("current_input_start", "current_input_count", "max_input_tok"), counts),
+        **dict.fromkeys(("project", "user_id", "scope", "base_instructions", "current_input_text", "unknown"), leaf),
+    },
+)
+
+
+@calm
+@given(call=st.sampled_from(["before", "after"]), sent=nearly_prepared | value)
+async def test_whatever_the_life_cycle_of_a_turn_is_sent_is_answered_by_the_contract(
+    fuzzed: httpx.AsyncClient, call: str, sent: Any
+) -> None:
+    assert_contracted(await fuzzed.post(f"/api/v1/turns/{call}", content=orjson.dumps(sent)))
+
+
 @calm
 @given(path=path, sent=st.binary(max_size=200))
 async def test_any_bytes_are_answered_by_the_contract(fuzzed: httpx.AsyncClient, path: str, sent: bytes) -> None:

@@ -252,7 +252,9 @@ async def test_thirty_turns_with_the_frame_quoted_split_and_escaped_keep_no_echo
         told = json.dumps({"log": f"{FRAME} turn {n}"}).replace("<", "\\u003c").replace(">", "\\u003e")
         output = {"type": "function_call_output", "call_id": f"c{n}", "output": told}
         call_item = {"type": "function_call", "call_id": f"c{n}", "name": "look", "arguments": "{}"}
-        return [prepared, [said(quoted)], [split], [call_item, output]][n % 4]
+        lines = "\n".join(f"> {line}" for line in FRAME.split("\n"))
+        marked = said(f"{lines}\n turn {n}")
+        return [prepared, [said(quoted)], [split], [call_item, output], [marked]][n % 5]
 
     async with AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(client_of(world, ana, era)) for era in ERAS]
