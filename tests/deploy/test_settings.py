@@ -232,13 +232,45 @@ settings:
 """
 
 
+OF_EFFECT = ("recent_context_items", "recall_facts_limit", "search_limit")
+#: What the seed's example names and nothing here does, with a value past each end of its range, and of another type.
+IDLE: dict[str, tuple[str, ...]] = {
+    "compact_threshold": ("0", "1", "-0.1", "much", ".nan"),
+    "l1_retention_days": ("-1", "36501", "1.5", "a day"),
+    "l2_retention_days": ("-1", "36501", "1.5"),
+    "compaction_min_age_hours": ("-1", "876001", "soon"),
+    "summary_refresh_interval_minutes": ("-1", "525601", "[60]"),
+    "max_processed_turns": ("0", "-1", "1000000001"),
+    "heuristic.enabled": ("perhaps", "2"),
+    "heuristic.model": ("''", "[]"),
+    "heuristic.base_url": ("api.openai.com", "'https://x/?a=b'", "'https://x/#f'", "ftp://x"),
+    "heuristic.timeout_ms": ("0", "600001"),
+    "heuristic.max_output_tokens": ("0", "1000001"),
+}
+RANGES = IDLE | {
+    "recent_context_items": ("-1", "129", "many"),
+    "recall_facts_limit": ("-1", "201"),
+    "search_limit": ("-1", "21"),
+}
+
+
+@pytest.mark.parametrize("name, value", [(name, value) for name, values in RANGES.items() for value in values])
+def test_each_of_the_seeds_settings_is_held_to_its_range_at_start(tmp_path: Path, name: str, value: str) -> None:
+    for part in reversed(name.split(".")):
+        value = f"{{{part}: {value}}}"
+    key = f"api.mcp.memory.{name}"
+    assert key in problems({}, written(tmp_path, f"settings: {{mcp: {{memory: {value}}}}}"))
+
+
 def test_the_seeds_settings_are_taken_word_for_word_and_those_without_effect_are_named(tmp_path: Path) -> None:
     loaded = load_settings({}, config=written(tmp_path, SEED))
     assert loaded.settings.api.mcp == McpSettings()
     assert loaded.origins["api.mcp.memory.search_limit"].startswith("file ")
     idle = find_settings_without_effect(loaded)
-    assert "api.mcp.memory.max_processed_turns" in idle
-    assert not {key for key in idle if key.endswith(("search_limit", "enabled"))} - {"api.mcp.memory.heuristic.enabled"}
+    assert set(idle) == {f"api.mcp.memory.{name}" for name in IDLE}
+    said = {*loaded.origins} & {f"api.mcp.memory.{name}" for name in (*IDLE, *OF_EFFECT)}
+    assert len(said) == len(IDLE) + len(OF_EFFECT)
+    assert all(loaded.origins[key].startswith("file ") for key in (*said, "api.mcp.tools.memory.enabled"))
     away = written(tmp_path, "settings: {mcp: {tools: {memory: {enabled: false}}}}\napi: {port: 1}")
     settings = load_settings({"AFTERTURN_API__MCP__MEMORY__SEARCH_LIMIT": "3"}, config=away).settings
     assert (settings.api.mcp.tools.memory.enabled, settings.api.mcp.memory.search_limit, settings.api.port) == (

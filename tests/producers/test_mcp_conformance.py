@@ -1,8 +1,8 @@
 """The official conformance suite and the TypeScript SDK's client against /mcp, on a socket.
 
-Both are packages of npm: `npm install @modelcontextprotocol/conformance @modelcontextprotocol/sdk`, and then
-`AFTERTURN_NODE_MODULES=.../node_modules make nightly`. Scenarios that call what the suite's own example server has fit
-no other server, and are left out.
+Both are packages of npm: `npm install @modelcontextprotocol/conformance@0.1.13 @modelcontextprotocol/sdk` (later suites
+need Node 22), and then `AFTERTURN_NODE_MODULES=.../node_modules make nightly`. Scenarios that call what the suite's own
+example server has fit no other server, and are left out.
 """
 
 import asyncio
