@@ -139,13 +139,17 @@ class SessionHistory:
 
 def _line_up(rows: Sequence[Row[Any]], said: Sequence[SaidFact]) -> list[HoldingFact]:
     """Return what holds, the newest first: what was said last of one subject and key. Pure."""
-    held = {Identity(row.fact_id, row.subject, row.key): (row.valid_from, row.said, row.value) for row in rows}
-    for one in said:
-        told = (one.said_at, one.said, one.fact.value)
+    # What was said at one moment keeps its order: the rows come newest first, what waits in the order it was said.
+    held = {
+        Identity(row.fact_id, row.subject, row.key): (row.valid_from, row.said, -nth, row.value)
+        for nth, row in enumerate(rows)
+    }
+    for nth, one in enumerate(said):
+        told = (one.said_at, one.said, nth, one.fact.value)
         if one.identity not in held or held[one.identity][:2] <= told[:2]:
             held[one.identity] = told
-    ordered = sorted(held.items(), key=lambda item: item[1][:2], reverse=True)
-    return [HoldingFact(of.fact_id, of.key, value, of.subject) for of, (_, _, value) in ordered]
+    ordered = sorted(held.items(), key=lambda item: item[1][:3], reverse=True)
+    return [HoldingFact(of.fact_id, of.key, value, of.subject) for of, (*_, value) in ordered]
 
 
 def _name_session(host: UUID, bank: str, session_id: str) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from store.ledger.stages import Stage
+from store.memory.session_history import SessionHistory
 from store.memory.units import Units
 from store.recall.query import Recalled, RecallQuery
 from store.recall.recaller import Recaller
@@ -42,6 +44,21 @@ async def test_facts_are_found_before_a_worker_ran_and_as_the_same_units_after_i
     after = await Units(world.database, now).get(HOST, "default", one.unit_id)
     same = ("unit_id", "kind", "text", "origin", "session_id", "turn_id", "occurred_at", "metadata", "sources")
     assert [getattr(one, name) for name in same] == [getattr(after, name) for name in same]
+
+
+@pytest.mark.law("L4")
+async def test_at_every_stage_the_same_facts_hold_in_another_session_and_none_twice(world: World) -> None:
+    history, crew = SessionHistory(world.database, now), Crew(world)
+    await world.append("s", "t", messages=dialogue(SAID, "I see."))
+    held, found = await history.holding(HOST, "default", "another", 50), ids(await recalled(world))
+    assert sorted((one.fact_id, one.value) for one in held) == [
+        ("user_name", "Ann Moore"),
+        ("user_preference", "window seats"),
+    ]
+    for stage in (Stage.EXTRACTION, Stage.PROJECTION, Stage.EMBEDDING):
+        await crew.drain(stage)
+        assert await history.holding(HOST, "default", "another", 50) == held, stage
+        assert ids(await recalled(world)) == found, stage
 
 
 async def test_a_fact_is_found_in_its_message_where_that_is_asked_for_too(world: World) -> None:
