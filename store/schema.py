@@ -376,9 +376,26 @@ UNIT = Table(
         "position",
         postgresql_where=text("metadata->>'pinned' = 'true' and active"),
     ),
-    # WHY: the memory plugin reads the memories of a bank beside very many facts.
+    # WHY: the memory plugin reads the memories of a bank beside very many facts, and lists a page of very many: the
+    # pinned ones, then all, each in this order. WHY two: a pin within one index would be no condition of it, since a
+    # policy of rows hides what a function of their columns tells.
     Index(
-        "unit_of_plugin", "host_id", "bank_id", "mentioned_at", postgresql_where=text("origin = 'memory' and active")
+        "unit_listed_by_plugin",
+        "host_id",
+        "bank_id",
+        "mentioned_at",
+        text("(((metadata -> 'plugin'::text) ->> 'id'::text)::uuid)"),
+        postgresql_where=text("origin = 'memory' and active and jsonb_exists(metadata, 'plugin')"),
+    ),
+    Index(
+        "unit_pinned_by_plugin",
+        "host_id",
+        "bank_id",
+        "mentioned_at",
+        text("(((metadata -> 'plugin'::text) ->> 'id'::text)::uuid)"),
+        postgresql_where=text(
+            "origin = 'memory' and active and jsonb_exists(metadata, 'plugin') and metadata->'plugin'->>'pin' = 'true'"
+        ),
     ),
     # WHY: a recall of what was known at a moment looks for what was changed since; few units ever are.
     Index("unit_changed", "host_id", "bank_id", "update_ts", postgresql_where=text("aggregate_version > 1 and active")),

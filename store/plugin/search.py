@@ -44,12 +44,30 @@ _ID = "cast(u.metadata->'plugin'->>'id' as uuid)"
 _PINNED = "coalesce(cast(u.metadata->'plugin'->>'pin' as boolean), false)"
 _FROM_UNITS = f"from afterturn.agent_memory_unit_t u where {_OF_BANK} and {_MEMORY}"
 
-LIST = text(f"""
-    select {COLUMNS} {_FROM_UNITS}
+# A page is read from each namespace by two indexes, `unit_pinned_by_plugin` and `unit_listed_by_plugin`, each from
+# behind the last memory of the page before. Of its time, those before it are passed over.
+_LISTED = f"""
+    select u.* from afterturn.agent_memory_unit_t u
+     where u.host_id = :host and u.bank_id = b.bank_id and u.seq is not null and {_MEMORY} and {{part}}
        and (cast(:letter as text) is null or position(lower(:letter) in lower(u.content)) > 0)
-       and (cast(:at as timestamptz) is null
-            or ({_PINNED}, u.mentioned_at, {_ID}) < (cast(:pinned as boolean), :at, cast(:id as uuid)))
-     order by {_PINNED} desc, u.mentioned_at desc, {_ID} desc limit :limit""")
+       and u.mentioned_at <= {{at}} and (u.mentioned_at, {_ID}) < ({{at}}, {{id}})
+     order by u.mentioned_at desc, {_ID} desc limit :limit"""  # noqa: S608 - put together from constants
+_LISTED_PINNED = _LISTED.format(
+    part="u.metadata->'plugin'->>'pin' = 'true' and coalesce(cast(:pinned as boolean), true)",
+    at="coalesce(cast(:at as timestamptz), 'infinity')",
+    id="coalesce(cast(:id as uuid), 'ffffffff-ffff-ffff-ffff-ffffffffffff')",
+)
+_LISTED_PLAIN = _LISTED.format(
+    part="u.metadata->'plugin'->>'pin' is distinct from 'true'",
+    at="case when cast(:pinned as boolean) then 'infinity' else coalesce(cast(:at as timestamptz), 'infinity') end",
+    id="""case when coalesce(cast(:pinned as boolean), true)
+                 then cast('ffffffff-ffff-ffff-ffff-ffffffffffff' as uuid) else cast(:id as uuid) end""",
+)
+LIST = text(f"""
+    select {COLUMNS}
+      from unnest(cast(:banks as uuid[])) b(bank_id)
+     cross join lateral (({_LISTED_PINNED}) union all ({_LISTED_PLAIN})) u
+     order by pinned desc, u.mentioned_at desc, {_ID} desc limit :limit""")  # noqa: S608 - put together from constants
 # A vector is read while its memory names it: another was written for another version of that.
 _OF_CALLER = f"""
       from {{vectors}} v

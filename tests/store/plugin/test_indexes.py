@@ -1,7 +1,8 @@
 """Searches of a large namespace by an index of lists find what an exact search finds, behind any filter."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -19,7 +20,7 @@ from store.memory.turns import TurnStore
 from store.plugin import search as plugin_search
 from store.plugin.memories import StoredMemory
 from store.plugin.namespaces import NamespaceChange, Namespaces
-from store.plugin.search import NEAR_ALL, NEAR_FIRST, NEAR_IN_LISTS, Asked, PluginSearch
+from store.plugin.search import LIST, NEAR_ALL, NEAR_FIRST, NEAR_IN_LISTS, Asked, PluginSearch
 from store.plugin.vectors import normalise, read_lists, reading_lists
 from store.recall.settings import RecallSettings
 from tests.producers.words import WordEmbedder
@@ -45,6 +46,11 @@ KEEP = """
     insert into afterturn.plugin_vector_t (host_id, bank_id, session_id, digest, dimension, norm, embedding, written_at)
     select afterturn.current_host(), :bank, session_id, 'd', :dimension, 1, cast(embedding as public.vector), now()
       from unnest(cast(:sessions as uuid[]), cast(:vectors as text[])) v(session_id, embedding) returning 1"""
+
+
+APART = """
+    update afterturn.agent_memory_unit_t
+       set mentioned_at = mentioned_at - make_interval(secs => cast(substr(content, 9) as int)) returning 1"""
 
 
 class Pointing(WordEmbedder):
@@ -117,6 +123,13 @@ async def large(
     await indexes.close()
 
 
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Return a node of a plan and all beneath it."""
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from nodes(child)
+
+
 def ids(found: Sequence[StoredMemory]) -> list[UUID]:
     return [one.memory_id for one in found]
 
@@ -160,6 +173,32 @@ async def test_the_indexes_are_read_and_an_exact_search_reads_none(large: Large)
     assert "_near" in (plan := await large.plan(str(NEAR_IN_LISTS), lists, **about)), plan
     for exact in (NEAR_FIRST, NEAR_ALL):
         assert "_near" not in (plan := await large.plan(str(exact), lists, **about)), plan
+
+
+async def test_a_page_of_a_listing_reads_no_more_than_a_page(large: Large) -> None:
+    await rows(large.database, large.host, APART)
+    search = large.search(SETTINGS, large.own[0])
+    everything = await search.page(large.host, Asked([NAME], [], MEMORIES + 1))
+    assert len(everything) == MEMORIES
+    behind = everything[MEMORIES // 2]
+    places: tuple[dict[str, object], ...] = (
+        {"pinned": None, "at": None, "id": None},
+        {"pinned": behind.pin, "at": behind.created_at, "id": behind.memory_id},
+    )
+    banks = [large.bank, identity.bank_id(large.host, "team:small")]
+    for place in places:
+        about = {"host": large.host, "banks": banks, "kinds": None, "now": NOON, "letter": None, "limit": 10, **place}
+        async with large.database.tenant(large.host) as connection:
+            explained = text(f"explain (analyze, costs off, timing off, summary off, format json) {LIST}")
+            [(plan,)] = (await connection.execute(explained, about)).all()
+        scans = [one for one in nodes(plan[0]["Plan"]) if one.get("Relation Name") == "agent_memory_unit_t"]
+        # Behind a memory that is not pinned, no pinned one is looked for.
+        pinned = set() if place["pinned"] is False else {"unit_pinned_by_plugin"}
+        assert {one["Index Name"] for one in scans} == {*pinned, "unit_listed_by_plugin"}, scans
+        for scan in scans:
+            # Rows are a mean of the banks: all 1000 of one of two would be 500. What is passed over is pinned.
+            assert scan["Actual Rows"] <= 10, scan
+            assert scan.get("Rows Removed by Filter", 0) <= 3, scan
 
 
 async def test_the_index_of_a_namespace_that_is_gone_goes_too(large: Large) -> None:
