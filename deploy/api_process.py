@@ -74,7 +74,7 @@ from store.tenancy.keys import Keys
 from workers.embedding import EmbeddingStage
 from workers.micro_batch import MicroBatch
 
-#: A nudge is not worth waiting for: patience with Redis, in seconds.
+#: A notification is not worth waiting for: patience with Redis, in seconds.
 REDIS_S = 0.5
 #: How long a stopping process waits for its sentence model, in seconds.
 MODEL_S = 1.0

@@ -1,11 +1,11 @@
 """Fair scheduling between tenants: while others are active, who asks for more than they do gets a small share.
 
 Every call of a tenant takes a slot before it works, and gives it back when its answer is made or while it waits for
-something else (`sleep`, `give_back`). A slot has a weight in units: a turn is TURN, a recall RECALL, and each
-BYTES_A_UNIT of a body are 1 more, as those of an answer are once it is made. A tenant alone may have all units. Once
-another was active within ACTIVE_S, a tenant whose demand (units that wait, and those started of late) is above the mean
-may have `share`, and the others twice that. What counts is what was asked for, and not for how long it was under way:
-under load that grows for all.
+something else (`sleep_without_slot`). A slot has a weight in units: a turn is TURN_WEIGHT, a recall RECALL_WEIGHT, and
+each BYTES_A_UNIT of a body are 1 more, as those of an answer are once it is made. A tenant alone may have all units.
+Once another was active within ACTIVE_S, a tenant whose demand (units that wait, and those started of late) is above the
+mean may have `share`, and the others twice that. What counts is what was asked for, and not for how long it was under
+way: under load that grows for all.
 A call over that waits in its own tenant's queue, and the tenant that has least under way is served first.
 
 With `share` 4 and this rule, what another tenant feels of 32 turns or recalls at a time is within three times its quiet
@@ -27,7 +27,7 @@ from producers import metrics
 from producers.errors import Overloaded
 from producers.settings import FairnessSettings
 
-TURN, RECALL = 2, 4
+TURN_WEIGHT, RECALL_WEIGHT = 2, 4
 BYTES_A_UNIT = 16_384
 #: Units that may wait in one queue: with the bodies they stand for, 64 MiB.
 UNITS_WAITING = 4096
@@ -234,7 +234,7 @@ async def sleep_without_slot(seconds: float) -> None:
 
 def weight_of(size: int) -> int:
     """Return the weight of a call whose body has this many bytes."""
-    return TURN + size // BYTES_A_UNIT
+    return TURN_WEIGHT + size // BYTES_A_UNIT
 
 
 def refuse_overload(why: str) -> Overloaded:

@@ -37,7 +37,8 @@ STAND_ASIDE_S = 1.0
 class MicroBatch:
     """Embeds what is offered, off the event loop; at most `turns` with `characters` in all, about 0.1 s of a model.
 
-    `quiet`: whether the model is there and this tenant has little else waiting; `ring` has the workers do what is left.
+    `quiet`: whether the model is there and this tenant has little else waiting; `notify` has the
+    workers do what is left.
     """
 
     database: Database
@@ -53,7 +54,7 @@ class MicroBatch:
     _task: asyncio.Task[None] | None = None
 
     def offer(self, host: UUID, turns: Sequence[UUID], characters: int) -> bool:
-        """Take turns that were just accepted; returns at once. False: they are left to the workers, ring for them."""
+        """Take turns that were just accepted; returns at once. False: they are left to the workers, notify them."""
         if self._takes(host, len(turns), characters):
             self._task = asyncio.get_running_loop().create_task(self._run(host, turns), name="micro-batch")
             return True

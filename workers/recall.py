@@ -39,7 +39,7 @@ class RecallWork:
     _answering: set["asyncio.Task[None]"] = field(default_factory=set)
 
     async def answer(self, host: UUID, job: UUID) -> None:
-        """Answer one job, if it still waits. Never raises, so that a nudge is never repeated by the queue."""
+        """Answer one job, if it still waits. Never raises, so that a notification is never repeated by the queue."""
         if self.stopping:
             return
         answering = asyncio.create_task(self._attempt(host, job), name="answer a recall job")

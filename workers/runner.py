@@ -29,7 +29,7 @@ from workers.stage_work import Gated, StageWork
 log = structlog.get_logger(__name__)
 
 #: Seconds after which a notification is answered at the latest, so that its thread can take others; the work goes on.
-LONGEST_NUDGE_S = 5.0
+NOTIFICATION_WAIT_S = 5.0
 #: Pause after the database could not be reached, in seconds.
 OUTAGE_PAUSE_S = 1.0
 #: How long work waits that another transaction's lock stood in the way of.
@@ -47,7 +47,7 @@ def _utc_now() -> datetime:
 class Runner:
     """Drains one stage's ready work, on one event loop.
 
-    `ring` tells workers of a stage; it returns at once and never raises. `clock` only measures how old a turn is when
+    `notify` tells workers of a stage; it returns at once and never raises. `clock` only measures how old a turn is when
     it is done.
     """
 
@@ -59,7 +59,7 @@ class Runner:
     worker: str
     clock: Clock = _utc_now
     pause_s: float = OUTAGE_PAUSE_S
-    nudge_s: float = LONGEST_NUDGE_S
+    notification_wait_s: float = NOTIFICATION_WAIT_S
     stopping: bool = False
     _draining: asyncio.Task[None] | None = None
     #: A notification came since the last look for work.
@@ -69,7 +69,7 @@ class Runner:
     _cut: list[Claim] = field(default_factory=list)
     #: A job ended, or a notification came.
     _stirred: asyncio.Event = field(default_factory=asyncio.Event)
-    #: One for each piece that may be worked on.
+    #: Limits how many pieces are worked on at the same time.
     _places: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
@@ -77,10 +77,10 @@ class Runner:
         self._places = asyncio.Semaphore(self.work.shape.at_once or self.work.shape.streams)
 
     async def drain(self) -> None:
-        """Work until nothing is ready. Never raises, so that a nudge is never repeated by the queue.
+        """Work until nothing is ready. Never raises, so that a notification is never repeated by the queue.
 
-        Who comes while this process is at it already only makes it look again. What takes longer than `nudge_s` is
-        not waited for.
+        A call while this process drains already only makes it look again. Work that takes longer than
+        `notification_wait_s` is not waited for.
         """
         self._notified = True
         self._stirred.set()
@@ -88,7 +88,7 @@ class Runner:
             return
         self._draining = asyncio.create_task(self._drain(), name=f"drain {self.work.stage}")
         self._draining.add_done_callback(self._tell)
-        await asyncio.wait({self._draining}, timeout=self.nudge_s)
+        await asyncio.wait({self._draining}, timeout=self.notification_wait_s)
 
     async def stop(self, grace_s: float) -> None:
         """Claim no more, let what runs end within `grace_s` or its shape's, then cut it and give its claims back."""
@@ -110,7 +110,7 @@ class Runner:
                 await self._end()
 
     async def _more(self) -> bool:
-        """Begin what is ready, as far as there is room; say whether anything is under way, or was rung for."""
+        """Begin what is ready, as far as there is room; say whether anything is under way, or a notification came."""
         self._notified = False
         room = self.work.shape.streams - self._under_way()
         claims = await self._claim(room)

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request, Response
 
 from producers.http.openapi import LIMITED, WRITING, Access, Reply, describe_route
-from producers.http.reading import BankPlace, body_of, grant_of, json_response, read_parameters
+from producers.http.reading import BankPlace, authenticate_and_queue, body_of, json_response, read_parameters
 from producers.service.banks import (
     BankBody,
     BankChange,
@@ -36,7 +36,7 @@ def bank_routes(memory: Memory, keys: Keys) -> APIRouter:
         ),
     )
     async def create(request: Request) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         bank, new = await memory.create_bank(grant, await body_of(request))
         return json_response({"ok": True, **as_json(bank), "created": new}, 201 if new else 200)
 
@@ -51,7 +51,7 @@ def bank_routes(memory: Memory, keys: Keys) -> APIRouter:
         ),
     )
     async def listing(request: Request) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         page = await memory.list_banks(grant, read_parameters(request, BanksParameters))
         return json_response(page.as_json("banks", [as_json(bank) for bank in page.rows]))
 
@@ -68,7 +68,7 @@ def bank_routes(memory: Memory, keys: Keys) -> APIRouter:
         ),
     )
     async def change(request: Request, bank: str) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         return json_response({"ok": True, **as_json(await memory.change_bank(grant, bank, await body_of(request)))})
 
     @router.patch(
@@ -84,7 +84,7 @@ def bank_routes(memory: Memory, keys: Keys) -> APIRouter:
         ),
     )
     async def change_of(request: Request) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         bank = read_parameters(request, BankPlace).bank
         return json_response({"ok": True, **as_json(await memory.change_bank(grant, bank, await body_of(request)))})
 

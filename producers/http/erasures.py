@@ -3,7 +3,14 @@
 from fastapi import APIRouter, Request, Response
 
 from producers.http.openapi import WRITING, Access, Reply, describe_route
-from producers.http.reading import Nothing, body_of, grant_of, json_response, parse_identifier, read_parameters
+from producers.http.reading import (
+    Nothing,
+    authenticate_and_queue,
+    body_of,
+    json_response,
+    parse_identifier,
+    read_parameters,
+)
 from producers.service.erasures import ErasureBody, ReceiptAnswer, as_json
 from producers.service.memory import Memory
 from store.erasure import Receipt
@@ -31,7 +38,7 @@ def erasure_routes(memory: Memory, keys: Keys) -> APIRouter:
         ),
     )
     async def erase(request: Request) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         return answer_receipt(await memory.revisions.erase(grant, await body_of(request)))
 
     @router.get(
@@ -45,7 +52,7 @@ def erasure_routes(memory: Memory, keys: Keys) -> APIRouter:
         ),
     )
     async def receipt(request: Request, erasure_id: str) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         read_parameters(request, Nothing)
         return json_response(as_json(await memory.revisions.erasure(grant, parse_identifier(erasure_id))))
 

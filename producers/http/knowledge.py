@@ -5,7 +5,14 @@ from dataclasses import asdict
 from fastapi import APIRouter, Request, Response
 
 from producers.http.openapi import LIMITED, WRITING, Access, Reply, describe_route
-from producers.http.reading import BankParameters, body_of, grant_of, json_response, parse_identifier, read_parameters
+from producers.http.reading import (
+    BankParameters,
+    authenticate_and_queue,
+    body_of,
+    json_response,
+    parse_identifier,
+    read_parameters,
+)
 from producers.service.knowledge import (
     DirectiveBody,
     DirectiveReceipt,
@@ -49,7 +56,7 @@ def _add_document_routes(router: APIRouter, memory: Memory, keys: Keys) -> None:
         ),
     )
     async def add(request: Request) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         added = await memory.knowledge.add_document(grant, await body_of(request))
         return json_response({"ok": True, **asdict(added)}, 200 if added.duplicate else 201)
 
@@ -65,7 +72,7 @@ def _add_document_routes(router: APIRouter, memory: Memory, keys: Keys) -> None:
         ),
     )
     async def one(request: Request, doc_id: str) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         bank = read_parameters(request, BankParameters).bank
         return json_response(await memory.knowledge.document(grant, bank, parse_identifier(doc_id)))
 
@@ -80,7 +87,7 @@ def _add_document_routes(router: APIRouter, memory: Memory, keys: Keys) -> None:
         ),
     )
     async def documents(request: Request) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         page = await memory.knowledge.list_documents(grant, read_parameters(request, BankPageParameters))
         return json_response(page.as_json("docs"))
 
@@ -96,7 +103,7 @@ def _add_document_routes(router: APIRouter, memory: Memory, keys: Keys) -> None:
         ),
     )
     async def forget(request: Request, doc_id: str) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         bank = read_parameters(request, BankParameters).bank
         await memory.knowledge.forget_document(grant, bank, parse_identifier(doc_id))
         return Response(status_code=204)
@@ -118,7 +125,7 @@ def _add_directive_routes(router: APIRouter, memory: Memory, keys: Keys) -> None
         ),
     )
     async def lay_down(request: Request) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         directive, changed = await memory.knowledge.lay_down(grant, await body_of(request))
         return json_response({"ok": True, **asdict(directive), "changed": changed}, 201 if changed else 200)
 
@@ -133,7 +140,7 @@ def _add_directive_routes(router: APIRouter, memory: Memory, keys: Keys) -> None
         ),
     )
     async def directives(request: Request) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         page = await memory.knowledge.directives(grant, read_parameters(request, BankPageParameters))
         return json_response(page.as_json("directives"))
 
@@ -149,7 +156,7 @@ def _add_directive_routes(router: APIRouter, memory: Memory, keys: Keys) -> None
         ),
     )
     async def withdraw(request: Request, directive_id: str) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         bank = read_parameters(request, BankParameters).bank
         await memory.knowledge.withdraw(grant, bank, parse_identifier(directive_id))
         return Response(status_code=204)
@@ -168,7 +175,7 @@ def _add_insight_routes(router: APIRouter, memory: Memory, keys: Keys) -> None:
         ),
     )
     async def link(request: Request) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         changed = await memory.knowledge.link(grant, await body_of(request))
         return json_response({"ok": True, "changed": changed}, 201 if changed else 200)
 
@@ -183,6 +190,6 @@ def _add_insight_routes(router: APIRouter, memory: Memory, keys: Keys) -> None:
         ),
     )
     async def reflections(request: Request) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         page = await memory.knowledge.reflections(grant, read_parameters(request, BankPageParameters))
         return json_response(page.as_json("reflections"))

@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from producers.http.openapi import Access, Reply, describe_route
-from producers.http.reading import grant_of, json_response, read_parameters
+from producers.http.reading import authenticate_and_queue, json_response, read_parameters
 from producers.service.listings import SessionsAnswer, UnitsAnswer, UsersAnswer
 from producers.service.memory import Memory
 from producers.service.paging import BankPageParameters, PageParameters
@@ -29,7 +29,7 @@ def listing_routes(memory: Memory, keys: Keys) -> APIRouter:
         ),
     )
     async def sessions(request: Request) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         page = await memory.lists.sessions(grant, read_parameters(request, BankPageParameters))
         return json_response(page.as_json("sessions", [_session_json(one) for one in page.rows]))
 
@@ -44,7 +44,7 @@ def listing_routes(memory: Memory, keys: Keys) -> APIRouter:
         ),
     )
     async def units(request: Request) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         page = await memory.lists.units(grant, read_parameters(request, BankPageParameters))
         return json_response(page.as_json("units"))
 
@@ -59,7 +59,7 @@ def listing_routes(memory: Memory, keys: Keys) -> APIRouter:
         ),
     )
     async def users(request: Request) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         page = await memory.lists.users(grant, read_parameters(request, PageParameters))
         return json_response(page.as_json("users"))
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.types import Receive, Scope, Send
 
 from producers.errors import InsufficientScope, Unauthenticated
-from producers.http.reading import Authenticator, grant_of, json_response
+from producers.http.reading import Authenticator, authenticate_and_queue, json_response
 from producers.mcp.server import McpServer
 from producers.mcp.settings import McpSettings
 from producers.mcp.switches import ToolSwitches
@@ -43,7 +43,7 @@ def mcp_routes(memory: Memory, keys: Authenticator, settings: ApiSettings) -> AP
 
     async def exchange(request: Request) -> Response:
         try:
-            await grant_of(request, keys)
+            await authenticate_and_queue(request, keys)
         except (Unauthenticated, InsufficientScope) as error:
             raise _name_issuers(error, request, settings.mcp) from None
         return Exchange(server, await request.body())

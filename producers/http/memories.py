@@ -7,10 +7,10 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from producers.errors import Invalid, Unauthenticated
-from producers.fair_queue import RECALL
+from producers.fair_queue import RECALL_WEIGHT
 from producers.http.middleware import REQUEST_ID
 from producers.http.openapi import LIMITED, Access, Reply, describe_route
-from producers.http.reading import body_of, json_response, wait_for_turn
+from producers.http.reading import body_of, json_response, wait_for_slot
 from producers.service.gateway_calls import (
     AddAnswer,
     AddBody,
@@ -79,7 +79,7 @@ def gateway_routes(memory: Memory, keys: Keys) -> APIRouter:
     )
     async def search(request: Request) -> Response:
         value = await body_of(request)
-        grant = await _authorise_user(request, value, keys, RECALL)
+        grant = await _authorise_user(request, value, keys, RECALL_WEIGHT)
         return json_response(await memory.asking.search_messages(grant, value))
 
     return router
@@ -99,5 +99,5 @@ async def _authorise_user(request: Request, value: Any, keys: Keys, weight: int 
     if grant is None or not owner or not hmac.compare_digest(owner.encode(), told.user_id.encode(errors="replace")):
         raise Unauthenticated(REFUSAL)
     grant = replace(grant, own_key=told.user_key)
-    await wait_for_turn(request, grant, weight)
+    await wait_for_slot(request, grant, weight)
     return grant

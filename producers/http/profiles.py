@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request, Response
 
 from producers.http.openapi import Access, Reply, describe_route
-from producers.http.reading import grant_of, json_response, read_parameters
+from producers.http.reading import authenticate_and_queue, json_response, read_parameters
 from producers.service.memory import Memory
 from producers.service.profiles import ProfileAnswer, ProfileParameters, as_json
 from store.tenancy.keys import Keys
@@ -25,7 +25,7 @@ def profile_routes(memory: Memory, keys: Keys) -> APIRouter:
         ),
     )
     async def profile(request: Request) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         return json_response(as_json(await memory.profile(grant, read_parameters(request, ProfileParameters))))
 
     return router

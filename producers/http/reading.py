@@ -67,10 +67,11 @@ class Authenticator(Protocol):
         ...
 
 
-async def grant_of(request: Request, keys: Authenticator, weight: int | None = None) -> Grant:
-    """Return what the bearer's key allows, when the tenant's turn has come; `weight` is of the call, else its body's.
+async def authenticate_and_queue(request: Request, keys: Authenticator, weight: int | None = None) -> Grant:
+    """Return what the bearer's key allows, once the fair queue gives the tenant a slot.
 
-    Raises Unauthenticated, Overloaded; PermissionDenied for a key of another interface.
+    `weight` is the call's, else its body's. Raises Unauthenticated, Overloaded; PermissionDenied for a key of another
+    interface.
     """
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if token.strip().startswith(OPERATOR_PREFIX):
@@ -81,14 +82,14 @@ async def grant_of(request: Request, keys: Authenticator, weight: int | None = N
     if grant.gateway_user is not None:
         raise PermissionDenied("this key opens /memories/* only")
     grant = replace(grant, own_key=token.strip())
-    await wait_for_turn(request, grant, weight)
+    await wait_for_slot(request, grant, weight)
     return grant
 
 
-async def wait_for_turn(request: Request, grant: Grant, weight: int | None = None) -> None:
-    """Note whose request this is, and wait for the tenant's turn. Raises Overloaded.
+async def wait_for_slot(request: Request, grant: Grant, weight: int | None = None) -> None:
+    """Note whose request this is, and wait for a slot of the fair queue. Raises Overloaded.
 
-    The body is read before: no turn waits for a client that sends slowly.
+    The body is read before: no slot waits for a client that sends slowly.
     """
     request.scope[GRANT] = grant
     size = len(await request.body()) if request.method in WITH_BODY else 0

@@ -2,15 +2,15 @@
 
 from fastapi import APIRouter, Request, Response
 
-from producers.fair_queue import RECALL
+from producers.fair_queue import RECALL_WEIGHT
 from producers.http.openapi import Access, Reply, describe_route
 from producers.http.reading import (
     BankFreshnessParameters,
     FreshnessParameters,
     Nothing,
     WaitParameters,
+    authenticate_and_queue,
     body_of,
-    grant_of,
     json_response,
     parse_identifier,
     read_parameters,
@@ -51,7 +51,7 @@ def recall_routes(memory: Memory, keys: Keys) -> APIRouter:
         ),
     )
     async def recall(request: Request) -> Response:
-        grant = await grant_of(request, keys, RECALL)
+        grant = await authenticate_and_queue(request, keys, RECALL_WEIGHT)
         answer = await memory.asking.recall(grant, await body_of(request))
         return _raw_response(await answer_as_json(answer, MOST_BYTES))
 
@@ -67,7 +67,7 @@ def recall_routes(memory: Memory, keys: Keys) -> APIRouter:
         ),
     )
     async def request_recall(request: Request) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         ticket = await memory.asking.request_recall(grant, await body_of(request))
         return json_response({"job_id": ticket.job_id, "expires_at": ticket.expires_at}, 202)
 
@@ -83,7 +83,7 @@ def recall_routes(memory: Memory, keys: Keys) -> APIRouter:
         ),
     )
     async def recall_job(request: Request, job_id: str) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         wait_ms = read_parameters(request, WaitParameters).wait_ms
         return _job_response(await memory.asking.recall_job(grant, parse_identifier(job_id), wait_ms))
 
@@ -98,7 +98,7 @@ def recall_routes(memory: Memory, keys: Keys) -> APIRouter:
         ),
     )
     async def cancel_recall(request: Request, job_id: str) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         read_parameters(request, Nothing)
         await memory.asking.cancel_recall(grant, parse_identifier(job_id))
         return Response(status_code=204)
@@ -115,7 +115,7 @@ def recall_routes(memory: Memory, keys: Keys) -> APIRouter:
         ),
     )
     async def freshness(request: Request, bank: str) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         asked = read_parameters(request, FreshnessParameters)
         return await _freshness(grant, parse_body(BankFreshnessParameters, {"bank": bank, **asked.model_dump()}))
 
@@ -131,7 +131,9 @@ def recall_routes(memory: Memory, keys: Keys) -> APIRouter:
         ),
     )
     async def freshness_of(request: Request) -> Response:
-        return await _freshness(await grant_of(request, keys), read_parameters(request, BankFreshnessParameters))
+        return await _freshness(
+            await authenticate_and_queue(request, keys), read_parameters(request, BankFreshnessParameters)
+        )
 
     async def _freshness(grant: Grant, asked: BankFreshnessParameters) -> Response:
         return json_response(

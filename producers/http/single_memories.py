@@ -5,7 +5,7 @@ from dataclasses import asdict
 from fastapi import APIRouter, Request, Response
 
 from producers.http.openapi import LIMITED, WRITING, Access, Reply, describe_route
-from producers.http.reading import BankParameters, body_of, grant_of, json_response, read_parameters
+from producers.http.reading import BankParameters, authenticate_and_queue, body_of, json_response, read_parameters
 from producers.http.units import UnitAnswer, unit_json
 from producers.service.memory import Memory
 from producers.service.single_memories import MemoryBody, MemoryReceipt
@@ -34,7 +34,7 @@ def single_memory_routes(memory: Memory, keys: Keys) -> APIRouter:
         ),
     )
     async def keep(request: Request) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         name, kept = await memory.memories.keep(grant, await body_of(request))
         return json_response({"ok": True, "id": name, **asdict(kept)}, 201 if kept.created else 200)
 
@@ -50,7 +50,7 @@ def single_memory_routes(memory: Memory, keys: Keys) -> APIRouter:
         ),
     )
     async def read(request: Request, memory_id: str) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         bank = read_parameters(request, BankParameters).bank
         return json_response(unit_json(await memory.memories.read(grant, bank, memory_id)))
 
@@ -67,7 +67,7 @@ def single_memory_routes(memory: Memory, keys: Keys) -> APIRouter:
         ),
     )
     async def end(request: Request, memory_id: str) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         await memory.memories.end(grant, read_parameters(request, BankParameters).bank, memory_id)
         return Response(status_code=204)
 

@@ -8,12 +8,12 @@ from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
 
-from producers.fair_queue import RECALL
+from producers.fair_queue import RECALL_WEIGHT
 from producers.http import problems
 from producers.http.openapi import LIMITED, Access, Failure, Reply, describe_route
-from producers.http.reading import BankParameters, body_of, grant_of, json_response, read_parameters
+from producers.http.reading import BankParameters, authenticate_and_queue, body_of, json_response, read_parameters
 from producers.service.fields import SessionName, TurnName
-from producers.service.intake import Accepted
+from producers.service.intake import TurnResult
 from producers.service.listings import TurnsAnswer, TurnsParameters
 from producers.service.memory import Memory
 from producers.service.turns import BatchBody, TurnBody, parse_body
@@ -165,9 +165,9 @@ def turn_routes(memory: Memory, keys: Keys) -> APIRouter:
             fails=(NotFound, TurnConflict, *LIMITED),
         ),
     )
-    async def after_turn(request: Request) -> Response:
-        grant = await grant_of(request, keys)
-        appended = await memory.intake.after_turn(grant, await body_of(request))
+    async def add_turn(request: Request) -> Response:
+        grant = await authenticate_and_queue(request, keys)
+        appended = await memory.intake.add_turn(grant, await body_of(request))
         return json_response(_appended_json(appended), 200 if appended.duplicate else 201)
 
     @router.post(
@@ -183,7 +183,7 @@ def turn_routes(memory: Memory, keys: Keys) -> APIRouter:
         ),
     )
     async def before(request: Request) -> Response:
-        grant = await grant_of(request, keys, RECALL)
+        grant = await authenticate_and_queue(request, keys, RECALL_WEIGHT)
         return json_response(await memory.lifecycle.before_turn(grant, await body_of(request)))
 
     @router.post(
@@ -198,7 +198,7 @@ def turn_routes(memory: Memory, keys: Keys) -> APIRouter:
         ),
     )
     async def after(request: Request) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         return json_response(await memory.lifecycle.after_turn(grant, await body_of(request)))
 
     @router.post(
@@ -212,9 +212,9 @@ def turn_routes(memory: Memory, keys: Keys) -> APIRouter:
             fails=LIMITED,
         ),
     )
-    async def after_turns(request: Request) -> Response:
-        grant = await grant_of(request, keys)
-        answers = await memory.intake.after_turns(grant, await body_of(request))
+    async def add_turns(request: Request) -> Response:
+        grant = await authenticate_and_queue(request, keys)
+        answers = await memory.intake.add_turns(grant, await body_of(request))
         return json_response({"results": [_result_json(answer) for answer in answers]})
 
     @router.get(
@@ -229,7 +229,7 @@ def turn_routes(memory: Memory, keys: Keys) -> APIRouter:
         ),
     )
     async def turn(request: Request, session_id: str, turn_id: str) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         bank = read_parameters(request, BankParameters).bank
         return await _turn(
             grant, parse_body(TurnParameters, {"session_id": session_id, "turn_id": turn_id, "bank": bank})
@@ -248,7 +248,7 @@ def turn_routes(memory: Memory, keys: Keys) -> APIRouter:
         ),
     )
     async def turns_of(request: Request) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         if "turn_id" in request.query_params:
             return await _turn(grant, read_parameters(request, TurnParameters))
         page = await memory.lists.turns(grant, read_parameters(request, TurnsParameters))
@@ -266,7 +266,7 @@ def _appended_json(appended: Appended) -> dict[str, Any]:
     return {"ok": True, "position": appended.position, "duplicate": appended.duplicate}
 
 
-def _result_json(answer: Accepted) -> dict[str, Any]:
+def _result_json(answer: TurnResult) -> dict[str, Any]:
     return (
         _appended_json(answer)
         if isinstance(answer, Appended)

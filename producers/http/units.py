@@ -11,7 +11,14 @@ from fastapi import APIRouter, Request, Response
 from producers.errors import TooSlow
 from producers.http.erasures import ERASING, answer_receipt
 from producers.http.openapi import WRITING, Access, Reply, describe_route
-from producers.http.reading import BankParameters, body_of, grant_of, json_response, parse_identifier, read_parameters
+from producers.http.reading import (
+    BankParameters,
+    authenticate_and_queue,
+    body_of,
+    json_response,
+    parse_identifier,
+    read_parameters,
+)
 from producers.service.corrections import CorrectionBody
 from producers.service.erasures import ReceiptAnswer
 from producers.service.memory import Memory
@@ -153,7 +160,7 @@ def unit_routes(memory: Memory, keys: Keys) -> APIRouter:
         ),
     )
     async def unit(request: Request, unit_id: str) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         bank = read_parameters(request, BankParameters).bank
         return json_response(unit_json(await memory.revisions.unit(grant, bank, parse_identifier(unit_id))))
 
@@ -171,7 +178,7 @@ def unit_routes(memory: Memory, keys: Keys) -> APIRouter:
         ),
     )
     async def correct(request: Request, unit_id: str) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         bank = read_parameters(request, BankParameters).bank
         done = await memory.revisions.correct(grant, bank, parse_identifier(unit_id), await body_of(request))
         return json_response({"ok": True, "unit_id": unit_id, **asdict(done)})
@@ -205,7 +212,7 @@ def unit_routes(memory: Memory, keys: Keys) -> APIRouter:
         return await _pinned(request, unit_id, pinned=False)
 
     async def _pinned(request: Request, unit_id: str, *, pinned: bool) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         bank = read_parameters(request, BankParameters).bank
         done = await memory.revisions.pin(grant, bank, parse_identifier(unit_id), pinned=pinned)
         return json_response({"ok": True, "unit_id": unit_id, **asdict(done)})
@@ -227,7 +234,7 @@ def unit_routes(memory: Memory, keys: Keys) -> APIRouter:
         ),
     )
     async def forget(request: Request, unit_id: str) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await authenticate_and_queue(request, keys)
         asked = read_parameters(request, ForgetParameters)
         if asked.erase:
             unit = {"kind": "unit", "bank": asked.bank, "unit_id": str(parse_identifier(unit_id))}

@@ -69,7 +69,7 @@ class QueueIntake:
 
     async def _hand_over(self, published: Published) -> None:
         if published.kind == TURN:
-            await self.memory.intake.after_turn(self.grant, published.body)
+            await self.memory.intake.add_turn(self.grant, published.body)
         elif published.kind == TURN_ITEMS:
             await self.memory.lifecycle.after_turn(self.grant, published.body)
         elif published.job is not None:

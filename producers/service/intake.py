@@ -29,8 +29,9 @@ from store.memory.turns import Appended, NewTurn, Refused, TurnStatus
 from store.off_loop import off_loop
 from store.tenancy.keys import Grant
 
-Accepted = Appended | ProducerError | StoreError
-A = TypeVar("A", bound=Accepted)
+#: What comes of one turn: it was taken in, or why it was refused.
+TurnResult = Appended | ProducerError | StoreError
+A = TypeVar("A", bound=TurnResult)
 
 #: Turns of a batch that are judged in one go.
 SLICE = 16
@@ -46,7 +47,7 @@ class Intake:
         self._parts = parts
         self._settings = settings
 
-    async def after_turn(self, grant: Grant, turn: Any) -> Appended:
+    async def add_turn(self, grant: Grant, turn: Any) -> Appended:
         """Take in one completed turn: durable, readable and on its way through the stages when this returns.
 
         Raises Invalid, TooLarge, PermissionDenied, TurnConflict, TurnBusy.
@@ -56,7 +57,7 @@ class Intake:
             return answer
         raise answer
 
-    async def after_turns(self, grant: Grant, batch: Any) -> list[Accepted]:
+    async def add_turns(self, grant: Grant, batch: Any) -> list[TurnResult]:
         """Take in turns together and answer for each, in order; a refused turn undoes no other.
 
         Raises Invalid for what is no batch, PermissionDenied for a key that may not write, Overloaded.
@@ -104,7 +105,7 @@ class Intake:
         bank = await self._parts.reach(grant, bank)
         return await self._parts.turns.status(grant.host_id, bank, session_id, turn_id)
 
-    async def _take_in(self, grant: Grant, values: Sequence[Any]) -> list[Accepted]:
+    async def _take_in(self, grant: Grant, values: Sequence[Any]) -> list[TurnResult]:
         with _time_call(len(values)):
             require_write(grant)
             known: set[tuple[str, UUID]] = set()
@@ -155,7 +156,7 @@ class Intake:
         return answers
 
     async def _append(self, grant: Grant, turns: list[NewTurn]) -> list[Appended | StoreError]:
-        """Append judged turns, then ring for the stages that have something to do now."""
+        """Append judged turns, then notify the stages that have something to do now."""
         if not turns:
             return []
         turns = await self._redact(grant, turns)
@@ -166,7 +167,7 @@ class Intake:
         new = [t for t, a in zip(turns, answers, strict=True) if isinstance(a, Appended) and not a.duplicate]
         if new:
             self._parts.notifier.notify(Stage.EXTRACTION)
-            if not self._embeds(grant.host_id, new):
+            if not self._offer_to_micro_batch(grant.host_id, new):
                 self._parts.notifier.notify(Stage.EMBEDDING)
         if any(isinstance(answer, Appended) and answer.delivers for answer in answers):
             self._parts.notifier.notify(Stage.GATEWAY)
@@ -178,7 +179,7 @@ class Intake:
         redactor = Redactor.of(self._settings, grant)
         return await off_loop(estimate_effort(turns), lambda: [redactor.turn(turn) for turn in turns])
 
-    def _embeds(self, host: UUID, turns: list[NewTurn]) -> bool:
+    def _offer_to_micro_batch(self, host: UUID, turns: list[NewTurn]) -> bool:
         characters = sum(len(message.content) for turn in turns for message in turn.messages)
         offered = self._parts.embed
         return offered is not None and offered(host, [_turn_identity(host, turn) for turn in turns], characters)
@@ -226,7 +227,7 @@ def _count_answers(answers: list[A]) -> list[A]:
     return answers
 
 
-def _answer_status(answer: Accepted) -> str:
+def _answer_status(answer: TurnResult) -> str:
     match answer:
         case Appended(duplicate=duplicate):
             return "duplicate" if duplicate else "ok"

@@ -18,10 +18,6 @@ from store.derived.unit_words import rebuild_words
 from store.log.envelope import Origin
 
 # A rebuild locks the bank's writers out; counting locks out rebuilds, the end of the bank, and links.
-LOCK = text("""
-    select afterturn.enter_log(),
-           pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
-           pg_advisory_xact_lock(afterturn.lock_key('entities', :bank))""")
 LOCK_ALONE = text("""
     select afterturn.enter_log(:host),
            pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))""")
@@ -95,11 +91,6 @@ RECOUNT = (
     MENTIONS,
     SETTLE_FORGOTTEN,
 )
-
-
-async def lock_bank(connection: AsyncConnection, bank: UUID) -> None:
-    """Take a bank's place in the order of the log; call it before anything is written, the claim's row included."""
-    await connection.execute(LOCK, {"bank": bank})
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ RESUMED = text(f"""
 
 
 async def lock_bank(connection: AsyncConnection, bank: UUID) -> None:
-    """Take a bank's place in the order of the log; call it before anything is written."""
+    """Take a bank's place in the order of the log; call it before anything is written, a claim's row included."""
     await connection.execute(LOCK, {"bank": bank})
 
 

@@ -14,7 +14,7 @@ import orjson
 from sqlalchemy import TextClause, text
 
 from store.database import Database
-from store.derived import bank_state
+from store.derived import locks
 from store.errors import NotFound, NotSettled
 from store.ledger.listing import Entry
 from store.ledger.stages import Stage
@@ -135,5 +135,5 @@ class Quarantine:
         async with self._database.tenant(host) as connection:
             if stage in {Stage.EXTRACTION, Stage.PROJECTION}:
                 # The bank's one writer comes first here too, so that it is never cut off with its work half done.
-                await bank_state.lock_bank(connection, bank)
+                await locks.lock_bank(connection, bank)
             return len((await connection.execute(statement, arguments)).all())

@@ -26,7 +26,9 @@ async def append_events(
     expected: Mapping[str, int] | None = None,
     if_absent: bool = False,
 ) -> int | None:
-    """Append events made by `offer`, in their order, inside the tenant's transaction; returns the last position.
+    """Append events made by `build_offer` or `build_command`, in their order, inside the tenant's transaction.
+
+    Returns the last position.
 
     An event whose id the log knows is the same event again and changes nothing; None means that nothing was new.
     `expected` are versions of aggregates (by aggregate id; 0 for one that is not there) that the caller saw: one that

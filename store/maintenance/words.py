@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import Row, text
 
 from store.database import Database
-from store.derived import bank_state, postings, projection
+from store.derived import locks, postings, projection
 from store.maintenance.pruning import MORE, Page
 from store.tenancy import languages
 from store.text.word_rules import AUTO, WordRules, rules_of
@@ -108,7 +108,7 @@ class WordsAnew:
     ) -> int:
         host, bank = key["host"], key["bank"]
         async with self._database.tenant(host) as connection:
-            await bank_state.lock_bank(connection, bank)
+            await locks.lock_bank(connection, bank)
             await projection.lock_words(connection, bank)
             versions = {"units": list(cut), "versions": [version for version, _ in cut.values()]}
             same = (await connection.execute(UNCHANGED, {**key, **versions})).scalars().all() if cut else []

@@ -1,4 +1,4 @@
--- The registry of stages (store/ledger/stages.py) for SQL. Every upgrade passes it in, after the functions are created.
+-- The registry of stages (store/ledger/stages.py) for SQL. Every upgrade passes it in, before the functions are created.
 
 -- Creates afterturn.stages() from the registry, and lets the ledger take rows of its stages and of no others.
 -- p_stages: [{stage, stream, opened_by_turn, waits, external, counts_items}].
@@ -19,7 +19,7 @@ begin
         create or replace function afterturn.stages()
         returns table (stage text, stream text, opened_by_turn boolean, waits boolean, external boolean, counts_items boolean)
         language sql immutable parallel safe rows %s as $$ values %s $$$stages$, jsonb_array_length(p_stages), v_rows);
-    -- WHY only where it is another: it locks and reads the ledger.
+    -- Only when the list changed: ALTER TABLE locks and scans ledger_t.
     if (select pg_get_constraintdef(c.oid) from pg_constraint c where c.conname = 'ledger_t_stage_check'
            and c.conrelid = 'afterturn.ledger_t'::regclass) is distinct from v_check then
         alter table afterturn.ledger_t drop constraint if exists ledger_t_stage_check;

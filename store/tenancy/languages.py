@@ -124,8 +124,8 @@ async def rebuild(connection: AsyncConnection, host: UUID, bank: UUID) -> None:
 async def change_language(connection: AsyncConnection, origin: Origin, language: str) -> bool:
     """Make this the language of a bank, inside a tenant's transaction that writes nothing else; say if it was another.
 
-    `language` is `auto`, `none` or one of word_rules.languages(). Raises NotFound, TurnBusy while the bank's words
-    still follow the change before.
+    `language` is `auto`, `none` or one of word_rules.supported_languages(). Raises NotFound, TurnBusy while the bank's
+    words still follow the change before.
     """
     rules_of(language)
     await connection.execute(LOCK, {"bank": origin.bank})

@@ -11,7 +11,17 @@ from hypothesis.strategies import data, integers, lists, sampled_from
 
 from producers import fair_queue
 from producers.errors import Overloaded
-from producers.fair_queue import ACTIVE_S, CURRENT, DEMAND_S, RECALL, UNITS_WAITING, Call, FairQueue, Slot, weight_of
+from producers.fair_queue import (
+    ACTIVE_S,
+    CURRENT,
+    DEMAND_S,
+    RECALL_WEIGHT,
+    UNITS_WAITING,
+    Call,
+    FairQueue,
+    Slot,
+    weight_of,
+)
 from producers.settings import ApiSettings, FairnessSettings
 from store.identity import host_id
 from tests.patience import PATIENCE_S, until
@@ -73,15 +83,15 @@ def test_a_tenant_alone_has_all_units_and_a_thousand_calls_in_a_row_start_at_onc
 def test_another_tenants_call_starts_at_once_however_much_one_has_under_way_and_waiting() -> None:
     crowd = Crowd()
     for _ in range(200):
-        crowd.call(ANA, RECALL)
+        crowd.call(ANA, RECALL_WEIGHT)
     assert crowd.units(ANA) == crowd.queue.settings.units
-    assert [crowd.call(BEN, RECALL).running for _ in range(2)] == [True, True]
+    assert [crowd.call(BEN, RECALL_WEIGHT).running for _ in range(2)] == [True, True]
 
 
 def test_while_another_tenant_is_active_a_tenant_comes_down_to_its_share_and_grows_again_after_it() -> None:
     crowd = Crowd()
     for _ in range(200):
-        crowd.call(ANA, RECALL)
+        crowd.call(ANA, RECALL_WEIGHT)
     crowd.clock.now += 0.1
     ben = crowd.call(BEN)
     for _ in range(20):
@@ -98,16 +108,16 @@ def test_while_another_tenant_is_active_a_tenant_comes_down_to_its_share_and_gro
 def test_who_asks_for_more_than_the_others_has_a_share_and_who_asks_for_less_has_two() -> None:
     crowd = Crowd()
     for _ in range(200):
-        crowd.call(ANA, RECALL)
+        crowd.call(ANA, RECALL_WEIGHT)
     for _ in range(5):
-        crowd.call(BEN, RECALL)
+        crowd.call(BEN, RECALL_WEIGHT)
     assert crowd.units(BEN) == 2 * crowd.queue.settings.share
     for _ in range(20):
         crowd.end(next(call for call in crowd.running if call.host == ANA))
     assert crowd.units(ANA) == crowd.queue.settings.share
     # Ben asks for more than Ana now, and is the one who has a single share.
     for _ in range(250):
-        crowd.call(BEN, RECALL)
+        crowd.call(BEN, RECALL_WEIGHT)
     for _ in range(20):
         crowd.end(next(call for call in crowd.running if call.host == BEN))
     assert crowd.units(BEN) == crowd.queue.settings.share
@@ -117,10 +127,10 @@ def test_who_asks_for_more_than_the_others_has_a_share_and_who_asks_for_less_has
 
 def test_a_large_answer_is_work_of_its_tenant() -> None:
     crowd = Crowd()
-    slot = Slot(crowd.queue, ANA, RECALL)
+    slot = Slot(crowd.queue, ANA, RECALL_WEIGHT)
     crowd.queue.offer(slot._call)
     for _ in range(6):
-        crowd.call(BEN, RECALL)
+        crowd.call(BEN, RECALL_WEIGHT)
     assert crowd.units(BEN) == crowd.queue.settings.share
     slot.charge_answer(2**20)
     crowd.end(crowd.running[-1])
@@ -130,9 +140,9 @@ def test_a_large_answer_is_work_of_its_tenant() -> None:
 def test_what_was_asked_for_fades() -> None:
     crowd = Crowd()
     for _ in range(30):
-        crowd.end(crowd.call(ANA, RECALL))
+        crowd.end(crowd.call(ANA, RECALL_WEIGHT))
     crowd.clock.now += 5 * DEMAND_S
-    calls = [crowd.call(host, RECALL) for host in (BEN, BEN, BEN, ANA, ANA)]
+    calls = [crowd.call(host, RECALL_WEIGHT) for host in (BEN, BEN, BEN, ANA, ANA)]
     assert [call.running for call in calls] == [True] * 5
 
 

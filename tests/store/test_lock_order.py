@@ -8,11 +8,10 @@ from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
 from store.database import Database
-from store.derived import bank_state, locks
+from store.derived import locks
 from store.erasure import Erasures, Kind, Target
 from store.log.bulk import append_bulk
 from store.log.catalog import EventType
@@ -110,15 +109,12 @@ async def test_who_erases_in_many_banks_holds_none_that_a_writer_takes_after_the
     assert free
 
 
-@pytest.mark.parametrize("lock", [locks.lock_bank, bank_state.lock_bank])
-async def test_who_derives_holds_no_bank_while_it_waits_for_the_log(
-    lonely: Database, lock: Callable[[AsyncConnection, UUID], Awaitable[None]]
-) -> None:
+async def test_who_derives_holds_no_bank_while_it_waits_for_the_log(lonely: Database) -> None:
     host, bank = await new_host(lonely), uuid4()
 
     async def derives() -> None:
         async with lonely.tenant(host) as connection:
-            await lock(connection, bank)
+            await locks.lock_bank(connection, bank)
 
     async with lonely.tenant(host) as swap:
         await swap.execute(text("select pg_advisory_xact_lock(afterturn.log_lock())"))

@@ -124,7 +124,7 @@ class Crew:
             lease=self.lease,
             worker="crew",
             pause_s=0.01,
-            nudge_s=PATIENCE_S,
+            notification_wait_s=PATIENCE_S,
         )
 
     async def drain(self, *stages: Stage) -> None:

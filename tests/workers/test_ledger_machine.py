@@ -79,7 +79,7 @@ async def jump(world: World, time: timedelta) -> None:
 
 
 class LedgerMachine(RuleBasedStateMachine):
-    """Workers of two stages claim, finish, fail, die, and wake up late; nudges are lost, or come twice; clocks jump.
+    """Workers of two stages claim, finish, fail, die, wake up late; notifications are lost or come twice; clocks jump.
 
     Effects are audit rows, written in the transaction that closes the claim.
     """
@@ -89,7 +89,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.claims: list[Claim] = []
-        self.nudges: list[Stage] = []
+        self.notifications: list[Stage] = []
         self.turns = 0
         self.world, self.run = self.bench.world, self.bench.loop.run
         self.run(self.world.sql(f"truncate {TABLES} cascade"))
@@ -100,27 +100,27 @@ class LedgerMachine(RuleBasedStateMachine):
     def append(self, session: str) -> None:
         self.turns += 1
         self.run(self.world.append(session, f"t{self.turns}"))
-        self.nudges += STAGES
+        self.notifications += STAGES
 
-    @precondition(lambda self: self.nudges)
+    @precondition(lambda self: self.notifications)
     @rule(data=st.data(), rows=st.integers(1, 3), again=st.booleans())
-    def nudge_arrives(self, data: st.DataObject, rows: int, again: bool) -> None:  # noqa: FBT001 - hypothesis passes by name
-        """Claim for a nudge, which may come once more."""
-        stage = data.draw(st.sampled_from(self.nudges))
+    def notification_arrives(self, data: st.DataObject, rows: int, again: bool) -> None:  # noqa: FBT001 - hypothesis passes by name
+        """Claim for a notification, which may come once more."""
+        stage = data.draw(st.sampled_from(self.notifications))
         if not again:
-            self.nudges.remove(stage)
+            self.notifications.remove(stage)
         self.claims += self.run(self._claim(stage, rows))
 
-    @precondition(lambda self: self.nudges)
+    @precondition(lambda self: self.notifications)
     @rule(data=st.data())
-    def nudge_is_lost(self, data: st.DataObject) -> None:
-        self.nudges.remove(data.draw(st.sampled_from(self.nudges)))
+    def notification_is_lost(self, data: st.DataObject) -> None:
+        self.notifications.remove(data.draw(st.sampled_from(self.notifications)))
 
     @rule()
     def sweep(self) -> None:
         """Notify of all that could be claimed now, so that no earlier notification is ever needed."""
         ready = self.run(self.world.ledger.find_ready_stages())
-        self.nudges += [stage for stage in STAGES if stage in ready]
+        self.notifications += [stage for stage in STAGES if stage in ready]
         for stage in STAGES:
             assert stage in ready or not self.run(self._claim(stage, 1))
 

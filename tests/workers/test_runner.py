@@ -108,7 +108,7 @@ async def test_a_full_claim_rings_before_it_works_so_that_others_join(world: Wor
     assert notified == [1, 1, 1, 1]
 
 
-async def test_a_nudge_while_a_drain_runs_makes_it_look_again(world: World) -> None:
+async def test_a_notification_while_a_drain_runs_makes_it_look_again(world: World) -> None:
     await world.append("s", "t0")
     crew = Crew(world)
 
@@ -145,7 +145,7 @@ async def test_a_session_whose_turn_takes_long_keeps_no_other_waiting(world: Wor
     assert set(await world.statuses(Stage.EXTRACTION)) == {"done"}
 
 
-async def test_a_nudge_is_answered_while_its_work_goes_on(world: World) -> None:
+async def test_a_notification_is_answered_while_its_work_goes_on(world: World) -> None:
     await world.append()
     begun, may_end = asyncio.Event(), asyncio.Event()
 
@@ -154,7 +154,7 @@ async def test_a_nudge_is_answered_while_its_work_goes_on(world: World) -> None:
         await may_end.wait()
 
     runner = Crew(world).runner(Stage.EXTRACTION, Recorder(world.database, before=take_long))
-    runner.nudge_s = 0.0
+    runner.notification_wait_s = 0.0
     await runner.drain()
     await begun.wait()
     may_end.set()

@@ -30,7 +30,7 @@ async def resume_ended(
 ) -> list[Event]:
     """Return the events, those that follow from these messages as the next version of what ended.
 
-    Inside the tenant's transaction, after `derivation.lock`.
+    Inside the tenant's transaction, after `lock_bank`.
     """
     mine = {subject for unit in units for subject in of_unit(events, unit)}
     ours = iter(await locks.resume_ended(connection, host, bank, [one for one in events if one["subject"] in mine]))

@@ -29,7 +29,7 @@ async def write_reading(
     version: str,
     found: Extraction,
 ) -> frozenset[Stage]:
-    """Write what a version found in a turn, once, inside the transaction that closes the row; returns whom to ring.
+    """Write what a version found in a turn, once, in the transaction that closes the row; returns the stages to notify.
 
     Facts that any version found in the turn are not repeated. Offered a second time, whatever it
     says then, nothing is written; a text that was corrected is another, read once more.

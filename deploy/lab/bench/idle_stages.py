@@ -1,4 +1,4 @@
-"""Stages that do nothing but claim and close: what the ledger, the nudges and the runner cost by themselves."""
+"""Stages that do nothing but claim and close: what the ledger, the notifications and the runner cost by themselves."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

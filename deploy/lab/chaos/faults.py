@@ -136,7 +136,7 @@ async def kill_api(scene: FaultTargets) -> FaultEpisode:
 
 
 async def kill_valkey(scene: FaultTargets) -> FaultEpisode:
-    """Kill -9 Valkey with every nudge it holds."""
+    """Kill -9 Valkey with every notification it holds."""
     pid, rows = await scene.pid("valkey"), await read_waiting_rows(scene.eye)
     at = time.time()
     scene.kill("valkey", pid)

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from store import identity
 from store.connections import create_owner_engine
 from store.database import Database
-from store.derived import aliases, bank_state, entity_profiles, postings
+from store.derived import aliases, bank_state, entity_profiles, locks, postings
 from store.derived.postings import terms_of
 from store.derived.projection import PAIRED
 from store.errors import EventRefused
@@ -223,7 +223,7 @@ class Play:
     async def advance(self, _first: int, _second: int) -> None:
         """Do as the projection stage does."""
         async with self.database.tenant(self.host) as connection:
-            await bank_state.lock_bank(connection, self.bank)
+            await locks.lock_bank(connection, self.bank)
             await bank_state.advance_bank(connection, self.origin, self.waiting)
             await connection.execute(DONE, {"turns": self.waiting})
         self.waiting = []
@@ -355,7 +355,7 @@ async def test_what_is_forgotten_while_its_turn_is_counted_is_taken_back_by_the_
     bank = await begin(database)
     await bank.turn(0, 0)
     async with database.tenant(bank.host) as connection:
-        await bank_state.lock_bank(connection, bank.bank)
+        await locks.lock_bank(connection, bank.bank)
         await bank_state.advance_bank(connection, bank.origin, bank.waiting)
         forgetting = asyncio.create_task(bank.forget(0, 0))
         await blocked(database, bank.host)

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from store import identity
 from store.database import Database
-from store.derived import bank_state, pending_words, projection
+from store.derived import locks, pending_words, projection
 from store.derived.pending_words import KeptShort, WaitingWords
 from store.memory.turns import TurnStore
 from store.memory.units import Units
@@ -57,7 +57,7 @@ async def test_words_are_carried_though_somebody_is_at_work_on_their_bank(lonely
     host = await new_host(lonely)
     await say(lonely, host, pending_words.MANY)
     async with lonely.tenant(host) as connection:
-        await bank_state.lock_bank(connection, identity.bank_id(host, "home"))
+        await locks.lock_bank(connection, identity.bank_id(host, "home"))
         assert await WaitingWords(lonely).carry(60) == 1
     assert await rows(lonely, host, COUNTS) == [(0, pending_words.MANY, pending_words.MANY, pending_words.MANY)]
 

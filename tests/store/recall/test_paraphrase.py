@@ -3,7 +3,7 @@
 import pytest
 
 from store import identity
-from store.derived import bank_state, projection
+from store.derived import locks, projection
 from store.recall.query import RecallAnswer
 from store.recall.settings import RecallSettings
 from tests.store.recall.conftest import BANK, Memory
@@ -37,7 +37,7 @@ async def _settle(memory: Memory) -> None:
     await memory.embed_all()
     bank = identity.bank_id(memory.host, BANK)
     async with memory.database.tenant(memory.host) as connection:
-        await bank_state.lock_bank(connection, bank)
+        await locks.lock_bank(connection, bank)
         await projection.carry_words(connection, memory.host, bank)
 
 

@@ -20,7 +20,7 @@ from sqlalchemy import text
 
 from store import identity
 from store.database import Database
-from store.derived import bank_state
+from store.derived import bank_state, locks
 from store.derived.unit_words import rebuild_words
 from store.erasure import Erasures, Kind, Target
 from store.errors import EventRefused, NotFound
@@ -203,7 +203,7 @@ class LogMachine(RuleBasedStateMachine):
     async def _count(self, bank: UUID) -> None:
         origin = Origin(self.host, bank, identity.user_id(self.host, None), at(len(self.offers)))
         async with self.database.tenant(self.host) as connection:
-            await bank_state.lock_bank(connection, bank)
+            await locks.lock_bank(connection, bank)
             # Interfaces write the words of what they bring; these units came as events alone.
             await rebuild_words(connection, self.host, bank)
             await bank_state.advance_bank(connection, origin, [])
