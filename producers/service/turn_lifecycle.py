@@ -4,10 +4,11 @@ Items are kept whole beside their text, in the turn's own events; nothing of a r
 request itself and what its session holds.
 """
 
+import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from producers import metrics
@@ -35,7 +36,7 @@ from producers.turns.recalled import (
 from producers.turns.requests import AfterTurnBody, BeforeTurnBody, Place, read_after, read_before, read_place
 from store.memory.session_history import KeptMessage
 from store.memory.turns import NewMessage, NewTurn
-from store.recall.query import Recalled, RecallQuery
+from store.recall.query import RecallAnswer, Recalled, RecallQuery
 from store.tenancy.keys import Grant
 
 #: Stored items that are read to find those that are shown: a call may lie a while before its output.
@@ -93,11 +94,12 @@ class TurnLifecycle:
         history, current = read_before(body, self._settings.max_message_bytes)
         bank = await self._parts.reach(grant, place.project)
         note_place(grant.host_id, bank, place.session, place.turn)
-        kept = await self._parts.turns.sessions.recent(grant.host_id, bank, place.session, READ_ITEMS)
+        query = "\n".join(text_of(item) for item in current)
+        (found, fresh), (kept, facts) = await self._read_all(grant, bank, body, query)
         stored = cut_history([item_of(one) for one in kept], self._settings.mcp.memory.recent_context_items)
         units = frozenset(one.unit_id for one in kept[len(kept) - len(stored) :])
         shown = _Shown(units, frozenset(text_of(item) for item in (*history, *current)))
-        told, fresh = await self._recall(grant, bank, body, "\n".join(text_of(item) for item in current), shown)
+        told = self._choose_told(found.items, facts, query, shown)
         chosen = choose_history(stored, [*history, *current])
         return _trim(place, told, (history, chosen, current), body.max_input_tok) | {
             "position": fresh.freshness.position,
@@ -123,39 +125,70 @@ class TurnLifecycle:
             expires_at=body.expires_at,
         )
 
-    async def _recall(
-        self, grant: Grant, bank: str, body: BeforeTurnBody, query: str, shown: "_Shown"
-    ) -> tuple[Told, Freshly]:
-        """Return what is told beside the history: what that shows is not told again."""
-        limits = self._settings.mcp.memory
-        within = body.session_id if (body.scope or limits.scope) == "session" else None
+    async def _read_all(
+        self, grant: Grant, bank: str, body: BeforeTurnBody, query: str
+    ) -> tuple[tuple[RecallAnswer, Freshly], "_Session"]:
+        """Return what is recalled, and the session's history and facts; side by side, unless a position is waited for.
+
+        What the position brings belongs to the history, too.
+        """
+        recalling, reading = self._recall(grant, bank, body, query), self._read_session(grant, bank, body)
+        if body.min_position is None:
+            recalled, session = await asyncio.gather(recalling, reading)
+            return recalled, session
+        try:
+            recalled = await recalling
+        except BaseException:
+            reading.close()
+            raise
+        return recalled, await reading
+
+    async def _recall(self, grant: Grant, bank: str, body: BeforeTurnBody, query: str) -> tuple[RecallAnswer, Freshly]:
         asked = RecallQuery(
             bank=bank,
             text=query.encode()[:MAX_QUERY_BYTES].decode(errors="ignore") if query.strip() else body.turn_id,
             k=RECALLED,
             session_id=body.session_id,
-            only_session=within is not None,
+            only_session=self._is_within_session(body),
         )
-        found, fresh = await self._parts.recalls.ask(grant.host_id, asked, body.min_position, body.wait_ms)
-        facts = await self._parts.turns.sessions.holding(
-            grant.host_id, bank, body.session_id, FACTS_READ, within=within is not None
-        )
-        standing = [StandingFact(one.fact_id, one.key, one.value, one.subject) for one in facts]
+        return await self._parts.recalls.ask(grant.host_id, asked, body.min_position, body.wait_ms)
+
+    async def _read_session(self, grant: Grant, bank: str, body: BeforeTurnBody) -> "_Session":
+        sessions, within = self._parts.turns.sessions, self._is_within_session(body)
+        kept = await sessions.recent(grant.host_id, bank, body.session_id, READ_ITEMS)
+        facts = await sessions.holding(grant.host_id, bank, body.session_id, FACTS_READ, within=within)
+        return _Session(kept, [StandingFact(one.fact_id, one.key, one.value, one.subject) for one in facts])
+
+    def _is_within_session(self, body: BeforeTurnBody) -> bool:
+        return (body.scope or self._settings.mcp.memory.scope) == "session"
+
+    def _choose_told(
+        self, found: Sequence[Recalled], facts: Sequence[StandingFact], query: str, shown: "_Shown"
+    ) -> Told:
+        """Return what is told beside the history: what that shows is not told again."""
+        limits = self._settings.mcp.memory
         insights = [
             {"id": str(one.unit_id), "type": one.kind, "summary": one.text, "confidence": _format(one.confidence)}
-            for one in found.items
+            for one in found
             if one.kind in INSIGHT_KINDS
         ]
         chunks = [
             chunk_json(f"{one.session_id}/{one.turn_id}", one.text)
-            for one in found.items
+            for one in found
             if one.kind not in INSIGHT_KINDS and not shown.has(one) and query.strip()
         ]
         return Told(
-            [fact_json(one) for one in rank_facts(standing, query)[: limits.recall_facts_limit]],
+            [fact_json(one) for one in rank_facts(facts, query)[: limits.recall_facts_limit]],
             insights[: limits.insight_recall_limit],
             chunks[: limits.search_limit],
-        ), fresh
+        )
+
+
+class _Session(NamedTuple):
+    """What is read of a session: its newest messages, oldest first, and the facts that hold."""
+
+    kept: Sequence[KeptMessage]
+    facts: Sequence[StandingFact]
 
 
 @dataclass(frozen=True, slots=True)
