@@ -235,7 +235,7 @@ def _build_dependencies(settings: Settings, owned: _Resources) -> Dependencies:
 
 
 def _build_plugin_parts(settings: Settings, owned: _Resources) -> PluginParts:
-    """Return what the memory plugin stands on, whoever asks it."""
+    """Return the collaborators of the memory plugin, for every caller."""
     database, clock = owned.database, owned.clock
     return PluginParts(
         Namespaces(database, clock),

@@ -55,7 +55,7 @@ class LedgerCounts:
         self._until = 0.0
 
     async def read(self) -> LedgerSample:
-        """Return the counts; nothing while the database cannot answer. Who stops waiting stops nobody's reading."""
+        """Return the counts; nothing while the database cannot answer. A caller that gives up does not stop it."""
         if self._reading is None or (self._reading.done() and time.monotonic() >= self._until):
             self._reading = asyncio.create_task(self._fresh(), name="read the ledger's counts")
         return await asyncio.shield(self._reading)

@@ -7,8 +7,8 @@ from prometheus_client import Counter, Gauge, Histogram
 
 STATUSES = ("ok", "duplicate", "conflict", "busy", "error")
 
-BEFORE_TURN = Counter("mcp_memory_before_turn", "Recalls asked for, by how they ended", ["status"])
-AFTER_TURN = Counter("mcp_memory_after_turn", "Turns handed in at any interface, by how they ended", ["status"])
+RECALLS = Counter("mcp_memory_before_turn", "Recalls asked for, by how they ended", ["status"])
+TURNS_ADDED = Counter("mcp_memory_after_turn", "Turns handed in at any interface, by how they ended", ["status"])
 AFTER_TURN_MS = Histogram(
     "mcp_memory_after_turn_duration_ms",
     "Milliseconds from a turn's arrival at the facade to its answer, counted per call",
@@ -64,9 +64,9 @@ PRESSURE = Gauge(
 
 # A series that exists only after its first event makes the first one invisible to rate().
 for _status in STATUSES:
-    AFTER_TURN.labels(_status)
+    TURNS_ADDED.labels(_status)
 for _status in ("ok", "error"):
-    BEFORE_TURN.labels(_status)
+    RECALLS.labels(_status)
 for _status in ("ok", "going_on", "error"):
     MAINTENANCE.labels(_status)
 for _outcome in ("sent", "coalesced", "failed"):

@@ -14,12 +14,12 @@ Answer = TypeVar("Answer")
 
 @dataclass(slots=True, weakref_slot=True)
 class Coalescer(Generic[Asked, Answer]):
-    """Answers at once who asks alone; what is asked while `lanes` answers are under way shares the next one.
+    """Runs up to `lanes` batches of calls at a time; calls that come meanwhile share the next batch.
 
-    `answer` takes what weighs up to `most` at a time, in order, and gives as many answers; what weighs more than that
-    goes alone. What fails for all together is tried for each alone, unless the database is out of reach or a lock was
-    not to be had: one that cannot be answered spoils it for no other. Who is `eager` does not look whether others come
-    in the same moment: each one who comes alone is answered sooner. Belongs to one event loop.
+    `answer` takes a batch of total weight `most`, in order, and returns as many answers; a heavier call goes alone. A
+    batch that fails is tried again call by call, so that one bad call fails alone, unless the database is out of reach
+    or a lock timed out. With `eager` a call that finds a free lane runs at once, and not with the calls of the same
+    iteration of the loop. Belongs to one event loop.
     """
 
     answer: Callable[[Sequence[Asked]], Awaitable[Sequence[Answer]]]

@@ -20,7 +20,7 @@ Steps = Generator[None, None, R]
 #: Characters from which work on a text may take more than 20 ms.
 LONG_CHARACTERS = 20_000
 #: How long steps hold a thread at a time, in seconds.
-TURN_S = 0.02
+SLICE_S = 0.02
 
 _threads = ThreadPoolExecutor(2, thread_name_prefix="long-texts")
 
@@ -53,8 +53,8 @@ def all_at_once(steps: Steps[R]) -> R:
 
 
 def _take_steps(steps: Steps[R], result: list[R]) -> None:
-    """Take steps for TURN_S; put the result into the list when there are no more."""
-    until = time.perf_counter() + TURN_S
+    """Take steps for SLICE_S; put the result into the list when there are no more."""
+    until = time.perf_counter() + SLICE_S
     try:
         while time.perf_counter() < until:
             next(steps)

@@ -117,7 +117,7 @@ class Runner:
         if claims and len(claims) >= room:
             self.notify(self.work.stage)
         for group in self._pieces(claims):
-            task = asyncio.create_task(self._in_turn(group))
+            task = asyncio.create_task(self._run_when_free(group))
             self._jobs[task] = group
             task.add_done_callback(self._ended)
         return bool(self._jobs) or self._notified
@@ -186,7 +186,7 @@ class Runner:
             pieces[claim.host_id, claim.rows[0].bank_id if shape.by_bank else claim.stream_id].append(claim)
         return list(pieces.values())
 
-    async def _in_turn(self, claims: Sequence[Claim]) -> None:
+    async def _run_when_free(self, claims: Sequence[Claim]) -> None:
         async with self._places:
             await self._one(claims)
 

@@ -1,4 +1,4 @@
-"""What the facade stands on, handed to each of its rooms."""
+"""The collaborators of the facade: stores, clocks and notifiers that each of its modules gets."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

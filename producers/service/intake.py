@@ -43,7 +43,7 @@ class Intake:
     """Takes in completed turns, and says how far they have come."""
 
     def __init__(self, parts: Dependencies, settings: ApiSettings) -> None:
-        """Stand on these parts."""
+        """Keep the collaborators."""
         self._parts = parts
         self._settings = settings
 
@@ -213,7 +213,7 @@ def _time_call(turns: int) -> Iterator[None]:
     try:
         yield
     except Exception:
-        metrics.AFTER_TURN.labels("error").inc(turns)
+        metrics.TURNS_ADDED.labels("error").inc(turns)
         raise
     finally:
         metrics.AFTER_TURN_MS.observe((time.perf_counter() - start) * 1000)
@@ -221,7 +221,7 @@ def _time_call(turns: int) -> Iterator[None]:
 
 def _count_answers(answers: list[A]) -> list[A]:
     for answer in answers:
-        metrics.AFTER_TURN.labels(_answer_status(answer)).inc()
+        metrics.TURNS_ADDED.labels(_answer_status(answer)).inc()
         if isinstance(answer, TurnConflict):
             metrics.CONFLICTS.inc()
     return answers

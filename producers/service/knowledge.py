@@ -233,7 +233,7 @@ class Knowledge:
     """Commands upon banks; every call takes the grant of a key, as the facade's do."""
 
     def __init__(self, parts: Dependencies, settings: ApiSettings) -> None:
-        """Stand on these parts; a directive has the limit of a message."""
+        """Keep the collaborators; a directive has the limit of a message."""
         self._parts = parts
         self._settings = settings
         self._documents = parts.documents

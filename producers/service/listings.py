@@ -166,7 +166,7 @@ class Lists:
     """Pages of what a key reaches; every call takes its grant, as the facade's do."""
 
     def __init__(self, parts: Dependencies) -> None:
-        """Stand on these parts."""
+        """Keep the collaborators."""
         self._parts = parts
         self._listings = parts.turns.listings
 

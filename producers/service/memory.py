@@ -29,10 +29,10 @@ from store.tenancy.keys import Grant
 
 
 class Memory:
-    """What an agent can do with its memory: tell it, ask it, revise it, and lay down what it is to know."""
+    """The facade: every call of an agent on its memory, whatever interface it came by."""
 
     def __init__(self, parts: Dependencies, settings: ApiSettings) -> None:
-        """Stand on these parts."""
+        """Keep the collaborators."""
         self._parts = parts
         self.intake = Intake(parts, settings)
         self.lifecycle = TurnLifecycle(parts, settings, self.intake)

@@ -26,7 +26,7 @@ class OpenTurnCalls:
     """Begins turns and completes them."""
 
     def __init__(self, parts: Dependencies, settings: ApiSettings, lifecycle: TurnLifecycle) -> None:
-        """Stand on these parts."""
+        """Keep the collaborators."""
         self._parts = parts
         self._settings = settings
         self._lifecycle = lifecycle

@@ -14,7 +14,7 @@ from store.recall.query import RecallAnswer, RecallQuery
 log = structlog.get_logger("afterturn.replica")
 
 
-class Recaller(Protocol):
+class RecallReader(Protocol):
     """Finds units; the store's recaller is one."""
 
     async def recall(self, host: UUID, query: RecallQuery) -> RecallAnswer:
@@ -29,7 +29,7 @@ class ReadReplica:
     One that is behind is waited for as long as the call allows; one that is away is not.
     """
 
-    recaller: Recaller
+    recaller: RecallReader
     waiter: Waiter
 
     async def shows(self, host: UUID, position: int, wait_ms: int) -> bool:

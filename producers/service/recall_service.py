@@ -35,7 +35,7 @@ class Asking:
     """Answers questions, and says how fresh what it answers is."""
 
     def __init__(self, parts: Dependencies, settings: ApiSettings) -> None:
-        """Stand on these parts; as many recall jobs may wait as the settings say."""
+        """Keep the collaborators; as many recall jobs may wait as the settings say."""
         self._parts = parts
         self._settings = settings
 
@@ -132,6 +132,6 @@ def count_question() -> Iterator[None]:
     try:
         yield
     except Exception:
-        metrics.BEFORE_TURN.labels("error").inc()
+        metrics.RECALLS.labels("error").inc()
         raise
-    metrics.BEFORE_TURN.labels("ok").inc()
+    metrics.RECALLS.labels("ok").inc()

@@ -16,7 +16,7 @@ from producers import fair_queue, metrics
 from producers.errors import Invalid, Problem, Unavailable
 from producers.service.fields import NAME_BYTES, POSITION_MAX, BankName, Moment, Name, SessionName, field_error
 from producers.service.gateway_recall import GatewayFinding, GatewayQuestion, GatewayRecall, cut_finding
-from producers.service.read_replica import ReadReplica, Recaller, note_failure
+from producers.service.read_replica import ReadReplica, RecallReader, note_failure
 from producers.service.wire import WireModel
 from store import identity
 from store.database import Database
@@ -195,7 +195,7 @@ class Recalls:
     def __init__(
         self,
         database: Database,
-        recaller: Recaller,
+        recaller: RecallReader,
         waiter: Waiter,
         gateway: GatewayRecall | None = None,
         replica: ReadReplica | None = None,
@@ -258,7 +258,9 @@ class Recalls:
             return Answer((), Freshly(Freshness(0, 0, 0, 0, 0), 0, met=True), 0.0)
         return await self._here(host, body, banks)
 
-    async def _of_banks(self, host: UUID, query: RecallQuery, banks: Sequence[str], recaller: Recaller) -> RecallAnswer:
+    async def _of_banks(
+        self, host: UUID, query: RecallQuery, banks: Sequence[str], recaller: RecallReader
+    ) -> RecallAnswer:
         asked = [replace(query, bank=bank, without=(*query.without, DIRECTIVES)) for bank in banks]
         items, fresh, degraded = list[Recalled](), list[Freshness](), dict[str, None]()
         best, room = Evidence(), query.max_tokens
@@ -308,7 +310,7 @@ class Recalls:
         found = await self.find(host, query, recaller)
         return found, Freshly(found.freshness, waited, met)
 
-    async def _choose_reader(self, host: UUID, min_position: int | None, wait_ms: int) -> tuple[Recaller, bool]:
+    async def _choose_reader(self, host: UUID, min_position: int | None, wait_ms: int) -> tuple[RecallReader, bool]:
         """Return who answers, and whether it shows the position.
 
         The replica, where the call names a position and the replica shows it within `wait_ms`; else the primary.
@@ -322,7 +324,7 @@ class Recalls:
             return self._replica.recaller, True
         return self._recaller, await self._waiter.shown(host, min_position, 0)
 
-    async def find(self, host: UUID, query: RecallQuery, recaller: Recaller | None = None) -> RecallAnswer:
+    async def find(self, host: UUID, query: RecallQuery, recaller: RecallReader | None = None) -> RecallAnswer:
         """Ask the store (None: the primary) and take the time; where a replica fails, the primary answers."""
         place = (query.bank, query.session_id, None)
         with metrics.RECALL_SECONDS.time(), trace_memory(MemoryOperation.SEARCH, host, [place]) as span:
@@ -335,7 +337,7 @@ class Recalls:
             metrics.RECALL_DEGRADED.labels(part.partition(":")[0]).inc()
         return answer
 
-    async def _find_on_replica(self, host: UUID, query: RecallQuery, recaller: Recaller) -> RecallAnswer:
+    async def _find_on_replica(self, host: UUID, query: RecallQuery, recaller: RecallReader) -> RecallAnswer:
         try:
             answer = await recaller.recall(host, query)
         except Exception as error:  # noqa: BLE001 - what is no outage is raised again

@@ -30,7 +30,7 @@ class SessionCalls:
     """Works on whole sessions."""
 
     def __init__(self, parts: Dependencies) -> None:
-        """Stand on these parts."""
+        """Keep the collaborators."""
         self._parts = parts
 
     async def run_maintenance(self, grant: Grant, project: str, session: str) -> dict[str, Any]:

@@ -87,7 +87,7 @@ class SingleMemories:
     """Commands upon single memories; every call takes the grant of a key, as the facade's do."""
 
     def __init__(self, parts: Dependencies, settings: ApiSettings) -> None:
-        """Stand on these parts; a memory has the limit of a message."""
+        """Keep the collaborators; a memory has the limit of a message."""
         self._parts = parts
         self._settings = settings
 

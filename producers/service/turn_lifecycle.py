@@ -154,9 +154,14 @@ class TurnLifecycle:
         return await self._parts.recalls.ask(grant.host_id, asked, body.min_position, body.wait_ms)
 
     async def _read_session(self, grant: Grant, bank: str, body: BeforeTurnBody) -> "_Session":
-        sessions, within = self._parts.turns.sessions, self._is_within_session(body)
-        kept = await sessions.recent(grant.host_id, bank, body.session_id, READ_ITEMS)
-        facts = await sessions.holding(grant.host_id, bank, body.session_id, FACTS_READ, within=within)
+        kept, facts = await self._parts.turns.sessions.recent_and_holding(
+            grant.host_id,
+            bank,
+            body.session_id,
+            READ_ITEMS,
+            FACTS_READ,
+            within=self._is_within_session(body),
+        )
         return _Session(kept, [StandingFact(one.fact_id, one.key, one.value, one.subject) for one in facts])
 
     def _is_within_session(self, body: BeforeTurnBody) -> bool:

@@ -28,7 +28,7 @@ class Revisions:
     """Reads and changes what is remembered."""
 
     def __init__(self, parts: Dependencies, settings: ApiSettings) -> None:
-        """Stand on these parts."""
+        """Keep the collaborators."""
         self._parts = parts
         self._settings = settings
 

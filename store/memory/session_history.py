@@ -8,6 +8,7 @@ from uuid import UUID
 
 import orjson
 from sqlalchemy import Row, text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
 from store.database import Database
@@ -95,28 +96,55 @@ class SessionHistory:
     async def recent(self, host: UUID, bank: str, session_id: str, most: int) -> list[KeptMessage]:
         """Return the newest messages of a session, oldest first; none of a session that is not there."""
         bank_id = identity.bank_id(host, bank)
-        session = identity.session_id(bank_id, session_id)
         async with self._database.tenant(host) as connection:
-            asked = {"host": host, "bank": bank_id, "session": session, "most": most, "now": self._clock()}
-            rows = (await connection.execute(RECENT, asked)).all()
-        return [
-            KeptMessage(row.unit_id, row.role, row.content, orjson.loads(row.parts) if row.parts else ())
-            for row in reversed(rows)
-        ]
+            return await self._read_recent(connection, host, bank_id, identity.session_id(bank_id, session_id), most)
 
-    async def holding(
-        self, host: UUID, bank: str, session_id: str | None, most: int, *, within: bool = False
-    ) -> list[HoldingFact]:
-        """Return the newest facts that hold in a bank, `within` a session those of that session alone.
+    async def holding(self, host: UUID, bank: str, session_id: str | None, most: int) -> list[HoldingFact]:
+        """Return the newest facts that hold in a bank.
 
         What was said in the newest turns counts, those of the session among them, before a worker has read them.
         """
         bank_id = identity.bank_id(host, bank)
         session = None if session_id is None else identity.session_id(bank_id, session_id)
-        asked = {"host": host, "bank": bank_id, "most": most, "now": self._clock()}
         async with self._database.tenant(host) as connection:
-            rows = (await connection.execute(HOLDING, {**asked, "session": session if within else None})).all()
-            said = await read_said_facts(connection, ONE_BANK, asked, session=session)
+            return await self._read_holding(connection, host, bank_id, most, session)
+
+    async def recent_and_holding(
+        self, host: UUID, bank: str, session_id: str, messages: int, facts: int, *, within: bool
+    ) -> tuple[list[KeptMessage], list[HoldingFact]]:
+        """Return both as of one transaction; `within`: the facts of this session alone.
+
+        What was said in the newest turns of the session counts among the facts, however many turns of others wait.
+        """
+        bank_id = identity.bank_id(host, bank)
+        session = identity.session_id(bank_id, session_id)
+        async with self._database.tenant(host) as connection:
+            kept = await self._read_recent(connection, host, bank_id, session, messages)
+            return kept, await self._read_holding(connection, host, bank_id, facts, session, within=within)
+
+    async def _read_recent(
+        self, connection: AsyncConnection, host: UUID, bank: UUID, session: UUID, most: int
+    ) -> list[KeptMessage]:
+        asked = {"host": host, "bank": bank, "session": session, "most": most, "now": self._clock()}
+        rows = (await connection.execute(RECENT, asked)).all()
+        return [
+            KeptMessage(row.unit_id, row.role, row.content, orjson.loads(row.parts) if row.parts else ())
+            for row in reversed(rows)
+        ]
+
+    async def _read_holding(
+        self,
+        connection: AsyncConnection,
+        host: UUID,
+        bank: UUID,
+        most: int,
+        session: UUID | None = None,
+        *,
+        within: bool = False,
+    ) -> list[HoldingFact]:
+        asked = {"host": host, "bank": bank, "most": most, "now": self._clock()}
+        rows = (await connection.execute(HOLDING, {**asked, "session": session if within else None})).all()
+        said = await read_said_facts(connection, ONE_BANK, asked, session=session)
         return _line_up(rows, [one for one in said if not within or one.session_id == session])[:most]
 
     async def overview(self, host: UUID, bank: str, session_id: str) -> SessionOverview | None:

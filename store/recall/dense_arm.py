@@ -84,7 +84,7 @@ FILTERED_IN_LISTS = text(
         units=IN_LISTS.format(units=UNIT, conditions=f"where {filter_conditions('u')}"), reflections=OF_REFLECTIONS
     )
 )
-#: So many are looked at for each one that is wanted, where a filter has its say, and in so many times the lists.
+#: With a filter: candidates read for each result that is wanted, and the factor on the lists that are probed.
 LOOKED_AT, FILTERED_LISTS = 10, 2
 
 

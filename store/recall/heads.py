@@ -23,7 +23,7 @@ Scores = NDArray[np.float64]
 def with_heads(
     scores: Scores, pool: Pool, arms: Mapping[str, Scores], weights: Mapping[str, float], best: int
 ) -> Scores:
-    """Raise the `best` so many of each arm that counts to where they are among the FIRST of the pool; the others stay.
+    """Raise the `best` candidates of each weighted arm into the FIRST of the pool; the others stay.
 
     Of many arms fewer each, so that all heads have room. Equals of an arm go by their score in the sum. What folds
     into its source is no head: the source is told instead.

@@ -37,7 +37,7 @@ from store.recall.rules import mute_echoes
 from store.recall.run_arms import ArmFailed, query_arms, score_pool
 from store.recall.settings import RankingSettings, RecallSettings
 from store.recall.state import RecallState
-from store.recall.steps import Steps
+from store.recall.steps import StepTimer
 from store.recall.time_arm import TimeArm
 from store.recall.vector_writeback import Keeping
 from store.tenancy.languages import Languages
@@ -95,7 +95,7 @@ class Recaller:
 
     async def _begin(self, host: UUID, query: RecallQuery) -> RecallState:
         """Take the question apart, by the rules of the bank's languages."""
-        steps = Steps()
+        steps = StepTimer()
         bank, now = identity.bank_id(host, query.bank), query.as_of or query.known_at or self._clock()
         rules = await self._languages.asking(host, bank)
         asked = query.text[:MAX_CHARACTERS]

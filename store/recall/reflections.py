@@ -1,4 +1,4 @@
-"""What a bank came to see is found like what it was told: reflections, by their meaning.
+"""Finds reflections by their vectors and adds them to the pool.
 
 A reflection stands in no session and its words in no index; it is of the kind of observations. What it was drawn from
 is written in the log, in the event that made it say what it says. It is told when each of those facts may be told: all

@@ -70,7 +70,7 @@ def apply_session(scores: Scores, pool: Pool, _question: Question, ranking: Rank
     return raised
 
 
-def short_questions(scores: Scores, pool: Pool, question: Question, ranking: RankingSettings) -> Scores:
+def apply_short_question(scores: Scores, pool: Pool, question: Question, ranking: RankingSettings) -> Scores:
     """Hold back texts that ask: a short question does not tell, least of all one that asks for the same.
 
     Of an agent's user the earlier questions and the agent's echoes of them are nearer to a question than any answer;
@@ -100,7 +100,7 @@ def is_line(unit: Candidate) -> bool:
     return unit.role in AGENTS and len(unit.text.split(None, LINE_WORDS)) <= LINE_WORDS
 
 
-def long_texts(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
+def apply_length(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
     """Hold back long texts that are no person's and no assistant's: documents and what tools put out."""
     words = pool.words * pool.having(lambda unit: unit.role not in ("user", "assistant"))
     return scores / (1 + ranking.length_brake * np.log(np.maximum(1.0, words / BRAKE_WORDS)))
@@ -130,10 +130,10 @@ def apply_pinned(scores: Scores, pool: Pool, _question: Question, ranking: Ranki
 RULES: Sequence[tuple[str, Rule]] = (
     ("substance", apply_substance),
     ("speaker", apply_speaker),
-    ("short question", short_questions),
+    ("short question", apply_short_question),
     ("session", apply_session),
     ("assistant", apply_assistant),
-    ("length", long_texts),
+    ("length", apply_length),
     ("recency", apply_recency),
     (PINNED, apply_pinned),
 )

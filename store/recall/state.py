@@ -18,7 +18,7 @@ from store.recall.pool import Candidate, Pool
 from store.recall.query import RecallQuery
 from store.recall.question import Question
 from store.recall.settings import RecallSettings
-from store.recall.steps import Steps
+from store.recall.steps import StepTimer
 from store.recall.tail import Fresh
 from store.text.times import Span
 
@@ -55,8 +55,8 @@ class RecallState:
     Of the question: `now` is the moment it is about, None for whenever, `times` are those it asks for.
 
     `prepare_search` adds the bank as it stood before the search: nothing up to `freshness.position` can escape what
-    follows. `more_pending`: very many rows are undone, not all are counted. `lists`: so many of the index by nearness
-    over the bank's vectors are read, 0 where all vectors are. `fresh` are texts that have no vector yet and have passed
+    follows. `more_pending`: very many rows are undone, not all are counted. `lists`: how many lists of the bank's
+    IVFFlat index are probed, 0 for an exact search. `fresh` are texts that have no vector yet and have passed
     the `filters`. `recent` is what is not to be told again, `pinned` what is told whatever is asked; `told_at`: when
     the bank was last told something. `earlier` is what was said otherwise when the question wants to know what was
     known then. `waiting` are the packed postings of units whose words are not in the index yet; `said` are facts that
@@ -74,7 +74,7 @@ class RecallState:
     generation: int
     now: datetime | None = None
     times: Sequence[Span] = ()
-    steps: Steps = field(default_factory=Steps, repr=False)
+    steps: StepTimer = field(default_factory=StepTimer, repr=False)
 
     freshness: Freshness = _UNREAD
     more_pending: bool = False

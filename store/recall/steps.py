@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 
 
-class Steps:
+class StepTimer:
     """A stop-watch: each step ends where the next begins, so that all of them together are the whole."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:

@@ -27,7 +27,7 @@ async def check_derived(connection: AsyncConnection, scope: Scope) -> list[Deriv
     Every turn of the log has its guard. Every living unit has the words that it should, and every vector belongs to
     something that lives; every living unit of a turn has a vector or work that will make it.
     """
-    known = {"many": list(MANY_VALUED), "languages": languages.named()}
+    known = {"many": list(MANY_VALUED), "languages": languages.list_nameable_languages()}
     arguments = {"host": scope.host, "bank": scope.bank, **known}
     found = []
     for name, expected in EXPECTED.items():

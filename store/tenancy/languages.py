@@ -110,7 +110,7 @@ def rules_for_writing(rules: Mapping[UUID, Rules], bank: UUID) -> WordRules:
     return rules_of_bank(rules, bank).writing
 
 
-def named() -> list[str]:
+def list_nameable_languages() -> list[str]:
     """Return the languages that a bank's state may name beside the usual one."""
     return [NONE, *supported_languages()]
 
@@ -118,7 +118,9 @@ def named() -> list[str]:
 async def rebuild(connection: AsyncConnection, host: UUID, bank: UUID) -> None:
     """Make the language by which a bank's words are cut the one that its state names; its words are not touched."""
     for statement in REBUILD:
-        await connection.execute(statement, {"host": host, "bank": bank, "known": named(), "usual": AUTO})
+        await connection.execute(
+            statement, {"host": host, "bank": bank, "known": list_nameable_languages(), "usual": AUTO}
+        )
 
 
 async def change_language(connection: AsyncConnection, origin: Origin, language: str) -> bool:

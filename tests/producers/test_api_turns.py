@@ -168,7 +168,7 @@ async def test_every_door_counts_how_a_turn_ended(ana: Tenant, turn: dict[str, A
 
 
 def _counts() -> dict[str, float]:
-    return {status: metrics.AFTER_TURN.labels(status)._value.get() for status in metrics.STATUSES}
+    return {status: metrics.TURNS_ADDED.labels(status)._value.get() for status in metrics.STATUSES}
 
 
 @pytest.mark.parametrize("name", [".", "..", "a/../b", "a//b", "/", "%2e", "?#&="])

@@ -73,7 +73,7 @@ def test_what_has_no_session_is_not_moved_by_one() -> None:
 
 def test_what_only_asks_is_held_back_by_its_share() -> None:
     pool = _pool(_unit(1, "Where is it?"), _unit(2, "Where is it? It is here now."), _unit(3, "It is here."))
-    asks, half, tells = _moved(rules.short_questions, pool)
+    asks, half, tells = _moved(rules.apply_short_question, pool)
     assert asks < half < tells == 0
 
 
@@ -81,7 +81,7 @@ def test_what_asks_for_the_same_is_held_back_most_and_an_echo_of_it_too() -> Non
     told, other = "I moved to Celje last week.", "When is the ferry due in Split?"
     texts = ("Where does my sister live?", "You ask me this: Where does my sister live? I do not know.", other, told)
     same, echo, different, tells = _moved(
-        rules.short_questions, _pool(*(_unit(n, one) for n, one in enumerate(texts))), "Where does my sister live?"
+        rules.apply_short_question, _pool(*(_unit(n, one) for n, one in enumerate(texts))), "Where does my sister live?"
     )
     assert same < echo < different < tells == 0
 
@@ -111,13 +111,13 @@ def test_what_only_asks_loses_more_beside_an_agent_the_fewer_its_words() -> None
     asks, wish = "When is the bin collected?", "Could you book us the early ferry to Split on the ninth of May?"
     told = "The bin is collected on Mondays."
     said = [_unit(1, asks), _unit(2, wish), _unit(3, told)]
-    people = _moved(rules.short_questions, _pool(*said, _unit(4, "Noted.")))
+    people = _moved(rules.apply_short_question, _pool(*said, _unit(4, "Noted.")))
     agent = _pool(*said, _unit(4, "Noted.", role="assistant"))
-    asked, wished, *tells = _moved(rules.short_questions, agent)
+    asked, wished, *tells = _moved(rules.apply_short_question, agent)
     assert asked < people[0] < 0
     assert abs(asked) > 2 * abs(wished)
     assert tells == people[2:] == [0, 0]
-    assert _moved(rules.short_questions, agent, "What did I ask you about the bin?") == people
+    assert _moved(rules.apply_short_question, agent, "What did I ask you about the bin?") == people
 
 
 def test_short_lines_of_an_agent_neither_lend_nor_borrow_and_what_answers_one_still_borrows() -> None:
@@ -134,7 +134,7 @@ def test_short_lines_of_an_agent_neither_lend_nor_borrow_and_what_answers_one_st
 
 def test_long_texts_of_tools_are_held_back_and_long_turns_are_not() -> None:
     long = "word " * 1000
-    moved = _moved(rules.long_texts, _pool(_unit(1, long, role="tool"), _unit(2, long), _unit(3, role="tool")))
+    moved = _moved(rules.apply_length, _pool(_unit(1, long, role="tool"), _unit(2, long), _unit(3, role="tool")))
     assert moved[0] < 0
     assert moved[1:] == [0, 0]
 

@@ -3,13 +3,13 @@
 import pytest
 
 from store.recall.recaller import ARMS
-from store.recall.steps import Steps
+from store.recall.steps import StepTimer
 from tests.store.recall.conftest import Memory
 
 
 def test_each_step_ends_where_the_next_begins() -> None:
     moments = iter([10.0, 10.001, 10.004])
-    steps = Steps(lambda: next(moments))
+    steps = StepTimer(lambda: next(moments))
     steps.done("first")
     steps.done("second")
     assert steps.milliseconds() == {"first": pytest.approx(1.0), "second": pytest.approx(3.0)}
