@@ -1,10 +1,12 @@
 """Settings: three layers, one tree, and errors that name everything but the value."""
 
+import os
 from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
 
+from deploy import api
 from deploy.settings import Settings, find_settings_without_effect, load_settings
 from deploy.settings_errors import SettingsError
 from producers.mcp.settings import McpSettings
@@ -296,3 +298,17 @@ def test_the_seeds_settings_are_taken_word_for_word_and_those_without_effect_are
 )
 def test_the_seeds_settings_are_checked(tmp_path: Path, text: str, key: str) -> None:
     assert key in problems({}, written(tmp_path, text))
+
+
+def test_the_api_says_at_start_which_settings_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [name for name in os.environ if name.startswith("AFTERTURN_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(api, "forbid_core_dumps", lambda: None)  # of this process, it would be for good
+    file = written(tmp_path, "settings: {mcp: {memory: {l1_retention_days: 3, search_limit: 4}}}")
+    assert api.main(["--config", str(file)]) == 2
+    first, *rest = capsys.readouterr().err.splitlines()
+    assert first.startswith("deploy.api: warning: ")
+    assert "l1_retention_days changes nothing here: facts keep their own ends" in first
+    assert [line.partition(" set: ")[0] for line in rest] == ["deploy.api: not"]
