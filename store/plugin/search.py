@@ -150,9 +150,19 @@ FRESH = text(f"""
                         where v.host_id = :host and v.bank_id = u.bank_id and v.generation = :generation
                           and v.unit_id = u.unit_id)
      order by u.mentioned_at desc limit :chunks""")  # noqa: S608 - put together from constants
-# The nearest memories of each bank, and how near these units are. An order that no index can serve is exact.
+# The nearest memories of each bank, and how near these units and the pinned ones are. An order that no index can serve
+# is exact.
 _NEAR = f"""
     select n.bank_id, n.unit_id, n.cosine from unnest(cast(:whole as uuid[])) b(bank_id), lateral ({{nearest}}) n
+     union all
+    select null, p.unit_id, -(v.embedding <#> cast(:vector as halfvec))
+      from unnest(cast(:banks as uuid[])) b(bank_id)
+     cross join lateral (select u.bank_id, u.unit_id from afterturn.agent_memory_unit_t u
+                          where u.host_id = :host and u.bank_id = b.bank_id and u.seq is not null and {_MEMORY}
+                            and u.metadata->'plugin'->>'pin' = 'true'
+                          order by u.mentioned_at desc limit :pins) p
+     cross join lateral (select v.embedding from afterturn.unit_vector_t v
+                          where {_CHUNK} and v.bank_id = p.bank_id and v.unit_id = p.unit_id limit 1) v
      union all
     select null, v.unit_id, -(v.embedding <#> cast(:vector as halfvec)) from afterturn.unit_vector_t v
      where {_CHUNK} and v.bank_id = any(cast(:banks as uuid[])) and v.unit_id = any(cast(:units as uuid[]))"""  # noqa: S608 - put together from constants
@@ -194,12 +204,15 @@ LOAD = text(f"""
      where {_OF_BANK} and {_MEMORY}
      order by {_PINNED} and :pins_first desc, q.score desc, u.mentioned_at desc, {_ID} desc limit :limit""")  # noqa: S608 - put together from constants
 
-#: Candidates compared: of the nearest, and of the best by words.
+#: Candidates compared: of the best by words, and of the pinned in each namespace.
 COMPARED = 400
+#: Of the nearest no more can be returned than are asked for, and at least so many are compared in each namespace: how
+#: near a memory is that shares words or is pinned is read beside them.
+NEAREST_COMPARED = 100
 #: Of an index, so many are looked at for each that is wanted: unless one in ten is a memory that is asked for, others
 #: of these may lie in lists that were not read, and all are read.
 LOOKED_AT = 10
-#: Where all of a bank is read, so many times the compared are looked at first; all, where that is too few.
+#: Where all of a bank is read, so many times the nearest are looked at first; all, where that is too few.
 FIRST_LOOKED_AT = 2
 
 
@@ -325,7 +338,9 @@ class PluginSearch:
         vector, fresh = (None, {}) if by_words else await self._embed(read.question.text, read.tail)
         async with self._database.tenant(host) as connection:
             scope = _Scope(connection, self._arguments(host, list(read.banks), asked))
-            near = {} if vector is None else {**await self._cosines(scope, vector, read), **fresh}
+            most = max(NEAREST_COMPARED, asked.limit)
+            pins = COMPARED if pins_first else 0
+            near = {} if vector is None else {**await self._cosines(scope, vector, read, most, pins), **fresh}
             scores = self._fuse(read.words, near)
             best = {"units": list(scores), "scores": list(scores.values()), "pins_first": pins_first}
             rows = await connection.execute(LOAD, {**scope.arguments, **best, "limit": asked.limit})
@@ -418,22 +433,24 @@ class PluginSearch:
         cosines = vectors[1:] @ vectors[0]
         return vectors[0], {fresh.unit_id: float(one) for fresh, one in zip(read, cosines, strict=True)}
 
-    async def _cosines(self, scope: _Scope, vector: NDArray[np.float32], read: _Read) -> dict[UUID, float]:
-        """Return how near the nearest memories are, and those that share words."""
-        about = {**scope.arguments, "vector": vector, "generation": self._embedder.generation, "most": COMPARED}
+    async def _cosines(
+        self, scope: _Scope, vector: NDArray[np.float32], read: _Read, most: int, pins: int
+    ) -> dict[UUID, float]:
+        """Return how near the nearest `most` memories of each bank are, those that share words, and pinned ones."""
+        about = {**scope.arguments, "vector": vector, "generation": self._embedder.generation, "most": most}
         found = dict[UUID, dict[UUID, float]]()
         for bank, size in read.banks.items():
             if size.lists is not None and (near := await _near_in_lists(scope, bank, size.lists, about)) is not None:
                 found[bank] = near
-        about |= {"units": list(read.words), "looked_at": FIRST_LOOKED_AT * COMPARED}
+        about |= {"units": list(read.words), "looked_at": FIRST_LOOKED_AT * most, "pins": pins}
         whole = [bank for bank in read.banks if bank not in found]
         if scope.arguments["kinds"]:
             beside = await _near(scope, NEAR_ALL, {**about, "whole": whole}, found)
             return _flatten(found) | beside
         beside = await _near(scope, NEAR_FIRST, {**about, "whole": whole}, found)
-        short = [bank for bank in whole if len(found.get(bank, ())) < COMPARED]
+        short = [bank for bank in whole if len(found.get(bank, ())) < most]
         if short := [bank for bank in short if read.banks[bank].units > about["looked_at"]]:
-            await _near(scope, NEAR_ALL, {**about, "whole": short, "units": []}, found)
+            await _near(scope, NEAR_ALL, {**about, "whole": short, "units": [], "pins": 0}, found)
         return _flatten(found) | beside
 
     def _fuse(self, words: Mapping[UUID, float], near: Mapping[UUID, float]) -> Mapping[UUID, float]:
@@ -459,10 +476,10 @@ async def _near(
 
 async def _near_in_lists(scope: _Scope, bank: UUID, lists: int, about: Mapping[str, Any]) -> dict[UUID, float] | None:
     """Return the nearest memories of a large bank; None where the lists that are read bring too few."""
-    here = {**about, "bank": bank, "looked_at": COMPARED * LOOKED_AT}
+    here = {**about, "bank": bank, "looked_at": about["most"] * LOOKED_AT}
     async with reading_lists(scope.connection, lists):
         rows = (await scope.connection.execute(NEAR_IN_LISTS, here)).all()
-    return {row.unit_id: float(row.cosine) for row in rows} if len(rows) >= COMPARED else None
+    return {row.unit_id: float(row.cosine) for row in rows} if len(rows) >= about["most"] else None
 
 
 async def _nearest_in_lists(

@@ -101,7 +101,7 @@ async def large(
     lonely: Database, fresh_database: TestPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Large]:
     monkeypatch.setattr(vector_indexes, "LIST_UNITS", 20)
-    monkeypatch.setattr(plugin_search, "COMPARED", 20)
+    monkeypatch.setattr(plugin_search, "NEAREST_COMPARED", 20)
     host = await new_host(lonely)
     await Namespaces(lonely, lambda: NOON).upsert(host, NAME, "org", NamespaceChange(frozenset()))
     store = TurnStore(lonely, lambda: NOON)
@@ -157,6 +157,19 @@ async def test_by_an_index_ten_are_found_of_ten_behind_any_filter_and_pins_stay_
     assert pinned == [False]
 
 
+async def test_what_is_pinned_is_first_however_many_are_nearer(large: Large) -> None:
+    listed = await large.search(EXACT, large.own[0]).page(large.host, Asked([NAME], [], MEMORIES))
+    pinned = {one.memory_id for one in listed if one.pin}
+    assert 0 < len(pinned) < 90
+    for settings in (SETTINGS, EXACT):
+        for nth in (0, MEMORIES // 2, MEMORIES - 1):
+            search = large.search(settings, large.own[nth])
+            first = await search.find(large.host, Asked([NAME], [], 100), "zz")
+            assert {one.memory_id for one in first if one.pin} == pinned
+            plain = await search.find(large.host, Asked([NAME], [], 5), "zz", pins_first=False)
+            assert [one.score for one in plain] == sorted((one.score or 0.0 for one in plain), reverse=True)
+
+
 async def test_the_indexes_are_read_and_an_exact_search_reads_none(large: Large) -> None:
     while await large.indexes.build_some():
         pass
@@ -169,7 +182,8 @@ async def test_the_indexes_are_read_and_an_exact_search_reads_none(large: Large)
     numbers = {"numbers": large.callers[0].tolist(), "limit": 10, "looked_at": 100}
     plan = await large.plan(in_lists, lists, **numbers)
     assert f"using plugin_vector_{large.bank.hex}_{DIMENSION}_near" in plan, plan
-    about = {"vector": large.own[0], "generation": 1, "most": 20, "looked_at": 200, "whole": [large.bank], "units": []}
+    about = {"vector": large.own[0], "generation": 1, "most": 20, "looked_at": 200, "pins": 20}
+    about |= {"whole": [large.bank], "units": []}
     assert "_near" in (plan := await large.plan(str(NEAR_IN_LISTS), lists, **about)), plan
     for exact in (NEAR_FIRST, NEAR_ALL):
         assert "_near" not in (plan := await large.plan(str(exact), lists, **about)), plan
