@@ -132,16 +132,10 @@ class TurnLifecycle:
 
         What the position brings belongs to the history, too.
         """
-        recalling, reading = self._recall(grant, bank, body, query), self._read_session(grant, bank, body)
-        if body.min_position is None:
-            recalled, session = await asyncio.gather(recalling, reading)
-            return recalled, session
-        try:
-            recalled = await recalling
-        except BaseException:
-            reading.close()
-            raise
-        return recalled, await reading
+        if body.min_position is not None:
+            recalled = await self._recall(grant, bank, body, query)
+            return recalled, await self._read_session(grant, bank, body)
+        return await asyncio.gather(self._recall(grant, bank, body, query), self._read_session(grant, bank, body))
 
     async def _recall(self, grant: Grant, bank: str, body: BeforeTurnBody, query: str) -> tuple[RecallAnswer, Freshly]:
         asked = RecallQuery(

@@ -206,13 +206,13 @@ LOAD = text(f"""
 
 #: Candidates compared: of the best by words, and of the pinned in each namespace.
 COMPARED = 400
-#: Of the nearest no more can be returned than are asked for, and at least so many are compared in each namespace: how
-#: near a memory is that shares words or is pinned is read beside them.
+#: The nearest memories compared in each namespace, or the limit of the search if that is higher. A search returns no
+#: more of them; the cosines of memories that share words, and of pinned ones, are read in addition.
 NEAREST_COMPARED = 100
-#: Of an index, so many are looked at for each that is wanted: unless one in ten is a memory that is asked for, others
-#: of these may lie in lists that were not read, and all are read.
+#: Units read from an index for each memory that is wanted. If fewer than one in ten is one, the index is left and all
+#: of the namespace is read.
 LOOKED_AT = 10
-#: Where all of a bank is read, so many times the nearest are looked at first; all, where that is too few.
+#: Without an index: units read first for each memory that is wanted; all, if these are too few memories.
 FIRST_LOOKED_AT = 2
 
 

@@ -1,7 +1,6 @@
 """The units that are compared: everything the arms found, with what the rules need to know of it."""
 
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -68,12 +67,6 @@ class Pool:
     candidates: Sequence[Candidate]
     products: Products
     muted: NDArray[np.bool_] | None = None
-
-    def mute(self, muted: NDArray[np.bool_]) -> "Pool":
-        """Return this pool with neighbours that lend nothing; what is known of its texts is known of its."""
-        other = copy(self)
-        object.__setattr__(other, "muted", muted)
-        return other
 
     @property
     def heard(self) -> Numbers:

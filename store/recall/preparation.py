@@ -16,9 +16,9 @@ from store.recall import filters
 from store.recall.as_of import correct_frequency, read_as_of
 from store.recall.deduplication import Recent
 from store.recall.lexical import POSTING, Statistics
+from store.recall.pending_facts import build_tail, read_pending_facts
 from store.recall.pinned_arm import MOST, PINNED
 from store.recall.query import RecallQuery
-from store.recall.said import read_said, tail_of
 from store.recall.state import DEFAULT_MEAN_LENGTH, RecallState
 from store.recall.tail import CHARACTERS, TAIL, Fresh
 from store.recall.waiting import PACKED, WAITING
@@ -135,15 +135,15 @@ async def prepare_search(connection: AsyncConnection, state: RecallState) -> boo
         return False
     state.freshness, state.more_pending = of_row(row), row.more_pending
     state.speakers, frequency, state.waiting = _of_words(row)
-    state.said = await read_said(connection, state)
-    for term, packed in state.said.words.items():
+    state.pending_facts = await read_pending_facts(connection, state)
+    for term, packed in state.pending_facts.words.items():
         frequency[term] = frequency.get(term, 0) + len(packed) // POSTING.itemsize
     units = max(int(row.units), *frequency.values(), 1)
     state.statistics = Statistics(
         units, row.mean_length or DEFAULT_MEAN_LENGTH, correct_frequency(frequency, state.earlier, terms)
     )
     state.fresh = [Fresh(UUID(unit), *rest) for unit, *rest in orjson.loads(row.tail or "[]")]
-    state.fresh = tail_of(state) if state.said.candidates else state.fresh
+    state.fresh = build_tail(state) if state.pending_facts.candidates else state.fresh
     state.directives = [Directive(UUID(one), *rest) for one, *rest in orjson.loads(row.standing or "[]")]
     state.recent = _recent_window(query, state.bank, row.newest)
     state.lists, state.told_at, state.pinned = row.lists or 0, row.told_at, row.pinned

@@ -1,6 +1,7 @@
 """What moves a score besides words and meaning. Pure rules, applied one after the other."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
@@ -158,7 +159,7 @@ def mute_echoes(pool: Pool, question: Question) -> Pool:
         [_is_echo(unit, step, echoes) or _is_beside_line(unit, step, lines) for step in (-1, 1)]
         for unit in pool.candidates
     ]
-    return pool.mute(np.array(muted, dtype=np.bool_))
+    return replace(pool, muted=np.array(muted, dtype=np.bool_))
 
 
 def _is_echo(unit: Candidate, step: int, echoes: Mapping[Place, str | None]) -> bool:

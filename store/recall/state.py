@@ -37,7 +37,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class SaidFacts:
+class PendingFacts:
     """Facts that no worker has written yet, the newest first, and their packed postings for the question's terms.
 
     `replaced` are stored facts that one of them replaces.
@@ -59,8 +59,8 @@ class RecallState:
     IVFFlat index are probed, 0 for an exact search. `fresh` are texts that have no vector yet and have passed
     the `filters`. `recent` is what is not to be told again, `pinned` what is told whatever is asked; `told_at`: when
     the bank was last told something. `earlier` is what was said otherwise when the question wants to know what was
-    known then. `waiting` are the packed postings of units whose words are not in the index yet; `said` are facts that
-    wait, where the question asks for facts.
+    known then. `waiting` are the packed postings of units whose words are not in the index yet; `pending_facts` are
+    those that no worker has written, where the question asks for facts.
 
     `Meanings.embed` adds the question's `vector`, of the `generation`, None where there is none to be had, and those of
     the `tail`, the fresh texts; `query_arms` what each arm `found`, by name. `degraded` are the parts that failed.
@@ -89,7 +89,7 @@ class RecallState:
     earlier: Mapping[UUID, Earlier] = field(default_factory=dict, repr=False)
     waiting: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     filters: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    said: SaidFacts = field(default_factory=SaidFacts, repr=False)
+    pending_facts: PendingFacts = field(default_factory=PendingFacts, repr=False)
 
     vector: NDArray[np.float32] | None = field(default=None, repr=False)
     tail: Mapping[UUID, NDArray[np.float32]] = field(default_factory=dict, repr=False)

@@ -347,6 +347,15 @@ FAULTS = (
     ),
     Mutant(
         law="L4",
+        fault="a question for facts finds only what workers have written",
+        file="store/recall/pending_facts.py",
+        before="    if FACT_KIND not in query.kinds or query.roles or query.tags:\n",
+        after="    if FACT_KIND in query.kinds or query.roles or query.tags:\n",
+        held_by="tests/workers/test_pending_facts.py",
+        tests=("test_facts_are_found_before_a_worker_ran_and_as_the_same_units_after_it",),
+    ),
+    Mutant(
+        law="L4",
         fault="a fact is read only when workers have written it",
         file="store/memory/session_history.py",
         before="        said = await read_said_facts(connection, ONE_BANK, asked, session=session)\n",

@@ -23,12 +23,9 @@ from store.recall import filters
 from store.recall.dense import compute_products
 from store.recall.pool import Candidate, Pool
 from store.recall.question import Question
-from store.recall.state import RecallState, SaidFacts
+from store.recall.state import PendingFacts, RecallState
 from store.recall.tail import Fresh
 
-BANK = (
-    "select b.bank_id, b.bank_name from afterturn.agent_memory_bank_t b where b.host_id = :host and b.bank_id = :bank"
-)
 # A fact passes where the message that says it does; of a text that was corrected since, nothing is known from before.
 PASSING = text(f"""
     select f.unit_id, exists (select from afterturn.agent_memory_unit_t w
@@ -55,17 +52,17 @@ _POSTING = Struct(">16siii")
 _EFFORT = 120
 
 
-async def read_said(connection: AsyncConnection, state: RecallState) -> SaidFacts:
+async def read_pending_facts(connection: AsyncConnection, state: RecallState) -> PendingFacts:
     """Return the facts that wait and pass the question's filters, inside its transaction; none it does not ask for."""
     query = state.query
     # A fact has neither role nor tags: what asks for one asks for no fact.
     if FACT_KIND not in query.kinds or query.roles or query.tags:
-        return SaidFacts()
+        return PendingFacts()
     place = {"host": state.host, "bank": state.bank}
     own = filters.own_session(query, state.bank)
     found = await read_said_facts(connection, ONE_BANK, {**place, "now": state.now}, session=own, user=query.user)
     if not found:
-        return SaidFacts()
+        return PendingFacts()
     wanted = {**filters.filter_parameters(query, state.bank, ended_by=state.now), "metadata": None}
     arguments = {**place, **wanted, "facts": [one.unit_id for one in found], "sources": [one.source for one in found]}
     written = {row.unit_id: row.is_written for row in await connection.execute(PASSING, arguments)}
@@ -77,7 +74,7 @@ async def read_said(connection: AsyncConnection, state: RecallState) -> SaidFact
     told = [one for one in said if not written[one.unit_id] and one.unit_id not in replaced]
     told = [one for one in reversed(told) if query.metadata.items() <= fact_metadata(one.fact).items()]
     words = await off_loop(_EFFORT * len(told), _pack_words, told, state.question)
-    return SaidFacts({one.unit_id: _build_candidate(one) for one in told}, words, replaced)
+    return PendingFacts({one.unit_id: _build_candidate(one) for one in told}, words, replaced)
 
 
 def _find_replaced(in_line: Sequence[Row[Any]], said: Sequence[SaidFact]) -> frozenset[UUID]:
@@ -94,20 +91,20 @@ def _find_replaced(in_line: Sequence[Row[Any]], said: Sequence[SaidFact]) -> fro
     return frozenset(unit for of, _, value, unit in facts if last[of] != value)
 
 
-def tail_of(state: RecallState) -> list[Fresh]:
+def build_tail(state: RecallState) -> list[Fresh]:
     """Return what is embedded with the question: facts that wait, and texts without a vector, the own session's first.
 
     Of the facts the newest, as many as the tail has room for.
     """
     own = filters.own_session(state.query, state.bank)
-    newest = [*state.said.candidates.values()][: state.settings.fresh_tail_chunks]
+    newest = [*state.pending_facts.candidates.values()][: state.settings.fresh_tail_chunks]
     said = [Fresh(one.unit_id, one.text, own=own is not None and one.session_id == own) for one in newest]
     return sorted([*said, *state.fresh], key=lambda fresh: not fresh.own)
 
 
-def with_said(state: RecallState, pool: Pool, found: Collection[UUID]) -> Pool:
+def add_pending_facts(state: RecallState, pool: Pool, found: Collection[UUID]) -> Pool:
     """Add to a pool the facts that wait and were `found`."""
-    facts = [one for one in state.said.candidates.values() if one.unit_id in found]
+    facts = [one for one in state.pending_facts.candidates.values() if one.unit_id in found]
     if not facts:
         return pool
     vector = np.zeros(1, np.float32) if state.vector is None else state.vector
