@@ -116,6 +116,15 @@ FAULTS = (
     ),
     Mutant(
         law="L8",
+        fault="a frame that is quoted line by line is kept",
+        file="producers/client/afterturn_client/reference.py",
+        before=" or _QUOTE_MARKS.search(text):\n",
+        after=":\n",
+        held_by="tests/producers/test_framing.py",
+        tests=("test_a_frame_that_is_quoted_line_by_line_is_taken_out_with_its_marks[>]",),
+    ),
+    Mutant(
+        law="L8",
         fault="the agent puts recalled text into a system role",
         file="producers/client/afterturn_client/prompt.py",
         before='[{"role": "user", "content": reference}]\n',

@@ -1,5 +1,6 @@
 """What is known of a person: over HTTP, from turns that went through the stages; and who may ask about whom."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -198,6 +199,31 @@ async def facts_before_turn(tenant: Tenant, **more: Any) -> list[tuple[str, str]
     facts = [fact for text in told for fact in json.loads(text.split("\n")[1])["facts"]]
     assert sorted(answer["recall_fact_ids"]) == sorted({fact["id"] for fact in facts})
     return sorted((fact["id"], fact["value"]) for fact in facts)
+
+
+async def test_what_a_position_brings_is_history_too(quiet: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    ana = await quiet.tenant()
+    await finish_turn(ana, "1", "I like jazz.")
+    parts, asked = quiet.memory.lifecycle._parts, asyncio.Event()
+    ask, read = parts.recalls.ask, parts.turns.sessions.recent_and_holding
+
+    async def wait_and_ask(*about: Any) -> Any:
+        await finish_turn(ana, "2", "I like hiking.")  # it comes while the position is waited for
+        found = await ask(*about)
+        asked.set()
+        return found
+
+    async def read_afterwards(*about: Any, **within: Any) -> Any:
+        assert asked.is_set(), "the history is read when the position is shown"
+        return await read(*about, **within)
+
+    monkeypatch.setattr(parts.recalls, "ask", wait_and_ask)
+    monkeypatch.setattr(parts.turns.sessions, "recent_and_holding", read_afterwards)
+    item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "What now?"}]}
+    body = {"session_id": "said", "turn_id": "3", "current_input": [item], "min_position": 1}
+    answer = (await ana.http.post("/api/v1/turns/before", json=body)).json()
+    said = [part["text"] for one in answer["input_items"] for part in one["content"]]
+    assert said[-3:] == ["I like jazz.", "I like hiking.", "What now?"]
 
 
 @pytest.mark.law("L4")
