@@ -77,7 +77,7 @@ def turn(turn_id: str = "t1", *said: str, session: str = "s1", bank: str = "home
     return NewTurn(bank, session, turn_id, messages, **more)
 
 
-async def rows(database: Database, host: UUID, query: str, **arguments: object) -> list[tuple[Any, ...]]:
+async def rows(database: Database, host: UUID, query: str, /, **arguments: object) -> list[tuple[Any, ...]]:
     """Run a query as the tenant and return plain tuples."""
     async with database.tenant(host) as connection:
         return [tuple(row) for row in await connection.execute(text(query), arguments)]
