@@ -9,8 +9,19 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+import orjson
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
 
 from store.log.storable import DEPTH_LIMIT, check_json
 
@@ -106,10 +117,25 @@ class Unit(UnitKey):
     expires_at: AwareDatetime | None = None
 
 
+def _check_parts(text: str) -> str:
+    try:
+        parts = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        raise PydanticCustomError("not_json", "must be the JSON of a list") from None
+    if not isinstance(parts, list):
+        raise PydanticCustomError("not_a_list", "must be the JSON of a list")
+    check_json(parts, LEVELS)
+    return text
+
+
+#: Content parts as JSON text: jsonb itself loses the order of names, and which numbers are floats.
+PartsText = Annotated[str, AfterValidator(_check_parts)]
+
+
 class RetainedUnit(Unit):
     """A unit's state and where it comes from; the place in a conversation never changes afterwards.
 
-    `agent_def_id` is the agent whose key handed it in.
+    `agent_def_id` is the agent whose key handed it in. `parts` that came before they were text are a list.
     """
 
     origin: UnitOrigin = "extraction"
@@ -121,7 +147,7 @@ class RetainedUnit(Unit):
     sequence: int | None = Field(None, ge=0)
     role: str | None = None
     name: str | None = None
-    parts: tuple[JsonValue, ...] | None = None
+    parts: PartsText | tuple[JsonValue, ...] | None = None
     agent_def_id: UUID | None = None
 
 

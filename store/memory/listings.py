@@ -47,7 +47,7 @@ TURNS = text(f"""
 # The item itself is kept in the log alone, as in SessionHistory.
 MESSAGES = text(f"""
     select u.unit_id, u.ordinal, u.role, u.name, u.content, u.event_date,
-           cast(e.data->'parts' as text) as parts
+           e.data->>'parts' as parts
       from afterturn.agent_memory_unit_t u
       left join afterturn.event_store_t e
         on e.host_id = u.host_id and e.bank_id = u.bank_id and e.position = u.position

@@ -244,6 +244,7 @@ def _retained_event(turn: NewTurn, n: int, unit: UUID, at: datetime, place: Mapp
         "ordinal": n,
         "role": message.role,
         "name": message.name,
-        **({"parts": message.parts} if message.parts else {}),
+        # As text: they come back in the order and with the numbers that they were handed in with.
+        **({"parts": orjson.dumps(message.parts).decode()} if message.parts else {}),
         **({"expiresAt": turn.expires_at} if turn.expires_at else {}),
     }

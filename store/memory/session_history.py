@@ -19,7 +19,7 @@ from store.ledger.stages import OWN, Stage
 
 # The item itself is kept in the log alone: once, and where an erasure takes it away.
 RECENT = text(f"""
-    select u.unit_id, u.role, u.content, cast(e.data->'parts' as text) as parts
+    select u.unit_id, u.role, u.content, e.data->>'parts' as parts
       from afterturn.agent_memory_unit_t u
       left join afterturn.event_store_t e
         on e.host_id = u.host_id and e.bank_id = u.bank_id and e.position = u.position

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import orjson
 import pytest
 
 from store import identity
@@ -46,6 +47,32 @@ async def test_items_come_back_as_they_were_and_the_input_stands_last(ana: Tenan
     assert shown["input_items"] == [*items, said("and now?")]
     assert (shown["recall_insight_ids"], shown["project"]) == ([], "default")
     assert shown["position"] >= kept.json()["position"]
+
+
+#: An item as an agent writes it: names in no order, numbers of several spellings, escaped characters.
+SPELLED = (
+    b'{"type":"unheard_of","zeta":1.0,"alpha":{"y":1e5,"b":-0.0,"a":[2.50,1e22,7,9007199254740993]},'
+    b'"Caf\\u00e9":"\\u0041\\ud83d\\ude00\\u2028<&>","content":"said","metadata":{"z":"1","a":"2"},"call_id":"c"}'
+)
+
+
+@pytest.mark.parametrize("listed", [False, True], ids=["as text", "as a list of jsonb"])
+async def test_an_item_comes_back_with_the_order_of_its_names_and_its_numbers(
+    world: World, ana: Tenant, *, listed: bool
+) -> None:
+    body = b'{"session_id":"s","turn_id":"1","input_items":[%s]}' % SPELLED
+    assert (await ana.http.post(AFTER, content=body)).status_code == 200
+    item, here = orjson.loads(SPELLED), {"h": identity.host_id(ana.host)}
+    if listed:
+        ordered = "data = jsonb_set(data, '{parts}', cast(data->>'parts' as jsonb)) where data->>'parts' is not null"
+        await world.sql(f"update afterturn.event_store_t set {ordered} and host_id = :h", **here)
+    shown = await ana.http.post(BEFORE, json=before("and now?"))
+    assert shown.json()["input_items"][0] == item
+    assert (orjson.dumps(item) in shown.content) is not listed
+    again = await ana.http.post(AFTER, json=after("1", [dict(reversed(item.items()))]))
+    assert again.status_code == 200, "the order of names makes no other turn"
+    messages = await ana.http.get("/api/v1/turns/s/1?bank=default")
+    assert (orjson.dumps(item) in messages.content) is not listed
 
 
 @pytest.mark.law("L2")

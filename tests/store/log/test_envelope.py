@@ -75,11 +75,18 @@ def test_no_message_of_a_history_has_a_place_for_a_vector(event: EventType) -> N
     ],
 )
 def test_json_of_callers_is_theirs_whatever_its_names_and_numbers(json: dict[str, Any]) -> None:
-    for field, value in (("metadata", json), ("parts", [{"type": "image", **json}])):
+    parts = [{"type": "image", **json}]
+    for field, value in (("metadata", json), ("parts", parts), ("parts", orjson.dumps(parts).decode())):
         fields = {**sample(EventType.UNIT_RETAINED), field: value, "embeddingModel": "minilm"}
         offered = build_command(ORIGIN, EventType.UNIT_RETAINED, fields)
         again = build_reoffer(cloud_event(offered))
         assert again["data"][field] == value
+
+
+@pytest.mark.parametrize("text", ["no json", "{}", '["\\u0000"]'])
+def test_parts_as_text_are_the_json_of_a_list_that_can_be_kept(text: str) -> None:
+    with pytest.raises(InvalidEvent):
+        build_command(ORIGIN, EventType.UNIT_RETAINED, {**sample(EventType.UNIT_RETAINED), "parts": text})
 
 
 def deep(levels: int) -> Any:
