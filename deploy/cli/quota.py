@@ -45,8 +45,10 @@ def set_command(
 ) -> None:
     """Set the limits of a host or of a bank: all of them at once; what is not named has no limit.
 
-    Without any limit the quota is lifted. What is there already counts. Bytes are those of messages. A write past
-    a limit is refused with 429: QUOTA_EXCEEDED, or RATE_LIMITED past the turns of a minute.
+    Without any limit the quota is lifted. What is there already counts. Bytes are those that callers wrote for what is
+    remembered: messages with parts and metadata, single memories, documents, directives, links, each version of what
+    was corrected or pinned, and recall jobs until they expire. A write past a limit is refused with 429:
+    QUOTA_EXCEEDED, or RATE_LIMITED past the turns of a minute.
 
     **Example:** `afterturn quota set --max-turns 100000 --turns-per-minute 600`
     """

@@ -36,7 +36,8 @@ class Limits:
     """What is allowed; None: without limit. Banks only for a whole host.
 
     Bytes are those that callers wrote, in UTF-8, for what is still remembered: messages with their parts and metadata,
-    documents, directives, links, each version of what was corrected or pinned, and recall jobs until they expire.
+    single memories, documents, directives, links, each version of what was corrected or pinned, and recall jobs
+    until they expire.
     """
 
     max_turns: int | None = None

@@ -129,6 +129,10 @@ def test_hooks_are_installed_once_and_removed_and_others_stay(tmp_path: Path, ag
     assert file.stat().st_mode & 0o777 == 0o600
     assert main(["hooks", "remove", agent, "--file", str(file)]) == 0
     assert json.loads(file.read_text()) == {"model": "x", "hooks": {"Stop": [own], "Other": [own]}}
+    assert main(["hooks", "install", agent, "--file", str(file), "--allow-http"]) == 0
+    commands = [group["hooks"][0]["command"] for group in json.loads(file.read_text())["hooks"]["Stop"]]
+    assert commands == ["say done", f"afterturn-client hook {agent} stop --allow-http"]
+    assert main(["hooks", "remove", agent, "--file", str(file)]) == 0
     for broken in ("{", "[]", '{"hooks": 7}', '{"hooks": {"Stop": 7}}'):
         file.write_text(broken)
         assert main(["hooks", "install", agent, "--file", str(file)]) == 2

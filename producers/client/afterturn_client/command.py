@@ -83,7 +83,7 @@ def change_hooks(options: argparse.Namespace) -> int:
     file = options.file or Path.home() / FILES[options.agent]
     try:
         if options.change == "install":
-            install_hooks(options.agent, file)
+            install_hooks(options.agent, file, allow_http=options.allow_http)
         else:
             remove_hooks(file)
     except (UnusableHookFileError, OSError) as error:
@@ -134,7 +134,9 @@ def _build_parser() -> argparse.ArgumentParser:
                              "else `default`)")  # fmt: skip
         command.add_argument("--key-file", type=Path, help="file that holds the key (AFTERTURN_API_KEY_FILE; else "
                              "AFTERTURN_API_KEY is the key)")  # fmt: skip
-        command.add_argument("--allow-http", action="store_true", help="send the key in clear to another machine")
+    for command in (mcp, hook, hooks):
+        command.add_argument("--allow-http", action="store_true", help="send the key in clear to another machine"
+                             + ("; goes into the installed hooks" if command is hooks else ""))  # fmt: skip
     return parser
 
 

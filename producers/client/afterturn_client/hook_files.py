@@ -25,19 +25,20 @@ class UnusableHookFileError(Exception):
     """The file is not what the agent writes; it was left as it is."""
 
 
-def list_hooks(agent: str) -> dict[str, list[dict[str, Any]]]:
-    """Return our hooks of an agent in the form of its file."""
+def list_hooks(agent: str, *, allow_http: bool = False) -> dict[str, list[dict[str, Any]]]:
+    """Return our hooks of an agent in the form of its file; `allow_http`: they may send the key in clear."""
+    more = " --allow-http" if allow_http else ""
     return {
-        event: [{"hooks": [{"type": "command", "command": f"{_COMMAND}{agent} {name}", "timeout": TIMEOUT_S}]}]
+        event: [{"hooks": [{"type": "command", "command": f"{_COMMAND}{agent} {name}{more}", "timeout": TIMEOUT_S}]}]
         for name, event in EVENTS.items()
     }
 
 
-def install_hooks(agent: str, file: Path) -> None:
+def install_hooks(agent: str, file: Path, *, allow_http: bool = False) -> None:
     """Put our hooks into a file, in place of any that were there. Raises UnusableHookFileError, OSError."""
     settings = _read(file)
     hooks = _remove(settings)
-    for event, groups in list_hooks(agent).items():
+    for event, groups in list_hooks(agent, allow_http=allow_http).items():
         hooks[event] = [*hooks.get(event, []), *groups]
     _write(file, {**settings, "hooks": hooks})
 
