@@ -1,10 +1,14 @@
 """The turn queues that a worker process reads: one broker and one grant for each tenant of `queue.tenants`."""
 
+import asyncio
+import time
 from collections.abc import Sequence
 from functools import partial
 from uuid import NAMESPACE_URL, uuid5
 
 import dramatiq
+import redis
+import structlog
 
 from deploy.settings import Settings
 from producers.jobs import published_prefix
@@ -16,6 +20,11 @@ from store.database import Database
 from store.tenancy.hosts import ensure_host
 from store.tenancy.keys import Grant
 from workers.turn_queue import TurnQueueBroker, build_queue_worker, register_queue_actors
+
+log = structlog.get_logger(__name__)
+
+#: Between two prunings of the dead letters, in seconds.
+PRUNE_S = 3600.0
 
 
 def queue_url(settings: Settings) -> str:
@@ -39,6 +48,18 @@ def open_queue(settings: Settings, queue: str) -> TurnQueueBroker:
     """Return the broker of a queue, not connected yet."""
     prefix = published_prefix(settings.broker.namespace, queue)
     return TurnQueueBroker(queue_url(settings), prefix, settings.queue.takeover_seconds)
+
+
+async def prune_letters(settings: Settings) -> None:
+    """Prune the dead letters of every queue now and each hour; one whose server is away, an hour later."""
+    letters = [open_letters(settings, open_queue(settings, queue)) for queue in settings.queue.tenants]
+    while letters:
+        for some in letters:
+            try:
+                await asyncio.to_thread(some.prune, time.time_ns() // 1_000_000)
+            except redis.RedisError as error:
+                log.warning("dead_letters_not_pruned", error=type(error).__name__)
+        await asyncio.sleep(PRUNE_S)
 
 
 def build_queue_workers(settings: Settings, memory: Memory, database: Database) -> Sequence[dramatiq.Worker]:

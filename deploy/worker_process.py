@@ -34,7 +34,7 @@ from deploy.loop_lag import measure_loop_lag
 from deploy.process_priority import lower_backend_priority
 from deploy.settings import Settings
 from deploy.tracing import start_tracing
-from deploy.turn_queues import build_queue_workers
+from deploy.turn_queues import build_queue_workers, prune_letters
 from deploy.worker_registry import Registration, wait_for_end
 from embeddings.errors import EmbeddingError
 from embeddings.registry import Owned, OwnedEmbedder, create_embedder, create_reranker
@@ -265,6 +265,7 @@ async def _build_resources(
             ("loop lag", measure_loop_lag("worker")),
             ("models", record_models(database, settings, embedder)),
             ("indexes", index_as_owner(settings, name)),
+            ("dead letters", prune_letters(settings)),
         )
     ]
     return WorkerResources(

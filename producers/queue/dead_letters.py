@@ -46,7 +46,7 @@ class DeadLetters:
     days: float = 30.0
 
     def put(self, message_id: str, queue: str, raw: bytes, attempts: int, why: Rejection) -> None:
-        """Keep a letter; put twice, it is one. What is older than `days`, and past MOST_LETTERS, goes."""
+        """Keep a letter; put twice, it is one. Prunes the queue's letters."""
         now = time.time_ns() // 1_000_000
         kept = raw.decode("utf-8", errors="replace") if self.keep_content else None
         told = (why.code, why.message, dict(why.details))
@@ -54,10 +54,17 @@ class DeadLetters:
         with self.client.pipeline() as pipeline:
             pipeline.hset(self._letters, message_id, orjson.dumps(asdict(letter)))
             pipeline.zadd(self._times, {message_id: now})
-            pipeline.zrangebyscore(self._times, "-inf", now - self.days * DAY_MS)
+            pipeline.execute()
+        self.prune(now)
+
+    def prune(self, now_ms: int) -> int:
+        """Remove letters older than `days`, and the oldest past MOST_LETTERS; returns how many went."""
+        with self.client.pipeline() as pipeline:
+            pipeline.zrangebyscore(self._times, "-inf", now_ms - self.days * DAY_MS)
             pipeline.zrange(self._times, 0, -MOST_LETTERS - 1)
-            gone = pipeline.execute()[2:]
-        self.drop([bytes(one).decode() for some in gone for one in some])
+            gone = {bytes(one).decode() for some in pipeline.execute() for one in some}
+        self.drop([*gone])
+        return len(gone)
 
     def list(self) -> Sequence[DeadLetter]:
         """Return all letters, the oldest first."""

@@ -1,12 +1,19 @@
 """Worker processes put away by themselves what is over, with nobody to ask them."""
 
+import time
 from datetime import timedelta
 
 import pytest
+from redis import Redis
 
+from producers.jobs import published_prefix
+from producers.queue.acceptance import Rejection
+from producers.queue.dead_letters import DAY_MS, DeadLetters
 from producers.service.recalls import RecallBody
 from store.recall.jobs import RecallJobs
-from tests.deploy.test_worker_process import Start, found, models, namespace, start, world
+from tests.deploy.test_worker_process import LONG_S, Start, found, models, namespace, start, world
+from tests.patience import until
+from tests.servers import TestValkey
 from tests.workers.conftest import HOST, World, now
 
 __all__ = ["models", "namespace", "start", "world"]
@@ -23,3 +30,14 @@ async def test_of_two_workers_one_wipes_a_question_that_nobody_fetched_in_time(w
     await found(world, "not exists (select from afterturn.recall_job_t where request::text like '%Lisbon%')")
     ran = "select removed from public.afterturn_maintenance where task = 'recall_jobs' and outcome = 'done'"
     await found(world, f"({ran}) = 1")
+
+
+@pytest.mark.slow
+async def test_a_worker_prunes_the_dead_letters_of_its_queues(valkey: TestValkey, start: Start, namespace: str) -> None:
+    client = Redis.from_url(valkey.url)
+    letters = DeadLetters(client, published_prefix(namespace, "agents"), days=36_500)
+    letters.put("old", "turns", b"", 1, Rejection("INVALID_ARGUMENT", "turn_id: must not be blank"))
+    client.zadd(f"{letters.prefix}:dead.times", {"old": time.time() * 1000 - 31 * DAY_MS})
+    start(AFTERTURN_QUEUE__TENANTS='{"agents": "acme"}')
+    await until(lambda: not letters.list(), "the letter past its days is gone", LONG_S)
+    client.close()

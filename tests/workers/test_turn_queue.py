@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,10 +20,11 @@ from dramatiq.asyncio import EventLoopThread, set_event_loop_thread
 
 from deploy.cli.queue import describe_access
 from deploy.settings import Settings
+from deploy.turn_queues import open_letters, open_queue, prune_letters
 from producers.queue.acceptance import QueueIntake, Rejection, TryAgain
-from producers.queue.dead_letters import DeadLetters
+from producers.queue.dead_letters import DAY_MS, DeadLetters
 from producers.queue.messages import read_message
-from tests.patience import wait_until
+from tests.patience import until, wait_until
 from tests.servers import TestValkey
 from workers.turn_queue import TurnQueueBroker, build_queue_worker, register_queue_actors
 
@@ -118,6 +120,27 @@ def test_what_is_never_accepted_is_a_dead_letter_with_its_reason_and_no_content(
     kept = queue.client.hgetall(f"{queue.prefix}:dead")
     assert kept
     assert MARK.encode() not in b"".join(kept.values())
+
+
+@pytest.mark.parametrize("by", ["a new letter", "the worker, without one"])
+async def test_letters_past_their_days_are_pruned(queue: Queue, by: str) -> None:
+    broker = {"url": queue.url, "namespace": queue.namespace}
+    settings = Settings.model_validate({"broker": broker, "queue": {"tenants": {"agents": "a"}, "dead_days": 2}})
+    letters = open_letters(settings, open_queue(settings, "agents"))
+    for name, days in (("old", 2.1), ("young", 1.9)):
+        letters.put(name, "turns", b"", 1, NEVER)
+        queue.client.zadd(f"{queue.prefix}:dead.times", {name: time.time() * 1000 - days * DAY_MS})
+    if by == "a new letter":
+        await asyncio.to_thread(letters.put, "new", "turns", b"", 1, NEVER)
+        left = {"young", "new"}
+    else:
+        pruning, left = asyncio.create_task(prune_letters(settings)), {"young"}
+        await until(lambda: len(letters.list()) == 1, "the old letter is gone")
+        pruning.cancel()
+        await asyncio.gather(pruning, return_exceptions=True)
+    assert {letter.message_id for letter in letters.list()} == left
+    assert queue.client.zcard(f"{queue.prefix}:dead.times") == len(left)
+    letters.client.close()
 
 
 @pytest.mark.law("L1")
