@@ -17,6 +17,7 @@ from store.tenancy.keys import Keys
 from tests.store.conftest import new_host, rows, turn
 from tests.store.log.samples import WHEN, named, sample, uuid_of
 from tests.store.log.test_append import AT, BANK
+from tests.store.sql.conftest import value
 
 E = EventType
 pytestmark = pytest.mark.law("L11")
@@ -34,11 +35,6 @@ async def append(database: Database, host: UUID, kind: EventType, data: Mapping[
     async with database.tenant(host) as connection:
         await append_events(connection, host, [event])
     return str(event["subject"])
-
-
-async def value(database: Database, host: UUID, query: str, /, **arguments: object) -> Any:
-    [(found,)] = await rows(database, host, query, **arguments)
-    return found
 
 
 async def begin_erasure(database: Database, host: UUID) -> UUID:

@@ -1,0 +1,37 @@
+"""Every SQL function that the service calls is called by name in a test of its own."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import store
+
+ROOT = Path(store.__file__).parents[1]
+PACKAGES = ("store", "producers", "workers", "deploy", "embeddings")
+CREATED = re.compile(r"create or replace function afterturn\.(\w+)\s*\(")
+#: A name is called with its schema or as the source of a query; one in other words is not.
+CALLED = re.compile(r"(?:\bafterturn\.|\bfrom )(\w+)\(")
+
+
+def strings(folder: Path) -> Iterator[str]:
+    """Return the texts in the code of a folder, without what its functions say of themselves."""
+    for path in sorted(folder.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
+def called_in(*folders: str) -> set[str]:
+    return {name for folder in folders for one in strings(ROOT / folder) for name in CALLED.findall(one)}
+
+
+def test_every_function_that_the_service_calls_is_called_by_a_test() -> None:
+    created = {
+        name
+        for path in (ROOT / "store" / "sql").glob("*.sql")
+        for name in CREATED.findall(path.read_text(encoding="utf-8"))
+    }
+    public = created & called_in(*PACKAGES)
+    assert len(public) > 70  # the pattern still finds them
+    assert sorted(public - called_in("tests")) == []
