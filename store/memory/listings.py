@@ -15,6 +15,7 @@ from sqlalchemy import Row, TextClause, text
 
 from store import identity
 from store.database import Database
+from store.derived.said_facts import FACT_KIND, ONE_BANK, SaidFact, read_said_facts
 from store.expiry import BANK_LASTS, LASTS
 from store.tenancy.banks import space_ids
 from store.tenancy.spaces import Space, space_of
@@ -179,9 +180,18 @@ class Listings:
         return [_show_message(row) for row in rows]
 
     async def units(self, host: UUID, bank: str, after: UUID | None, limit: int) -> list[UnitListed]:
-        """List the units of a bank in the order of their ids."""
+        """List the units of a bank in the order of their ids.
+
+        Facts of its newest turns are among them before a worker has written them.
+        """
         asked = {"unit": after, "shown": SHOWN_CHARACTERS, "limit": limit}
-        return [UnitListed(*row) for row in await self._read(UNITS, host, bank, asked)]
+        place = {"host": host, "bank": identity.bank_id(host, bank), "now": self._clock()}
+        async with self._database.tenant(host) as connection:
+            rows = (await connection.execute(UNITS, {**place, **asked})).all()
+            said = await read_said_facts(connection, ONE_BANK, place)
+        listed = {one.unit_id: _list_said_fact(one) for one in said if after is None or one.unit_id > after}
+        listed |= {row.unit_id: UnitListed(*row) for row in rows}
+        return sorted(listed.values(), key=lambda unit: unit.unit_id)[:limit]
 
     async def users(
         self, host: UUID, space: Space, names: Sequence[str] | None, after: UUID | None, limit: int
@@ -203,6 +213,24 @@ class Listings:
         async with self._database.tenant(host) as connection:
             place = {"host": host, "bank": identity.bank_id(host, bank), "now": self._clock(), **asked}
             return (await connection.execute(statement, place)).all()
+
+
+def _list_said_fact(said: SaidFact) -> UnitListed:
+    text = said.fact.statement
+    return UnitListed(
+        unit_id=said.unit_id,
+        kind=FACT_KIND,
+        text=text[:SHOWN_CHARACTERS],
+        cut=len(text) > SHOWN_CHARACTERS,
+        origin="extraction",
+        session_id=said.session_name,
+        turn_id=said.turn_name,
+        ordinal=None,
+        role=None,
+        name=None,
+        occurred_at=said.said_at,
+        position=said.said,
+    )
 
 
 def _show_message(row: Row[Any]) -> TurnMessageShown:

@@ -1,12 +1,14 @@
 """A question that asks for facts finds those of turns that no worker has read, as it finds them afterwards (law L4)."""
 
 from collections.abc import Sequence
+from dataclasses import astuple, replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from store.ledger.stages import Stage
+from store.memory.listings import Listings, UnitListed
 from store.memory.session_history import SessionHistory
 from store.memory.units import Units
 from store.recall.query import Recalled, RecallQuery
@@ -59,6 +61,29 @@ async def test_at_every_stage_the_same_facts_hold_in_another_session_and_none_tw
         await crew.drain(stage)
         assert await history.holding(HOST, "default", "another", 50) == held, stage
         assert ids(await recalled(world)) == found, stage
+
+
+@pytest.mark.law("L4")
+@pytest.mark.parametrize("limit", [1, 2, 10])
+async def test_at_every_stage_a_list_shows_the_same_units_page_by_page(world: World, limit: int) -> None:
+    listings, crew = Listings(world.database, now), Crew(world)
+
+    async def listed() -> list[tuple[Any, ...]]:
+        """Read the list to its end; what changes by a worker is the position alone."""
+        rows: list[UnitListed] = []
+        while page := await listings.units(HOST, "default", rows[-1].unit_id if rows else None, limit):
+            assert len(page) <= limit
+            rows += page
+        return [astuple(replace(row, position=0)) for row in rows]
+
+    await world.append("s", "t", messages=dialogue(SAID, "I see."))
+    first = await listed()
+    assert len(first) == 4
+    assert [row[0] for row in first] == sorted({row[0] for row in first})
+    for stage in (Stage.EXTRACTION, Stage.PROJECTION):
+        await crew.drain(stage)
+        assert await listed() == first, stage
+    assert await listings.units(HOST, "other", None, limit) == []
 
 
 async def test_a_fact_is_found_in_its_message_where_that_is_asked_for_too(world: World) -> None:
