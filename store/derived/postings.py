@@ -9,8 +9,12 @@ import orjson
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store.text.message_terms import analyse_message
 from store.text.terms import analyse_text, lexical_text
 from store.text.word_rules import WordRules
+
+#: Where a message's unit comes from.
+MESSAGE = "message"
 
 # A unit that was forgotten meanwhile gets no words back.
 INSERT = text("""
@@ -40,11 +44,13 @@ def terms_of(unit: Row[Any], rules: WordRules, content: str | None = None) -> Un
 
     A document's units and a memory are read with their title; `content` is what it says instead.
     """
+    said = unit.content if content is None else content
     title = unit.context if unit.origin in ("document", "memory") else None
-    said = lexical_text(
-        unit.name or unit.role or title, unit.event_date, unit.content if content is None else content, rules
-    )
-    terms = analyse_text(said, rules)
+    speaker = unit.name or unit.role or title
+    if unit.origin == MESSAGE:
+        terms = analyse_message(speaker, unit.event_date, said, rules)
+    else:
+        terms = analyse_text(lexical_text(speaker, unit.event_date, said, rules), rules)
     return UnitTerms(unit.unit_id, terms.counts, terms.length)
 
 

@@ -15,7 +15,8 @@ from store.log.envelope import Origin, build_offer
 from store.off_loop import Steps
 from store.tenancy.banks import bank_created_fields
 from store.tenancy.languages import Rules, rules_for_writing
-from store.text.terms import analyse_text, lexical_text
+from store.text.message_terms import analyse_message
+from store.text.terms import Terms, analyse_text
 from store.text.word_rules import WordRules
 
 
@@ -121,7 +122,10 @@ def build_turn_event(
 
 def said_in(text: str, rules: WordRules) -> Said:
     """Return what the index knows of a text that is said."""
-    terms = analyse_text(text, rules)
+    return _build_said(analyse_text(text, rules))
+
+
+def _build_said(terms: Terms) -> Said:
     return Said(orjson.dumps(terms.counts).decode(), terms.length)
 
 
@@ -178,8 +182,8 @@ def _prepare_turn(host: UUID, turn: NewTurn, now: datetime, known: Known) -> Ste
     events.append(build_turn_event(origin, EventType.SESSION_APPENDED, (session,), appended, nth=str(turn_id)))
     for n, (unit, message, at) in enumerate(zip(units, turn.messages, said, strict=True)):
         data = {**_retained_event(turn, n, unit, at, said_there), "bytes": sizes[n]}
-        text = lexical_text(message.name or message.role, at, message.content, rules)
-        events.append(build_turn_event(origin, EventType.UNIT_RETAINED, (unit,), data, said=said_in(text, rules)))
+        terms = analyse_message(message.name or message.role, at, message.content, rules)
+        events.append(build_turn_event(origin, EventType.UNIT_RETAINED, (unit,), data, said=_build_said(terms)))
         yield
     return PreparedTurn(
         turn=turn_id,

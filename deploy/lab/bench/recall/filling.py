@@ -21,7 +21,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from deploy.lab.demo.data import load_demo
 from embeddings.protocol import Embedder
 from store import identity
-from store.text.terms import analyse_text, lexical_text
+from store.text.message_terms import analyse_message
+from store.text.word_rules import AUTO, rules_of
 from store.vectors import register_codec
 
 #: Units of one transaction, and of one session.
@@ -174,7 +175,7 @@ class _GeneratedUnits:
         unit_id = identity.unit_id(turn_id, 0)
         key = (self._host, self.bank, unit_id)
         content = f"{said} ({self._name()})"
-        terms = analyse_text(lexical_text(name, at, content))
+        terms = analyse_message(name, at, content, rules_of(AUTO))
         unit = (*key, content, at, "experience", self._user, "message", session_id, turn_id, session, turn, 0, seq)
         return (
             (*unit, role, name, number + 1, at, "bench"),

@@ -1,0 +1,118 @@
+"""What people are called where they are spoken to ("Hey Kate!"), and what they call themselves ("I'm Kate").
+
+A message's index terms hold both as marks beside its words: `to:kate`, `me:kate`. No word has a colon, so no question
+finds them by itself. Whom a name means is decided when it is asked for (`store/derived/called_names.py`).
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from store.text.rules.gazetteer import word_list
+from store.text.rules.tokens import tokenize_text
+from store.text.rules.vocabulary import is_given_name, is_word
+from store.text.terms import words_of
+
+#: How the marks of a message begin: it addresses somebody by this name, its speaker has this name.
+ADDRESSED, OWN = "to:", "me:"
+#: So far a message is read, and so many names of a kind are kept of it.
+MOST_CHARACTERS, MOST_NAMES = 4096, 8
+#: Letters of a name.
+_SHORTEST, _LONGEST = 2, 24
+#: So far a question is read for names, and so many are looked up.
+ASKED_CHARACTERS, MOST_ASKED = 1024, 6
+
+_NAME = r"(?P<name>[^\W\d_a-z][^\W\d_]{0,31}+)(?![\w'\u2019-])"
+_ENDS = r"(?=\s{0,3}+(?:$|[^\w\s'\u2019&]))"
+_SENTENCE = re.compile(r"(?:^|[.!?\n\u2026][)\"\u201d]?[ \n]?)([^\W\d_]+)")
+#: What a text holds that says by one of the phrases of `_NAMED` what somebody is called.
+_NAMING = ("name", "call", "go by", "llamo", "appelle", "hei\u00dfe", "heisse", "chiamo")
+
+
+def _any_of(section: str) -> str:
+    return "|".join(re.escape(word) for word in sorted(word_list("called", section), key=len, reverse=True))
+
+
+def _compile(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern.replace(" ", r"[ \t\u00a0]{1,3}+"))
+
+
+_FIRST = frozenset({"good", "guten", "buenos", "bom"})
+_AFTER = rf"(?i:(?: (?:{_any_of('after')})){{0,3}}+)"
+# "Hey Kate how are you", "Thanks so much, Kate!": a greeting needs no mark behind the name, an exclamation does.
+_GREETED = _compile(
+    rf"(?i:(?:(?:{'|'.join(sorted(_FIRST))}) )?(?:{_any_of('greets')})){_AFTER}(?:, |,| )"
+    rf"{_NAME}(?:{_ENDS}|(?= [^\W\d_A-Z]))"
+)
+_EXCLAIMED = _compile(rf"(?i:{_any_of('exclaims')}){_AFTER},(?: )?{_NAME}{_ENDS}")
+# "Don't call me Kate" and "she said: 'my name is Kate'" tell nothing of the speaker.
+_NAMED = _compile(
+    r"(?<![\w'\u2019\"\u201c])(?<!not\s)(?<!n't\s)(?<!n\u2019t\s)(?<!never\s)"
+    r"(?i:my name(?: is|['\u2019]s)|calls? me|i go by|me llamo|je m['\u2019]appelle|ich hei(?:\u00df|ss)e|mi chiamo)"
+    rf" {_NAME}"
+)
+_INTRODUCED = _compile(
+    rf"(?<![\w'\u2019\"\u201c])(?:[Ii]['\u2019]m|[Ii] am|[Ii]ch bin|[Jj]e suis|[Ss]oy) {_NAME}"
+    rf"(?:{_ENDS}|(?= (?:from|and|your|by) ))"
+)
+
+
+def find_addressed(text: str) -> list[str]:
+    """Return the names a message's speaker calls others by, folded, each once, in order; ordinary words are none."""
+    read = text[:MOST_CHARACTERS]
+    opened = ((match[1].lower(), match.start(1)) for match in _SENTENCE.finditer(read))
+    found = (m["name"] for word, start in opened if (m := _match_address(read, word, start)) is not None)
+    return _keep(_fold(name) for name in found if _may_be_name(name))
+
+
+def _match_address(text: str, word: str, start: int) -> re.Match[str] | None:
+    """Match what calls somebody by name in the sentence that begins with this word, in lower case."""
+    greeted = _GREETED.match(text, start) if word in word_list("called", "greets") or word in _FIRST else None
+    if greeted is None and word in word_list("called", "exclaims"):
+        return _EXCLAIMED.match(text, start)
+    return greeted
+
+
+def find_own_names(text: str) -> list[str]:
+    """Return the names a message's speaker has by own account, folded; after "I'm" only a known given name is one."""
+    read = text[:MOST_CHARACTERS]
+    low = read.lower()
+    said = _NAMED.finditer(read) if any(phrase in low for phrase in _NAMING) else ()
+    named = (_fold(m["name"]) for m in said if _may_be_name(m["name"]))
+    introduced = (
+        _fold(m["name"])
+        for m in _INTRODUCED.finditer(read)
+        if m["name"][0].isupper() and is_given_name(m["name"].lower()) and not is_word(m["name"].lower())
+    )
+    return _keep([*named, *introduced])
+
+
+def mark_names(text: str) -> list[str]:
+    """Return the marks of a message's names, each once."""
+    return [f"{ADDRESSED}{one}" for one in find_addressed(text)] + [f"{OWN}{one}" for one in find_own_names(text)]
+
+
+def find_asked_names(text: str) -> list[str]:
+    """Return the words of a question that may be a person's name, folded: an ordinary word needs a capital."""
+    found = (
+        _fold(token.bare)
+        for token in tokenize_text(text[:ASKED_CHARACTERS])
+        if (token.capital and is_given_name(token.low)) or not is_word(token.low)
+    )
+    return list(islice(dict.fromkeys(name for name in found if name), MOST_ASKED))
+
+
+def _may_be_name(name: str) -> bool:
+    low = name.lower()
+    return name[0].isupper() and (is_given_name(low) or not is_word(low))
+
+
+def _fold(name: str) -> str:
+    """Return a name as questions are compared with it; empty for what is not one word of a name's length."""
+    words = words_of(name) if name.isalpha() and _SHORTEST <= len(name) <= _LONGEST else ()
+    return words[0] if len(words) == 1 and len(words[0]) >= _SHORTEST else ""
+
+
+def _keep(names: Iterable[str]) -> list[str]:
+    kept: Iterator[str] = (name for name in dict.fromkeys(names) if name)
+    return list(islice(kept, MOST_NAMES))
