@@ -1,15 +1,16 @@
 """Connections to PostgreSQL: one helper opens every transaction, and it names the tenant first."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
 import orjson
 from asyncpg import Record
 from asyncpg.exceptions import PostgresError
-from sqlalchemy import TextClause, event, text
+from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
@@ -22,14 +23,13 @@ from store.pool import MeasuredPool
 from store.settings import DatabaseSettings
 from store.vectors import register_codec
 
-SET_TENANT = text("select set_config('afterturn.host', :host, true)")
+# Settings of one transaction, beside the tenant's.
+Settings = Mapping[str, str]
+NO_SETTINGS: Settings = MappingProxyType({})
 # For what the ledger has done again when it is lost: its commit does not wait for the disk, nor others for that.
 # A server that crashes forgets the last moments of such transactions, whole, in order, and with their claims' ends.
 # Stages say the same few statements again and again: each is planned once a connection, for all parameters.
-SET_TENANT_NO_SYNC = text("""
-    select set_config('afterturn.host', :host, true), set_config('synchronous_commit', 'off', true),
-           set_config('plan_cache_mode', 'force_generic_plan', true)""")
-SET_SCOPE = text("select set_config('afterturn.user', :user, true), set_config('afterturn.agent', :agent, true)")
+NO_SYNC: Settings = MappingProxyType({"synchronous_commit": "off", "plan_cache_mode": "force_generic_plan"})
 
 #: How long a statement waits for a lock that another transaction holds, in seconds: then it ends with ResourceBusy.
 LOCK_TIMEOUT_S = 5
@@ -66,28 +66,33 @@ class Database:
     def __init__(self, settings: DatabaseSettings, begun: Begun | None = None) -> None:
         """Open nothing yet; `begun` is told of every connection once, before anybody else uses it."""
         pooled = settings.transaction_pooling
-        self._app = _create_engine_for(settings.url.get_secret_value(), settings.pool_size, begun, pooled=pooled)
+        # SQLAlchemy begins no transactions of its own here: `tenant` does, in one call.
+        self._app = _create_engine_for(
+            settings.url.get_secret_value(), settings.pool_size, begun, pooled=pooled
+        ).execution_options(isolation_level="AUTOCOMMIT")
         self._operator = _create_engine_for(
             settings.operator_url.get_secret_value(), max(2, settings.pool_size // 2), begun, pooled=pooled
         )
 
     @asynccontextmanager
-    async def tenant(self, host: UUID, opening: TextClause = SET_TENANT) -> AsyncGenerator[AsyncConnection]:
+    async def tenant(
+        self, host: UUID, settings: Settings = NO_SETTINGS, *, undo: bool = False
+    ) -> AsyncGenerator[AsyncConnection]:
         """Open one transaction that sees and writes the rows of `host` alone; it commits when the block ends well.
 
-        `opening` may set more than the tenant, for this transaction.
+        `settings` hold for this transaction. With `undo` it is rolled back however the block ends.
         """
         with lock_timeouts():
-            async with self._app.begin() as connection:
+            async with self._app.connect() as connection:
                 with _timeouts():
-                    await connection.execute(opening, {"host": str(host)})
-                    yield connection
+                    async with _open_transaction(connection, {"afterturn.host": str(host), **settings}, undo=undo):
+                        yield connection
 
     @asynccontextmanager
     async def scoped(self, host: UUID, user: UUID | None, agent: UUID | None) -> AsyncGenerator[AsyncConnection]:
         """Open a tenant's transaction to which the banks of other users and of other agents do not exist either."""
-        async with self.tenant(host) as connection:
-            await connection.execute(SET_SCOPE, {"user": str(user or ""), "agent": str(agent or "")})
+        scope = {"afterturn.user": str(user or ""), "afterturn.agent": str(agent or "")}
+        async with self.tenant(host, scope) as connection:
             yield connection
 
     @asynccontextmanager
@@ -99,7 +104,7 @@ class Database:
         with lock_timeouts():
             async with self._app.connect() as connection:
                 with _timeouts():
-                    yield await connection.execution_options(isolation_level="AUTOCOMMIT")
+                    yield connection
 
     async def fetch(self, query: str, *arguments: object) -> list[Record]:
         """Make one self-contained function call, as `call` does, at half the cost: the driver itself is asked.
@@ -134,6 +139,31 @@ class Database:
         """Give every connection back; call it on the loop that used them."""
         await self._app.dispose()
         await self._operator.dispose()
+
+
+@asynccontextmanager
+async def _open_transaction(connection: AsyncConnection, settings: Settings, *, undo: bool) -> AsyncGenerator[None]:
+    """Begin a transaction with its settings in one round trip; commit it when the block ends well, unless `undo`.
+
+    Both are asked of the driver itself. A connection that cannot be rolled back is given up.
+    """
+    driver: Any = (await connection.get_raw_connection()).driver_connection
+    try:
+        await driver.execute(_build_opening(settings))
+        yield
+        await driver.execute("rollback" if undo else "commit")
+    except BaseException:
+        try:
+            await driver.execute("rollback")
+        except BaseException as error:  # noqa: BLE001 - what ended the block is raised; this connection is of no use
+            await connection.invalidate(error)
+        raise
+
+
+def _build_opening(settings: Settings) -> str:
+    """Return the statements that begin a transaction with these settings, each for this transaction alone."""
+    quoted = ((name.replace(".", '"."'), value.replace("'", "''")) for name, value in settings.items())
+    return "; ".join(["begin", *(f"""set local "{name}" = '{value}'""" for name, value in quoted)])
 
 
 @contextmanager

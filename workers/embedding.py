@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from embeddings.protocol import Embedder
-from store.database import SET_TENANT_NO_SYNC, Database
+from store.database import NO_SYNC, Database
 from store.derived import reflection_vectors
 from store.derived.reflection_vectors import reflection_of
 from store.derived.unit_vectors import Unembedded, Wanted, again_id, insert_vectors, read_missing
@@ -61,7 +61,7 @@ class EmbeddingStage:
     ) -> list[Outcome]:
         """Write the vectors of one host's units, and close its claims with them."""
         outcomes = [Outcome(row.item_id) for claim in claims for row in claim.rows]
-        async with self.database.tenant(host, SET_TENANT_NO_SYNC) as connection:
+        async with self.database.tenant(host, NO_SYNC) as connection:
             await insert_vectors(connection, host, self.embedder.generation, units, vectors)
             ours = await close_together(connection, claims, outcomes)
         EMBEDDED_TEXTS.inc(len(units))

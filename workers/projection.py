@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from store.database import SET_TENANT_NO_SYNC, Database
+from store.database import NO_SYNC, Database
 from store.derived import bank_state, locks
 from store.identity import user_id
 from store.ledger.ledger import Claim, Outcome, close_claim, held_together
@@ -29,14 +29,14 @@ class ProjectionStage:
         turns = sorted({row.turn_id for row in claim.rows if row.turn_id != bank})
         origin = Origin(claim.host_id, bank, user_id(claim.host_id, None), max(row.accepted_at for row in claim.rows))
         outcomes = [Outcome(row.item_id) for row in claim.rows]
-        async with self.database.tenant(claim.host_id, SET_TENANT_NO_SYNC) as connection:
+        async with self.database.tenant(claim.host_id, NO_SYNC) as connection:
             await locks.lock_bank(connection, bank)
             await held_together(connection, [claim])
             done = await bank_state.advance_bank(connection, origin, turns)
             await close_claim(connection, claim, outcomes)
         ready_stages = frozenset({Stage.EMBEDDING} if done.reflected else ())
         while done.more:
-            async with self.database.tenant(claim.host_id, SET_TENANT_NO_SYNC) as connection:
+            async with self.database.tenant(claim.host_id, NO_SYNC) as connection:
                 await locks.lock_bank(connection, bank)
                 done = await bank_state.advance_bank(connection, origin, ())
         return Worked(outcomes, ready_stages)

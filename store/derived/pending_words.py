@@ -15,7 +15,7 @@ from uuid import UUID
 import structlog
 from sqlalchemy import text
 
-from store.database import SET_TENANT_NO_SYNC, Database
+from store.database import NO_SYNC, Database
 from store.derived import projection
 from store.errors import ResourceBusy
 
@@ -112,5 +112,5 @@ class KeptShort:
 
 async def carry_words(database: Database, host: UUID, bank: UUID) -> bool:
     """Carry a bounded number of a bank's waiting words, in a transaction; say whether more may wait."""
-    async with database.tenant(host, SET_TENANT_NO_SYNC) as connection:
+    async with database.tenant(host, NO_SYNC) as connection:
         return await projection.carry_words(connection, host, bank)

@@ -142,15 +142,13 @@ class Erasures:
 
         Keeps the writers of the bank, or of the host for a user, waiting meanwhile. Raises NotFound.
         """
-        async with self._database.tenant(host) as connection:
+        async with self._database.tenant(host, undo=True) as connection:
             await self._look(connection, host, target)
             erasure = await self._open(connection, host, target)
             while await self._step(connection, host, erasure):
                 pass
             await requests.save_progress(connection, await self._with_parts(connection, host, erasure))
-            found = await requests.read_receipt(connection, host, erasure)
-            await connection.rollback()
-        return found
+            return await requests.read_receipt(connection, host, erasure)
 
     async def age(self, host: UUID, bank: UUID, before: datetime) -> UUID | None:
         """Take in the erasure of what was said in a bank before that, of a few thousand turns at most.

@@ -5,16 +5,15 @@ share of the index's lists is read; where that brings too few, or a filter leave
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Row, TextClause, text
+from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.database import SET_TENANT
+from store.database import NO_SETTINGS, Settings
 from store.recall.dense import context_cosines, context_weights
 from store.recall.filters import filter_conditions, is_filtered
 from store.recall.pool import Pool
@@ -88,18 +87,14 @@ FILTERED_IN_LISTS = text(
 LOOKED_AT, FILTERED_LISTS = 10, 2
 
 
-@cache
-def search_settings(lists: int, *, filtered: bool = False) -> TextClause:
-    """Return what opens a search's transaction: the tenant, and how many of the index's lists are read (0: no index).
+def search_settings(lists: int, *, filtered: bool = False) -> Settings:
+    """Return the settings of a search's transaction: how many of the index's lists are read (0: no index).
 
     A planner that must not sort reads the index, for any estimate of the bank's size.
     """
     if not lists:
-        return SET_TENANT
-    lists *= FILTERED_LISTS if filtered else 1
-    return text(f"""
-        select set_config('afterturn.host', :host, true), set_config('enable_sort', 'off', true),
-               set_config('ivfflat.probes', '{lists}', true)""")
+        return NO_SETTINGS
+    return {"enable_sort": "off", "ivfflat.probes": str(lists * (FILTERED_LISTS if filtered else 1))}
 
 
 class DenseArm:

@@ -3,6 +3,7 @@
 from base64 import b64decode
 from collections.abc import Mapping
 from itertools import islice
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +11,7 @@ import orjson
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store.database import Settings
 from store.ledger.freshness import FRESHNESS, IN_PASSING, of_row, read_freshness
 from store.memory.directives import Directive
 from store.recall import filters
@@ -109,8 +111,7 @@ PREPARE = text(_PREPARE.format(newest="cast(null as int)"))
 #: The same for who wants the newest of its session left out: other questions do not pay for that.
 PREPARE_SKIPPING = text(_PREPARE.format(newest=f"({NEWEST})"))
 # A question has few terms where the planner expects many or none: it would plan anew for every question.
-TENANT_AND_ONE_PLAN = text("""
-    select set_config('afterturn.host', :host, true), set_config('plan_cache_mode', 'force_generic_plan', true)""")
+ONE_PLAN: Settings = MappingProxyType({"plan_cache_mode": "force_generic_plan"})
 
 
 async def prepare_search(connection: AsyncConnection, state: RecallState) -> bool:

@@ -27,7 +27,7 @@ from store.recall.lexical_arm import LexicalArm
 from store.recall.meaning import Meanings
 from store.recall.pinned_arm import PinnedArm, most_first
 from store.recall.pool import Candidate, Pool
-from store.recall.preparation import TENANT_AND_ONE_PLAN, prepare_search
+from store.recall.preparation import ONE_PLAN, prepare_search
 from store.recall.query import Evidence, RecallAnswer, Recalled, RecallQuery
 from store.recall.question import EFFORT, named_speakers, parse_question
 from store.recall.recent_arm import RecentArm
@@ -82,7 +82,7 @@ class Recaller:
     async def recall(self, host: UUID, query: RecallQuery) -> RecallAnswer:
         """Return the best `k` units of the bank, best first; a bank that does not exist gives none."""
         state = await self._begin(host, query)
-        async with self._database.tenant(host, TENANT_AND_ONE_PLAN) as connection:
+        async with self._database.tenant(host, ONE_PLAN) as connection:
             known = await prepare_search(connection, state)
         state.steps.done("prepare")
         if not known:

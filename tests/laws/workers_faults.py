@@ -37,8 +37,7 @@ FAULTS = (
         law="L10",
         fault="a batch is embedded inside the transaction that writes its vectors",
         file="workers/embedding.py",
-        before="self.database.tenant(host, SET_TENANT_NO_SYNC) as connection:\n"
-        "            await insert_vectors(connection,",
+        before="self.database.tenant(host, NO_SYNC) as connection:\n            await insert_vectors(connection,",
         after="self.database.tenant(host) as connection:\n"
         "            vectors = await self.embedder.embed([unit.content for unit in units]) if units else vectors\n"
         "            await insert_vectors(connection,",

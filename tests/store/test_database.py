@@ -8,14 +8,18 @@ from uuid import uuid4
 import pytest
 from asyncpg.exceptions import PostgresError
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from store.database import Database
 from store.database_outage import is_outage, state_of
 from tests.patience import until
 from tests.servers import TestPostgres
-from tests.store.conftest import rows, settings_of
+from tests.store.conftest import new_host, rows, settings_of
 
 WHO = "select pg_backend_pid()"
+SETTINGS = (
+    "select current_setting('afterturn.host'), current_setting('afterturn.user'), current_setting('afterturn.agent')"
+)
 ASLEEP = "select exists (select from pg_stat_activity where pid = $1 and wait_event = 'PgSleep')"
 
 
@@ -49,6 +53,60 @@ async def test_a_call_that_is_cancelled_leaves_its_connection_to_nobody(database
         await asking
     assert await who(lonely) != pid
     assert lonely._app.sync_engine.pool.checkedout() == 0  # type: ignore[attr-defined] # a QueuePool counts what is lent
+
+
+async def test_a_transaction_that_is_cancelled_is_undone_and_gives_its_connection_back(
+    database: Database, lonely: Database
+) -> None:
+    pid, host = await who(lonely), await new_host(lonely)
+
+    async def write_and_sleep() -> None:
+        async with lonely.tenant(host) as connection:
+            await connection.execute(text("insert into afterturn.bank_statistics_t values (:h, :h, 1, 1)"), {"h": host})
+            await connection.execute(text("select pg_sleep(600)"))
+
+    async def asleep() -> bool:
+        return bool((await database.fetch(ASLEEP, pid))[0][0])
+
+    writing = asyncio.create_task(write_and_sleep())
+    await until(asleep, "the transaction is under way")
+    writing.cancel()
+    with suppress(asyncio.CancelledError):
+        await writing
+    assert await rows(lonely, host, "select count(*) from bank_statistics_t") == [(0,)]
+    assert lonely._app.sync_engine.pool.checkedout() == 0  # type: ignore[attr-defined] # a QueuePool counts what is lent
+
+
+async def test_a_transaction_whose_connection_is_lost_is_an_outage_and_the_next_one_goes_well(
+    database: Database, lonely: Database
+) -> None:
+    with pytest.raises(DBAPIError) as raised:
+        async with lonely.tenant(uuid4()) as connection:
+            pid = (await connection.execute(text(WHO))).scalar_one()
+            await database.fetch("select pg_terminate_backend($1)", pid)
+            await connection.execute(text("select pg_sleep(600)"))
+    assert is_outage(raised.value)
+    assert await who(lonely) != pid
+
+
+async def test_a_transaction_opens_in_one_round_trip_and_leaves_no_setting_behind(lonely: Database) -> None:
+    host, said = uuid4(), list[str]()
+    async with lonely.call() as connection:
+        driver: Any = (await connection.get_raw_connection()).driver_connection
+    driver.add_query_logger(lambda record: said.append(record.query))
+    async with lonely.scoped(host, None, host) as connection:
+        assert (await connection.execute(text(SETTINGS))).one() == (str(host), "", str(host))
+    opened, ended = said  # the driver's log has what no statement was prepared for
+    assert (opened.count("set local"), ended) == (3, "commit")
+    [after] = await lonely.fetch(SETTINGS)
+    assert not any(after)
+
+
+async def test_a_transaction_that_is_to_be_undone_leaves_nothing(lonely: Database) -> None:
+    host = await new_host(lonely)
+    async with lonely.tenant(host, undo=True) as connection:
+        await connection.execute(text("insert into afterturn.bank_statistics_t values (:h, :h, 1, 1)"), {"h": host})
+    assert await rows(lonely, host, "select count(*) from bank_statistics_t") == [(0,)]
 
 
 async def test_a_call_the_server_refuses_raises_what_it_said_and_keeps_the_connection(

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from store.database import SET_TENANT, SET_TENANT_NO_SYNC, Database
+from store.database import NO_SETTINGS, NO_SYNC, Database
 from store.memory.turns import TurnStore
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host, rows, settings_of, turn
@@ -62,7 +62,6 @@ async def test_a_tenant_cannot_write_into_another(database: Database, host: UUID
             await connection.execute(
                 text("insert into afterturn.bank_statistics_t values (:other, :other, 1, 1)"), {"other": other}
             )
-        await connection.rollback()
 
 
 async def test_the_tenant_of_one_transaction_is_forgotten_by_the_next(database: Database, host: UUID) -> None:
@@ -81,7 +80,7 @@ async def test_no_transaction_waits_for_the_disk_less_for_one_before_it_that_cou
     host, waits = await new_host(alone), []
     async with alone.call() as connection:
         await connection.execute(text("set synchronous_commit = on"))
-    for opening in (SET_TENANT_NO_SYNC, SET_TENANT):
+    for opening in (NO_SYNC, NO_SETTINGS):
         async with alone.tenant(host, opening) as connection:
             waits.append((await connection.execute(text("show synchronous_commit"))).scalar_one())
     await alone.close()
@@ -113,4 +112,3 @@ async def test_a_log_is_never_changed_by_the_application(turns: TurnStore, datab
         async with database.tenant(host) as connection:
             with pytest.raises(DBAPIError, match="permission denied"):
                 await connection.execute(text(statement))
-            await connection.rollback()

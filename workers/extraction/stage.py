@@ -8,7 +8,7 @@ from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.database import SET_TENANT_NO_SYNC, Database
+from store.database import NO_SYNC, Database
 from store.derived import locks, postings
 from store.derived.extraction_runs import FollowUp, open_follow_ups
 from store.ledger.ledger import Claim, LedgerRow, Outcome, close_together, held_together
@@ -52,7 +52,7 @@ class ExtractionStage:
         rules = rules_for_writing(await self.languages.of(host), bank)
         async with self.reading:
             derived = await asyncio.to_thread(_derive_all, host, rows, turns, rules)
-        async with self.database.tenant(host, SET_TENANT_NO_SYNC) as connection:
+        async with self.database.tenant(host, NO_SYNC) as connection:
             await locks.lock_bank(connection, bank)
             ours = await held_together(connection, claims)
             rows = [row for claim in ours for row in claim.rows]

@@ -7,7 +7,7 @@ from sqlalchemy import NullPool, text
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from store import identity
-from store.database import SET_TENANT_NO_SYNC, Database
+from store.database import NO_SYNC, Database
 from store.derived import projection
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host
@@ -59,7 +59,7 @@ async def test_counting_a_turn_of_a_large_bank_reads_no_table_through(
     host = await new_host(lonely)
     bank = identity.bank_id(host, "home")
     await fill(fresh_database, host, bank)
-    async with lonely.tenant(host, SET_TENANT_NO_SYNC) as connection:
+    async with lonely.tenant(host, NO_SYNC) as connection:
         turn = (await connection.execute(LAST_TURN, {"turn": UNITS // 2})).scalar_one()
         entities = await projection.count_links(connection, host, bank, [turn])
         await projection.count_words(connection, host, bank)
