@@ -108,6 +108,9 @@ def create_app(
     names.register_name_converter()
     fair = fair or FairQueue(FairnessSettings())
     app.add_middleware(CallMiddleware, settings=settings, fair=fair, recorder=recorder)
+    if plugin is not None:
+        # Routes are asked one after the other: this one costs the others a look at the path's beginning.
+        app.router.routes.append(Mount("/v1", app=PluginApp(plugin, settings, fair)))
     for router in (
         turns.turn_routes(memory, keys),
         recall.recall_routes(memory, keys),
@@ -126,8 +129,6 @@ def create_app(
     ):
         # Included, a router would look for its route three times over; these have nothing to add to their routes.
         app.router.routes += router.routes
-    if plugin is not None:
-        app.router.routes.append(Mount("/v1", app=PluginApp(plugin, settings, fair)))
     add_components(app, BODIES)
     return app
 

@@ -281,10 +281,9 @@ class Found(_Answer):
     next_cursor: StrictStr | None = None
     namespaces: Annotated[tuple[Namespace, ...], BeforeValidator(_none_as_empty)] = ()
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the memories, none as an empty list, and what else there is."""
-        beside = self.model_dump(mode="json", exclude={"memories"}, exclude_none=True, exclude_defaults=True)
-        return {"memories": [one.as_json() for one in self.memories], **beside}
+    def as_bytes(self) -> bytes:
+        """Return the least JSON that says it: fields that are set, no memories as an empty list."""
+        return self.model_dump_json(exclude_none=True, exclude_defaults=True).encode()
 
 
 class Problem(_Answer):
