@@ -157,6 +157,8 @@ class _Visit:
         if TOOL in self._scope:
             told["tool"], self._code, self._error = self._scope[TOOL]
             route = f"{route} {told['tool']}"
+        if self._code:
+            told["code"] = self._code
         describe_request(told, self._scope.get(GRANT), self._error or self._code)
         if self._error:
             log.error("request", **told, error=self._error)

@@ -81,24 +81,21 @@ class Intake:
         turns = turns_of(body, self._settings, redactor)
         if body.afterturn_turn_id is not None:
             return await self._held_already(grant, body.afterturn_turn_id, len(turns))
-        with _time_call(len(turns)):
+        with time_call(len(turns)):
             answers = _count_answers(await self._insist(grant, turns, BUSY_S))
         if refused := [answer for answer in answers if isinstance(answer, StoreError)]:
             refused[0].details = {**refused[0].details, "message_count": len(turns) - len(refused)}
             raise refused[0]
         return len(turns)
 
-    async def append_turn(self, grant: Grant, turn: NewTurn, busy_s: float) -> Appended:
-        """Append a turn that was judged elsewhere, and count and time it as any other.
+    async def append_turn(self, grant: Grant, turn: NewTurn, busy_s: float) -> Appended | StoreError:
+        """Append a turn that was judged elsewhere, and count it as any other, within a `time_call`.
 
-        One that another request is just writing is offered again for `busy_s` seconds. Raises TurnConflict, TurnBusy,
+        One that another request is just writing is offered again for `busy_s` seconds. Returns TurnConflict, TurnBusy,
         QuotaExceeded, RateLimited.
         """
-        with _time_call(1):
-            [answer] = _count_answers(await self._insist(grant, [turn], busy_s))
-        if isinstance(answer, Appended):
-            return answer
-        raise answer
+        [answer] = _count_answers(await self._insist(grant, [turn], busy_s))
+        return answer
 
     async def turn(self, grant: Grant, bank: str, session_id: str, turn_id: str) -> TurnStatus:
         """Say how far a turn has come. Raises NotFound, PermissionDenied."""
@@ -106,7 +103,7 @@ class Intake:
         return await self._parts.turns.status(grant.host_id, bank, session_id, turn_id)
 
     async def _take_in(self, grant: Grant, values: Sequence[Any]) -> list[TurnResult]:
-        with _time_call(len(values)):
+        with time_call(len(values)):
             require_write(grant)
             known: set[tuple[str, UUID]] = set()
             judged = limit_call([await self._judge(grant, value, known) async for value in _iterate_in_slices(values)])
@@ -207,7 +204,7 @@ def _turn_identity(host: UUID, turn: NewTurn) -> UUID:
 
 
 @contextmanager
-def _time_call(turns: int) -> Iterator[None]:
+def time_call(turns: int) -> Iterator[None]:
     """Time one call; when it ends without an answer, none of its turns went well."""
     start = time.perf_counter()
     try:

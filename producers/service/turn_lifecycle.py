@@ -16,7 +16,7 @@ from producers.service.authorisation import require_write
 from producers.service.banks import written_by
 from producers.service.call_place import note_place
 from producers.service.dependencies import Dependencies
-from producers.service.intake import Intake
+from producers.service.intake import Intake, time_call
 from producers.service.recall_json import freshness_json
 from producers.service.recall_service import count_question
 from producers.service.recalls import MAX_QUERY_BYTES, Freshly
@@ -34,6 +34,7 @@ from producers.turns.recalled import (
     rank_facts,
 )
 from producers.turns.requests import AfterTurnBody, BeforeTurnBody, Place, read_after, read_before, read_place
+from store.errors import StoreError
 from store.memory.session_history import KeptMessage
 from store.memory.turns import NewMessage, NewTurn
 from store.recall.query import RecallAnswer, Recalled, RecallQuery
@@ -61,6 +62,13 @@ class TurnLifecycle:
 
         Raises Invalid, TooLarge, PermissionDenied, TurnConflict; TurnBusy after five seconds of waiting.
         """
+        with time_call(1):
+            answer = await self._keep(grant, asked)
+        if isinstance(answer, StoreError):
+            raise answer
+        return answer
+
+    async def _keep(self, grant: Grant, asked: Any) -> dict[str, Any] | StoreError:
         require_write(grant)
         body = parse_body(AfterTurnBody, asked)
         place = read_place(body)
@@ -68,6 +76,8 @@ class TurnLifecycle:
         note_place(grant.host_id, bank, place.session, place.turn)
         turn = written_by(grant, await self._build_turn(grant, bank, place, body), bank)
         appended = await self._intake.append_turn(grant, turn, BUSY_S)
+        if isinstance(appended, StoreError):
+            return appended
         fresh = await self._parts.recalls.freshness(grant.host_id, bank, None, 0)
         return {
             "ok": True,
