@@ -1,14 +1,18 @@
 """L7: the caller's own key and what has the form of a credential are not stored, whichever way they come in."""
 
 import json
+from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from producers.service.redacting import Redactor
+from producers.settings import ApiSettings
 from store.text.redaction import Redaction
-from tests.producers.conftest import Tenant, World
+from tests.producers.conftest import Tenant, World, broker_of, build
 from tests.producers.test_mcp import call, client_of
+from tests.servers import TestPostgres, TestValkey
 
 #: What has the form of a credential; each is distinctive.
 TOKEN = "sk-zq77Abcdefghij0123456789"
@@ -93,6 +97,56 @@ async def test_no_secret_of_a_text_is_stored_whichever_way_it_comes_in(world: Wo
     assert added.status_code == 200
     assert await stored(world, key, gateway.token, *FORMS) == []
     await gateway.http.aclose()
+
+
+@pytest.mark.law("L2")
+@pytest.mark.parametrize(
+    "path, body",
+    [
+        ("turns", lambda key: {"session_id": "s", "turn_id": "1", "messages": chat(key)}),
+        ("turns/after", lambda key: {"session_id": "s", "turn_id": "1", **items(key)}),
+    ],
+)
+async def test_the_digest_is_of_what_is_kept_and_so_the_same_for_another_key(
+    world: World, ana: Tenant, path: str, body: Callable[[str], dict[str, Any]]
+) -> None:
+    rotated = await world.tenant(ana.host)
+    first = await ana.http.post(f"/api/v1/{path}", json=body(ana.token))
+    again = await rotated.http.post(f"/api/v1/{path}", json=body(rotated.token))
+    assert (first.is_success, again.is_success) == (True, True), again.text
+    assert again.json()["position"] == first.json()["position"]
+    foreign = await ana.http.post(f"/api/v1/{path}", json=body("no credential"))
+    assert (foreign.status_code, foreign.json()["error"]["code"]) == (409, "TURN_CONFLICT")
+    await rotated.http.aclose()
+
+
+#: Random base64, which only `all` takes for a secret.
+BLOB = "Zk9q2Lw7RtY4uPz8XcV1bNm3AsD6fGh5JkQ0eTyU"
+
+
+@pytest.mark.parametrize(
+    "level, gone",
+    [(Redaction.OFF, set()), (Redaction.KEYS, {"own", "form"}), (Redaction.ALL, {"own", "form", "blob"})],
+)
+async def test_the_setting_says_what_is_taken_out_and_of_texts_alone(
+    postgres: TestPostgres, valkey: TestValkey, level: Redaction, gone: set[str]
+) -> None:
+    world = build(postgres, broker_of(valkey.url, f"redact-{uuid4().hex}"), settings=ApiSettings(redact=level))
+    tenant = await world.tenant()
+    marks = {"own": tenant.token, "form": uuid4().hex, "blob": f"{BLOB}{uuid4().hex[:6].upper()}"}
+    told = f"{marks['own']} sk-zq{marks['form']} {marks['blob']}"
+    image = {"type": "input_image", "image_url": f"https://host/{told.replace(' ', '/')}"}
+    item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": told}, image]}
+    after = {"session_id": "s", "turn_id": "1", "input_items": [{**item, "metadata": {"trace": told}}]}
+    assert (await tenant.http.post("/api/v1/turns/after", json=after)).status_code == 200
+    before = {"session_id": "s", "turn_id": "2", "current_input": [{"type": "message", "role": "user", "content": "?"}]}
+    shown = (await tenant.http.post("/api/v1/turns/before", json=before)).json()["input_items"][0]
+    assert (shown["metadata"], shown["content"][1]) == ({"trace": told}, image)
+    assert {name for name, mark in marks.items() if mark not in shown["content"][0]["text"]} == gone
+    in_units = {name for name, mark in marks.items() if "agent_memory_unit_t" not in await stored(world, mark)}
+    assert in_units == gone
+    await tenant.http.aclose()
+    await world.close()
 
 
 async def test_what_is_left_of_a_call_is_json_and_what_is_no_text_stays(world: World, ana: Tenant) -> None:
