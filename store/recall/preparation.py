@@ -18,9 +18,11 @@ from store.recall import filters
 from store.recall.as_of import correct_frequency, read_as_of
 from store.recall.deduplication import Recent
 from store.recall.lexical import POSTING, Statistics
+from store.recall.names import NAMES, name_marks, resolve_names
 from store.recall.pending_facts import build_tail, read_pending_facts
 from store.recall.pinned_arm import MOST, PINNED
 from store.recall.query import RecallQuery
+from store.recall.question import parse_question, rename_speakers
 from store.recall.state import DEFAULT_MEAN_LENGTH, RecallState
 from store.recall.tail import CHARACTERS, TAIL, Fresh
 from store.recall.waiting import PACKED, WAITING
@@ -69,10 +71,10 @@ TERMS = text(f"""
      cross join lateral (
            select array_agg(distinct coalesce(u.name, u.role)) as speakers
              from ((select p.unit_id from afterturn.posting_t p
-                     where p.host_id = :host and p.bank_id = :bank and p.term = q.term and q.term not like '2:%'
+                     where p.host_id = :host and p.bank_id = :bank and p.term = q.term and q.term not like '%:%'
                      limit 24)
                    union all
-                   (select n.unit_id from unnest(w.units) n(unit_id) where q.term not like '2:%' limit 24)) p,
+                   (select n.unit_id from unnest(w.units) n(unit_id) where q.term not like '%:%' limit 24)) p,
                   lateral (select u.name, u.role from afterturn.agent_memory_unit_t u
                             where u.host_id = :host and u.bank_id = :bank and u.unit_id = p.unit_id
                               and u.seq is not null limit 1) u) s""")  # noqa: S608 - put together from constants
@@ -91,12 +93,15 @@ NEWEST = """
      where u.host_id = :host and u.bank_id = :bank and u.session_id = cast(:session as uuid) and u.seq is not null
      order by u.seq desc limit 1"""
 
+_WORDS = f"""
+    select cast(json_agg(json_build_array(t.term, t.df, t.speakers, encode(t.packed, 'base64'))) as text) as terms
+      from ({TERMS}) t"""  # noqa: S608 - put together from constants
+WORDS = text(_WORDS)
 # All of it in one statement: one round trip, and one moment that the answer's freshness is true of.
 _PREPARE = f"""
     select f.*, b.units, b.mean_length,
            case when b.units > :exact_units then afterturn.lists_to_read(:bank, b.units, :read_units) end as lists,
-           (select cast(json_agg(json_build_array(t.term, t.df, t.speakers, encode(t.packed, 'base64'))) as text)
-              from ({TERMS}) t) as terms,
+           ({_WORDS}) as terms,
            (select cast(json_agg(json_build_array(t.unit_id, t.content, t.aggregate_version, t.is_own)) as text)
               from ({TAIL}) t) as tail,
            {{newest}} as newest,
@@ -123,11 +128,12 @@ async def prepare_search(connection: AsyncConnection, state: RecallState) -> boo
     query, question = state.query, state.question
     key = {"host": state.host, "bank": state.bank}
     state.earlier = await read_as_of(connection, state.host, query, question.rules[0])
+    by_name = NAMES not in query.without
     terms = [*question.words, *question.pairs]
     arguments = {
         **_tail_arguments(key, state),
         **filters.filter_parameters(query, state.bank, state.earlier, state.now),
-        "terms": terms,
+        "terms": [*terms, *name_marks(question)] if by_name else terms,
     }
     statement = PREPARE_SKIPPING if query.skip_recent else PREPARE
     row = (await connection.execute(statement, arguments)).one()
@@ -136,6 +142,11 @@ async def prepare_search(connection: AsyncConnection, state: RecallState) -> boo
         return False
     state.freshness, state.more_pending = of_row(row), row.more_pending
     state.speakers, frequency, state.waiting = _of_words(row)
+    if by_name and (names := await resolve_names(connection, state, frequency)):
+        state.question = parse_question(rename_speakers(question.text, names), rules=question.rules)
+        terms = [*state.question.words, *state.question.pairs]
+        words = (await connection.execute(WORDS, {**key, "terms": terms})).one()
+        state.speakers, frequency, state.waiting = _of_words(words)
     state.pending_facts = await read_pending_facts(connection, state)
     for term, packed in state.pending_facts.words.items():
         frequency[term] = frequency.get(term, 0) + len(packed) // POSTING.itemsize

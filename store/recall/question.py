@@ -1,12 +1,13 @@
 """A question taken apart before anything is searched. Pure rules."""
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 from store.text.language_detection import detect_language
 from store.text.question_words import ENGLISH, question_languages
+from store.text.rules.called_names import find_asked_names
 from store.text.terms import BIGRAM_PREFIX, question_terms, words_of
 from store.text.word_rules import AUTO, WordRules, rules_of, strip_accents
 
@@ -25,7 +26,7 @@ ROLES = frozenset({"user", "assistant", "system", "tool", "human", "ai", "bot", 
 class Question:
     """A question's words and what kind of answer it wants; `words` and `pairs` are index terms and their counts.
 
-    `rules` are those by which the bank's words are cut.
+    `rules` are those by which the bank's words are cut; `names` its words that may be a person's name, folded.
     """
 
     text: str = field(repr=False)
@@ -33,6 +34,7 @@ class Question:
     pairs: dict[str, int] = field(repr=False)
     wants_assistant: bool
     rules: Sequence[WordRules] = _USUAL
+    names: Sequence[str] = field(default=(), repr=False)
 
 
 def parse_question(text: str, *, rules: Sequence[WordRules] = _USUAL) -> Question:
@@ -48,7 +50,19 @@ def parse_question(text: str, *, rules: Sequence[WordRules] = _USUAL) -> Questio
         pairs=dict(islice(pairs, MAX_TERMS - len(words))),
         wants_assistant=bool(language.asks_assistant.search(lower)),
         rules=rules,
+        names=find_asked_names(text),
     )
+
+
+def rename_speakers(text: str, names: Mapping[str, str]) -> str:
+    """Return a question with the speakers' own names in place of these words, folded, that mean them."""
+    return _WORD.sub(lambda match: _rename_word(match.group(), names), text)
+
+
+def _rename_word(word: str, names: Mapping[str, str]) -> str:
+    bare = word.removesuffix("'s").removesuffix("\u2019s")
+    [folded, *more] = words_of(bare) or [""]
+    return word if more or folded not in names else names[folded] + word[len(bare) :]
 
 
 def named_speakers(question: Question, speakers: Iterable[str]) -> frozenset[str]:

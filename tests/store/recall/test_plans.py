@@ -8,8 +8,10 @@ from sqlalchemy import TextClause, text
 
 from store import identity
 from store.database import Database
+from store.derived.called_names import CALLED
 from store.memory.turns import TurnStore
 from store.recall import dense_arm, lexical_arm
+from store.recall.names import SPEAKERS
 from store.recall.preparation import PREPARE
 from tests.store.conftest import NOON, new_host, turn
 
@@ -44,8 +46,10 @@ async def generic_plan(database: Database, host: UUID, statement: TextClause) ->
         (lexical_arm.PLAIN, ("term = q.term",)),
         (lexical_arm.FILTERED, ("term = q.term", "unit_id = p", "unit_id = w")),
         (dense_arm.OF_SESSION, ("session_id = ",)),
+        (CALLED, ("term = n.mark", "term = n_1.word", "unit_id = p", "session_id = ")),
+        (SPEAKERS, ("session_id = ",)),
     ],
-    ids=["prepare", "lexical", "lexical filtered", "dense of a session"],
+    ids=["prepare", "lexical", "lexical filtered", "dense of a session", "called names", "speakers"],
 )
 async def test_what_is_looked_up_is_found_by_its_own_index(
     lonely: Database, filled: UUID, statement: TextClause, found_by: tuple[str, ...]

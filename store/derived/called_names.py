@@ -1,0 +1,116 @@
+"""Whom a name means in a bank: the speaker who is addressed by it, or who has it by own account.
+
+Messages keep marks of such names beside their words (`store/text/rules/called_names.py`); here the marks are counted.
+So a message that is erased, forgotten or ended no longer counts.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.text.rules.called_names import ADDRESSED, OWN
+from store.text.terms import words_of
+
+#: How often somebody is addressed by a name that is learnt; an introduction counts as much.
+LEAST = 3
+#: As many times as all others together.
+TIMES = 5
+#: Messages that are counted for a mark, and those in which the name is looked for as an ordinary word, each of the
+#: index of words and of what waits for it.
+VOTES, TEXTS = 64, 64
+#: Of a text so many characters are looked through for the word.
+CHARACTERS = 4096
+#: Messages before and after an address among whose speakers are those who talk with each other.
+AROUND = 8
+
+_HOLDING = """
+    ((select p.unit_id from afterturn.posting_t p
+       where p.host_id = :host and p.bank_id = :bank and p.term = {term} limit {limit})
+      union all
+     (select w.unit_id from afterturn.unit_word_t w
+       where w.host_id = :host and w.bank_id = :bank and not w.posted and w.terms ? {term} limit {limit}))"""
+# Who is addressed is the one other speaker around; of three nobody knows. A word that is written small is no name.
+CALLED = text(f"""
+    with told as materialized (
+        select n.name, n.own, u.name as speaker, u.session_id, u.seq
+          from unnest(cast(:marks as text[]), cast(:names as text[]), cast(:owns as bool[])) n(mark, name, own),
+               lateral {_HOLDING.format(term="n.mark", limit=":votes")} h,
+               lateral (select u.name, u.session_id, u.seq from afterturn.agent_memory_unit_t u
+                         where u.host_id = :host and u.bank_id = :bank and u.unit_id = h.unit_id and u.active
+                           and u.seq is not null and (u.expires_at is null or u.expires_at > :now) limit 1) u
+    ), meant as (
+        select t.name, t.own, case when t.own then t.speaker else o.only end as speaker
+          from told t
+          left join lateral (
+               select min(m.name) as only from afterturn.agent_memory_unit_t m
+                where m.host_id = :host and m.bank_id = :bank and m.session_id = t.session_id
+                  and m.seq between t.seq - :around and t.seq + :around and m.active
+                  and m.name is distinct from t.speaker
+               having count(distinct m.name) = 1) o on not t.own
+    ), small as (
+        select distinct n.name
+          from unnest(cast(:words as text[]), cast(:named as text[])) n(word, name),
+               lateral {_HOLDING.format(term="n.word", limit=":texts")} h,
+               lateral (select left(u.content, :characters) as content from afterturn.agent_memory_unit_t u
+                         where u.host_id = :host and u.bank_id = :bank and u.unit_id = h.unit_id and u.active
+                           and u.seq is not null limit 1) u
+         where strpos(u.content, n.name) > 0 and u.content ~ ('\\m' || n.name || '\\M')
+    )
+    select m.name, m.speaker, m.own, count(*) as times
+      from meant m
+     where m.speaker is not null and m.name not in (select s.name from small s)
+     group by 1, 2, 3""")  # noqa: S608 - put together from constants
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """How often a speaker is called by a name: addressed by another, or by own account."""
+
+    name: str = field(repr=False)
+    speaker: str = field(repr=False)
+    own: bool
+    times: int
+
+
+async def read_aliases(
+    connection: AsyncConnection, host: UUID, bank: UUID, names: Mapping[str, Iterable[str]], now: datetime | None
+) -> Mapping[str, str]:
+    """Return which of these names, folded, mean a speaker whose own name does not hold them, and which speaker.
+
+    `names` come with the index terms they are cut to in the bank: a name that is written small anywhere among the
+    texts that are looked through is an ordinary word. What has ended by `now` does not count.
+    """
+    marks = [(mark + name, name, mark == OWN) for name in names for mark in (ADDRESSED, OWN)]
+    words = [(word, name) for name, terms in names.items() for word in terms]
+    arguments = {
+        "marks": [mark for mark, _, _ in marks],
+        "names": [name for _, name, _ in marks],
+        "owns": [own for _, _, own in marks],
+        "words": [word for word, _ in words],
+        "named": [name for _, name in words],
+        "votes": VOTES,
+        "texts": TEXTS,
+        "characters": CHARACTERS,
+        "around": AROUND,
+        "now": now,
+    }
+    rows = await connection.execute(CALLED, {"host": host, "bank": bank, **arguments})
+    return choose_speakers([Called(*row) for row in rows])
+
+
+def choose_speakers(called: Sequence[Called]) -> Mapping[str, str]:
+    """Return whom each name means: called so LEAST times at least, and TIMES times as often as all others. Pure."""
+    counted: dict[str, Counter[str]] = defaultdict(Counter)
+    for one in called:
+        counted[one.name][one.speaker] += one.times * (LEAST if one.own else 1)
+    found = {name: (*speakers.most_common(1)[0], speakers.total()) for name, speakers in counted.items()}
+    return {
+        name: speaker
+        for name, (speaker, times, total) in found.items()
+        if times >= LEAST and times >= TIMES * (total - times) and name not in words_of(speaker)
+    }

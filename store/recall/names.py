@@ -1,0 +1,76 @@
+"""Speakers whom a question names otherwise: by a name they are called, or by one that is spelt wrong.
+
+The question is put anew with the speaker's name; all that follows knows that name alone.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.derived.called_names import LEAST, read_aliases
+from store.recall.question import ROLES, Question
+from store.recall.state import RecallState
+from store.text.rules.called_names import ADDRESSED, OWN
+from store.text.spelling import find_meant
+from store.text.terms import question_terms, words_of
+
+#: What a question calls them to leave them out.
+NAMES = "names"
+#: What stands in more units than these is not spelt wrong.
+RARE = 2
+#: Sessions and first messages of each among whose speakers a misspelt name is looked for.
+SESSIONS, FIRST = 200, 4
+
+SPEAKERS = text("""
+    select distinct m.name
+      from (select h.session_id from afterturn.agent_session_history_t h
+             where h.host_id = :host and h.bank_id = :bank and h.active limit :sessions) s,
+           lateral (select u.name from afterturn.agent_memory_unit_t u
+                     where u.host_id = :host and u.bank_id = :bank and u.session_id = s.session_id and u.active
+                       and u.seq is not null order by u.seq limit :first) m
+     where m.name is not null""")
+
+
+def name_marks(question: Question) -> list[str]:
+    """Return the index terms that tell whether somebody in the bank is called by a name of the question."""
+    return [mark + name for name in question.names for mark in (ADDRESSED, OWN)]
+
+
+async def resolve_names(
+    connection: AsyncConnection, state: RecallState, frequency: Mapping[str, int]
+) -> Mapping[str, str]:
+    """Return which of the question's names mean which speakers, inside the tenant's transaction.
+
+    `frequency`: in how many units the question's terms stand, and the marks of its names. Where nobody is called by
+    one of its names, and none of them is new to the bank, nothing is read.
+    """
+    known = set(chain.from_iterable(words_of(one) for one in state.speakers if one.lower() not in ROLES))
+    terms = {name: question_terms(name, state.question.rules) for name in state.question.names if name not in known}
+    called = {name: words for name, words in terms.items() if words and _is_called(name, frequency)}
+    found: dict[str, str] = {}
+    if called:
+        found |= await read_aliases(connection, state.host, state.bank, called, state.now)
+    rare = [name for name, words in terms.items() if name not in found and _is_rare(words, frequency)]
+    if rare:
+        speakers = await _read_speakers(connection, state)
+        meant = {name: find_meant(name, speakers) for name in rare}
+        found |= {name: speaker for name, speaker in meant.items() if speaker is not None}
+    return found
+
+
+def _is_called(name: str, frequency: Mapping[str, int]) -> bool:
+    return frequency.get(ADDRESSED + name, 0) + LEAST * frequency.get(OWN + name, 0) >= LEAST
+
+
+def _is_rare(terms: Iterable[str], frequency: Mapping[str, int]) -> bool:
+    stands = [frequency.get(term, 0) for term in terms]
+    return bool(stands) and max(stands) <= RARE
+
+
+async def _read_speakers(connection: AsyncConnection, state: RecallState) -> Collection[str]:
+    """Return speakers of the bank: of units with the question's words, and of some sessions."""
+    place = {"host": state.host, "bank": state.bank, "sessions": SESSIONS, "first": FIRST}
+    named = set((await connection.execute(SPEAKERS, place)).scalars())
+    return named | {one for one in state.speakers if one.lower() not in ROLES}

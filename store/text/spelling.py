@@ -1,0 +1,58 @@
+"""Names that are spelt wrong: which of the known ones an unknown one is meant for. Pure."""
+
+import re
+from collections.abc import Iterable
+
+from store.text.rules.vocabulary import is_given_name, known_things
+from store.text.terms import words_of
+
+#: Letters a name needs to be compared; from LONG on two letters may be wrong.
+LEAST, LONG = 3, 8
+#: Longer names are not compared.
+MOST = 24
+_DOUBLED = re.compile(r"(.)\1+")
+_SOUNDS = (("ph", "f"), ("ck", "k"), ("c", "k"), ("h", ""), ("ie", "i"), ("y", "i"), ("z", "s"))
+
+
+def find_meant(name: str, speakers: Iterable[str]) -> str | None:
+    """Return the one speaker a name, folded, is a misspelling of; None where there is none, or more than one.
+
+    One letter is wrong, missing, too many or changes places with the next one; in a long name two. A name that others
+    have, too, is only meant for one that sounds the same: "Sara" for "Sarah", not "Mario" for "Maria".
+    """
+    if not LEAST <= len(name) <= MOST or not name.isalpha() or name in known_things():
+        return None
+    near = {speaker for speaker in speakers if any(_is_near(name, word) for word in words_of(speaker))}
+    return near.pop() if len(near) == 1 else None
+
+
+def count_wrong_letters(one: str, other: str) -> int:
+    """Return how many letters to change, add, leave out or swap with the next one make a word another."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, a in enumerate(one, 1):
+        earlier, before, row = before, row, [i]
+        for j, b in enumerate(other, 1):
+            cost = min(row[j - 1] + 1, before[j] + 1, before[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == other[j - 2] and one[i - 2] == b:
+                cost = min(cost, earlier[j - 2] + 1)
+            row.append(cost)
+    return row[-1]
+
+
+def _is_near(name: str, word: str) -> bool:
+    if not LEAST <= len(word) <= MOST or name == word:
+        return False
+    if _spell_sound(name) == _spell_sound(word):
+        return True
+    wrong = 1 + (min(len(name), len(word)) >= LONG)
+    if is_given_name(name) or abs(len(name) - len(word)) > wrong or min(len(name), len(word)) == LEAST:
+        return False
+    return name[0] in word[:2] and count_wrong_letters(name, word) <= wrong
+
+
+def _spell_sound(name: str) -> str:
+    """Return a name with one spelling for what sounds the same."""
+    for spelling, sound in _SOUNDS:
+        name = name.replace(spelling, sound)
+    return _DOUBLED.sub(r"\1", name).removesuffix("e")
