@@ -11,11 +11,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.recall.dense import Products, compute_products
 from store.recall.filters import filter_conditions
-from store.recall.pending_facts import add_pending_facts
 from store.recall.pinned_arm import IS_PINNED
 from store.recall.pool import Candidate, Pool
 from store.recall.reflections import with_reflections
 from store.recall.state import RecallState
+from store.recall.unindexed import add_unindexed
 
 #: The rules judge a text by its beginning; a message may be 256 KiB.
 CHARACTERS = 4000
@@ -131,7 +131,7 @@ async def load_pool(connection: AsyncConnection, state: RecallState) -> Pool:
         "seqs": [seq for _, seq in places],
     }
     found = (await connection.execute(POOL, {**arguments, **state.filters})).all()
-    rows = [row for row in found if row.unit_id not in state.pending_facts.replaced]
+    rows = [row for row in found if row.unit_id not in state.unindexed.replaced]
     candidates = [Candidate(*row[:_FIELDS]) for row in rows]
     numbers = np.array([row[_FIELDS + 2 :] for row in rows], dtype=np.float64).reshape(-1, 6)
     stored = np.nan_to_num(numbers)
@@ -139,7 +139,7 @@ async def load_pool(connection: AsyncConnection, state: RecallState) -> Pool:
     if state.tail and state.vector is not None:
         around = [(row.unit_id, row.before_id, row.after_id) for row in rows]
         await _add_tail(connection, state, state.vector, near, around)
-    pool = add_pending_facts(state, Pool(candidates, near), units)
+    pool = add_unindexed(state, Pool(candidates, near), units)
     return await with_reflections(connection, state, pool, units)
 
 

@@ -15,18 +15,27 @@ METADATA = """(coalesce((select o.metadata from afterturn.agent_memory_doc_t o
                            where o.host_id = {unit}.host_id and o.bank_id = {unit}.bank_id
                              and o.doc_id = {unit}.doc_id), jsonb_build_object()) || {unit}.metadata)"""
 
+_KIND = "(cast(:kinds as text[]) is null or {unit}.fact_type = any(cast(:kinds as text[])))"
+
 
 def filter_conditions(unit: str) -> str:
     """Return the filters as SQL over the unit row of that alias; each falls away where its parameter is null."""
-    return f"""(cast(:kinds as text[]) is null or {unit}.fact_type = any(cast(:kinds as text[])))
-      and {conditions_of_any_kind(unit)}"""
+    return f"{_KIND.format(unit=unit)} and {conditions_of_any_kind(unit)}"
 
 
 def conditions_of_any_kind(unit: str) -> str:
     """Return the same without the filter by kind."""
+    return f"{unit}.active and {_other_conditions(unit)}"
+
+
+def conditions_of_ended(unit: str) -> str:
+    """Return the same as `filter_conditions` for a unit that is there no more."""
+    return f"{_KIND.format(unit=unit)} and {_other_conditions(unit)}"
+
+
+def _other_conditions(unit: str) -> str:
     metadata = METADATA.format(unit=unit)
-    return f"""{unit}.active
-      and (cast(:only_session as uuid) is null or {unit}.session_id = cast(:only_session as uuid))
+    return f"""(cast(:only_session as uuid) is null or {unit}.session_id = cast(:only_session as uuid))
       and (cast(:in_sessions as uuid[]) is null or {unit}.session_id = any(cast(:in_sessions as uuid[])))
       and (cast(:roles as text[]) is null or {unit}.role = any(cast(:roles as text[])))
       and (cast(:begin as timestamptz) is null or cast(:begin as timestamptz) <=

@@ -70,8 +70,8 @@ async def _read_postings(connection: AsyncConnection, state: RecallState) -> Map
     )
     waiting = {} if filtered else {term: state.waiting[term] for term in terms if term in state.waiting}
     packed = defaultdict[str, bytes](bytes, waiting)
-    of_facts = state.pending_facts.words
-    for term, some in (*found, *((term, of_facts[term]) for term in terms if term in of_facts)):
+    unindexed = state.unindexed.words
+    for term, some in (*found, *((term, unindexed[term]) for term in terms if term in unindexed)):
         packed[term] += some
     postings = {term: np.frombuffer(all_of_it, dtype=POSTING) for term, all_of_it in packed.items()}
     return correct_postings(postings, state.earlier, terms)

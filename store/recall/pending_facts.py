@@ -6,13 +6,11 @@ facts find the messages that say them, and read none of this.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from operator import itemgetter
-from struct import Struct
 from typing import Any
 from uuid import UUID
 
-import numpy as np
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -20,11 +18,10 @@ from store.derived.facts import Identity, identity_columns
 from store.derived.said_facts import FACT_KIND, ONE_BANK, SaidFact, analyse_fact, fact_metadata, read_said_facts
 from store.off_loop import off_loop
 from store.recall import filters
-from store.recall.dense import compute_products
-from store.recall.pool import Candidate, Pool
+from store.recall.pool import Candidate
 from store.recall.question import Question
-from store.recall.state import PendingFacts, RecallState
-from store.recall.tail import Fresh
+from store.recall.state import RecallState, Unindexed
+from store.recall.unindexed import pack_posting
 
 # A fact passes where the message that says it does; of a text that was corrected since, nothing is known from before.
 PASSING = text(f"""
@@ -46,23 +43,21 @@ IN_LINE = text("""
                      where u.host_id = :host and u.bank_id = :bank and u.unit_id = f.unit_id and u.active
                        and (cast(:known_at as timestamptz) is null or u.update_ts <= cast(:known_at as timestamptz))
                      limit 1) u""")
-#: One posting, as lexical.POSTING has it.
-_POSTING = Struct(">16siii")
 #: Reading a fact's words costs about as much as cutting a text of so many characters into words.
 _EFFORT = 120
 
 
-async def read_pending_facts(connection: AsyncConnection, state: RecallState) -> PendingFacts:
+async def read_pending_facts(connection: AsyncConnection, state: RecallState) -> Unindexed:
     """Return the facts that wait and pass the question's filters, inside its transaction; none it does not ask for."""
     query = state.query
     # A fact has neither role nor tags: what asks for one asks for no fact.
     if FACT_KIND not in query.kinds or query.roles or query.tags:
-        return PendingFacts()
+        return Unindexed()
     place = {"host": state.host, "bank": state.bank}
     own = filters.own_session(query, state.bank)
     found = await read_said_facts(connection, ONE_BANK, {**place, "now": state.now}, session=own, user=query.user)
     if not found:
-        return PendingFacts()
+        return Unindexed()
     wanted = {**filters.filter_parameters(query, state.bank, ended_by=state.now), "metadata": None}
     arguments = {**place, **wanted, "facts": [one.unit_id for one in found], "sources": [one.source for one in found]}
     written = {row.unit_id: row.is_written for row in await connection.execute(PASSING, arguments)}
@@ -74,7 +69,7 @@ async def read_pending_facts(connection: AsyncConnection, state: RecallState) ->
     told = [one for one in said if not written[one.unit_id] and one.unit_id not in replaced]
     told = [one for one in reversed(told) if query.metadata.items() <= fact_metadata(one.fact).items()]
     words = await off_loop(_EFFORT * len(told), _pack_words, told, state.question)
-    return PendingFacts({one.unit_id: _build_candidate(one) for one in told}, words, replaced)
+    return Unindexed({one.unit_id: _build_candidate(one) for one in told}, words, replaced)
 
 
 def _find_replaced(in_line: Sequence[Row[Any]], said: Sequence[SaidFact]) -> frozenset[UUID]:
@@ -91,36 +86,13 @@ def _find_replaced(in_line: Sequence[Row[Any]], said: Sequence[SaidFact]) -> fro
     return frozenset(unit for of, _, value, unit in facts if last[of] != value)
 
 
-def build_tail(state: RecallState) -> list[Fresh]:
-    """Return what is embedded with the question: facts that wait, and texts without a vector, the own session's first.
-
-    Of the facts the newest, as many as the tail has room for.
-    """
-    own = filters.own_session(state.query, state.bank)
-    newest = [*state.pending_facts.candidates.values()][: state.settings.fresh_tail_chunks]
-    said = [Fresh(one.unit_id, one.text, own=own is not None and one.session_id == own) for one in newest]
-    return sorted([*said, *state.fresh], key=lambda fresh: not fresh.own)
-
-
-def add_pending_facts(state: RecallState, pool: Pool, found: Collection[UUID]) -> Pool:
-    """Add to a pool the facts that wait and were `found`."""
-    facts = [one for one in state.pending_facts.candidates.values() if one.unit_id in found]
-    if not facts:
-        return pool
-    vector = np.zeros(1, np.float32) if state.vector is None else state.vector
-    nothing = np.zeros_like(vector)
-    own = np.stack([state.tail.get(one.unit_id, nothing) for one in facts])
-    alone = compute_products(vector, own, np.zeros_like(own), np.zeros_like(own))
-    return Pool([*pool.candidates, *facts], pool.products.and_those_of(alone))
-
-
 def _pack_words(said: Sequence[SaidFact], question: Question) -> dict[str, bytes]:
     """Return the postings of these facts for the question's terms, as they would stand in the index."""
     packed, terms = defaultdict[str, bytes](bytes), {*question.words, *question.pairs}
     for one in said:
         words = analyse_fact(one.fact, one.said_at, question.rules[0])
         for term in terms.intersection(words.counts):
-            packed[term] += _POSTING.pack(one.unit_id.bytes, -1, words.counts[term], words.length)
+            packed[term] += pack_posting(one.unit_id, words.counts[term], words.length)
     return dict(packed)
 
 

@@ -17,14 +17,16 @@ from store.memory.directives import Directive
 from store.recall import filters
 from store.recall.as_of import correct_frequency, read_as_of
 from store.recall.deduplication import Recent
+from store.recall.ended_units import read_ended_units
 from store.recall.lexical import POSTING, Statistics
 from store.recall.names import NAMES, name_marks, resolve_names
-from store.recall.pending_facts import build_tail, read_pending_facts
+from store.recall.pending_facts import read_pending_facts
 from store.recall.pinned_arm import MOST, PINNED
 from store.recall.query import RecallQuery
 from store.recall.question import parse_question, rename_speakers
 from store.recall.state import DEFAULT_MEAN_LENGTH, RecallState
 from store.recall.tail import CHARACTERS, TAIL, Fresh
+from store.recall.unindexed import build_tail, join_unindexed
 from store.recall.waiting import PACKED, WAITING
 
 #: What a question calls the bank's directives to leave them out.
@@ -34,14 +36,15 @@ BYTES_PER_TOKEN = 16
 #: Most speakers of the units with the question's words whose names are looked for in the question.
 MOST_SPEAKERS = 500
 
-# The projection stage counts units and words; before its first pass the sessions' own counters serve.
+# The projection stage counts units and words; before its first pass the sessions' own counters serve. A bank that ended
+# by its own time was there before.
 BANK = text("""
     select coalesce(s.units, (select sum(h.message_count) from afterturn.agent_session_history_t h
                                where h.host_id = b.host_id and h.bank_id = b.bank_id), 0) as units,
            case when s.units > 0 then s.tokens::float8 / s.units end as mean_length
       from afterturn.agent_memory_bank_t b
       left join afterturn.bank_statistics_t s on s.host_id = b.host_id and s.bank_id = b.bank_id
-     where b.host_id = :host and b.bank_id = :bank and b.active
+     where b.host_id = :host and b.bank_id = :bank and (b.active or b.update_ts >= b.expires_at)
        and (b.expires_at is null or b.expires_at > cast(:ended_by as timestamptz))""")
 
 # Whether something has ended: where nothing has, no arm looks for it. By the index `unit_expiring`.
@@ -147,15 +150,16 @@ async def prepare_search(connection: AsyncConnection, state: RecallState) -> boo
         terms = [*state.question.words, *state.question.pairs]
         words = (await connection.execute(WORDS, {**key, "terms": terms})).one()
         state.speakers, frequency, state.waiting = _of_words(words)
-    state.pending_facts = await read_pending_facts(connection, state)
-    for term, packed in state.pending_facts.words.items():
+    pending = await read_pending_facts(connection, state)
+    state.unindexed = join_unindexed(pending, await read_ended_units(connection, state))
+    for term, packed in state.unindexed.words.items():
         frequency[term] = frequency.get(term, 0) + len(packed) // POSTING.itemsize
     units = max(int(row.units), *frequency.values(), 1)
     state.statistics = Statistics(
         units, row.mean_length or DEFAULT_MEAN_LENGTH, correct_frequency(frequency, state.earlier, terms)
     )
     state.fresh = [Fresh(UUID(unit), *rest) for unit, *rest in orjson.loads(row.tail or "[]")]
-    state.fresh = build_tail(state) if state.pending_facts.candidates else state.fresh
+    state.fresh = build_tail(state) if state.unindexed.candidates else state.fresh
     state.directives = [Directive(UUID(one), *rest) for one, *rest in orjson.loads(row.standing or "[]")]
     state.recent = _recent_window(query, state.bank, row.newest)
     state.lists, state.told_at, state.pinned = row.lists or 0, row.told_at, row.pinned

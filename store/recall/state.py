@@ -37,10 +37,11 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class PendingFacts:
-    """Facts that no worker has written yet, the newest first, and their packed postings for the question's terms.
+class Unindexed:
+    """Facts that no worker has written yet, what has ended since the moment that is asked about, and their words.
 
-    `replaced` are stored facts that one of them replaces.
+    The newest stand first; `words` are packed postings by the question's terms. `replaced` are stored facts that one of
+    them replaces.
     """
 
     candidates: Mapping[UUID, Candidate] = field(default_factory=dict, repr=False)
@@ -59,8 +60,8 @@ class RecallState:
     IVFFlat index are probed, 0 for an exact search. `fresh` are texts that have no vector yet and have passed
     the `filters`. `recent` is what is not to be told again, `pinned` what is told whatever is asked; `told_at`: when
     the bank was last told something. `earlier` is what was said otherwise when the question wants to know what was
-    known then. `waiting` are the packed postings of units whose words are not in the index yet; `pending_facts` are
-    those that no worker has written, where the question asks for facts.
+    known then. `waiting` are the packed postings of units whose words are not in the index yet; `unindexed` are
+    facts that no worker has written, where the question asks for facts, and what has ended since its moment.
 
     `Meanings.embed` adds the question's `vector`, of the `generation`, None where there is none to be had, and those of
     the `tail`, the fresh texts; `query_arms` what each arm `found`, by name. `degraded` are the parts that failed.
@@ -89,7 +90,7 @@ class RecallState:
     earlier: Mapping[UUID, Earlier] = field(default_factory=dict, repr=False)
     waiting: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     filters: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    pending_facts: PendingFacts = field(default_factory=PendingFacts, repr=False)
+    unindexed: Unindexed = field(default_factory=Unindexed, repr=False)
 
     vector: NDArray[np.float32] | None = field(default=None, repr=False)
     tail: Mapping[UUID, NDArray[np.float32]] = field(default_factory=dict, repr=False)

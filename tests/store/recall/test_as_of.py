@@ -8,6 +8,7 @@ from store.database import Database
 from store.erasure import Erasures, Kind, Target
 from store.memory.units import Units
 from store.recall.as_of import CHANGED
+from store.recall.ended_units import ENDED
 from tests.store.conftest import NOON, new_host, rows
 from tests.store.recall.conftest import BANK, Memory
 from tests.store.recall.test_plans import generic_plan
@@ -76,3 +77,7 @@ async def test_what_was_erased_is_told_as_of_no_moment(memory: Memory) -> None:
 
 async def test_what_was_changed_since_is_found_by_its_own_index(lonely: Database) -> None:
     assert "unit_changed" in await generic_plan(lonely, await new_host(lonely), CHANGED)
+
+
+async def test_what_has_ended_since_is_found_by_its_own_index(lonely: Database) -> None:
+    assert "unit_expired" in await generic_plan(lonely, await new_host(lonely), ENDED)

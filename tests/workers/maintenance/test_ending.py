@@ -1,6 +1,7 @@
 """What reached its end is ended by an event and erased later, and a replay on any day makes the same rows."""
 
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -9,12 +10,16 @@ from store.derived.persons import Persons, Whom
 from store.memory.memories import Memories, NewMemory
 from store.memory.session_history import SessionHistory
 from store.memory.turns import NewMessage, NewTurn
+from store.memory.units import Units
+from store.recall.query import RecallQuery
+from store.recall.recaller import Recaller
+from store.recall.settings import RecallSettings
 from store.replay import verify_log
 from store.tenancy.banks import Banks
 from store.tenancy.spaces import Space
 from tests.workers.conftest import BANK, HOST
 from tests.workers.maintenance.conftest import Yard
-from tests.workers.stages import Crew
+from tests.workers.stages import Crew, KnownEmbedder
 
 DAY = timedelta(days=1)
 
@@ -90,3 +95,73 @@ async def test_what_reached_its_end_is_ended_then_erased_and_a_replay_is_equal(y
     assert (await verify_log(yard.world.postgres.owner_url)).equal
     counted = await yard.world.sql("select units from afterturn.bank_statistics_t where bank_id = :bank", bank=BANK)
     assert counted[0].units == len(living)
+
+
+async def recalled(yard: Yard, asked: str, bank: str = "default", **more: Any) -> list[str]:
+    recaller = Recaller(yard.world.database, KnownEmbedder(), RecallSettings(), clock=yard.clock)
+    answer = await recaller.recall(HOST, RecallQuery(bank, asked, **{"k": 50, **more}))
+    return sorted(one.text for one in answer.items)
+
+
+@pytest.mark.parametrize("moment", ["as_of", "known_at"])
+async def test_what_was_ended_by_an_event_is_told_of_a_moment_before_its_end_until_it_is_erased(
+    yard: Yard, moment: str
+) -> None:
+    await say(yard, "1", "I like Zanzibar.", ends=DAY)
+    await say(yard, "2", "I like Zanzibar a lot.", ends=DAY)
+    await say(yard, "3", "The ferry to Zanzibar is slow.")
+    memories, units = Memories(yard.world.database, yard.clock), Units(yard.world.database, yard.clock)
+    for name in ("green", "gone"):
+        memory = NewMemory("default", name, f"Zanzibar is {name}", expires_at=yard.clock() + DAY)
+        kept = await memories.keep(HOST, memory, permit)
+    await units.forget(HOST, "default", kept.unit_id)
+    await Crew(yard.world).drain()
+    before: dict[str, Any] = {moment: yard.clock()}
+    asked: list[dict[str, Any]] = [
+        {},
+        {"kinds": ["world"]},
+        {"roles": ["user"]},
+        {"session_id": "s", "only_session": True},
+    ]
+    told = [await recalled(yard, "Zanzibar", **more) for more in asked]
+    assert told[0] == [
+        "I like Zanzibar a lot.",
+        "I like Zanzibar.",
+        "The ferry to Zanzibar is slow.",
+        "Zanzibar is green",
+    ]
+    assert len(told[1]) == 3
+    yard.ahead = 2 * DAY
+    assert [await recalled(yard, "Zanzibar", **more, **before) for more in asked] == told
+    assert await yard.by_hand("ending") > 0
+    await Crew(yard.world).drain()
+    assert [await recalled(yard, "Zanzibar", **more, **before) for more in asked] == told
+    after: dict[str, Any] = {moment: yard.clock() - DAY + timedelta(minutes=1)}
+    for more in (dict[str, Any](), after):
+        assert await recalled(yard, "Zanzibar", **more) == ["The ferry to Zanzibar is slow."]
+    vectors = await yard.world.sql(
+        "select count(*) as n from afterturn.unit_vector_t v join afterturn.agent_memory_unit_t u"
+        " using (host_id, bank_id, unit_id) where not u.active"
+    )
+    assert vectors[0].n == 0
+    yard.ahead = 4 * DAY
+    await yard.by_hand("ended", ended_days=1.0)
+    assert await recalled(yard, "Zanzibar", **before) == ["The ferry to Zanzibar is slow."]
+
+
+async def test_a_bank_that_was_ended_by_an_event_is_told_of_a_moment_before_its_end(yard: Yard) -> None:
+    await Banks(yard.world.database, yard.clock).create(HOST, None, "trip", yard.clock() + 2 * DAY)
+    memories, units = Memories(yard.world.database, yard.clock), Units(yard.world.database, yard.clock)
+    for name, ends in (("green", None), ("brief", yard.clock() + DAY), ("gone", None)):
+        memory = NewMemory("trip", name, f"The tent is {name}", expires_at=ends)
+        kept = await memories.keep(HOST, memory, permit)
+    await units.forget(HOST, "trip", kept.unit_id)
+    await Crew(yard.world).drain()
+    moments: list[dict[str, Any]] = [{"as_of": yard.clock() + ahead} for ahead in (timedelta(), 1.5 * DAY, 2.5 * DAY)]
+    told = [["The tent is brief", "The tent is green"], ["The tent is green"], []]
+    yard.ahead = 3 * DAY
+    assert [await recalled(yard, "tent", "trip", **moment) for moment in moments] == told
+    await yard.by_hand("ending")
+    await Crew(yard.world).drain()
+    assert [await recalled(yard, "tent", "trip", **moment) for moment in moments] == told
+    assert await recalled(yard, "tent", "trip") == []
