@@ -30,12 +30,7 @@ begin
 end $$;
 
 -- Offers events ({id, type, aggregate, subject, bank, user, ts, version, data, metadata}) to the log, in the order
--- given, and projects those that are new. Returns the highest position written, null when nothing was new.
---
--- An id the log knows is the same event again and changes nothing. A version that another event took or passed is refused
--- (ZA003), or skipped with p_if_absent: stages offer what exists at most once, and the first writer has it.
--- p_expected ({subject: version, 0 for none}) is what the caller saw: an aggregate that moved since refuses what is
--- new of it (ZA003). An event that is no beginning follows its predecessor in the log, or is refused (ZA001).
+-- given. Returns the highest position written, null when nothing was new. Otherwise as write_events.
 create or replace function afterturn.append_events(p_host uuid, p_events jsonb, p_expected jsonb default '{}',
                                                    p_if_absent boolean default false) returns bigint
 language plpgsql set plan_cache_mode to force_generic_plan set search_path to afterturn, public as $$
@@ -48,47 +43,51 @@ begin
        from (select distinct afterturn.lock_key('bank', o.bank) as key
                from jsonb_to_recordset(p_events) as o(type text, bank uuid)
               where o.type = 'AgentMemoryBankDeletedEvent' order by 1) k;
-    v_new := afterturn.number_events(p_host, p_events);
-    perform afterturn.check_versions(p_host, v_new, p_expected);
-    with written as (
-        -- As one value: rows of columns would be gathered as records, and become events again by way of text.
-        insert into afterturn.event_store_t as s select e.* from unnest(v_new) e on conflict do nothing returning s as event
-    )
-    select array_agg(w.event order by (w.event).position) into v_new from written w;
-    if not p_if_absent then
-        -- Whoever wrote between our look and our insert has committed by now: the insert waited for it.
-        perform afterturn.refuse('ZA003', o.aggregate, o.version - 1, afterturn.logged_version(p_host, o.subject))
-           from jsonb_to_recordset(p_events) as o(id uuid, aggregate text, subject text, version bigint)
-          where (select true from afterturn.event_store_t s where s.host_id = p_host and s.id = o.id) is null;
-    end if;
-    perform afterturn.project(v_new), afterturn.account_banks(p_host, v_new);
-    return (select max(e.position) from unnest(v_new) e);
-end $$;
-
--- Numbers the events that are new: their id is unknown, and their aggregate has not come to their version yet.
-create or replace function afterturn.number_events(p_host uuid, p_events jsonb) returns afterturn.event_store_t[]
-language plpgsql as $$
-begin
-    return (
-    with offered as (
-        select o.*
+    v_new := afterturn.write_events(p_host, array(
+        select row (o.id, p_host, o."user", o.subject, o.version, o.aggregate, o.type, o.ts, o.metadata, o.bank, null, null,
+                    o.data)::afterturn.event_store_t
           from rows from (jsonb_to_recordset(p_events) as (
                    id uuid, type text, aggregate text, subject text, bank uuid, "user" uuid, ts timestamptz,
                    version bigint, data jsonb, metadata jsonb)) with ordinality
-               as o(id, type, aggregate, subject, bank, "user", ts, version, data, metadata, ord)
-         where (select true from afterturn.event_store_t s where s.host_id = p_host and s.id = o.id) is null
+               as o(id, type, aggregate, subject, bank, "user", ts, version, data, metadata, nth)
+         order by o.nth), p_expected, p_if_absent, true, true);
+    return v_new[cardinality(v_new)].position;
+end $$;
+
+-- Writes the new ones of offered events, in the order given, and projects them unless told not to; banks that they begin or
+-- end are charged. Returns what was written.
+--
+-- An id the log knows is the same event again and changes nothing. A version that another event took or passed is refused
+-- (ZA003), or skipped with p_if_absent: stages offer what exists at most once, and the first writer has it.
+-- p_expected ({subject: version, 0 for none}) is what the caller saw: an aggregate that moved since refuses what is
+-- new of it (ZA003). An event that is no beginning follows its predecessor in the log, or is refused (ZA001).
+-- Without p_contested an id that the log knows under another version, and a writer of the same events just now, raise
+-- unique_violation: a fifth of the time that a large batch takes is looking for them.
+create or replace function afterturn.write_events(p_host uuid, p_offered afterturn.event_store_t[], p_expected jsonb,
+                                                  p_if_absent boolean, p_project boolean, p_contested boolean)
+returns afterturn.event_store_t[]
+language plpgsql as $$
+declare
+    v_new afterturn.event_store_t[] := array(
+        select e from unnest(p_offered) e
+         where (not p_contested
+                or (select true from afterturn.event_store_t s where s.host_id = p_host and s.id = e.id) is null)
            and coalesce((select max(s.aggregate_version) from afterturn.event_store_t s
-                          where s.host_id = p_host and s.aggregate_id = o.subject), 0) < o.version
-         order by o.ord offset 0
-    ), numbered as (
-        select nextval('afterturn.log_position_seq') as position, o.* from offered o
-    )
-    select array_agg(row (
-               id, p_host, "user", subject, version, aggregate, type, ts, metadata, bank, position, pg_current_xact_id(),
-               data)::afterturn.event_store_t
-           order by position)
-      from numbered
-    );
+                          where s.host_id = p_host and s.aggregate_id = e.aggregate_id), 0) < e.aggregate_version);
+begin
+    perform afterturn.check_versions(p_host, v_new, p_expected);
+    v_new := afterturn.insert_events(v_new, p_contested);
+    if not p_if_absent and cardinality(v_new) < cardinality(p_offered) then
+        -- Whoever wrote between our look and our insert has committed by now: the insert waited for it.
+        perform afterturn.refuse('ZA003', o.aggregate_type, o.aggregate_version - 1,
+                                 afterturn.logged_version(p_host, o.aggregate_id))
+           from unnest(p_offered) o
+          where (select true from afterturn.event_store_t s where s.host_id = p_host and s.id = o.id) is null;
+    end if;
+    if p_project and v_new <> '{}' then
+        perform afterturn.project(v_new), afterturn.account_banks(p_host, v_new);
+    end if;
+    return v_new;
 end $$;
 
 -- Refuses new events of aggregates that moved since the caller looked, and those whose predecessor is missing.
@@ -102,17 +101,40 @@ begin
                    from unnest(p_new) e where p_expected ? e.aggregate_id) n
           where n.expected <> n.actual;
     end if;
-    perform afterturn.refuse('ZA003', e.aggregate_type, e.before + 1, e.aggregate_version)
-       from (select e.aggregate_type, e.aggregate_version,
-                    lag(e.aggregate_version) over (partition by e.aggregate_id order by e.position) as before
-               from unnest(p_new) e) e
-      where e.before >= e.aggregate_version;
-    perform afterturn.refuse('ZA001', e.aggregate_type, coalesce(afterturn.logged_version(p_host, e.aggregate_id), 0) + 1,
-                             e.aggregate_version)
-       from (select e.aggregate_type, e.aggregate_id, e.aggregate_version, e.event_type,
-                    lag(e.aggregate_version) over (partition by e.aggregate_id order by e.position) as before
-               from unnest(p_new) e) e
-      where e.before is distinct from e.aggregate_version - 1 and not afterturn.begins(e.event_type)
-        and (select true from afterturn.event_store_t s where s.host_id = p_host and s.aggregate_id = e.aggregate_id
-                and s.aggregate_version = e.aggregate_version - 1) is null;
+    perform afterturn.refuse(case when e.before >= e.version then 'ZA003' else 'ZA001' end, e.aggregate,
+                             coalesce(e.before, afterturn.logged_version(p_host, e.subject), 0) + 1, e.version)
+       from (select n.aggregate_type as aggregate, n.aggregate_id as subject, n.aggregate_version as version, n.event_type,
+                    lag(n.aggregate_version) over (partition by n.aggregate_id order by n.nth) as before
+               from unnest(p_new) with ordinality
+                    as n(id, host_id, user_id, aggregate_id, aggregate_version, aggregate_type, event_type, event_ts, metadata,
+                         bank_id, "position", xid, data, nth)) e
+      where e.before >= e.version
+         or (e.before is distinct from e.version - 1 and not afterturn.begins(e.event_type)
+             and (select true from afterturn.event_store_t s where s.host_id = p_host and s.aggregate_id = e.subject
+                     and s.aggregate_version = e.version - 1) is null);
+end $$;
+
+-- Inserts events in the order given, each at the next position, and returns them as the log has them. With p_contested those
+-- whose id or version the log has by then are left out; without it they raise unique_violation.
+-- Every event comes into the log by this function.
+create or replace function afterturn.insert_events(p_events afterturn.event_store_t[], p_contested boolean)
+returns afterturn.event_store_t[]
+language plpgsql as $$
+declare
+    v_events afterturn.event_store_t[] := array(
+        select row (e.id, e.host_id, e.user_id, e.aggregate_id, e.aggregate_version, e.aggregate_type, e.event_type, e.event_ts,
+                    e.metadata, e.bank_id, nextval('afterturn.log_position_seq'), pg_current_xact_id(),
+                    e.data)::afterturn.event_store_t
+          from unnest(p_events) e);
+begin
+    if not p_contested then
+        insert into afterturn.event_store_t select e.* from unnest(v_events) e;
+        return v_events;
+    end if;
+    with written as (
+        -- As one value: rows of columns would be gathered as records, and become events again by way of text.
+        insert into afterturn.event_store_t as s select e.* from unnest(v_events) e on conflict do nothing returning s as event
+    )
+    select coalesce(array_agg(w.event order by (w.event).position), '{}') into v_events from written w;
+    return v_events;
 end $$;

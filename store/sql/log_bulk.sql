@@ -1,24 +1,13 @@
 -- Bulk writing and the stamps that readers of the log go by.
 
--- Appends what was copied into pg_temp.bulk_event, in order of ord, under the rules of append_events, and projects it
--- unless told not to. Returns how many events were new. Without p_wait the commit does not wait for the disk: one that
--- does must follow.
+-- Appends what was copied into pg_temp.bulk_event, in order of ord, as write_events does. Returns how many events were new.
+-- Without p_wait the commit does not wait for the disk: one that does must follow.
 create or replace function afterturn.append_bulk(p_host uuid, p_if_absent boolean, p_project boolean, p_wait boolean)
 returns bigint
 language plpgsql set plan_cache_mode to force_generic_plan set enable_seqscan to off
     set search_path to afterturn, public as $$
 declare
-    v_insert constant text := $insert$
-        insert into event_store_t (id, host_id, user_id, aggregate_id, aggregate_version, aggregate_type, event_type,
-                                   event_ts, data, metadata, bank_id, position)
-        select o.id, $1, o."user", o.subject, o.version, o.aggregate, o.type, o.ts, o.data, o.metadata, o.bank, o.position
-          from (select nextval('afterturn.log_position_seq') as position, b.*
-                  from (select b.* from bulk_event b
-                         where coalesce((select max(s.aggregate_version) from event_store_t s
-                                          where s.host_id = $1 and s.aggregate_id = b.subject), 0) < b.version
-                         order by b.ord offset 0) b) o$insert$;
-    v_new afterturn.event_store_t[];
-    v_count bigint;
+    v_offered afterturn.event_store_t[];
 begin
     perform set_config('afterturn.host', p_host::text, true);
     if not p_wait then
@@ -29,37 +18,16 @@ begin
       where (select true from bulk_event o where o.aggregate = 'AgentMemoryBank' limit 1);
     perform pg_advisory_xact_lock(k.key)
        from (select distinct afterturn.lock_key('bank', o.bank) as key from bulk_event o order by 1) k;
-    perform afterturn.refuse(case when e.before >= e.version then 'ZA003' else 'ZA001' end, e.aggregate,
-                             coalesce(e.before, afterturn.logged_version(p_host, e.subject), 0) + 1, e.version)
-       from (select o.id, o.aggregate, o.subject, o.version, o.type,
-                    lag(o.version) over (partition by o.subject order by o.ord) as before
-               from bulk_event o) e
-      where case when e.before >= e.version
-                 then (select true from event_store_t s where s.host_id = p_host and s.id = e.id) is null
-                 when e.before is distinct from e.version - 1 and not afterturn.begins(e.type)
-                 then (select true from event_store_t s where s.host_id = p_host and s.aggregate_id = e.subject
-                          and s.aggregate_version = e.version - 1) is null
-                 else false end;
-    -- Nearly always all of it is new: then the indexes look once, at what they are given. An id that the log knows, or
-    -- somebody who writes the same just now, makes it all be done again with a look before each row.
+    v_offered := array(
+        select row (o.id, p_host, o."user", o.subject, o.version, o.aggregate, o.type, o.ts, o.metadata, o.bank, null, null,
+                    o.data)::afterturn.event_store_t
+          from bulk_event o order by o.ord);
+    -- Nearly always nobody else has any of it.
     begin
-        execute v_insert using p_host;
-        get diagnostics v_count = row_count;
+        return cardinality(afterturn.write_events(p_host, v_offered, '{}', p_if_absent, p_project, false));
     exception when unique_violation then
-        execute v_insert || ' on conflict do nothing' using p_host;
-        get diagnostics v_count = row_count;
+        return cardinality(afterturn.write_events(p_host, v_offered, '{}', p_if_absent, p_project, true));
     end;
-    if not p_if_absent and v_count < (select count(*) from bulk_event) then
-        perform afterturn.refuse('ZA003', o.aggregate, o.version - 1, afterturn.logged_version(p_host, o.subject))
-           from bulk_event o
-          where (select true from event_store_t s where s.host_id = p_host and s.id = o.id) is null;
-    end if;
-    if p_project and v_count > 0 then
-        v_new := (select array_agg(e order by e.position) from event_store_t e
-                   where e.host_id = p_host and e.xid = pg_current_xact_id());
-        perform afterturn.project(v_new), afterturn.account_banks(p_host, v_new);
-    end if;
-    return v_count;
 end $$;
 
 -- Stamps a log for the cluster it stands in now. Stored xids come from where it was written; after a restore they lie

@@ -32,13 +32,12 @@ begin
     for t in 1..cardinality(p_turns) loop
         delivers[t] := v_targets[t] is not null;
     end loop;
-    v_new := afterturn.number_turns(p_host, p_turns, outcomes, v_targets);
+    v_new := afterturn.write_turns(p_host, p_turns, outcomes, v_targets);
     outcomes := v_new.outcomes;
     positions := v_new.positions;
     if v_new.turns = '{}' then
         return;
     end if;
-    insert into afterturn.event_store_t select e.* from unnest(v_new.events) e;
     if v_new.living then  -- what such turns bring commutes (projections.sql)
         v_done := afterturn.project_unit_retained(v_new.events, true) is null
                or afterturn.project_session_appended(v_new.events) is null;
@@ -137,11 +136,11 @@ begin
     end if;
 end $$;
 
--- Decides what becomes of turns that have no outcome yet, and numbers the events of those that are accepted: position,
--- version of the session's history, number of a message in its session. Of beginnings, those of banks and sessions that
+-- Decides what becomes of turns that have no outcome yet, and writes the events of those that are accepted to the log, with
+-- the version of the session's history and the number of each message in its session. Of beginnings, those of banks and sessions that
 -- live already are left out; deleted ones begin again, under an id of their own. A turn's position is that of its last
 -- event. `living`: whether all of it is said in banks and sessions that lived before.
-create or replace function afterturn.number_turns(
+create or replace function afterturn.write_turns(
     p_host uuid, p_turns afterturn.offered_turn[], inout outcomes text[], p_targets uuid[], out positions bigint[],
     out living boolean, out events afterturn.event_store_t[], out turns afterturn.accepted_turn[],
     out said afterturn.said_unit[])
@@ -156,7 +155,7 @@ declare
     v_messages int[];
     v_made uuid[] := '{}';
     v_version bigint;
-    v_position bigint;
+    v_lasts int[] := '{}';      -- of each accepted turn the number of its last event
 begin
     living := true;
     events := '{}';
@@ -212,15 +211,23 @@ begin
             if v_version > 1 and v_event.type like '%CreatedEvent' then
                 v_event.id := md5(v_event.id::text || '@' || v_version)::uuid;
             end if;
-            v_position := nextval('afterturn.log_position_seq');
             events := array_append(events, row (
                 v_event.id, p_host, v_turn."user", v_event.subject, v_version, v_event.aggregate, v_event.type,
-                v_turn.accepted_at, null, v_turn.bank, v_position, pg_current_xact_id(),
-                v_event.data)::afterturn.event_store_t);
+                v_turn.accepted_at, null, v_turn.bank, null, null, v_event.data)::afterturn.event_store_t);
         end loop;
-        positions[t] := v_position;
+        v_lasts[t] := cardinality(events);
+    end loop;
+    if events = '{}' then
+        return;
+    end if;
+    events := afterturn.insert_events(events, false);
+    t := 0;
+    foreach v_turn in array p_turns loop
+        t := t + 1;
+        continue when v_lasts[t] is null;
+        positions[t] := events[v_lasts[t]].position;
         turns := array_append(turns, row (v_turn.turn, v_turn.bank, v_turn.session, v_turn."user", v_turn.digest, p_targets[t],
-                                          v_turn.accepted_at, v_turn.bytes, v_position)::afterturn.accepted_turn);
+                                          v_turn.accepted_at, v_turn.bytes, positions[t])::afterturn.accepted_turn);
     end loop;
 end $$;
 
