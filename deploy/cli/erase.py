@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -114,7 +115,8 @@ def user_command(
 ) -> None:
     """Erase what a user said and began, in all banks, with the user's own banks; revoke the user's keys.
 
-    Of what others began, the user's corrections and pins go. The receipt says what stays.
+    Of what others began, the user's corrections and pins go. The receipt says what stays; `--dry-run` also names what
+    others call the user, as an erasure goes by the user's id alone.
 
     **Example:** `afterturn erase user ana --yes --json`
     """
@@ -159,8 +161,10 @@ def _erase_target(asked: EraseRequest, data: Path | None, *, dry_run: bool, yes:
         _confirm_erasure(asked.named)
     host, target = find_host_id(asked.host), asked.target
 
-    async def estimate(database: Database) -> Receipt:
-        return await Erasures(database, await DatabaseClock.asked(database)).estimate(host, target)
+    async def estimate(database: Database) -> tuple[Receipt, Sequence[str]]:
+        erasures = Erasures(database, await DatabaseClock.asked(database))
+        aliases = await erasures.propose_aliases(host, target.name) if target.kind is Kind.USER else ()
+        return await erasures.estimate(host, target), aliases
 
     async def erase(database: Database, act: AuditedAct) -> Receipt:
         erasures = Erasures(database, act.clock)
@@ -169,8 +173,10 @@ def _erase_target(asked: EraseRequest, data: Path | None, *, dry_run: bool, yes:
         return receipt
 
     try:
-        receipt = (
-            run_on_database(stack, estimate) if dry_run else run_audited(stack, f"erase {target.kind}", host, erase)
+        receipt, aliases = (
+            run_on_database(stack, estimate)
+            if dry_run
+            else (run_audited(stack, f"erase {target.kind}", host, erase), ())
         )
     except NotFound:
         raise exit_with(f"there is no {asked.named}", 1) from None
@@ -183,9 +189,9 @@ def _erase_target(asked: EraseRequest, data: Path | None, *, dry_run: bool, yes:
     if not dry_run and not _try_vacuum(stack):
         print_notice("old row versions stay on disk until the next VACUUM: it could not be run now")
     if json:
-        print_json({"dry_run": dry_run, **as_json(receipt)})
+        print_json({"dry_run": dry_run, **({"aliases": list(aliases)} if dry_run else {}), **as_json(receipt)})
     else:
-        create_console().print(_render_receipt(receipt, dry_run=dry_run))
+        create_console().print(_render_receipt(receipt, aliases, dry_run=dry_run))
 
 
 def _confirm_erasure(named: str) -> None:
@@ -218,7 +224,7 @@ async def vacuum_tables(owner_url: str) -> None:
         await engine.dispose()
 
 
-def _render_receipt(receipt: Receipt, *, dry_run: bool) -> Group:
+def _render_receipt(receipt: Receipt, aliases: Sequence[str], *, dry_run: bool) -> Group:
     head = "would be erased" if dry_run else "erased" if receipt.done else "erased so far"
     table = Table("what", head, box=None, pad_edge=False)
     for name, number in sorted(receipt.counts.items()):
@@ -236,4 +242,7 @@ def _render_receipt(receipt: Receipt, *, dry_run: bool) -> Group:
     lines += [Text(f"  {place}") for place in receipt.unreached]
     if receipt.stays:
         lines += [Text("stays here:"), *(Text(f"  {one}") for one in receipt.stays)]
+    if aliases:
+        named = ", ".join(aliases)
+        lines.append(Text(replace_unprintable(f"others also call the user {named}: what they said under it stays")))
     return Group(*lines, Text("" if dry_run else f"receipt {receipt.erasure_id}"))

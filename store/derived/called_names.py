@@ -8,13 +8,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store.tenancy.languages import read_languages, rules_of_bank
 from store.text.rules.called_names import ADDRESSED, OWN
-from store.text.terms import words_of
+from store.text.terms import question_terms, words_of
 
 #: How often somebody is addressed by a name that is learnt; an introduction counts as much.
 LEAST = 3
@@ -25,6 +27,8 @@ TIMES = 5
 VOTES, TEXTS = 64, 64
 #: Of a text so many characters are looked through for the word.
 CHARACTERS = 4096
+#: Banks in which one name is looked up.
+BANKS = 64
 #: Messages before and after an address among whose speakers are those who talk with each other.
 AROUND = 8
 
@@ -66,6 +70,17 @@ CALLED = text(f"""
      where m.speaker is not null and m.name not in (select s.name from small s)
      group by 1, 2, 3""")  # noqa: S608 - put together from constants
 
+# The banks in which somebody is called by a name.
+_HOLDERS = """
+    with banks as materialized ({banks})
+    select b.bank_id from banks b
+     where exists (select from afterturn.posting_t p
+                    where p.host_id = :host and p.bank_id = b.bank_id and p.term = any(cast(:marks as text[])))
+        or exists (select from afterturn.unit_word_t w
+                    where w.host_id = :host and w.bank_id = b.bank_id and not w.posted
+                      and w.terms ?| cast(:marks as text[]))
+     limit :most"""
+
 
 @dataclass(frozen=True, slots=True)
 class Called:
@@ -85,6 +100,8 @@ async def read_aliases(
     `names` come with the index terms they are cut to in the bank: a name that is written small anywhere among the
     texts that are looked through is an ordinary word. What has ended by `now` does not count.
     """
+    if not names:
+        return {}
     marks = [(mark + name, name, mark == OWN) for name in names for mark in (ADDRESSED, OWN)]
     words = [(word, name) for name, terms in names.items() for word in terms]
     arguments = {
@@ -101,6 +118,27 @@ async def read_aliases(
     }
     rows = await connection.execute(CALLED, {"host": host, "bank": bank, **arguments})
     return choose_speakers([Called(*row) for row in rows])
+
+
+async def find_called(connection: AsyncConnection, banks: str, asked: Mapping[str, Any], name: str) -> set[str]:
+    """Return the speakers who are called by a name in these banks, up to BANKS of them.
+
+    `banks` is a query of `bank_id` that takes what is `asked` (with `host` and `now`).
+    """
+    match words_of(name):
+        case [folded]:
+            marks = [ADDRESSED + folded, OWN + folded]
+        case _:
+            return set()
+    arguments = {**asked, "marks": marks, "most": BANKS}
+    holders = (await connection.execute(text(_HOLDERS.format(banks=banks)), arguments)).scalars().all()
+    rules = await read_languages(connection, asked["host"]) if holders else {}
+    found: set[str] = set()
+    for bank in holders:
+        terms = question_terms(folded, rules_of_bank(rules, bank).asking)
+        aliases = await read_aliases(connection, asked["host"], bank, {folded: terms} if terms else {}, asked["now"])
+        found.update(aliases.values())
+    return found
 
 
 def choose_speakers(called: Sequence[Called]) -> Mapping[str, str]:

@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
 from store.derived.aliases import PERSONAL
+from store.derived.called_names import find_called
 from store.derived.facts import Identity
 from store.derived.said_facts import SaidFact, read_said_facts
 from store.expiry import LASTS
@@ -256,8 +257,10 @@ def _read_names(rows: Sequence[Row[Any]], said: Sequence[SaidFact], facts: Seque
 async def _read_subjects(
     connection: AsyncConnection, place: Mapping[str, Any], name: str, said: Sequence[SaidFact]
 ) -> list[str]:
-    arguments = {**place, "name": name, "personal": sorted(PERSONAL)}
-    known = set((await connection.execute(SUBJECTS, arguments)).scalars())
+    known: set[str] = set()
+    for one in (name, *sorted(await find_called(connection, _SEEN, place, name))):
+        arguments = {**place, "name": one, "personal": sorted(PERSONAL)}
+        known.update((await connection.execute(SUBJECTS, arguments)).scalars())
     told = {one.identity.subject for one in said if one.identity.fact_id == OWN_NAME and one.value in known}
     return sorted(known | told)
 

@@ -12,6 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store import identity
 from store.coalescing import Coalescer
 from store.database import Database
 from store.database_outage import state_of
@@ -21,6 +22,7 @@ from store.erasure.banks import BANK, ISSUED, begin_bank, erase_page
 from store.erasure.ended import erase_ended, has_ended, to_number
 from store.erasure.requests import Erasure, Kind, Receipt, Target
 from store.erasure.units import ERASE_EVENTS, SCRUB_SESSIONS, Place, erase_units
+from store.erasure.user_names import read_user_names
 from store.erasure.users import by_bank, erase_keys, erase_written, next_page
 from store.errors import NotFound
 from store.log.append import append_events
@@ -149,6 +151,11 @@ class Erasures:
                 pass
             await requests.save_progress(connection, await self._with_parts(connection, host, erasure))
             return await requests.read_receipt(connection, host, erasure)
+
+    async def propose_aliases(self, host: UUID, user: str) -> Sequence[str]:
+        """Return the names that others call a user by: an erasure of the user leaves what they said under these."""
+        async with self._database.tenant(host) as connection:
+            return await read_user_names(connection, host, identity.user_id(host, user), self._clock())
 
     async def age(self, host: UUID, bank: UUID, before: datetime) -> UUID | None:
         """Take in the erasure of what was said in a bank before that, of a few thousand turns at most.

@@ -29,8 +29,8 @@ class RecallQuery:
     it, `begin` and `end` the time, by `time_of`, of which `end` is no longer in it. `kinds` are fact types; a unit has
     to carry one of `tags` and all of `metadata`, and to come from a turn of `user`. `as_of` hides what happened later,
     `known_at` what was recorded later: a text that was corrected since says what it said then, as the log has it; facts
-    that ended with it stay ended. `without` names arms, rules, "directives" or "rerank" that are left out, to see what
-    they are good for.
+    that ended with it stay ended. `without` names arms, rules, "names", "directives" or "rerank" that are left out, to
+    see what they are good for.
     """
 
     bank: str

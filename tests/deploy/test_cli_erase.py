@@ -55,6 +55,28 @@ async def test_the_receipt_of_a_user_says_what_stays(operated: Operated) -> None
     assert "what others said of the user" in shown
 
 
+async def test_a_dry_run_names_what_others_call_the_user_and_an_erasure_takes_her_words_alone(busy: Busy) -> None:
+    def told(user: str, name: str, *texts: str) -> list[NewTurn]:
+        return [
+            NewTurn("default", "talk", f"{name} {n}", [NewMessage("user", text, name)], user_id=user)
+            for n, text in enumerate(texts)
+        ]
+
+    called = told("bob", "Robert", "Hey Kate!", "Thanks, Kate.", "Wow, Kate, great!")
+    async with busy.opened() as database:
+        store = TurnStore(database, lambda: datetime.now(UTC))
+        await store.append(HOST_ID, [*told("kat", "Katherine", "I like tulips.", "Call me Kitty!"), *called])
+    tried = await busy.answer("erase", "user", "kat", "--dry-run")
+    assert tried["aliases"] == ["kate", "kitty"]
+    assert "others also call the user kate, kitty" in (await busy.run("erase", "user", "kat", "--dry-run")).stdout
+    assert (await busy.answer("erase", "user", "bob", "--dry-run"))["aliases"] == []
+    receipt = await busy.answer("erase", "user", "kat", "--yes")
+    assert "aliases" not in receipt
+    left = await dump(busy.postgres)
+    assert lines_with(left, "Katherine") == lines_with(left, "kitty") == lines_with(left, "tulips") == []
+    assert lines_with(left, "Hey Kate!")
+
+
 async def test_nothing_is_erased_unasked(operated: Operated) -> None:
     refused = await operated.run("erase", "bank", "default")
     assert refused.exit_code == 2

@@ -100,6 +100,19 @@ async def test_a_first_name_finds_the_one_person_it_means(quiet: World) -> None:
     assert len((await profile(ana, name="Ana"))["facts"]) == 3
 
 
+async def test_a_name_that_others_call_somebody_finds_that_one(quiet: World) -> None:
+    ana = await quiet.tenant()
+    await say(ana, "I live in Porto.", name="Katherine")
+    await say(ana, "Hey Kate!", "I live in Faro. Thanks, Kate!", name="Robert")
+    assert values(await profile(ana, name="Kate")) == []
+    await say(ana, "Wow, Kate, great!", name="Robert")
+    assert values(await profile(ana, name="Kate")) == values(await profile(ana, name="katherine")) != []
+    await worked_through(quiet)
+    found = await profile(ana, name="Kate")
+    assert (found["names"], values(found)) == (["Katherine"], [("home", "Porto")])
+    assert values(await profile(ana, name="Kate", bank="other")) == []
+
+
 async def test_a_users_memory_is_one_across_banks_and_the_newest_value_holds(quiet: World) -> None:
     host = await quiet.tenant()
     await say(host, "I live in Porto. I prefer window seats.", user_id="ana", bank="home")

@@ -28,7 +28,7 @@ async def told(fresh_database: TestPostgres) -> AsyncIterator[World]:
     """A bank in which people, places and facts were named and worked through."""
     world = await open_world(fresh_database)
     for n, home in enumerate(("Kyoto", "Lisbon", "Porto")):
-        words = f"My name is Karl Berger. I live in {home}. Karl and Ann Moore met in {home}."
+        words = f"Hey Kate! My name is Karl Berger. I live in {home}. Karl and Ann Moore met in {home}."
         await world.append("s", f"t{n}", messages=dialogue(words, f"Ann Moore likes {home}."))
     await Crew(world).drain()
     async with world.database.tenant(HOST) as connection:
@@ -96,6 +96,14 @@ WORDLESS = """
     )
     update afterturn.bank_statistics_t s set units = s.units - g.units, tokens = s.tokens - g.tokens
       from (select count(*) as units, sum(length) as tokens from gone) g"""
+#: What a message calls somebody, as if it were no name.
+UNCALLED = """
+    with uncalled as (
+        update afterturn.unit_word_t set terms = terms - 'to:kate' where terms ? 'to:kate'
+    ), less as (
+        delete from afterturn.term_t where term = 'to:kate'
+    )
+    delete from afterturn.posting_t where term = 'to:kate'"""
 STRANGER = """
     insert into afterturn.entity_profile_t
     select host_id, bank_id, gen_random_uuid(), canonical_id, name, 'none', folded, stem, mentions
@@ -121,6 +129,8 @@ PLANTED = (
     ("words", "update afterturn.posting_t set tf = 9 where term = 'kyoto'", "both", ("tf",)),
     ("words", "update afterturn.posting_t set length = 9 where term = 'kyoto'", "both", ("length",)),
     ("words", "delete from afterturn.posting_t where term = 'kyoto'", "derived", ()),
+    ("words", "delete from afterturn.posting_t where term = 'to:kate'", "derived", ()),
+    ("words", UNCALLED, "both", ("length", "terms")),
     ("words", WORDLESS, "derived", ()),
     ("languages", "update afterturn.bank_language_t set language = 'fr', former = 'de'", "both", ("language",)),
     ("turns", "update afterturn.turn_t set accepted_at = now()", "both", ("accepted_at",)),

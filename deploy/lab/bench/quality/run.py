@@ -29,6 +29,7 @@ from deploy.lab.bench.quality.flags import (
 from deploy.lab.bench.quality.material import Dialogue, DialogueMessage
 from deploy.lab.bench.quality.settling import NotSettled, wait_until_settled
 from deploy.local.stack import Stack
+from store.recall.names import NAMES
 
 Say = Callable[[str], None]
 
@@ -36,7 +37,7 @@ Say = Callable[[str], None]
 TURNS_TOGETHER, CHARACTERS_TOGETHER = 50, 400_000
 #: What is switched off in turn when that is asked for: arms, and rules of the ranking.
 PARTS = (
-    *("dense", "lexical", "time", "recent", "heads"),
+    *("dense", "lexical", "time", "recent", "heads", NAMES),
     *("substance", "speaker", "session", "short question", "assistant", "length", "recency"),
 )
 
