@@ -134,3 +134,18 @@ async def test_a_fact_was_known_to_hold_until_another_was_recorded(memory: Memor
     assert await told(known_at=4) == {"Turin"}
     assert await told(known_at=4, as_of=1) == {"Porto"}
     assert await told(known_at=6, as_of=1) == {"Rome"}
+
+
+async def test_what_has_ended_lends_its_neighbours_neither_words_nor_meaning(memory: Memory) -> None:
+    gone, lasts, hour = "The gate code was changed.", "It is blue now.", timedelta(hours=1)
+    await memory.say(lasts, session="alone")
+    await memory.say(gone, expires_at=NOON + hour)
+    await memory.say(lasts)
+    await memory.embed_all()
+    for arm, others in (("lexical", ["dense", "recent", "time"]), ("dense", ["lexical", "recent", "time"])):
+        then = await memory.ask("gate code", without=others, as_of=NOON + hour / 2, sessions=["s1"])
+        assert [one.text for one in then.items] == [gone, lasts], arm
+        now = [await memory.ask("gate code", without=others, sessions=[one]) for one in ("s1", "alone")]
+        found = [[(one.text, one.score) for one in answer.items] for answer in now]
+        assert found[0] == found[1], arm
+        assert [text for text, _ in found[0]] == ([] if arm == "lexical" else [lasts])
