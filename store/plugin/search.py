@@ -6,7 +6,7 @@ listing always is. What an index leaves too few of, behind a filter, is searched
 """
 
 import asyncio
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -25,15 +25,15 @@ from store import identity
 from store.database import Database
 from store.off_loop import off_loop
 from store.plugin.memories import COLUMNS, IS_MEMORY, StoredMemory, build_memory
-from store.plugin.namespaces import read_namespaces
+from store.plugin.namespaces import LIVING, read_namespaces
 from store.plugin.vectors import CallersVector, read_dimensions, read_lists, reading_lists
-from store.recall.lexical import POSTING, LexicalScores, Postings, Statistics, score_postings
+from store.recall.lexical import ALONE, RankedUnits, rank_units
 from store.recall.question import EFFORT, Question, parse_question
 from store.recall.recaller import MAX_CHARACTERS
 from store.recall.settings import RecallSettings
 from store.recall.tail import CHARACTERS, Fresh, select_affordable
-from store.recall.waiting import PACKED, WAITING
-from store.tenancy.languages import Languages
+from store.recall.waiting import PACKED_ALONE, WAITING
+from store.tenancy.languages import Languages, rules_of_bank
 from store.text.terms import words_of
 from store.text.word_rules import WordRules
 
@@ -97,39 +97,61 @@ VECTORS = text(f"""
     select u.unit_id, v.norm, cast(v.embedding as real[]) as numbers
            {_OF_CALLER.format(vectors="afterturn.plugin_vector_t")}
        and v.host_id = :host and u.unit_id = any(cast(:units as uuid[]))""")
-# Words that stand in the index, and those that wait to be carried there; a memory stands alone.
-# One probe of an index a word: joined at large, all memories of the banks would be read for each.
+# Which of the named namespaces live.
+_LIVING = f"select n.bank_id from ({LIVING}) n where coalesce(n.expires_at > :now, true)"  # noqa: S608 - constants
+# Words that stand in the index, and those that wait to be carried there; a memory stands alone. What is drawn from
+# memories has no number in its session. One probe of an index a word: joined at large, all memories of the banks would
+# be read for each.
 _POSTED = f"""
-    select p.term, {PACKED} as packed
-      from (select p.term, u.unit_id as session_id, -1 as seq, p.tf, p.length
-              from unnest(cast(:banks as uuid[])) b(bank_id) cross join unnest(cast(:terms as text[])) q(term)
-             cross join lateral (select p.bank_id, p.unit_id, p.term, p.tf, p.length from afterturn.posting_t p
-                                  where p.host_id = :host and p.bank_id = b.bank_id and p.term = q.term
-                                  limit :postings) p
-             cross join lateral (select u.unit_id from afterturn.agent_memory_unit_t u
-                                  where u.host_id = :host and u.bank_id = p.bank_id and u.unit_id = p.unit_id
-                                    and u.seq is not null and {_MEMORY} limit 1) u) p
+    select p.term, {PACKED_ALONE} as packed
+      from living b cross join unnest(cast(:terms as text[])) q(term)
+     cross join lateral (select p.bank_id, p.unit_id, p.term, p.tf, p.length from afterturn.posting_t p
+                          where p.host_id = :host and p.bank_id = b.bank_id and p.term = q.term
+                            and p.seq is not null limit :postings) p {{of_memories}}
      group by p.term"""  # noqa: S608 - put together from constants
-_WAITING_IN = WAITING.format(unit="").replace("w.bank_id = :bank", "w.bank_id = any(cast(:banks as uuid[]))")
+_WAITING_IN = WAITING.format(unit="").replace("w.bank_id = :bank", "w.bank_id = any(array(select bank_id from living))")
 _WAITING_WORDS = f"""
-    select p.term, {PACKED} as packed
-      from (select w.term, u.unit_id as session_id, -1 as seq, w.tf, w.length
-              from ({_WAITING_IN}) w
-             cross join lateral (select u.unit_id from afterturn.agent_memory_unit_t u
-                                  where {_OF_BANK} and u.unit_id = w.unit_id and {_MEMORY} limit 1) u) p
+    select p.term, {PACKED_ALONE} as packed
+      from ({_WAITING_IN}) p {{of_waiting_memories}} where p.seq >= 0
      group by p.term"""  # noqa: S608 - put together from constants
-# One round trip: the words of the question, and how large each bank is, its units whose words wait included; of a
-# large one, how many lists of the index by nearness are read.
-WORDS = text(f"""
-    select w.term, w.packed, null as bank_id, null as units, null as lists
+_IS_OF_MEMORY = f"""
+             cross join lateral (select from afterturn.agent_memory_unit_t u
+                                  where u.host_id = :host and u.bank_id = {{bank}} and u.unit_id = {{unit}}
+                                    and u.seq is not null and {_MEMORY} limit 1) u"""
+_OF_MEMORIES = _IS_OF_MEMORY.format(bank="p.bank_id", unit="p.unit_id")
+_OF_WAITING_MEMORIES = _IS_OF_MEMORY.format(bank="any(array(select bank_id from living))", unit="p.unit_id")
+# What no worker has embedded yet, the newest first.
+_FRESH = f"""
+    select u.unit_id, left(u.content, :characters) as content
+      from living b
+     cross join lateral (select l.bank_id, l.turn_id, l.position from afterturn.ledger_t l
+                          where l.host_id = :host and l.bank_id = b.bank_id and l.stage = 'embedding' and l.undone
+                          order by l.position desc limit :chunks) l
+     cross join lateral (select u.* from afterturn.agent_memory_unit_t u
+                          where u.host_id = :host and u.bank_id = l.bank_id and u.turn_id = l.turn_id
+                            and u.seq is not null and {_MEMORY} limit 1) u
+     where not exists (select from afterturn.unit_vector_t v
+                        where v.host_id = :host and v.bank_id = u.bank_id and v.generation = :generation
+                          and v.unit_id = u.unit_id)
+     order by u.mentioned_at desc limit :chunks"""  # noqa: S608 - put together from constants
+# One round trip: the words of the question, what has no vector, and how large each bank is, its units whose words wait
+# included; of a large one, how many lists of the index by nearness are read.
+_READ = f"""
+    with living as materialized ({_LIVING})
+    select w.term, w.packed, cast(null as uuid) as unit_id, null as content, cast(null as uuid) as bank_id,
+           cast(null as bigint) as units, cast(null as int) as lists
       from ({_POSTED} union all {_WAITING_WORDS}) w
      union all
-    select null, null, b.bank_id,
+    select null, null, f.unit_id, f.content, null, null, null from ({_FRESH}) f
+     union all
+    select null, null, null, null, b.bank_id,
            coalesce(s.units, 0) + (select count(*) from afterturn.unit_word_t w
                                     where w.host_id = :host and w.bank_id = b.bank_id and not w.posted),
            case when s.units > :exact_units then afterturn.lists_to_read(b.bank_id, s.units, :read_units) end
-      from unnest(cast(:banks as uuid[])) b(bank_id)
-      left join afterturn.bank_statistics_t s on s.host_id = :host and s.bank_id = b.bank_id""")  # noqa: S608
+      from living b
+      left join afterturn.bank_statistics_t s on s.host_id = :host and s.bank_id = b.bank_id"""  # noqa: S608
+READ_WORDS = text(_READ.format(of_memories="", of_waiting_memories=""))
+READ_WORDS_OF_MEMORIES = text(_READ.format(of_memories=_OF_MEMORIES, of_waiting_memories=_OF_WAITING_MEMORIES))
 CONTAINING = text(f"""
     select u.unit_id {_FROM_UNITS}
        and (position(lower(:query) in lower(u.content)) > 0
@@ -137,54 +159,71 @@ CONTAINING = text(f"""
                 select from unnest(cast(:words as text[])) q(word)
                  where position(q.word in afterturn.folded(u.content)) = 0)))
      order by u.mentioned_at desc, u.unit_id limit :most""")  # noqa: S608 - put together from constants
-# What no worker has embedded yet, the newest first.
-FRESH = text(f"""
-    select u.unit_id, left(u.content, :characters) as content
-      from (select l.bank_id, l.turn_id from afterturn.ledger_t l
-             where l.host_id = :host and l.bank_id = any(cast(:banks as uuid[])) and l.stage = 'embedding' and l.undone
-             order by l.position desc limit :chunks) l
-     cross join lateral (select u.* from afterturn.agent_memory_unit_t u
-                          where u.host_id = :host and u.bank_id = l.bank_id and u.turn_id = l.turn_id
-                            and u.seq is not null and {_MEMORY} limit 1) u
-     where not exists (select from afterturn.unit_vector_t v
-                        where v.host_id = :host and v.bank_id = u.bank_id and v.generation = :generation
-                          and v.unit_id = u.unit_id)
-     order by u.mentioned_at desc limit :chunks""")  # noqa: S608 - put together from constants
-# The nearest memories of each bank, and how near these units and the pinned ones are. An order that no index can serve
-# is exact.
-_NEAR = f"""
-    select n.bank_id, n.unit_id, n.cosine from unnest(cast(:whole as uuid[])) b(bank_id), lateral ({{nearest}}) n
-     union all
-    select null, p.unit_id, -(v.embedding <#> cast(:vector as halfvec))
-      from unnest(cast(:banks as uuid[])) b(bank_id)
-     cross join lateral (select u.bank_id, u.unit_id from afterturn.agent_memory_unit_t u
-                          where u.host_id = :host and u.bank_id = b.bank_id and u.seq is not null and {_MEMORY}
-                            and u.metadata->'plugin'->>'pin' = 'true'
-                          order by u.mentioned_at desc limit :pins) p
-     cross join lateral (select v.embedding from afterturn.unit_vector_t v
-                          where {_CHUNK} and v.bank_id = p.bank_id and v.unit_id = p.unit_id limit 1) v
-     union all
-    select null, v.unit_id, -(v.embedding <#> cast(:vector as halfvec)) from afterturn.unit_vector_t v
-     where {_CHUNK} and v.bank_id = any(cast(:banks as uuid[])) and v.unit_id = any(cast(:units as uuid[]))"""  # noqa: S608 - put together from constants
-# What is no memory is left out of the nearest `looked_at`: fewer memories are opened.
-_OF_FIRST = f"""
-    select b.bank_id, u.unit_id, c.cosine
-      from (select v.unit_id, -(v.embedding <#> cast(:vector as halfvec)) as cosine from afterturn.unit_vector_t v
-             where {_CHUNK} and v.bank_id = b.bank_id
-             order by (v.embedding <#> cast(:vector as halfvec)) + 0 limit :looked_at) c
+# How near the nearest of each bank are, those that share words, and pinned ones; of all of them the best, by words and
+# nearness together, of which alone the memories are opened. Pinned ones are opened as well: they stand first. `cut`:
+# more are near than were looked at. An order that no index can serve is exact.
+_BEST = f"""
+    with near as materialized (
+        select n.bank_id, n.unit_id, -n.distance as cosine
+          from unnest(cast(:whole as uuid[])) b(bank_id), lateral ({{nearest}}) n where -n.distance >= :near
+    ), pinned as materialized (
+        select p.bank_id, p.unit_id
+          from unnest(cast(:banks as uuid[])) b(bank_id)
+         cross join lateral (select u.bank_id, u.unit_id from afterturn.agent_memory_unit_t u
+                              where u.host_id = :host and u.bank_id = b.bank_id and u.seq is not null and {_MEMORY}
+                                and u.metadata->'plugin'->>'pin' = 'true'
+                              order by u.mentioned_at desc limit :pins) p
+    ), cosines as (
+        select c.unit_id, max(c.cosine) as cosine
+          from (select n.unit_id, n.cosine from near n
+                 union all
+                select k.unit_id, k.cosine
+                  from unnest(cast(:known as uuid[]), cast(:cosines as float8[])) k(unit_id, cosine)
+                 union all
+                select v.unit_id, v.cosine
+                  from unnest(cast(:banks as uuid[])) b(bank_id)
+                 cross join lateral (
+                    select v.unit_id, -(v.embedding <#> cast(:vector as halfvec)) as cosine
+                      from afterturn.unit_vector_t v
+                     where {_CHUNK} and v.bank_id = b.bank_id
+                       and v.unit_id = any(cast(:units as uuid[]) || array(select p.unit_id from pinned p))
+                     offset 0) v) c
+         group by c.unit_id
+    ), fused as materialized (
+        select unit_id, (coalesce(w.score, 0) + cast(:weight as float8) * greatest(0, coalesce(c.cosine, 0)))
+                        / (1 + cast(:weight as float8)) as score
+          from unnest(cast(:units as uuid[]), cast(:scores as float8[])) w(unit_id, score)
+          full join cosines c using (unit_id)
+         where w.score > 0 or c.cosine >= :near
+    ), best as (
+        (select f.unit_id, f.score from fused f order by f.score desc fetch first (:opened) rows with ties)
+         union
+        select f.unit_id, f.score from fused f join pinned p using (unit_id)
+    ), found as (
+        select {COLUMNS}, q.score
+          from best q
+         cross join lateral (select u.* from afterturn.agent_memory_unit_t u
+                              where {_OF_BANK} and u.unit_id = q.unit_id and {_MEMORY} limit 1) u
+         order by {_PINNED} and :pins_first desc, q.score desc, u.mentioned_at desc, {_ID} desc limit :limit
+    )
+    select t.cut, f.*
+      from (select (select count(*) from fused) > :opened
+                   or exists (select from near n group by n.bank_id having count(*) >= :looked_at) as cut) t
+      left join found f on true"""  # noqa: S608 - put together from constants
+# One name for what is returned and ordered by: it is worked out once.
+_DISTANCE = """
+    select v.bank_id, v.unit_id, (v.embedding <#> cast(:vector as halfvec)) + 0 as distance
+      from afterturn.unit_vector_t v {of_memories}
+     where {chunk} and v.bank_id = b.bank_id
+     order by distance limit :looked_at"""
+_OF_FIRST = _DISTANCE.format(chunk=_CHUNK, of_memories="")
+_OF_ALL = _DISTANCE.format(
+    chunk=_CHUNK,
+    of_memories=f"""
       join afterturn.agent_memory_unit_t u
-        on u.host_id = :host and u.bank_id = b.bank_id and u.unit_id = c.unit_id
-     where u.seq is not null and {_MEMORY}
-     order by c.cosine desc limit :most"""  # noqa: S608 - put together from constants
-_OF_ALL = f"""
-    select b.bank_id, u.unit_id, -(v.embedding <#> cast(:vector as halfvec)) as cosine
-      from afterturn.unit_vector_t v
-      join afterturn.agent_memory_unit_t u
-        on u.host_id = v.host_id and u.bank_id = v.bank_id and u.unit_id = v.unit_id
-     where {_CHUNK} and v.bank_id = b.bank_id
-       and u.host_id = :host and u.bank_id = b.bank_id and u.seq is not null and {_MEMORY}
-     order by (v.embedding <#> cast(:vector as halfvec)) + 0 limit :most"""  # noqa: S608 - put together from constants
-NEAR_FIRST, NEAR_ALL = (text(_NEAR.format(nearest=nearest)) for nearest in (_OF_FIRST, _OF_ALL))
+        on u.host_id = :host and u.bank_id = b.bank_id and u.unit_id = v.unit_id and u.seq is not null and {_MEMORY}""",
+)
+BEST, BEST_OF_ALL = (text(_BEST.format(nearest=nearest)) for nearest in (_OF_FIRST, _OF_ALL))
 # The order that an index of lists serves; what is no memory, and other kinds, are left out of the nearest.
 NEAR_IN_LISTS = text(f"""
     with near as materialized (
@@ -197,23 +236,23 @@ NEAR_IN_LISTS = text(f"""
       join afterturn.agent_memory_unit_t u on u.host_id = :host and u.bank_id = :bank and u.unit_id = n.unit_id
      where n.chunk = 0 and u.seq is not null and {_MEMORY}
      order by n.cosine desc limit :most""")  # noqa: S608 - put together from constants
-LOAD = text(f"""
-    select {COLUMNS}, q.score
-      from unnest(cast(:units as uuid[]), cast(:scores as double precision[])) q(unit_id, score)
-      join afterturn.agent_memory_unit_t u on u.unit_id = q.unit_id
-     where {_OF_BANK} and {_MEMORY}
-     order by {_PINNED} and :pins_first desc, q.score desc, u.mentioned_at desc, {_ID} desc limit :limit""")  # noqa: S608 - put together from constants
 
 #: Candidates compared: of the best by words, and of the pinned in each namespace.
 COMPARED = 400
-#: The nearest memories compared in each namespace, or the limit of the search if that is higher. A search returns no
-#: more of them; the cosines of memories that share words, and of pinned ones, are read in addition.
+#: The nearest memories compared in each namespace, or the limit of the search if that is higher; the cosines of those
+#: that share words, and of pinned ones, are read in addition.
 NEAREST_COMPARED = 100
 #: Units read from an index for each memory that is wanted. If fewer than one in ten is one, the index is left and all
 #: of the namespace is read.
 LOOKED_AT = 10
-#: Without an index: units read first for each memory that is wanted; all, if these are too few memories.
+#: Without an index: units looked at first for each memory that is compared.
 FIRST_LOOKED_AT = 2
+#: Units opened first for each memory that is wanted, the best of those that are compared. Where too few of them are
+#: memories, all of the namespace's are read.
+OPENED = 5
+MOST = 2**31 - 1
+#: A search's statements are the same each time, and longer in planning than some of them run.
+PLANNED = {"plan_cache_mode": "force_generic_plan"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,13 +295,23 @@ class _Size:
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """What was read for a query: each memory that shares words with it, by how much; what has no vector yet."""
+class _Wanted:
+    """A search by text: the question, its vector where it has one, and whether pinned memories stand first."""
 
+    host: UUID
+    asked: Asked
     question: Question
-    words: Mapping[UUID, float] = field(default_factory=dict)
+    vector: NDArray[np.float32] | None
+    pins_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What was read for a search: units that share words with it, by how much; what has no vector yet."""
+
+    banks: Mapping[UUID, _Size]
+    words: RankedUnits
     tail: Sequence[Fresh] = ()
-    banks: Mapping[UUID, _Size] = field(default_factory=dict)
 
 
 class PluginSearch:
@@ -332,19 +381,15 @@ class PluginSearch:
 
         An embedder that is late or fails leaves the words.
         """
-        read = await self._read(host, asked, query)
-        if not read.banks:
-            return []
-        vector, fresh = (None, {}) if by_words else await self._embed(read.question.text, read.tail)
-        async with self._database.tenant(host) as connection:
-            scope = _Scope(connection, self._arguments(host, list(read.banks), asked))
-            most = max(NEAREST_COMPARED, asked.limit)
-            pins = COMPARED if pins_first else 0
-            near = {} if vector is None else {**await self._cosines(scope, vector, read, most, pins), **fresh}
-            scores = self._fuse(read.words, near)
-            best = {"units": list(scores), "scores": list(scores.values()), "pins_first": pins_first}
-            rows = await connection.execute(LOAD, {**scope.arguments, **best, "limit": asked.limit})
-            return [build_memory(row, row.score) for row in rows]
+        cut = query.strip()[:MAX_CHARACTERS]
+        rules = await self._rules(host, asked.names)
+        question = await off_loop(EFFORT * len(cut), lambda: parse_question(cut, rules=rules))
+        vector = None if by_words else await self._embed_query(cut)
+        wanted = _Wanted(host, asked, question, vector, pins_first)
+        # Among few of many, one kind of memories say, the best units of all kinds would be none of them.
+        if not asked.kinds and (found := await self._find(wanted, everything=False)) is not None:
+            return found
+        return await self._find(wanted, everything=True) or []
 
     async def _scope(self, connection: AsyncConnection, host: UUID, asked: Asked) -> _Scope:
         rows = await read_namespaces(connection, host, asked.names)
@@ -355,131 +400,140 @@ class PluginSearch:
     def _arguments(self, host: UUID, banks: Sequence[UUID], asked: Asked) -> dict[str, Any]:
         return {"host": host, "banks": banks, "kinds": list(asked.kinds) or None, "now": self._clock()}
 
-    async def _read(self, host: UUID, asked: Asked, query: str) -> _Read:
-        """Read what the words of a query find, and what has no vector yet."""
-        cut = query.strip()[:MAX_CHARACTERS]
-        rules = await self._rules(host, [identity.bank_id(host, name) for name in asked.names])
-        question = await off_loop(EFFORT * len(cut), lambda: parse_question(cut, rules=rules))
-        async with self._database.tenant(host) as connection:
-            scope = await self._scope(connection, host, asked)
-            if not scope.banks:
-                return _Read(question)
-            packed, banks = await self._read_words(scope, question)
-            words = await self._rank(packed, question, banks) or await _containing(scope, cut)
-            return _Read(question, words, await self._tail(scope), banks)
+    async def _rules(self, host: UUID, names: Sequence[str]) -> Sequence[WordRules]:
+        """Return the rules by which words of any of these namespaces are cut."""
+        known = await self._languages.of(host)
+        rules = [rule for name in names for rule in rules_of_bank(known, identity.bank_id(host, name)).asking]
+        return list({rule.name: rule for rule in rules}.values())
 
-    async def _rules(self, host: UUID, banks: Sequence[UUID]) -> Sequence[WordRules]:
-        """Return the rules by which words of any of these banks are cut."""
-        rules = [rule for bank in banks for rule in await self._languages.asking(host, bank)]
-        return list({rule.name: rule for rule in rules}.values()) or parse_question("").rules
+    async def _find(self, wanted: _Wanted, *, everything: bool) -> list[StoredMemory] | None:
+        """Search once; None where too few units were looked at, which never is so if `everything` is."""
+        async with self._database.tenant(wanted.host, PLANNED) as connection:
+            read = await self._read(connection, wanted, everything=everything)
+            if wanted.vector is None or not read.tail:
+                return await self._best(connection, wanted, read, {}, everything=everything)
+        fresh = await self._embed_tail(wanted.vector, wanted.question.text, read.tail)
+        async with self._database.tenant(wanted.host, PLANNED) as connection:
+            return await self._best(connection, wanted, read, fresh, everything=everything)
 
-    async def _read_words(self, scope: _Scope, question: Question) -> tuple[Mapping[str, bytes], Mapping[UUID, _Size]]:
-        """Return the postings of each word of a question, and how large each bank is."""
-        settings = self._settings
+    async def _read(self, connection: AsyncConnection, wanted: _Wanted, *, everything: bool) -> _Read:
+        """Read what the words of a question find, what has no vector yet, and how large each bank is."""
+        settings, question = self._settings, wanted.question
+        named = [identity.bank_id(wanted.host, name) for name in dict.fromkeys(wanted.asked.names)]
         about = {
+            **self._arguments(wanted.host, named, wanted.asked),
             "terms": [*question.words, *question.pairs],
             "postings": settings.postings,
             "exact_units": settings.exact_units,
             "read_units": settings.read_units,
-        }
-        packed, banks = defaultdict[str, bytes](bytes), dict[UUID, _Size]()
-        for row in await scope.connection.execute(WORDS, {**scope.arguments, **about}):
-            if row.bank_id is None:
-                packed[row.term] += row.packed
-            else:
-                banks[row.bank_id] = _Size(row.units, row.lists)
-        return packed, banks
-
-    async def _rank(
-        self, packed: Mapping[str, bytes], question: Question, banks: Mapping[UUID, _Size]
-    ) -> Mapping[UUID, float]:
-        if not packed:
-            return {}
-        count = sum(one.units for one in banks.values())
-        postings = {term: np.frombuffer(some, dtype=POSTING) for term, some in packed.items()}
-        return await off_loop(sum(map(len, postings.values())), lambda: self._rank_words(postings, question, count))
-
-    def _rank_words(self, postings: Mapping[str, Postings], question: Question, count: int) -> Mapping[UUID, float]:
-        """Return the score by words of each memory, from 0 to 1, of the best."""
-        together = np.concatenate(list(postings.values()))
-        _, first = np.unique(together["session"].view("S16"), return_index=True)
-        mean = float(together["length"][first].mean())
-        frequencies = Counter({term: len(some) for term, some in postings.items()})
-        statistics = Statistics(max(count, len(first)), mean, frequencies)
-        scores: LexicalScores = score_postings(postings, question, statistics, self._settings.ranking)
-        places = scores.best(COMPARED)
-        values = scores.of(places, np.zeros(len(places), dtype=np.bool_))
-        return {unit: float(value) for (unit, _), value in zip(places, values, strict=True)}
-
-    async def _tail(self, scope: _Scope) -> list[Fresh]:
-        about = {
-            "chunks": self._settings.fresh_tail_chunks,
+            "chunks": 0 if wanted.vector is None else settings.fresh_tail_chunks,
             "characters": CHARACTERS,
             "generation": self._embedder.generation,
         }
-        rows = await scope.connection.execute(FRESH, {**scope.arguments, **about})
-        return [Fresh(row.unit_id, row.content) for row in rows]
+        packed, banks, tail = defaultdict[str, bytes](bytes), dict[UUID, _Size](), list[Fresh]()
+        for row in await connection.execute(READ_WORDS_OF_MEMORIES if everything else READ_WORDS, about):
+            if row.term is not None:
+                packed[row.term] += row.packed
+            elif row.unit_id is not None:
+                tail.append(Fresh(row.unit_id, row.content))
+            else:
+                banks[row.bank_id] = _Size(row.units, row.lists)
+        words = await self._rank(packed, question, sum(one.units for one in banks.values()))
+        if banks and not words.units:
+            scope = _Scope(connection, self._arguments(wanted.host, list(banks), wanted.asked))
+            words = await _containing(scope, question.text)
+        return _Read(banks, words, tail)
 
-    async def _embed(
-        self, query: str, tail: Sequence[Fresh]
-    ) -> tuple[NDArray[np.float32] | None, Mapping[UUID, float]]:
-        """Return the query's vector and how near the fresh tail is to it; never raises for what an embedder does."""
+    async def _rank(self, packed: Mapping[str, bytes], question: Question, units: int) -> RankedUnits:
+        """Rank what shares words with a question, in banks of so many units."""
+        postings = {term: np.frombuffer(some, dtype=ALONE) for term, some in packed.items()}
+        ranking = self._settings.ranking
+        effort = sum(map(len, postings.values()))
+        return await off_loop(effort, lambda: rank_units(postings, question, units, ranking, COMPARED))
+
+    async def _best(
+        self,
+        connection: AsyncConnection,
+        wanted: _Wanted,
+        read: _Read,
+        fresh: Mapping[UUID, float],
+        *,
+        everything: bool,
+    ) -> list[StoredMemory] | None:
+        """Return the best of what shares words and what is near; `fresh`: how near units without a vector are."""
+        if not read.banks:
+            return []
+        limit = wanted.asked.limit
+        about = {
+            **self._arguments(wanted.host, list(read.banks), wanted.asked),
+            "vector": wanted.vector,
+            "generation": self._embedder.generation,
+            "near": self._near,
+            "weight": self._settings.ranking.dense_weight,
+        }
+        about["most"] = max(NEAREST_COMPARED, limit)
+        in_lists = await _near_in_lists(_Scope(connection, about), read.banks) if wanted.vector is not None else {}
+        known = {**_flatten(in_lists), **fresh}
+        about |= {
+            "whole": [] if wanted.vector is None else [bank for bank in read.banks if bank not in in_lists],
+            "known": list(known),
+            "cosines": list(known.values()),
+            "units": read.words.units,
+            "scores": read.words.scores,
+            "pins": COMPARED if wanted.pins_first else 0,
+            "pins_first": wanted.pins_first,
+            "looked_at": about["most"] * (1 if everything else FIRST_LOOKED_AT),
+            "opened": MOST if everything else max(NEAREST_COMPARED, OPENED * limit),
+            "limit": limit,
+        }
+        rows = (await connection.execute(BEST_OF_ALL if everything else BEST, about)).all()
+        found = [build_memory(row, row.score) for row in rows if row.unit_id is not None]
+        if len(found) < limit and not everything and (rows[0].cut or read.words.are_cut or _are_others(read, found)):
+            return None
+        return sorted(found, key=lambda one: _rank(one, wanted.pins_first))
+
+    async def _embed_query(self, query: str) -> NDArray[np.float32] | None:
+        """Return the query's vector; never raises for what an embedder does."""
+        try:
+            async with asyncio.timeout(self._settings.embed_deadline_ms / 1000):
+                vector: NDArray[np.float32] = (await self._embedder.embed([query]))[0]
+        except (TimeoutError, EmbeddingError):
+            return None
+        return vector
+
+    async def _embed_tail(self, vector: NDArray[np.float32], query: str, tail: Sequence[Fresh]) -> Mapping[UUID, float]:
+        """Return how near the fresh tail is to a query; never raises for what an embedder does."""
         try:
             async with asyncio.timeout(self._settings.embed_deadline_ms / 1000):
                 read = select_affordable(tail, query, self._settings.fresh_tail_ms, self._embedder.estimate_ms)
-                vectors = await self._embedder.embed([query, *(fresh.content for fresh in read)])
+                cosines = await self._embedder.embed([fresh.content for fresh in read]) @ vector
         except (TimeoutError, EmbeddingError):
-            return None, {}
-        cosines = vectors[1:] @ vectors[0]
-        return vectors[0], {fresh.unit_id: float(one) for fresh, one in zip(read, cosines, strict=True)}
+            return {}
+        return {fresh.unit_id: float(one) for fresh, one in zip(read, cosines, strict=True)}
 
-    async def _cosines(
-        self, scope: _Scope, vector: NDArray[np.float32], read: _Read, most: int, pins: int
-    ) -> dict[UUID, float]:
-        """Return how near the nearest `most` memories of each bank are, those that share words, and pinned ones."""
-        about = {**scope.arguments, "vector": vector, "generation": self._embedder.generation, "most": most}
-        found = dict[UUID, dict[UUID, float]]()
-        for bank, size in read.banks.items():
-            if size.lists is not None and (near := await _near_in_lists(scope, bank, size.lists, about)) is not None:
-                found[bank] = near
-        about |= {"units": list(read.words), "looked_at": FIRST_LOOKED_AT * most, "pins": pins}
-        whole = [bank for bank in read.banks if bank not in found]
-        if scope.arguments["kinds"]:
-            beside = await _near(scope, NEAR_ALL, {**about, "whole": whole}, found)
-            return _flatten(found) | beside
-        beside = await _near(scope, NEAR_FIRST, {**about, "whole": whole}, found)
-        short = [bank for bank in whole if len(found.get(bank, ())) < most]
-        if short := [bank for bank in short if read.banks[bank].units > about["looked_at"]]:
-            await _near(scope, NEAR_ALL, {**about, "whole": short, "units": [], "pins": 0}, found)
-        return _flatten(found) | beside
 
-    def _fuse(self, words: Mapping[UUID, float], near: Mapping[UUID, float]) -> Mapping[UUID, float]:
-        """Return the score, from 0 to 1, of what shares a word or is near."""
-        weight = self._settings.ranking.dense_weight
-        kept = [unit for unit in {**words, **near} if words.get(unit, 0) > 0 or near.get(unit, 0) >= self._near]
-        return {unit: (words.get(unit, 0) + weight * max(0.0, near.get(unit, 0))) / (1 + weight) for unit in kept}
+def _are_others(read: _Read, found: Sequence[StoredMemory]) -> bool:
+    """Say whether words were found, and in no memory that was: they stand in what is none."""
+    words = set(read.words.units)
+    return bool(words) and all(one.unit.hex not in words for one in found)
 
 
 def _flatten(found: Mapping[UUID, Mapping[UUID, float]]) -> dict[UUID, float]:
     return {unit: cosine for some in found.values() for unit, cosine in some.items()}
 
 
-async def _near(
-    scope: _Scope, statement: TextClause, about: Mapping[str, Any], found: dict[UUID, dict[UUID, float]]
-) -> dict[UUID, float]:
-    """Add the nearest memories of whole banks to what is found; return how near the named units are."""
-    beside = dict[UUID, float]()
-    for row in await scope.connection.execute(statement, about):
-        (beside if row.bank_id is None else found.setdefault(row.bank_id, {}))[row.unit_id] = float(row.cosine)
-    return beside
-
-
-async def _near_in_lists(scope: _Scope, bank: UUID, lists: int, about: Mapping[str, Any]) -> dict[UUID, float] | None:
-    """Return the nearest memories of a large bank; None where the lists that are read bring too few."""
-    here = {**about, "bank": bank, "looked_at": about["most"] * LOOKED_AT}
-    async with reading_lists(scope.connection, lists):
-        rows = (await scope.connection.execute(NEAR_IN_LISTS, here)).all()
-    return {row.unit_id: float(row.cosine) for row in rows} if len(rows) >= about["most"] else None
+async def _near_in_lists(scope: _Scope, banks: Mapping[UUID, _Size]) -> dict[UUID, dict[UUID, float]]:
+    """Return the nearest memories of large banks, without those where the lists that are read bring too few."""
+    most, found = scope.arguments["most"], dict[UUID, dict[UUID, float]]()
+    for bank, size in banks.items():
+        if size.lists is None:
+            continue
+        here = {**scope.arguments, "bank": bank, "looked_at": most * LOOKED_AT}
+        async with reading_lists(scope.connection, size.lists):
+            rows = (await scope.connection.execute(NEAR_IN_LISTS, here)).all()
+        if len(rows) >= most:
+            found[bank] = {row.unit_id: float(row.cosine) for row in rows}
+    return found
 
 
 async def _nearest_in_lists(
@@ -504,8 +558,8 @@ def _rank(one: StoredMemory, pins_first: bool) -> tuple[bool, float, float, int]
     return not (one.pin and pins_first), -(one.score or 0.0), -one.created_at.timestamp(), -one.memory_id.int
 
 
-async def _containing(scope: _Scope, query: str) -> Mapping[UUID, float]:
+async def _containing(scope: _Scope, query: str) -> RankedUnits:
     """Return the memories that hold the query itself, or each of its words, where the index knows none of these."""
     about = {"query": query, "words": words_of(query), "most": COMPARED}
-    rows = await scope.connection.execute(CONTAINING, {**scope.arguments, **about})
-    return {row.unit_id: 1.0 for row in rows}
+    units = [row.unit_id.hex for row in await scope.connection.execute(CONTAINING, {**scope.arguments, **about})]
+    return RankedUnits(units, [1.0] * len(units), are_cut=False)

@@ -21,6 +21,8 @@ from store.text.terms import BIGRAM_PREFIX
 
 #: One posting as the database packs it. A unit that is not a message stands alone: its own id for a session, seq -1.
 POSTING = np.dtype([("session", "V16"), ("seq", ">i4"), ("tf", ">i4"), ("length", ">i4")])
+#: One posting of a unit that stands alone, whatever it is.
+ALONE = np.dtype([("session", "V16"), ("tf", ">i4"), ("length", ">i4")])
 
 #: A text that many times as long as the bank's mean, or longer, is held back no further: else a word that stands in one
 #: pasted log alone would be worth nothing there.
@@ -110,6 +112,44 @@ def score_postings(
     postings: Mapping[str, Postings], question: Question, statistics: Statistics, ranking: RankingSettings
 ) -> LexicalScores:
     """Score all places that the postings name; `postings` holds what was read for each term."""
+    return LexicalScores(
+        _Places(list(postings.values())), _weigh_postings(postings, question, statistics, ranking), ranking
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RankedUnits:
+    """Units in hexadecimal and their scores by words, from 0 to 1, the best first; `are_cut`: there are more."""
+
+    units: Sequence[str] = field(repr=False)
+    scores: Sequence[float] = field(repr=False)
+    are_cut: bool
+
+
+def rank_units(
+    postings: Mapping[str, Postings], question: Question, units: int, ranking: RankingSettings, most: int
+) -> RankedUnits:
+    """Return the best units that hold one of the terms, in banks of so many units; postings are ALONE."""
+    if not postings:
+        return RankedUnits([], [], are_cut=False)
+    together = np.concatenate(list(postings.values()))
+    # The last 8 bytes of a uuid5 are random enough to stand for it.
+    tails = np.ascontiguousarray(together["session"]).view(np.uint64).reshape(-1, 2)[:, 1]
+    _, first, number = np.unique(tails, return_index=True, return_inverse=True)
+    frequency = {term: len(some) for term, some in postings.items()}
+    statistics = Statistics(max(units, len(first)), float(together["length"][first].mean()), frequency)
+    weights = np.concatenate(_weigh_postings(postings, question, statistics, ranking))
+    scores = np.bincount(number, weights)
+    top = np.argsort(-scores, kind="stable")[:most]
+    names = together["session"][first[top]].tobytes().hex()
+    units_found = [names[at : at + 32] for at in range(0, len(names), 32)]
+    return RankedUnits(units_found, scores[top].tolist(), are_cut=len(first) > most)
+
+
+def _weigh_postings(
+    postings: Mapping[str, Postings], question: Question, statistics: Statistics, ranking: RankingSettings
+) -> list[Scores]:
+    """Return how much each posting of each term counts, on the scale of the sum."""
     counts = weigh_terms(question, ranking)
     # A word that the bank does not have counts too: else one found beside it would be everything.
     most = sum(
@@ -117,11 +157,10 @@ def score_postings(
         for term, count in question.words.items()
         if term in postings or not statistics.frequency.get(term)
     )
-    weights = [
+    return [
         counts[term] * statistics.idf(term) / (most or 1.0) * _compute_bm25(term, found, statistics, ranking)
         for term, found in postings.items()
     ]
-    return LexicalScores(_Places(list(postings.values())), weights, ranking)
 
 
 def _compute_bm25(term: str, found: Postings, statistics: Statistics, ranking: RankingSettings) -> Scores:

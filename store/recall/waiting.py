@@ -5,6 +5,8 @@ Each such unit is opened for all terms together: while turns come in faster than
 
 #: One string of bytes a term (the fields of lexical.POSTING, in its order): thousands of rows cross in a millisecond.
 PACKED = "string_agg(uuid_send(p.session_id) || int4send(p.seq) || int4send(p.tf) || int4send(p.length), '')"
+#: The same of units that stand alone: the fields of lexical.ALONE.
+PACKED_ALONE = "string_agg(uuid_send(p.unit_id) || int8send((cast(p.tf as bigint) << 32) | p.length), '')"
 #: Where a posting stands: a unit that is not a message stands alone.
 PLACE = """case when {of}.seq is null then {of}.unit_id else {of}.session_id end as session_id,
            coalesce({of}.seq, -1) as seq"""

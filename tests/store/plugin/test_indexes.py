@@ -20,7 +20,7 @@ from store.memory.turns import TurnStore
 from store.plugin import search as plugin_search
 from store.plugin.memories import StoredMemory
 from store.plugin.namespaces import NamespaceChange, Namespaces
-from store.plugin.search import LIST, NEAR_ALL, NEAR_FIRST, NEAR_IN_LISTS, Asked, PluginSearch
+from store.plugin.search import BEST, BEST_OF_ALL, LIST, NEAR_IN_LISTS, Asked, PluginSearch
 from store.plugin.vectors import normalise, read_lists, reading_lists
 from store.recall.settings import RecallSettings
 from tests.producers.words import WordEmbedder
@@ -51,6 +51,11 @@ KEEP = """
 APART = """
     update afterturn.agent_memory_unit_t
        set mentioned_at = mentioned_at - make_interval(secs => cast(substr(content, 9) as int)) returning 1"""
+
+# All but a few memories become units of another interface.
+UNMARK = """
+    update afterturn.agent_memory_unit_t set metadata = '{}'
+     where cast(substr(content, 9) as int) >= 5 returning 1"""
 
 
 class Pointing(WordEmbedder):
@@ -170,6 +175,16 @@ async def test_what_is_pinned_is_first_however_many_are_nearer(large: Large) -> 
             assert [one.score for one in plain] == sorted((one.score or 0.0 for one in plain), reverse=True)
 
 
+async def test_memories_are_found_among_far_more_units_that_are_none(large: Large) -> None:
+    there = len(await rows(large.database, large.host, UNMARK))
+    for settings in (SETTINGS, EXACT):
+        # Near all of them, and told apart from none by their words.
+        search = large.search(settings, large.own[MEMORIES // 2])
+        for query, by_words in (("zz", False), ("message", False), ("message", True)):
+            found = await search.find(large.host, Asked([NAME], [], 10), query, by_words=by_words)
+            assert len(found) == MEMORIES - there == 5, (query, by_words, found)
+
+
 async def test_the_indexes_are_read_and_an_exact_search_reads_none(large: Large) -> None:
     while await large.indexes.build_some():
         pass
@@ -183,9 +198,10 @@ async def test_the_indexes_are_read_and_an_exact_search_reads_none(large: Large)
     plan = await large.plan(in_lists, lists, **numbers)
     assert f"using plugin_vector_{large.bank.hex}_{DIMENSION}_near" in plan, plan
     about = {"vector": large.own[0], "generation": 1, "most": 20, "looked_at": 200, "pins": 20}
-    about |= {"whole": [large.bank], "units": []}
     assert "_near" in (plan := await large.plan(str(NEAR_IN_LISTS), lists, **about)), plan
-    for exact in (NEAR_FIRST, NEAR_ALL):
+    about |= {"whole": [large.bank], "units": [], "scores": [], "known": [], "cosines": [], "near": -1.0, "weight": 1.0}
+    about |= {"opened": 100, "pins_first": True, "limit": 20}
+    for exact in (BEST, BEST_OF_ALL):
         assert "_near" not in (plan := await large.plan(str(exact), lists, **about)), plan
 
 

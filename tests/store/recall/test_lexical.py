@@ -1,7 +1,7 @@
 """Scoring by words: bounded, at home in its session, and blind to how the postings came."""
 
 from collections.abc import Sequence
-from uuid import UUID, uuid5
+from uuid import UUID, uuid4, uuid5
 
 import numpy as np
 import pytest
@@ -9,7 +9,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from store.recall.lexical import POSTING, LexicalScores, Place, Postings, Statistics, readable_terms, score_postings
+from store.recall.lexical import (
+    ALONE,
+    POSTING,
+    LexicalScores,
+    Place,
+    Postings,
+    Statistics,
+    rank_units,
+    readable_terms,
+    score_postings,
+)
 from store.recall.question import parse_question
 from store.recall.settings import RankingSettings
 from store.text.terms import analyse_text
@@ -192,3 +202,24 @@ def test_longer_texts_are_held_back_but_a_rare_word_in_a_very_long_one_is_still_
     texts = [[["lemon", *["banana"] * more]] for more in (2, 8, 11, 60, 600)]
     usual, long, longest, log, book = _scored(texts, "lemon").of(_places(texts), _plain(texts))
     assert usual > long > longest == log == book > 0
+
+
+def test_units_that_stand_alone_are_ranked_as_places_are() -> None:
+    question, units = parse_question("lemon lemon tea"), [uuid4() for _ in range(30)]
+    held = {"lemon": range(0, 30, 2), "tea": range(0, 30, 3)}
+    rows = {term: [(units[n].bytes, 1 + n % 4, 4 + n) for n in nth] for term, nth in held.items()}
+    alone = {term: np.array(some, dtype=ALONE) for term, some in rows.items()}
+    places = {term: np.array([(u, -1, tf, n) for u, tf, n in some], dtype=POSTING) for term, some in rows.items()}
+    found = sorted({n for nth in held.values() for n in nth})
+    statistics = Statistics(100, sum(4 + n for n in found) / len(found), {term: len(nth) for term, nth in held.items()})
+    scores = score_postings(places, question, statistics, NO_PAIRS).of(
+        [(unit, -1) for unit in units], np.zeros(30, dtype=np.bool_)
+    )
+    ours = rank_units(alone, question, 100, NO_PAIRS, 30)
+    assert dict(zip(ours.units, ours.scores, strict=True)) == pytest.approx(
+        {unit.hex: score for unit, score in zip(units, scores, strict=True) if score}
+    )
+    assert list(ours.scores) == sorted(ours.scores, reverse=True)
+    assert not ours.are_cut
+    few = rank_units(alone, question, 100, NO_PAIRS, 5)
+    assert (few.units, few.are_cut) == (ours.units[:5], True)
