@@ -10,17 +10,20 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
+from weakref import WeakValueDictionary
 
 import orjson
 from sqlalchemy import Row, text
 
 from store import identity
+from store.coalescing import Coalescer
 from store.database import Database
 from store.erasure import Erasures, Kind, Target
 from store.errors import NotFound
 from store.memory.memories import Memories, NewMemory, memory_session
 from store.memory.prepared_turns import PreparedTurn
 from store.memory.turn_writes import append_arguments
+from store.memory.turns import LANES, MOST_BYTES
 from store.plugin.namespaces import read_namespaces
 from store.plugin.vectors import CallersVector, insert_vector, keep_only
 from store.tenancy.quotas import retry_on_quota
@@ -30,8 +33,9 @@ MARK = "plugin"
 #: How far back `created_at` may be put, and ahead: as far as a text of four digits names years.
 PAGE = 200
 NO_NAMESPACE = "no such namespace"
-#: Takes tenant, memory (`append_arguments`), its vector's digest, norm and numbers, and its traceparent.
-APPEND = 'select outcome, "position" from afterturn.append_plugin_memory($1, $2, $3, $4, $5, $6)'
+#: Takes tenant, memories (`append_arguments`), of each its vector's digest, norm and dimension, the numbers of all
+#: vectors, the traceparent of each, and whether to wait for other writers.
+APPEND = "select outcomes, positions from afterturn.append_plugin_memories($1, $2, $3, $4, $5, $6, $7, $8)"
 
 _AT = "cast({unit}.metadata->'plugin'->>'expires_at' as timestamptz)"
 #: What makes a unit a memory of the plugin that is read, and the filters of every search; `unit` is its alias.
@@ -95,6 +99,14 @@ class StoredMemory:
     score: float | None = None
 
 
+#: A memory as it is appended, with the vector that its caller brought.
+Offered = tuple[PreparedTurn, CallersVector | None]
+#: What became of it (`append_plugin_memories`), and its position.
+Outcome = tuple[str, int | None]
+#: Bytes of a number of a vector, as it is sent.
+NUMBER_BYTES = 4
+
+
 class PluginMemories:
     """Writes and forgets memories of a tenant's namespaces."""
 
@@ -103,6 +115,7 @@ class PluginMemories:
         self._clock = clock
         self._memories = Memories(database, clock)
         self._erasures = Erasures(database, clock)
+        self._writes: WeakValueDictionary[UUID, Coalescer[Offered, Outcome]] = WeakValueDictionary()
 
     async def write(self, host: UUID, namespace: str, memory: PluginMemory) -> UUID:
         """Write a memory: durable and found when this returns; one of its id there is replaced in every field.
@@ -127,19 +140,44 @@ class PluginMemories:
             await self._end_replacing(host, namespace, memory_id, memory.vector)
         return memory_id
 
-    async def _append(self, host: UUID, vector: CallersVector | None, memory: PreparedTurn) -> tuple[str, int | None]:
-        """Append a memory with its vector while its namespace is there. Raises NotFound."""
-        about = (None, None, None) if vector is None else (vector.digest, vector.norm, vector.numbers)
-        _, (offered,), _ = append_arguments(host, [memory], wait=True)
-
-        async def write() -> tuple[str, int | None]:
-            [(outcome, position)] = await self._database.fetch(APPEND, host, offered, *about, memory.traceparent)
-            return outcome, position
-
-        outcome, position = await retry_on_quota(write)
+    async def _append(self, host: UUID, vector: CallersVector | None, memory: PreparedTurn) -> Outcome:
+        """Append a memory with its vector while its namespace is there, with those of others. Raises NotFound."""
+        outcome, position = await self._together(host).ask((memory, vector))
+        if outcome == "held":
+            [(outcome, position)] = await self._write(host, [(memory, vector)], wait=True)
         if outcome == "gone":
             raise NotFound(NO_NAMESPACE)
         return outcome, position
+
+    def _together(self, host: UUID) -> Coalescer[Offered, Outcome]:
+        """Return where memories of a host meet that come at the same time: the busier we are, the less each costs."""
+        if (found := self._writes.get(host)) is None:
+            write = partial(self._write, host, wait=False)
+            found = self._writes[host] = Coalescer(write, MOST_BYTES, LANES, _weigh, eager=True)
+        return found
+
+    async def _write(self, host: UUID, offered: Sequence[Offered], *, wait: bool) -> list[Outcome]:
+        """Append memories in one call; of one that is named twice the later is busy: another is writing it."""
+        first = {memory.turn: n for n, (memory, _) in reversed(list(enumerate(offered)))}
+        once = sorted(first.values())
+        memories = [offered[n][0] for n in once]
+        vectors = [offered[n][1] for n in once]
+        arguments = (
+            *append_arguments(host, memories, wait=wait)[:2],
+            [vector and vector.digest for vector in vectors],
+            [vector and vector.norm for vector in vectors],
+            [vector.dimension if vector else 0 for vector in vectors],
+            [number for vector in vectors if vector for number in vector.numbers],
+            [memory.traceparent for memory in memories],
+            wait,
+        )
+
+        async def write() -> list[Outcome]:
+            [(outcomes, positions)] = await self._database.fetch(APPEND, *arguments)
+            return list(zip(outcomes, positions, strict=True))
+
+        found = dict(zip(once, await retry_on_quota(write), strict=True))
+        return [found.get(n, ("busy", None)) for n in range(len(offered))]
 
     async def _end_replacing(self, host: UUID, namespace: str, memory_id: UUID, vector: CallersVector | None) -> None:
         """Remove the vectors that a replaced memory names no more. Raises NotFound."""
@@ -192,6 +230,11 @@ class PluginMemories:
         erasure = await self._erasures.request(host, Target(Kind.UNIT, namespace, str(unit)))
         await self._memories.end(host, namespace, name)
         return erasure
+
+
+def _weigh(offered: Offered) -> int:
+    memory, vector = offered
+    return memory.weight + (NUMBER_BYTES * vector.dimension if vector else 0)
 
 
 def build_memory(row: Row[Any], score: float | None = None) -> StoredMemory:

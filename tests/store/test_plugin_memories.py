@@ -38,11 +38,11 @@ async def test_the_call_appends_a_memory_with_its_vector_once(database: Database
     origin = Origin(host, bank, identity.user_id(host, None), NOON)
     prepared = prepare_memory(origin, NewMemory(SPACE, name, "I like tea"), turn, rules_for_writing({}, bank))
     _, (offered,), _ = append_arguments(host, [prepared], wait=True)
-    about = (vector.digest, vector.norm, vector.numbers, TRACEPARENT)
-    [(outcome, position)] = await database.fetch(APPEND, host, offered, *about)
+    about = ([vector.digest], [vector.norm], [2], vector.numbers, [TRACEPARENT], True)
+    [([outcome], [position])] = await database.fetch(APPEND, host, [offered], *about)
     assert outcome == "accepted"
     assert position > 0
-    [(again, first)] = await database.fetch(APPEND, host, offered, None, None, None, None)
+    [([again], [first])] = await database.fetch(APPEND, host, [offered], [None], [None], [0], [], [None], True)
     assert (again, first) == ("duplicate", position)
     assert await rows(database, host, VECTORS) == [(vector.digest, 5.0, 2)]
     assert set(await rows(database, host, "select traceparent from ledger_t")) == {(TRACEPARENT,)}
@@ -62,6 +62,31 @@ async def test_who_deletes_a_namespace_waits_for_its_writers_and_none_writes_beh
     with pytest.raises(NotFound):
         await memories.write(host, SPACE, memory)
     assert await rows(database, host, "select content from agent_memory_unit_t") == []
+
+
+async def test_memories_that_come_together_share_calls_and_the_same_one_is_one(database: Database) -> None:
+    host, same = await new_namespace(database), uuid4()
+    memories = PluginMemories(database, lambda: NOON)
+    offered = [
+        PluginMemory(None, f"says {n}", "fact", "agent", vector=normalise([1.0, n / 8]) if n % 2 else None)
+        for n in range(32)
+    ]
+    again = [PluginMemory(same, f"the same, {n}", "fact", "agent") for n in range(4)]
+    elsewhere = memories.write(host, "workspace:none", PluginMemory(None, "nowhere", "fact", "agent"))
+    first, *others = await asyncio.gather(
+        elsewhere, *(memories.write(host, SPACE, one) for one in (*offered, *again)), return_exceptions=True
+    )
+    assert isinstance(first, NotFound)
+    assert others[32:] == [same] * 4
+    assert len({*others}) == 33
+    named = "select u.content, v.dimension from agent_memory_unit_t u left join plugin_vector_t v using (session_id)"
+    found = dict(await rows(database, host, named))
+    assert len([content for content in found if content.startswith("the same, ")]) == 1
+    assert {n for n in range(32) if found[f"says {n}"] == 2} == {n for n in range(32) if n % 2}
+    [(calls,)] = await rows(
+        database, host, "select count(distinct xid) from event_store_t where event_type like '%UnitRetained%'"
+    )
+    assert calls < 12
 
 
 async def test_a_replaced_memory_keeps_the_vector_of_its_newest_version_alone(database: Database) -> None:

@@ -6,6 +6,7 @@ from uuid import UUID, uuid4
 
 import orjson
 import pytest
+from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -106,17 +107,43 @@ async def test_append_traced_turns_keeps_a_traceparent_where_a_turn_is_accepted(
     assert await rows(database, host, traced) == [(positions[0], TRACEPARENT), (positions[1], None)]
 
 
-async def test_append_plugin_memory_needs_a_namespace_and_keeps_one_vector(database: Database, host: UUID) -> None:
-    call = 'select outcome, "position" from afterturn.append_plugin_memory($1, $2, $3, $4, $5, null)'
-    vector = normalise([3.0, 4.0])
-    about = (host, offered_memory(host), vector.digest, vector.norm, vector.numbers)
-    assert [tuple(row) for row in await database.fetch(call, *about)] == [("gone", None)]
+async def test_append_plugin_memories_needs_a_namespace_and_keeps_one_vector_each(
+    database: Database, host: UUID
+) -> None:
+    call = "select outcomes, positions from afterturn.append_plugin_memories($1, $2, $3, $4, $5, $6, $7, $8)"
+    three, four = normalise([3.0, 0.0, 4.0]), normalise([1.0, 1.0, 1.0, 1.0])
+    turns = [offered_memory(host, name) for name in ("first", "second", "third")]
+    about = (
+        host,
+        turns,
+        [three.digest, None, four.digest],
+        [three.norm, None, four.norm],
+        [3, 0, 4],
+        [*three.numbers, *four.numbers],
+        [None, TRACEPARENT, None],
+    )
+    for wait in (True, False):
+        [(outcomes, positions)] = await database.fetch(call, *about, wait)
+        assert (outcomes, positions) == (["gone"] * 3, [None] * 3)
     assert await rows(database, host, "select 1 from event_store_t") == []
     await Namespaces(database, lambda: NOON).upsert(host, SPACE, "workspace", NamespaceChange(frozenset()))
-    [(outcome, position)] = await database.fetch(call, *about)
-    assert outcome == "accepted"
-    assert [tuple(row) for row in await database.fetch(call, *about)] == [("duplicate", position)]
-    assert await rows(database, host, "select digest, norm from plugin_vector_t") == [(vector.digest, 5.0)]
+    bank = identity.bank_id(host, SPACE)
+    async with database.tenant(host) as holder:
+        await holder.execute(text("select pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))"), {"bank": bank})
+        [(outcomes, _)] = await database.fetch(call, *about, False)
+        assert outcomes == ["held"] * 3
+    [(outcomes, positions)] = await database.fetch(call, *about, True)
+    assert outcomes == ["accepted"] * 3
+    assert positions == sorted(positions)
+    [(outcomes, again)] = await database.fetch(call, *about, False)
+    assert (outcomes, again) == (["duplicate"] * 3, positions)
+    kept = "select dimension, digest, norm, cast(embedding as text) from plugin_vector_t order by 1"
+    assert await rows(database, host, kept) == [
+        (3, three.digest, 5.0, "[0.6,0,0.8]"),
+        (4, four.digest, 2.0, "[0.5,0.5,0.5,0.5]"),
+    ]
+    traced = 'select distinct "position", traceparent from ledger_t where traceparent is not null'
+    assert await rows(database, host, traced) == [(positions[1], TRACEPARENT)]
 
 
 async def test_cloud_event_is_the_whole_envelope_of_a_row(database: Database, host: UUID) -> None:
