@@ -13,6 +13,7 @@ import structlog
 from deploy.settings import Settings
 from embeddings.protocol import Embedder
 from embeddings.remote import generation_of
+from embeddings.retry import Retry, evenly
 from embeddings.settings import Provider
 from store.database import Database
 from store.database_outage import may_pass
@@ -39,14 +40,18 @@ def list_external_models(settings: Settings) -> Sequence[OutsideModel]:
 
 async def record_models(database: Database, settings: Settings, embedder: Embedder) -> None:
     """Note the models of this process, as soon as the database takes it."""
-    while True:
-        try:
-            await note_external_models(database, list_external_models(settings))
-            return await note_live_model(database, embedder)
-        except Exception as error:  # noqa: BLE001 - whatever the driver raises, it is tried again
-            if not may_pass(error):
-                log.warning("models_not_recorded", error=type(error).__name__)
-            await asyncio.sleep(RETRY_INTERVAL_S)
+
+    async def record() -> None:
+        await note_external_models(database, list_external_models(settings))
+        await note_live_model(database, embedder)
+
+    def again(error: Exception) -> float:
+        """Whatever the driver raises, it is tried again."""
+        if not may_pass(error):
+            log.warning("models_not_recorded", error=type(error).__name__)
+        return 0.0
+
+    await Retry(evenly(RETRY_INTERVAL_S)).call(record, again)
 
 
 @asynccontextmanager

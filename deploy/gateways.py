@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import structlog
 
+from embeddings.retry import Retry, evenly
 from producers.service.gateway_clients import Access, Calling, GatewayClients, TargetUnusable, canonical_url
 from producers.service.gateway_recall import GatewayRecall
 from store.database import Database
@@ -92,17 +94,20 @@ async def following_settings(database: Database, settings: GatewaySettings) -> A
 
 async def _follow(targets: GatewayTargets, settings: GatewaySettings) -> None:
     user = user_of(settings)
-    while True:
-        try:
-            found = await targets.follow_settings(settings.host, user, settings.scope, BY_SETTINGS)
-        except TargetTaken as error:
-            log.error("gateway_target_refused", reason=str(error))  # noqa: TRY400 - no tracebacks
-            return
-        except Exception as error:  # noqa: BLE001 - whatever the driver raises, it is tried again
-            if not is_outage(error):
-                log.warning("gateway_settings_not_followed", error=type(error).__name__)
-            await asyncio.sleep(TRY_AGAIN_S)
-        else:
-            if user is not None and found is not None and not found.of_settings:
-                log.warning("gateway_settings_ignored", reason="an operator set a gateway target for this host")
-            return
+
+    def again(error: Exception) -> float | None:
+        """Whatever the driver raises, it is tried again."""
+        if isinstance(error, TargetTaken):
+            return None
+        if not is_outage(error):
+            log.warning("gateway_settings_not_followed", error=type(error).__name__)
+        return 0.0
+
+    try:
+        follow = partial(targets.follow_settings, settings.host, user, settings.scope, BY_SETTINGS)
+        found = await Retry(evenly(TRY_AGAIN_S)).call(follow, again)
+    except TargetTaken as error:
+        log.error("gateway_target_refused", reason=str(error))  # noqa: TRY400 - no tracebacks
+        return
+    if user is not None and found is not None and not found.of_settings:
+        log.warning("gateway_settings_ignored", reason="an operator set a gateway target for this host")

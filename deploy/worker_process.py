@@ -38,6 +38,7 @@ from deploy.turn_queues import build_queue_workers, prune_letters
 from deploy.worker_registry import Registration, wait_for_end
 from embeddings.errors import EmbeddingError
 from embeddings.registry import Owned, OwnedEmbedder, create_embedder, create_reranker
+from embeddings.retry import Backoff
 from producers.notifications import Notifier
 from producers.service.gateway_clients import GatewayClients
 from producers.service.gateway_recall import GatewayRecall
@@ -64,7 +65,7 @@ from workers.gateway import GatewayStage
 from workers.maintenance import Maintainer, Needs, recall_check_task, tasks_of
 from workers.projection import ProjectionStage
 from workers.recall import RecallWork
-from workers.retry import Backoff, Verdict
+from workers.retry import Verdict
 from workers.runner import Runner
 from workers.stage_work import StageWork
 from workers.sweeper import Notifications, Sweeper

@@ -10,6 +10,7 @@ import hashlib
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from embeddings.endpoint import Endpoint, EndpointError, Limits
 from embeddings.errors import EmbedderClosed, ModelMismatch, ModelUnreachable
 from embeddings.pace import Pace
+from embeddings.retry import Backoff, Retry
 from embeddings.settings import RemoteSettings
 
 #: The length of every stored vector; models that have more are asked for their first 384.
@@ -51,7 +53,9 @@ class RemoteEmbedder:
         self.name = f"{settings.model} (remote)"
         self.generation = generation_of(settings.model)
         self._settings = settings
-        self._sleep, self._clock, self._chance = sleep, clock, chance
+        self._clock = clock
+        backoff = Backoff(FIRST_WAIT_S, factor=2.0, longest_s=LONGEST_WAIT_S, chance=chance)
+        self._retry = Retry(backoff, sleep=sleep, clock=clock)
         self._endpoint: Endpoint | None = None
         self._closed = False
         self._pace = Pace(MAX_TOKENS)
@@ -92,20 +96,15 @@ class RemoteEmbedder:
             await self._endpoint.close()
 
     async def _ask(self, batch: Sequence[str], deadline: float) -> Mapping[str, object]:
-        tries = 0
-        while True:
-            failure = await self._once(batch)
-            if not isinstance(failure, EndpointError):
-                return failure
-            tries += 1
-            wait = self._wait(tries, failure)
-            if not failure.passing:
-                raise ModelMismatch(f"{self.name} cannot be asked: {failure}")
-            if self._clock() + wait >= deadline:
-                raise ModelUnreachable(f"{self.name} does not answer: {failure}")
-            await self._sleep(wait)
+        try:
+            return await self._retry.call(partial(self._once, batch), _again, deadline=deadline)
+        except EndpointError as error:
+            failure = error
+        if not failure.passing:
+            raise ModelMismatch(f"{self.name} cannot be asked: {failure}")
+        raise ModelUnreachable(f"{self.name} does not answer: {failure}")
 
-    async def _once(self, batch: Sequence[str]) -> Mapping[str, object] | EndpointError:
+    async def _once(self, batch: Sequence[str]) -> Mapping[str, object]:
         body: dict[str, object] = {
             "model": self._settings.model,
             "input": list(batch),
@@ -113,14 +112,7 @@ class RemoteEmbedder:
         }
         if self._settings.ask_dimensions:
             body["dimensions"] = self.dimensions
-        try:
-            return await self._open().post(body)
-        except EndpointError as error:
-            return error
-
-    def _wait(self, tries: int, failure: EndpointError) -> float:
-        plain = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** (tries - 1)) * (0.5 + self._chance())
-        return max(plain, failure.retry_after or 0.0)
+        return await self._open().post(body)
 
     def _open(self) -> Endpoint:
         if self._closed:
@@ -189,3 +181,8 @@ def _normalise_rows(found: Sequence[NDArray[np.float64]]) -> NDArray[np.float32]
     if not np.isfinite(lengths).all() or not (lengths > 0).all():
         raise ModelMismatch("the reply holds a vector without a direction")
     return np.asarray(vectors / lengths, dtype=np.float32)
+
+
+def _again(error: Exception) -> float | None:
+    """Say after how many seconds a failed call may go well; None: not by itself."""
+    return (error.retry_after or 0.0) if isinstance(error, EndpointError) and error.passing else None

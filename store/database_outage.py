@@ -7,6 +7,7 @@ from asyncpg.exceptions import InterfaceError, InternalClientError, PostgresErro
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from embeddings.retry import Again
 from store.errors import ResourceBusy, StatementTimeout
 
 #: Classes of SQLSTATE that another try may not meet: connection, resources, operator's hand, system, rollback.
@@ -15,6 +16,8 @@ PASSING_CLASSES = ("08", "53", "57", "58", "40")
 PASSING_STATES = frozenset({"25006"})
 #: SQLSTATE of a lock that was not to be had in time.
 LOCK_NOT_AVAILABLE = "55P03"
+#: SQLSTATE of a transaction that was ended because two waited for each other.
+DEADLOCK = "40P01"
 #: A statement was cancelled, nearly always because its time was over: the next try takes as long.
 CANCELLED = "57014"
 
@@ -23,6 +26,11 @@ def state_of(error: BaseException) -> str:
     """Return the SQLSTATE of what the driver raised, wrapped or not; empty where the server did not give one."""
     raised = error.orig if isinstance(error, DBAPIError) else error
     return str(getattr(raised, "sqlstate", None) or "")
+
+
+def again_after(*states: str) -> Again:
+    """Return the rule of a retry that makes again what ended in one of these SQLSTATEs."""
+    return lambda error: 0.0 if state_of(error) in states else None
 
 
 def is_outage(error: BaseException) -> bool:

@@ -1,14 +1,13 @@
 """What becomes of work that failed: tried again, how soon, or quarantine. Pure rules."""
 
-import random
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 
 from asyncpg.exceptions import PostgresError
 from sqlalchemy.exc import SQLAlchemyError
 
 from embeddings.errors import EmbeddingError
+from embeddings.retry import Backoff
 from store.database_outage import is_outage, timed_out
 from store.errors import ResourceBusy
 from store.ledger.ledger import LedgerRow, Outcome
@@ -16,21 +15,6 @@ from workers.errors import Permanent, WorkError
 
 #: The longest a Retry-After is followed, in seconds.
 LONGEST_RETRY_AFTER_S = 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """Waits that grow fourfold: 1 s, 4 s, 16 s, 64 s, each half to one and a half times that."""
-
-    base_s: float = 1.0
-    factor: float = 4.0
-    longest_s: float = 600.0
-    chance: Callable[[], float] = field(default=random.random)
-
-    def seconds(self, attempts: int) -> float:
-        """Return how long to wait after this many attempts (from 1)."""
-        plain = min(self.longest_s, self.base_s * self.factor ** max(0, attempts - 1))
-        return plain * (0.5 + self.chance())
 
 
 @dataclass(frozen=True, slots=True)

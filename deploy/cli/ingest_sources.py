@@ -1,17 +1,15 @@
 """Which document a turn comes from: a file that is ingested is a document, named by its content."""
 
 import hashlib
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import chain, repeat
 from pathlib import Path
 
-from afterturn_client import Afterturn, AfterturnError, ApiError
+from afterturn_client import Afterturn
 from afterturn_client.answers import DocumentReceipt
 
 from deploy.cli.parsed import Parsed, ParsedTurn
-from deploy.cli.turn_sender import PATIENCE_S, PAUSES_S, ServiceUnresponsive, is_transient
+from deploy.cli.turn_sender import PATIENCE_S, call_patiently, retry_after_s
 
 _PIECE = 1 << 20
 #: What `"doc_id":"<36 signs>",` takes on the wire.
@@ -53,18 +51,11 @@ class SourceRegistrar:
 
 
 def register_document(ask: Callable[[], DocumentReceipt], patience_s: float) -> DocumentReceipt:
-    """Return a document's receipt, however often that must be asked for. Raises GaveUp, and ApiError for good."""
-    deadline = time.monotonic() + patience_s
-    for pause in chain(PAUSES_S, repeat(PAUSES_S[-1])):
-        try:
-            return ask()
-        except AfterturnError as error:
-            if isinstance(error, ApiError) and not is_transient(error):
-                raise
-            if time.monotonic() + pause > deadline:
-                raise ServiceUnresponsive(str(error)) from None
-        time.sleep(pause)
-    raise ServiceUnresponsive("the document could not be named")
+    """Return a document's receipt, however often that must be asked for.
+
+    Raises ServiceUnresponsive, and the AfterturnError of a refusal.
+    """
+    return call_patiently(ask, retry_after_s, patience_s)
 
 
 def hash_file(file: Path) -> str:

@@ -1,8 +1,8 @@
 """Parsed turns go to the service in batches, in order, until each has an answer or patience is over."""
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from afterturn_client import (
     Afterturn,
@@ -21,12 +21,17 @@ from afterturn_client import (
 
 from deploy.cli.deferred_interrupt import defer_interrupt
 from deploy.cli.parsed import BadLine, Parsed, ParsedTurn
+from embeddings.retry import Again, Backoff, Retry
+
+T = TypeVar("T")
 
 #: Half of what the service takes in one request by default, so that names and commas fit in too.
 BATCH_BYTES = 1_048_576
 BATCH_TURNS = 100
 PATIENCE_S = 120.0
-PAUSES_S = (0.2, 0.5, 1.0, 2.0)
+#: A person is told when the service failed so often.
+TOLD_FAILURES = 2
+SEND_AGAIN = Retry(Backoff(0.2, factor=2.0, longest_s=2.0))
 
 #: Something in the batch is not acceptable: halves of it may be.
 _REFUSED = (BadRequestError, InvalidArgumentError, InvalidRequestError, PayloadTooLargeError, PermissionDeniedError)
@@ -35,6 +40,10 @@ _SERVER_ERROR = 500
 
 class ServiceUnresponsive(Exception):
     """The service has not answered usefully for longer than patience lasts; the text says what it did last."""
+
+
+class _StillWrittenError(AfterturnError):
+    """Turns of the batch have no answer yet."""
 
 
 @dataclass
@@ -111,24 +120,23 @@ class TurnSender:
 
     def _settle(self, batch: Sequence[ParsedTurn]) -> None:
         """Send until every turn of the batch has a final answer."""
-        deadline = time.monotonic() + self.patience_s
-        attempt = 0
-        while batch:
-            problem, asked = "", 0.0
-            try:
-                results = self.client.add_turns([item.turn for item in batch])
-            except (UnauthenticatedError, *_REFUSED):
-                raise
-            except AfterturnError as error:
-                if isinstance(error, ApiError) and not is_transient(error):
-                    raise
-                problem, asked = str(error), getattr(error, "retry_after", None) or 0.0
-            else:
-                batch = self._counted(batch, results)
-                problem = "some turns are being written by another request"
+        failures = 0
+
+        def send() -> None:
+            nonlocal batch
+            batch = self._counted(batch, self.client.add_turns([item.turn for item in batch]))
             if batch:
-                self._pause(problem, max(PAUSES_S[min(attempt, len(PAUSES_S) - 1)], asked), deadline, attempt)
-                attempt += 1
+                raise _StillWrittenError("some turns are being written by another request")
+
+        def again(error: Exception) -> float | None:
+            nonlocal failures
+            asked_s = retry_after_s(error)
+            failures += asked_s is not None
+            if failures == TOLD_FAILURES:
+                self.waiting(str(error))
+            return asked_s
+
+        call_patiently(send, again, self.patience_s)
 
     def _counted(
         self, batch: Sequence[ParsedTurn], results: Sequence[TurnReceipt | RefusedTurn]
@@ -154,13 +162,6 @@ class TurnSender:
             self._bad(item.line, str(result.error))
         return True
 
-    def _pause(self, problem: str, seconds: float, deadline: float, attempt: int) -> None:
-        if time.monotonic() + seconds > deadline:
-            raise ServiceUnresponsive(problem)
-        if attempt == 1:
-            self.waiting(problem)
-        time.sleep(seconds)
-
     def _bad(self, line: int, error: str) -> None:
         self.tally.bad_lines.append(BadLine(line, error))
         self.report(line, error)
@@ -170,6 +171,26 @@ class TurnSender:
             return
         self.tally.last_line = batch[-1].line
         self.advanced(batch[-1].offset)
+
+
+def call_patiently(call: Callable[[], T], again: Again, patience_s: float) -> T:
+    """Return what a call returns; make it again for `patience_s` seconds. Raises ServiceUnresponsive, or a refusal."""
+    try:
+        return SEND_AGAIN.call_blocking(call, again, deadline=SEND_AGAIN.clock() + patience_s)
+    except AfterturnError as error:
+        if retry_after_s(error) is None:
+            raise
+        problem = str(error)
+    raise ServiceUnresponsive(problem)
+
+
+def retry_after_s(error: Exception) -> float | None:
+    """Return after how many seconds, at least, a call may be made again; None after a refusal."""
+    if not isinstance(error, AfterturnError) or isinstance(error, (UnauthenticatedError, *_REFUSED)):
+        return None
+    if isinstance(error, ApiError):
+        return (error.retry_after or 0.0) if is_transient(error) else None
+    return 0.0
 
 
 def is_transient(error: ApiError) -> bool:

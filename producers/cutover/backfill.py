@@ -1,10 +1,12 @@
 """Copies the rows of `agent_memories` into a memory plugin, each under its own id, so that it may be run again."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from embeddings.retry import Backoff, Clock, Retry, Sleep
 from producers.cutover.checkpoint import Checkpoint
 from producers.cutover.errors import GaveUp
 from producers.cutover.legacy import SCOPES, LegacyMemories, LegacyMemory
@@ -25,9 +27,10 @@ from producers.plugin.wire import Capability, MemoryKind, MemoryWrite, Namespace
 from store.off_loop import off_loop
 from store.text.redaction import Redaction
 
-#: Seconds for which a plugin that is away is waited for, and pauses between two looks at it.
+#: Seconds for which a plugin that is away is waited for.
 PATIENCE_S = 600.0
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0
+#: Between two looks at a plugin that is away.
+LOOK_AGAIN = Backoff(0.5, factor=2.0, longest_s=10.0)
 #: A row that fails so often while the plugin says that it is well is left behind.
 ATTEMPTS = 3
 _NOT_FOUND = 404
@@ -101,52 +104,59 @@ class Patience:
     plugin: PluginClient
     say: Say
     seconds: float = PATIENCE_S
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    sleep: Sleep = asyncio.sleep
+    clock: Clock = time.monotonic
 
     async def insist(self, call: Callable[[], Awaitable[Result]]) -> Result:
         """Return what the call returns, after every outage again.
 
         Raises GaveUp; PluginUnavailable where it alone fails, again and again, while the plugin is well.
         """
-        for attempt in range(1, ATTEMPTS + 1):
+
+        async def attempt() -> Result:
             try:
                 return await self._obey(call)
             except PluginUnavailable:
                 await self._outlast()
-                if attempt == ATTEMPTS:
-                    raise
-                await self.sleep(attempt * FIRST_PAUSE_S)
-        raise AssertionError  # the loop ends in it
+                raise
+
+        return await self._retry(ATTEMPTS).call(attempt, _when_unavailable)
 
     async def _obey(self, call: Callable[[], Awaitable[Result]]) -> Result:
         """Come again when the plugin says so."""
-        left = self.seconds
-        while True:
-            try:
-                return await call()
-            except PluginOverloaded as busy:
-                pause_s = max(busy.retry_after_s, FIRST_PAUSE_S)
-                if pause_s > left:
-                    raise GaveUp(f"the plugin was overloaded for {self.seconds:.0f} s") from None
-            left -= pause_s
-            await self.sleep(pause_s)
+        try:
+            return await self._retry().call(call, _as_asked, deadline=self.clock() + self.seconds)
+        except PluginOverloaded:
+            raise GaveUp(f"the plugin was overloaded for {self.seconds:.0f} s") from None
 
     async def _outlast(self) -> None:
         """Wait until the plugin is well. Raises GaveUp."""
-        left, pause_s = self.seconds, FIRST_PAUSE_S
-        while True:
-            try:
-                await self.plugin.health()
-            except PerimeterError as problem:
-                if left <= 0:
-                    raise GaveUp(f"the plugin was away for {self.seconds:.0f} s: {problem}") from None
-                if pause_s == FIRST_PAUSE_S:
-                    self.say(f"waiting for the plugin: {problem}")
-            else:
-                return
-            await self.sleep(min(pause_s, left))
-            left -= pause_s
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        said = False
+
+        def again(error: Exception) -> float | None:
+            nonlocal said
+            if not isinstance(error, PerimeterError):
+                return None
+            if not said:
+                self.say(f"waiting for the plugin: {error}")
+            said = True
+            return 0.0
+
+        try:
+            await self._retry().call(self.plugin.health, again, deadline=self.clock() + self.seconds)
+        except PerimeterError as problem:
+            raise GaveUp(f"the plugin was away for {self.seconds:.0f} s: {problem}") from None
+
+    def _retry(self, attempts: int | None = None) -> Retry:
+        return Retry(LOOK_AGAIN, attempts, self.sleep, self.clock)
+
+
+def _when_unavailable(error: Exception) -> float | None:
+    return 0.0 if isinstance(error, PluginUnavailable) else None
+
+
+def _as_asked(error: Exception) -> float | None:
+    return error.retry_after_s if isinstance(error, PluginOverloaded) else None
 
 
 @dataclass
@@ -166,7 +176,8 @@ class Backfill:
     patience_s: float = PATIENCE_S
     say: Say = print
     advance: Callable[[int, int], None] = lambda _done, _all: None
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    sleep: Sleep = asyncio.sleep
+    clock: Clock = time.monotonic
     tally: Tally = field(default_factory=Tally)
 
     async def run(self) -> Tally:
@@ -208,7 +219,7 @@ class Backfill:
         return await self._write(self.plugin, row, entry, write)
 
     async def _write(self, plugin: PluginClient, row: LegacyMemory, entry: Entry, write: MemoryWrite) -> bool:
-        patience = Patience(plugin, self.say, self.patience_s, self.sleep)
+        patience = Patience(plugin, self.say, self.patience_s, self.sleep, self.clock)
         step = "err-ns"
         try:
             if Capability.CREATED_AT in await patience.insist(plugin.capabilities):

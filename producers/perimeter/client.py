@@ -5,9 +5,10 @@ import json
 import re
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 from uuid import UUID
@@ -15,6 +16,7 @@ from uuid import UUID
 import httpx
 from pydantic import BaseModel, ValidationError
 
+from embeddings.retry import AT_ONCE, Retry, Sleep
 from producers.contract_kit.client import Target, namespace_path, parse_target
 from producers.contract_kit.errors import UnusableError
 from producers.perimeter.breaker import CircuitBreaker
@@ -38,6 +40,8 @@ TIMEOUT_S = 2.0
 #: A 429 is obeyed RETRIES times, while it asks for LONGEST_PAUSE_S seconds at most; beyond that the caller waits.
 RETRIES = 3
 LONGEST_PAUSE_S = 5.0
+#: Every attempt waits for itself: for as long as any call was asked to.
+OBEY = Retry(AT_ONCE, attempts=RETRIES + 1)
 #: Bytes of an answer that are read: a hundred memories of 64 KiB.
 LARGEST_ANSWER = 16_777_216
 #: Bytes of a body that is no Error which its message repeats.
@@ -52,7 +56,6 @@ _CODES = {404: "not_found", 403: "forbidden"}
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
 
 Body = TypeVar("Body", bound=BaseModel)
-Sleep = Callable[[float], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,15 +200,18 @@ class PluginClient:
 
     async def _exchange(self, method: str, path: str, body: Mapping[str, Any] | None) -> tuple[int, bytes]:
         """Send a request, again only after a 429, and return a 2xx."""
-        for _ in range(RETRIES + 1):
-            await self._wait()
-            status, headers, raw = await self._send(method, path, body)
-            if _OK <= status < _REDIRECT:
-                return status, raw
-            if status != _TOO_MANY:
-                raise _refusal(status, raw)
-            pause_s = _retry_after_s(headers)
-            self._pause_until = max(self._pause_until, self._now() + pause_s)
+        return await OBEY.call(partial(self._exchange_once, method, path, body), _when_bearable)
+
+    async def _exchange_once(self, method: str, path: str, body: Mapping[str, Any] | None) -> tuple[int, bytes]:
+        """Send a request once it may be sent. Raises PluginOverloaded, having noted how long it is to wait."""
+        await self._wait()
+        status, headers, raw = await self._send(method, path, body)
+        if _OK <= status < _REDIRECT:
+            return status, raw
+        if status != _TOO_MANY:
+            raise _refusal(status, raw)
+        pause_s = _retry_after_s(headers)
+        self._pause_until = max(self._pause_until, self._now() + pause_s)
         raise PluginOverloaded(pause_s)
 
     async def _wait(self) -> None:
@@ -244,6 +250,10 @@ class PluginClient:
         raise PluginUnavailable(
             f"the memory plugin cannot be reached ({problem})" if problem else _message(response.status_code, raw)
         )
+
+
+def _when_bearable(error: Exception) -> float | None:
+    return 0.0 if isinstance(error, PluginOverloaded) and error.retry_after_s <= LONGEST_PAUSE_S else None
 
 
 async def _read_body(response: httpx.Response) -> bytes:

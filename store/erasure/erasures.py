@@ -3,19 +3,19 @@
 What is done and how far it has come are committed together, so an erasure resumes where a crash stopped it.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from uuid import UUID, uuid4
 
 from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from embeddings.retry import Backoff, Retry
 from store import identity
 from store.coalescing import Coalescer
 from store.database import Database
-from store.database_outage import state_of
+from store.database_outage import DEADLOCK, again_after
 from store.erasure import requests
 from store.erasure.ages import count_old, erase_old, old_enough
 from store.erasure.banks import BANK, ISSUED, begin_bank, erase_page
@@ -33,8 +33,8 @@ from store.memory import reflections
 PAGE_UNITS = 100
 #: An erasure without progress for this long is resumed by the sweeper.
 LEFT_ALONE = timedelta(seconds=30)
-DEADLOCK = "40P01"
-TRIES = 5
+#: A step that met others in a deadlock is made again.
+GO_ON = Retry(Backoff(base_s=0.05, factor=2.0), attempts=5)
 
 # The order of locks is that of store/SCHEMA.md. A writer that appends to, counts or embeds for a bank holds it shared
 # for as long as that takes.
@@ -210,14 +210,7 @@ class Erasures:
 
     async def _again(self, host: UUID, erasure: UUID) -> bool:
         """Go on by one step, and once more where that met others in a deadlock; says whether the erasure is done."""
-        for tried in range(TRIES):
-            try:
-                return await self._on(host, erasure)
-            except DBAPIError as error:
-                if state_of(error) != DEADLOCK or tried + 1 == TRIES:
-                    raise
-            await asyncio.sleep(0.05 * (tried + 1))
-        return False
+        return await GO_ON.call(partial(self._on, host, erasure), again_after(DEADLOCK))
 
     async def _on(self, host: UUID, erasure: UUID) -> bool:
         async with self._database.tenant(host) as connection:

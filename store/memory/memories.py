@@ -4,7 +4,6 @@ A memory passes the stages as a turn does. Its id names a session of its own in 
 beginning to its end) is a turn of that session with one unit.
 """
 
-import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from uuid import UUID, uuid5
 import orjson
 from sqlalchemy import text
 
+from embeddings.retry import Retry, evenly
 from store import identity
 from store.database import Database
 from store.errors import NotFound, TurnBusy
@@ -32,8 +32,8 @@ from store.tenancy.quotas import refusal_of, within_quota
 from store.text.terms import lexical_text
 from store.text.word_rules import WordRules
 
-#: How often a memory is looked at again that another request is just writing, and after how many seconds each time.
-LOOKS, LOOK_AGAIN_S = 200, 0.025
+#: A memory that another request is just writing is looked at again.
+LOOK_AGAIN = Retry(evenly(0.025), attempts=200)
 
 LIVES = text("""
     select count(*) as lives, min(cast(u.unit_id as text)) filter (where u.active) as living,
@@ -146,20 +146,21 @@ class Memories:
         session = memory_session(bank, memory.memory_id)
         # Most are new: the guard of its first life tells one that is not, and nothing is read for the others.
         kept = await self._begin(host, memory, identity.turn_id(session, "0"), append, now)
-        for _ in range(LOOKS):
-            if kept is not None:
-                return kept
+        if kept is not None:
+            return kept
+
+        async def look() -> KeptMemory:
             lives = await self._read_lives(host, bank, session)
             if lives.living is not None:
                 await permit(lives.living)
-                kept = await self._replace(host, memory, lives.living, lives.created_at or now, now)
+                found = await self._replace(host, memory, lives.living, lives.created_at or now, now)
             else:
-                kept = await self._begin(host, memory, identity.turn_id(session, str(lives.count)), append, now)
-            if kept is None:
-                await asyncio.sleep(LOOK_AGAIN_S)
-        if kept is not None:
-            return kept
-        raise TurnBusy("this memory is being written by another request")
+                found = await self._begin(host, memory, identity.turn_id(session, str(lives.count)), append, now)
+            if found is None:
+                raise _OvertakenError("this memory is being written by another request")
+            return found
+
+        return await LOOK_AGAIN.call(look, lambda error: 0.0 if isinstance(error, _OvertakenError) else None)
 
     async def _begin(
         self, host: UUID, memory: NewMemory, turn: UUID, append: Append, now: datetime
@@ -197,6 +198,10 @@ class Memories:
             place = {"host": host, "bank": bank, "session": session, "now": self._clock()}
             row = (await connection.execute(LIVES, place)).one()
         return _Lives(row.lives, UUID(row.living) if row.living else None, row.ended, row.created_at)
+
+
+class _OvertakenError(TurnBusy):
+    """Another request was first; what it wrote can be read."""
 
 
 def _origin_of(host: UUID, memory: NewMemory, now: datetime) -> Origin:

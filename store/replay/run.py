@@ -1,30 +1,31 @@
 """The three uses of a replay: compare, replace, and mend in place."""
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import NullPool
 
+from embeddings.retry import AT_ONCE, Retry
 from store.connections import create_owner_engine
-from store.database_outage import state_of
+from store.database_outage import DEADLOCK, LOCK_NOT_AVAILABLE, again_after, state_of
 from store.errors import ReplayError
 from store.replay import derived, digest
 from store.replay.digest import Bank
 from store.replay.expected import TURNS
 from store.replay.mend import mend_rows, note_changes
 from store.replay.report import Report
-from store.replay.shadow import ATTEMPTS, LOCK_TIMEOUT, PAUSE_S, ErasedMeanwhileError, Progress, Scope, Shadow
+from store.replay.shadow import ASK_AGAIN, LOCK_TIMEOUT, ErasedMeanwhileError, Progress, Scope, Shadow
 
 EVERYTHING = Scope()
 VERIFIED, SWAPPED, REPAIRED = "afterturn_replay", "afterturn_swap", "afterturn_repair"
-#: How often a replay begins anew because something was erased while it was made.
-BEGINNINGS = 3
-TRY_AGAIN = frozenset({"55P03", "40P01"})  # a lock was not to be had in time, or a deadlock
+#: How often a replay is made because something was erased meanwhile.
+BEGIN_AGAIN = Retry(AT_ONCE, attempts=3)
+#: What ends a transaction that met others.
+MET_OTHERS = (LOCK_NOT_AVAILABLE, DEADLOCK)
 
 Act = Callable[[AsyncConnection, Shadow, Report], Awaitable[Sequence[Bank]]]
 
@@ -100,11 +101,16 @@ async def repair_scope(owner_url: str, scope: Scope, *, progress: Progress | Non
 
 
 async def _verify_shadow(shadow: Shadow, started: float, progress: Progress | None, *, resume: bool) -> Report:
-    for begun in range(BEGINNINGS):
-        with suppress(ErasedMeanwhileError):
-            return await _compare_shadow(shadow, started, progress, resume=resume and not begun)
-    await shadow.drop()
-    raise ErasedMeanwhileError
+    def begin_anew(error: Exception) -> float | None:
+        nonlocal resume
+        resume = False
+        return 0.0 if isinstance(error, ErasedMeanwhileError) else None
+
+    try:
+        return await BEGIN_AGAIN.call(lambda: _compare_shadow(shadow, started, progress, resume=resume), begin_anew)
+    except ErasedMeanwhileError:
+        await shadow.drop()
+        raise
 
 
 async def _compare_shadow(shadow: Shadow, started: float, progress: Progress | None, *, resume: bool) -> Report:
@@ -127,28 +133,30 @@ async def _concerned_banks(engine: AsyncEngine, scope: Scope) -> Sequence[Bank]:
 
 async def _run_when_quiet(engine: AsyncEngine, shadow: Shadow, report: Report, act: Act) -> Sequence[Bank]:
     """Do it in one transaction that holds the log alone, as soon as there is a moment for it."""
-    for _ in range(ATTEMPTS):
-        try:
-            async with engine.begin() as connection:
-                await connection.execute(LOCK_TIMEOUT)
-                await connection.execute(TAKE_LOG)
-                await connection.execute(TAKE_COUNTS)
-                arguments = {"schema": shadow.schema, "host": shadow.scope.host, "bank": shadow.scope.bank}
-                await shadow.unless_erased(connection)
-                await connection.execute(TAIL, arguments)
-                concerned = await act(connection, shadow, report)
-                if any(one.name == TURNS and not one.equal for one in report.derived):
-                    await connection.execute(REBUILD_TURNS, arguments)
-        except ErasedMeanwhileError:
-            await shadow.drop()
-            raise
-        except DBAPIError as error:
-            if _sqlstate_of(error) not in TRY_AGAIN:
-                raise ReplayError(f"what was replayed could not be put in place ({_sqlstate_of(error)})") from None
-            await asyncio.sleep(PAUSE_S)
-        else:
+
+    async def run() -> Sequence[Bank]:
+        async with engine.begin() as connection:
+            await connection.execute(LOCK_TIMEOUT)
+            await connection.execute(TAKE_LOG)
+            await connection.execute(TAKE_COUNTS)
+            arguments = {"schema": shadow.schema, "host": shadow.scope.host, "bank": shadow.scope.bank}
+            await shadow.unless_erased(connection)
+            await connection.execute(TAIL, arguments)
+            concerned = await act(connection, shadow, report)
+            if any(one.name == TURNS and not one.equal for one in report.derived):
+                await connection.execute(REBUILD_TURNS, arguments)
             return concerned
-    raise ReplayError("running transactions left no moment to put the replayed tables in place")
+
+    try:
+        return await ASK_AGAIN.call(run, again_after(*MET_OTHERS))
+    except ErasedMeanwhileError:
+        await shadow.drop()
+        raise
+    except DBAPIError as error:
+        problem = f"what was replayed could not be put in place ({_sqlstate_of(error)})"
+        if state_of(error) in MET_OTHERS:
+            problem = "running transactions left no moment to put the replayed tables in place"
+        raise ReplayError(problem) from None
 
 
 async def _put_in_place(connection: AsyncConnection, shadow: Shadow, report: Report) -> Sequence[Bank]:

@@ -1,6 +1,5 @@
 """The shadow: the event-backed tables in a schema of their own, filled from the log by the live projectors."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -10,7 +9,8 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from store.database_outage import LOCK_NOT_AVAILABLE, state_of
+from embeddings.retry import Retry, evenly
+from store.database_outage import LOCK_NOT_AVAILABLE, again_after, state_of
 from store.errors import ReplayError
 
 #: Events of one step, which is one transaction.
@@ -22,8 +22,8 @@ FIRST_ANALYZE = FIRST_STEP
 
 #: How long the log is waited for, in milliseconds; writers of all tenants wait behind this. Then they go first.
 LOCK_TIMEOUT_MS = 1500
-#: How often the log is asked for, and how long writers go first, in seconds.
-ATTEMPTS, PAUSE_S = 20, 0.25
+#: How often the log is asked for; writers go first for about this many seconds.
+ASK_AGAIN = Retry(evenly(0.25), attempts=20)
 
 Progress = Callable[[int, int], None]
 
@@ -169,15 +169,18 @@ class Shadow:
 
 async def _hold_log(connection: AsyncConnection) -> None:
     """Hold the log alone, for this session, as soon as running transactions leave a moment. Raises ReplayError."""
-    for _ in range(ATTEMPTS):
+
+    async def hold() -> None:
         try:
             await connection.execute(LOCK_TIMEOUT)
             await connection.execute(LOCK_LOG)
-        except DBAPIError as error:
-            if state_of(error) != LOCK_NOT_AVAILABLE:
-                raise
+        except DBAPIError:
             await connection.rollback()
-            await asyncio.sleep(PAUSE_S)
-        else:
-            return
-    raise ReplayError("running transactions left no moment to look at the end of the log")
+            raise
+
+    try:
+        await ASK_AGAIN.call(hold, again_after(LOCK_NOT_AVAILABLE))
+    except DBAPIError as error:
+        if state_of(error) != LOCK_NOT_AVAILABLE:
+            raise
+        raise ReplayError("running transactions left no moment to look at the end of the log") from None

@@ -12,16 +12,18 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from embeddings.retry import AT_ONCE, Retry
 from store import identity
 from store.database import Database
-from store.database_outage import state_of
+from store.database_outage import again_after, state_of
 from store.errors import QuotaExceeded, RateLimited, StoreError
 from store.log.refusals import translate_refusals
 
 T = TypeVar("T")
 
 #: SQLSTATE of a quota whose last was taken between look and payment; and how often that may happen to one write.
-USED_UP, LOOKS = "ZQ001", 20
+USED_UP = "ZQ001"
+LOOK_AGAIN = Retry(AT_ONCE, attempts=20)
 
 SET = text("select afterturn.set_quota(:host, :scope, :bank, cast(:limits as jsonb), :now)")
 CHARGE = text("select afterturn.charge_bytes(:host, array[:host, :bank]::uuid[], :bytes)")
@@ -87,12 +89,11 @@ class Quotas:
 
 async def retry_on_quota(write: Callable[[], Awaitable[T]]) -> T:
     """Do a write that is charged at its end; repeat it where another writer took the last of a quota meanwhile."""
-    for _ in range(LOOKS):
-        try:
-            return await write()
-        except (DBAPIError, PostgresError) as error:
-            if state_of(error) != USED_UP:
-                raise
+    try:
+        return await LOOK_AGAIN.call(write, again_after(USED_UP))
+    except (DBAPIError, PostgresError) as error:
+        if state_of(error) != USED_UP:
+            raise
     raise RateLimited("turns", "host", 0, 1)
 
 

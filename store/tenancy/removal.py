@@ -1,16 +1,15 @@
 """Removing whole hosts: what a check or a measurement made is gone when it is over. As the owner, behind no wall."""
 
-import asyncio
 from collections.abc import Sequence
 from uuid import UUID
 
 from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.pool import NullPool
 
+from embeddings.retry import Retry, evenly
 from store.connections import create_owner_engine
-from store.database_outage import state_of
+from store.database_outage import DEADLOCK, again_after
 
 TABLES = text("""
     select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -18,8 +17,8 @@ TABLES = text("""
      where n.nspname = 'afterturn' and c.relkind in ('r', 'p') and not c.relispartition order by 1""")
 #: Claims of workers: without them, their work for these hosts is rolled back.
 CLAIMS = ("claim_t", "ledger_t", "recall_job_t")
-#: SQLSTATE of a deadlock; how often one is met before it is raised, and the pause after each, in seconds.
-DEADLOCK, TRIES, PAUSE_S = "40P01", 20, 0.25
+#: What met workers in a deadlock is made again.
+EMPTY_AGAIN = Retry(evenly(0.25), attempts=20)
 #: A bank takes what hangs on it along; hosts are last, since everything hangs on them.
 LAST = ("agent_memory_bank_t", "host_t")
 
@@ -38,16 +37,12 @@ async def remove_hosts(owner_url: str, hosts: Sequence[UUID]) -> None:
 
 async def _empty_tables(engine: AsyncEngine, tables: Sequence[str], hosts: Sequence[UUID]) -> None:
     """Delete these hosts' rows in one transaction. A worker that locks the same rows in another order may win."""
-    for tries_left in reversed(range(TRIES)):
-        try:
-            async with engine.begin() as connection:
-                for table in tables:
-                    # The names are the catalog's own.
-                    statement = text(f'delete from afterturn."{table}" where host_id = any(:hosts)')  # noqa: S608
-                    await connection.execute(statement, {"hosts": hosts})
-        except DBAPIError as error:
-            if state_of(error) != DEADLOCK or not tries_left:
-                raise
-            await asyncio.sleep(PAUSE_S)
-        else:
-            return
+
+    async def empty() -> None:
+        async with engine.begin() as connection:
+            for table in tables:
+                # The names are the catalog's own.
+                statement = text(f'delete from afterturn."{table}" where host_id = any(:hosts)')  # noqa: S608
+                await connection.execute(statement, {"hosts": hosts})
+
+    await EMPTY_AGAIN.call(empty, again_after(DEADLOCK))

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from embeddings.errors import EmbeddingError
+from embeddings.retry import Backoff
 from producers.service.gateway_clients import GatewayClients
 from store.ledger.circuit_breakers import Gate
 from store.ledger.deliveries import Deliveries
@@ -25,7 +26,7 @@ from workers.extraction.llm.reader import LlmReader
 from workers.extraction.stage import ExtractionStage
 from workers.gateway import GatewayStage
 from workers.projection import ProjectionStage
-from workers.retry import Backoff, Verdict
+from workers.retry import Verdict
 from workers.runner import Clock, Runner
 from workers.settings import EnrichmentSettings, GatewaySettings
 from workers.stage_work import StageWork

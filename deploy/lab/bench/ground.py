@@ -2,24 +2,26 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from graphlib import TopologicalSorter
 from uuid import UUID, uuid4
 
 from pydantic import SecretStr
-from sqlalchemy import NullPool, text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import NullPool, TextClause, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from deploy.lab.bench.servers import BenchServers
+from embeddings.retry import AT_ONCE, Retry
 from store import identity
 from store.connections import create_owner_engine
 from store.database import Begun, Database
-from store.database_outage import state_of
+from store.database_outage import DEADLOCK, again_after
 from store.ledger.stages import STAGES, TURN_STAGES, Stream
 from store.settings import DatabaseSettings
 from store.tenancy.keys import Keys
 
-DEADLOCK, TRIES = "40P01", 20
+#: Workers may be at the rows still, in an order of their own.
+DELETE_AGAIN = Retry(AT_ONCE, attempts=20)
 TABLES = text("""
     select c.oid::int, c.relname,
            array(select f.confrelid::int from pg_constraint f
@@ -97,15 +99,11 @@ class BenchDatabase:
         """Delete every row of the hosts, children before their parents."""
         for table in reversed(await self.tables()):
             delete = text(f"delete from afterturn.{table} where host_id = any(:hosts)")  # noqa: S608 - a name of the catalog
-            for tries_left in reversed(range(TRIES)):
-                try:
-                    async with self.owner.begin() as connection:
-                        await connection.execute(delete, {"hosts": self._hosts})
-                    break
-                except DBAPIError as error:
-                    # Workers may be at the rows still, in an order of their own.
-                    if state_of(error) != DEADLOCK or not tries_left:
-                        raise
+            await DELETE_AGAIN.call(partial(self._delete, delete), again_after(DEADLOCK))
+
+    async def _delete(self, statement: TextClause) -> None:
+        async with self.owner.begin() as connection:
+            await connection.execute(statement, {"hosts": self._hosts})
 
     async def tables(self) -> list[str]:
         """Name the tables that hold rows of hosts, parents before their children."""

@@ -15,6 +15,7 @@ from deploy.lab.constant_embedder import ConstantEmbedder
 from deploy.local import EmbeddedPostgres, PostgresEndpoint
 from deploy.local.private_folder import DATA, open_private_folder
 from embeddings.protocol import Embedder
+from embeddings.retry import Backoff
 from store import identity, migrations
 from store.database import Database
 from store.errors import NotFound
@@ -29,7 +30,7 @@ from store.tenancy.keys import Keys
 from workers.embedding import EmbeddingStage
 from workers.extraction.stage import ExtractionStage
 from workers.projection import ProjectionStage
-from workers.retry import Backoff, Verdict
+from workers.retry import Verdict
 from workers.runner import Runner
 from workers.stage_work import StageWork
 

@@ -80,8 +80,23 @@ def store(tmp_path: Path) -> PagingStore:
     return PagingStore(tmp_path / "away")
 
 
-async def no_sleep(_: float) -> None:
-    await asyncio.sleep(0)
+@dataclass
+class Time:
+    """A clock that moves only by waiting."""
+
+    now: float = 0.0
+
+    def clock(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
 
 
 # -- to the plugin
@@ -201,19 +216,19 @@ class PoisonedStore(PagingStore):
 
 
 async def test_a_plugin_that_is_away_is_waited_for_and_every_row_arrives(
-    legacy: LegacyDatabase, tmp_path: Path
+    legacy: LegacyDatabase, tmp_path: Path, time: Time
 ) -> None:
     outage = Outage(25)
     store = PagingStore(tmp_path / "away")
     await legacy.remember("self", "LOCAL", *"abcdef")
     async with target(store, outage.handler) as to:
-        tally = await to.backfill(legacy, sleep=no_sleep).run()
+        tally = await to.backfill(legacy, sleep=time.sleep, clock=time.clock).run()
         assert (tally.copied, tally.errors) == (6, 0)
         assert any("waiting for the plugin" in line for line in to.lines)
 
 
 async def test_a_plugin_that_stays_away_is_given_up_and_the_next_run_goes_on(
-    legacy: LegacyDatabase, tmp_path: Path
+    legacy: LegacyDatabase, tmp_path: Path, time: Time
 ) -> None:
     outage = Outage()
     store, file = PagingStore(tmp_path / "away"), tmp_path / "state" / "place.json"
@@ -225,7 +240,9 @@ async def test_a_plugin_that_stays_away_is_given_up_and_the_next_run_goes_on(
 
         with pytest.raises(GaveUp, match="away for 3 s"):
             checkpoint = Checkpoint(file, "source", "target")
-            await to.backfill(legacy, sleep=no_sleep, patience_s=3, checkpoint=checkpoint, advance=advance).run()
+            await to.backfill(
+                legacy, sleep=time.sleep, clock=time.clock, patience_s=3, checkpoint=checkpoint, advance=advance
+            ).run()
         outage.calls = 0
         to.sent.calls.clear()
         again = Checkpoint(file, "source", "target")
@@ -237,13 +254,13 @@ async def test_a_plugin_that_stays_away_is_given_up_and_the_next_run_goes_on(
 
 
 async def test_a_row_that_the_plugin_cannot_keep_stops_no_other_and_is_tried_again_by_the_next_run(
-    legacy: LegacyDatabase, tmp_path: Path
+    legacy: LegacyDatabase, tmp_path: Path, time: Time
 ) -> None:
     store, file = PoisonedStore(tmp_path / "away"), tmp_path / "place.json"
     ids = await legacy.remember("self", "LOCAL", "a", "poison", "c")
     async with target(store) as to:
         checkpoint = Checkpoint(file, "source", "target")
-        tally = await to.backfill(legacy, sleep=no_sleep, checkpoint=checkpoint).run()
+        tally = await to.backfill(legacy, sleep=time.sleep, clock=time.clock, checkpoint=checkpoint).run()
         assert (tally.copied, tally.errors) == (2, 1)
         assert [line.split(" ns=")[0] for line in to.lines] == [f"[err-mem] id={ids[1]}"]
         assert (await to.verify(legacy).run()).mismatches == 1

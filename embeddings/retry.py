@@ -1,0 +1,97 @@
+"""The one retry loop: an operation is made again after an error that may pass, with growing waits between.
+
+In the lowest package, so that every other can use it. `afterturn_client` has its own rules: it stands alone.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TypeVar
+
+T = TypeVar("T")
+Sleep = Callable[[float], Awaitable[None]]
+#: In seconds, from some moment on.
+Clock = Callable[[], float]
+#: Says of an error after how many seconds, at least, the operation may be made again; None: it is raised.
+Again = Callable[[Exception], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Waits that grow: fourfold by default (1 s, 4 s, 16 s, 64 s), each half to one and a half times that."""
+
+    base_s: float = 1.0
+    factor: float = 4.0
+    longest_s: float = 600.0
+    chance: Callable[[], float] = field(default=random.random)
+
+    def seconds(self, attempts: int) -> float:
+        """Return how long to wait after this many attempts (from 1)."""
+        plain = min(self.longest_s, self.base_s * self.factor ** max(0, attempts - 1))
+        return plain * (0.5 + self.chance())
+
+
+#: No wait: what stood in the way is gone by then.
+AT_ONCE = Backoff(base_s=0.0)
+
+
+def evenly(seconds: float) -> Backoff:
+    """Return waits of about these seconds each, however often."""
+    return Backoff(base_s=seconds, factor=1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How an operation is made again: `attempts` in all (None: without limit), with `backoff` between them."""
+
+    backoff: Backoff
+    attempts: int | None = None
+    sleep: Sleep = asyncio.sleep
+    clock: Clock = time.monotonic
+
+    async def call(self, operation: Callable[[], Awaitable[T]], again: Again, *, deadline: float | None = None) -> T:
+        """Return what the operation returns.
+
+        Raises its last error: one that is not made good by another attempt, that of the last attempt, and one after
+        which the wait would reach the `deadline` on the clock.
+        """
+        for attempt in count(1):
+            try:
+                return await operation()
+            except Exception as error:
+                wait_s = self._wait(attempt, error, again, deadline)
+                if wait_s is None:
+                    raise
+            if wait_s > 0:
+                await self.sleep(wait_s)
+        raise AssertionError  # attempts are counted without end
+
+    def call_blocking(
+        self,
+        operation: Callable[[], T],
+        again: Again,
+        *,
+        deadline: float | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> T:
+        """Do the same without an event loop."""
+        for attempt in count(1):
+            try:
+                return operation()
+            except Exception as error:
+                wait_s = self._wait(attempt, error, again, deadline)
+                if wait_s is None:
+                    raise
+            sleep(wait_s)
+        raise AssertionError  # as above
+
+    def _wait(self, attempt: int, error: Exception, again: Again, deadline: float | None) -> float | None:
+        """Return the seconds to the next attempt; None: there is none."""
+        least_s = again(error)
+        if least_s is None or attempt == self.attempts:
+            return None
+        wait_s = max(self.backoff.seconds(attempt), least_s)
+        return None if deadline is not None and self.clock() + wait_s >= deadline else wait_s
