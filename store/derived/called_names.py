@@ -29,6 +29,8 @@ VOTES, TEXTS = 64, 64
 CHARACTERS = 4096
 #: Banks in which one name is looked up.
 BANKS = 64
+#: Newest turns by which a bank has one user.
+TURNS = 200
 #: Messages before and after an address among whose speakers are those who talk with each other.
 AROUND = 8
 
@@ -38,38 +40,46 @@ _HOLDING = """
       union all
      (select w.unit_id from afterturn.unit_word_t w
        where w.host_id = :host and w.bank_id = :bank and not w.posted and w.terms ? {term} limit {limit}))"""
-# Who is addressed is the one other speaker around; of three nobody knows. A word that is written small is no name.
+# Who is addressed is the one other speaker around; of three nobody knows. Who has no name is a speaker by role, a user
+# only where the bank's newest turns are of one user. A word that is written small is no name.
 CALLED = text(f"""
-    with told as materialized (
-        select n.name, n.own, u.name as speaker, u.session_id, u.seq
+    with alone as materialized (
+        select count(distinct x.user_id) = 1 as is_so
+          from (select t.user_id from afterturn.turn_t t
+                 where t.host_id = :host and t.bank_id = :bank order by t.position desc limit :turns) x
+    ), told as materialized (
+        select n.name, n.own, u.speaker, u.session_id, u.seq
           from unnest(cast(:marks as text[]), cast(:names as text[]), cast(:owns as bool[])) n(mark, name, own),
                lateral {_HOLDING.format(term="n.mark", limit=":votes")} h,
-               lateral (select u.name, u.session_id, u.seq from afterturn.agent_memory_unit_t u
+               lateral (select coalesce(u.name, u.role) as speaker, u.session_id, u.seq
+                          from afterturn.agent_memory_unit_t u
                          where u.host_id = :host and u.bank_id = :bank and u.unit_id = h.unit_id and u.active
                            and u.seq is not null and (u.expires_at is null or u.expires_at > :now) limit 1) u
     ), meant as (
         select t.name, t.own, case when t.own then t.speaker else o.only end as speaker
           from told t
           left join lateral (
-               select min(m.name) as only from afterturn.agent_memory_unit_t m
-                where m.host_id = :host and m.bank_id = :bank and m.session_id = t.session_id
-                  and m.seq between t.seq - :around and t.seq + :around and m.active
-                  and m.name is distinct from t.speaker
-               having count(distinct m.name) = 1) o on not t.own
+               select min(m.speaker) as only
+                 from (select coalesce(m.name, m.role) as speaker from afterturn.agent_memory_unit_t m
+                        where m.host_id = :host and m.bank_id = :bank and m.session_id = t.session_id
+                          and m.seq between t.seq - :around and t.seq + :around and m.active
+                          and (m.name is not null or m.role in ('user', 'assistant'))) m
+                where m.speaker <> t.speaker
+               having count(distinct m.speaker) = 1) o on not t.own
     ), small as (
-        select distinct n.name
-          from unnest(cast(:words as text[]), cast(:named as text[])) n(word, name),
-               lateral {_HOLDING.format(term="n.word", limit=":texts")} h,
+        select distinct c.name
+          from unnest(cast(:words as text[]), cast(:named as text[])) c(word, name),
+               lateral {_HOLDING.format(term="c.word", limit=":texts")} h,
                lateral (select left(u.content, :characters) as content from afterturn.agent_memory_unit_t u
                          where u.host_id = :host and u.bank_id = :bank and u.unit_id = h.unit_id and u.active
                            and u.seq is not null limit 1) u
-         where strpos(u.content, n.name) > 0 and u.content ~ ('\\m' || n.name || '\\M')
+         where strpos(u.content, c.name) > 0 and u.content ~ ('\\m' || c.name || '\\M')
     )
     select m.name, m.speaker, m.own, count(*) as times
       from meant m
      where m.speaker is not null and m.name not in (select s.name from small s)
+       and (m.speaker <> 'user' or (select a.is_so from alone a))
      group by 1, 2, 3""")  # noqa: S608 - put together from constants
-
 # The banks in which somebody is called by a name.
 _HOLDERS = """
     with banks as materialized ({banks})
@@ -114,6 +124,7 @@ async def read_aliases(
         "texts": TEXTS,
         "characters": CHARACTERS,
         "around": AROUND,
+        "turns": TURNS,
         "now": now,
     }
     rows = await connection.execute(CALLED, {"host": host, "bank": bank, **arguments})

@@ -18,12 +18,13 @@ from store.text.terms import question_terms
 #: Sessions of a user that are looked through, and names of a bank that are looked up.
 SESSIONS, NAMES = 1000, 1000
 
-# The marks that stand with the messages of the user's sessions, and the names under which the user spoke there.
+# The marks that stand with the messages of the user's sessions, and the names under which the user spoke there, or the
+# role.
 MARKS = text("""
     with theirs as materialized (
-        select u.bank_id, u.session_id, u.name from afterturn.agent_memory_unit_t u
+        select u.bank_id, u.session_id, coalesce(u.name, u.role) as name from afterturn.agent_memory_unit_t u
          where u.host_id = :host and u.user_id = :user and u.active and u.seq is not null
-           and u.role = 'user' and u.name is not null
+           and u.role = 'user'
     ), sessions as materialized (
         select distinct t.bank_id, t.session_id from theirs t limit :sessions
     )

@@ -70,6 +70,7 @@ async def test_a_dry_run_names_what_others_call_the_user_and_an_erasure_takes_he
     assert tried["aliases"] == ["kate", "kitty"]
     assert "others also call the user kate, kitty" in (await busy.run("erase", "user", "kat", "--dry-run")).stdout
     assert (await busy.answer("erase", "user", "bob", "--dry-run"))["aliases"] == []
+    assert (await busy.answer("erase", "session", "talk", "--dry-run"))["aliases"] == []
     receipt = await busy.answer("erase", "user", "kat", "--yes")
     assert "aliases" not in receipt
     left = await dump(busy.postgres)

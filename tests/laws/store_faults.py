@@ -212,6 +212,15 @@ FAULTS = (
     ),
     Mutant(
         law="L5",
+        fault="words that are made anew forget what a message calls somebody",
+        file="store/derived/postings.py",
+        before="    if unit.origin == MESSAGE:\n",
+        after="    if unit.origin == MESSAGE and content is not None:\n",
+        held_by="tests/store/replay/test_derived_state.py",
+        tests=("test_a_repair_makes_anew_what_only_derived_state_had_wrong",),
+    ),
+    Mutant(
+        law="L5",
         fault="a comparison looks away from postings",
         file="store/replay/expected.py",
         before="    WORDS: (_WORDS_OF_NOTHING, _POSTINGS),\n",

@@ -95,6 +95,42 @@ async def test_what_is_not_sure_to_be_a_name_of_one_speaker_means_nobody(
     assert not await is_resolved(memory, "What does Kate like?")
 
 
+#: A user without a name, and an agent.
+AGENT_TALK = (
+    ("user", "I live in Celje."),
+    ("assistant", "Noted."),
+    ("user", "My sister lives in Graz, she likes it."),
+    ("assistant", "Good to know."),
+)
+
+
+async def tell_agent(memory: Memory, *more: tuple[str, str], **whose: str) -> None:
+    await memory.say(*(NewMessage(role, text) for role, text in (*AGENT_TALK, *more)), **whose)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param((("user", "My name is Kate."),), id="by own account"),
+        pytest.param(tuple(("assistant", f"{one} Kate!") for one in ("Hey", "Thanks", "Hello")), id="by the agent"),
+    ],
+)
+async def test_a_user_without_a_name_is_meant_where_a_bank_has_one_user(
+    memory: Memory, more: tuple[tuple[str, str], ...]
+) -> None:
+    await tell_agent(memory, *more, user_id="kat")
+    assert await memory.texts("Where does Kate live?", k=1) == ["I live in Celje."]
+    assert await is_resolved(memory, "Where does Kate live?")
+    await memory.say(NewMessage("user", "I live in Rome."), session="s2", user_id="bob")
+    assert not await is_resolved(memory, "Where does Kate live?")
+
+
+async def test_an_agent_is_meant_by_the_name_its_user_calls_it(memory: Memory) -> None:
+    await tell_agent(memory, *(("user", f"{one} Xavi!") for one in ("Hey", "Thanks", "Hello")))
+    await memory.ask("What did Xavi say about Graz?")
+    assert "Xavi" not in memory.embedder.heard[-1][0]
+
+
 async def test_a_word_that_addresses_is_never_a_name_where_it_is_an_ordinary_word(memory: Memory) -> None:
     await talk(memory, *(("Robert", f"Hello Grace, for the {n}th time.") for n in range(4, 8)))
     assert await first(memory, "What does Grace like?") == "Katherine"

@@ -46,7 +46,7 @@ async def generic_plan(database: Database, host: UUID, statement: TextClause) ->
         (lexical_arm.PLAIN, ("term = q.term",)),
         (lexical_arm.FILTERED, ("term = q.term", "unit_id = p", "unit_id = w")),
         (dense_arm.OF_SESSION, ("session_id = ",)),
-        (CALLED, ("term = n.mark", "term = n_1.word", "unit_id = p", "session_id = ")),
+        (CALLED, ("term = n.mark", "term = c.word", "unit_id = p", "session_id = ")),
         (SPEAKERS, ("session_id = ",)),
     ],
     ids=["prepare", "lexical", "lexical filtered", "dense of a session", "called names", "speakers"],
