@@ -216,8 +216,8 @@ FAULTS = (
         file="store/derived/postings.py",
         before="    if unit.origin == MESSAGE:\n",
         after="    if unit.origin == MESSAGE and content is not None:\n",
-        held_by="tests/store/replay/test_derived_state.py",
-        tests=("test_a_repair_makes_anew_what_only_derived_state_had_wrong",),
+        held_by="tests/store/recall/test_names.py",
+        tests=("test_words_that_are_made_anew_hold_the_same_names",),
     ),
     Mutant(
         law="L5",

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store.derived.bank_state import rebuild_bank
 from store.derived.called_names import CALLED, Called, choose_speakers
 from store.memory.turns import NewMessage
 from store.memory.units import Units
@@ -183,6 +184,19 @@ async def test_a_question_that_names_nobody_new_costs_no_statement(
     sent.clear()
     await memory.ask("What does Xqvarlo like?")
     assert [one for one in sent if one in BY_NAME] == [str(SPEAKERS)]
+
+
+@pytest.mark.law("L5")
+async def test_words_that_are_made_anew_hold_the_same_names(memory: Memory) -> None:
+    await talk(memory, *KATE, ("Katherine", "Call me Kitty!"))
+    query = "select unit_id, terms, length from afterturn.unit_word_t where bank_id = :bank order by 1"
+    before = await rows(memory.database, memory.host, query, bank=memory.bank)
+    assert {"to:kate", "me:kitty"} <= {term for _, terms, _ in before for term in terms}
+    await memory.sql("update afterturn.unit_word_t set terms = '{}' where bank_id = :bank", bank=memory.bank)
+    async with memory.database.tenant(memory.host) as connection:
+        await rebuild_bank(connection, memory.host, memory.bank)
+    assert await rows(memory.database, memory.host, query, bank=memory.bank) == before
+    assert await memory.texts("What does Kate like?", k=1) == [LIKES]
 
 
 @pytest.mark.law("L11")
