@@ -165,7 +165,7 @@ CONTAINING = text(f"""
 _BEST = f"""
     with near as materialized (
         select n.bank_id, n.unit_id, -n.distance as cosine
-          from unnest(cast(:whole as uuid[])) b(bank_id), lateral ({{nearest}}) n where -n.distance >= :near
+          from unnest(cast(:whole as uuid[])) b(bank_id), lateral ({{nearest}}) n
     ), pinned as materialized (
         select p.bank_id, p.unit_id
           from unnest(cast(:banks as uuid[])) b(bank_id)
@@ -210,11 +210,11 @@ _BEST = f"""
       from (select (select count(*) from fused) > :opened
                    or exists (select from near n group by n.bank_id having count(*) >= :looked_at) as cut) t
       left join found f on true"""  # noqa: S608 - put together from constants
-# One name for what is returned and ordered by: it is worked out once.
+# What is not near is left out before it is put in order: most is.
 _DISTANCE = """
     select v.bank_id, v.unit_id, (v.embedding <#> cast(:vector as halfvec)) + 0 as distance
       from afterturn.unit_vector_t v {of_memories}
-     where {chunk} and v.bank_id = b.bank_id
+     where {chunk} and v.bank_id = b.bank_id and -(v.embedding <#> cast(:vector as halfvec)) >= :near
      order by distance limit :looked_at"""
 _OF_FIRST = _DISTANCE.format(chunk=_CHUNK, of_memories="")
 _OF_ALL = _DISTANCE.format(
