@@ -1,22 +1,22 @@
 """External models: which there were, and how many texts of an erasure each was sent."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
+from store.schema import OUTSIDE_MODEL
 
 EMBEDDING, EXTRACTION = "embedding", "extraction"
 #: What a receipt's counts call such texts, before purpose and endpoint.
 PREFIX = "outside"
 
-NOTE = text("""
-    insert into public.afterturn_outside_model (purpose, name, endpoint) values (:purpose, :name, :endpoint)
-    on conflict do nothing""")
+NOTE = insert(OUTSIDE_MODEL).on_conflict_do_nothing()
 # A vector says of which model it is, a reading of a turn by which version; the turn's messages were sent with it. Of a
 # model that was called at several addresses, each may have got the text. A corrected text's reading ends in where.
 _SENT = """
@@ -59,9 +59,7 @@ async def note_external_models(database: Database, models: Sequence[OutsideModel
     """Note models that may be asked from now on."""
     if models:
         async with database.operator() as connection:
-            for one in models:
-                arguments = {"purpose": one.purpose, "name": one.name, "endpoint": one.endpoint}
-                await connection.execute(NOTE, arguments)
+            await connection.execute(NOTE, [asdict(one) for one in models])
 
 
 async def count_sent(

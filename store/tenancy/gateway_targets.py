@@ -10,18 +10,20 @@ two would merge in it. What a session is called there follows from the target, t
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, Self
 from uuid import UUID, uuid4
 
-from sqlalchemy import text
+from sqlalchemy import ColumnElement, Select, Update, and_, case, func, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from store import identity
 from store.database import Database
 from store.errors import NotFound, TargetTaken
+from store.schema import BANK, GATEWAY_TARGET, HOST
 from store.tenancy.hosts import ADD_HOST
 
 #: What every session is called at a gateway begins so; a search names it without this.
@@ -34,42 +36,11 @@ UNSET = "its gateway target was unset"
 
 _DIGESTED = re.compile(r"~[0-9a-f]{32}\Z")
 
-_IN_FORCE = "g.replaced_at is null and g.unset_at is null"
+_TARGET = GATEWAY_TARGET.c
+_IN_FORCE = and_(_TARGET.replaced_at.is_(None), _TARGET.unset_at.is_(None))
+#: A bank's own, or the tenant's: the expression of an index.
+_PLACE: ColumnElement[Any] = func.coalesce(_TARGET.bank_id, _TARGET.host_id)
 LOCK = text("select pg_advisory_xact_lock(afterturn.lock_key('gateway target', :host))")
-HOST = text("select name from afterturn.host_t where host_id = :host")
-SAME = text("""
-    select g.host_id, g.target_id, g.bank_id from afterturn.gateway_target_t g
-     where g.user_id = :user and g.app_id = :app and g.project_id = :project
-       and (g.base_url = :url or (cast(:url as text) is null and g.base_url is null and g.host_id = :host))""")
-CURRENT = text(f"""
-    select g.* from afterturn.gateway_target_t g
-     where g.host_id = :host and coalesce(g.bank_id, g.host_id) = coalesce(:bank, cast(:host as uuid))
-       and {_IN_FORCE}""")  # noqa: S608 - put together from constants
-# Of the settings' target the key is in the settings, which have another now: nothing can be sent to it any more.
-REPLACE = text("""
-    update afterturn.gateway_target_t
-       set replaced_at = now(), unset_at = case when of_settings then now() end
-     where host_id = :host and target_id = :target""")
-INSERT = text("""
-    insert into afterturn.gateway_target_t
-           (host_id, target_id, bank_id, base_url, user_id, app_id, project_id, scope, sealed_key, of_settings)
-    values (:host, :target, :bank, :url, :user, :app, :project, :scope, :key, :of_settings) returning *""")
-RENEW = text("""
-    update afterturn.gateway_target_t
-       set scope = :scope, sealed_key = :key, of_settings = :of_settings, set_at = now(), replaced_at = null,
-           unset_at = null
-     where host_id = :host and target_id = :target returning *""")
-END = text("""
-    update afterturn.gateway_target_t set unset_at = now(), sealed_key = null
-     where host_id = :host and coalesce(bank_id, host_id) = coalesce(:bank, cast(:host as uuid)) and unset_at is null
-    returning target_id""")
-END_OF_SETTINGS = text("""
-    update afterturn.gateway_target_t set unset_at = now()
-     where of_settings and unset_at is null and target_id is distinct from :but returning host_id, target_id""")
-OF_BANK = text(f"""
-    select g.* from afterturn.gateway_target_t g
-     where g.host_id = :host and coalesce(g.bank_id, g.host_id) in (:bank, :host) and {_IN_FORCE}
-     order by g.bank_id nulls last limit 1""")  # noqa: S608 - put together from constants
 LIST = text("""
     select g.*, h.name as host_name,
            (select count(*) from afterturn.ledger_t l
@@ -77,13 +48,6 @@ LIST = text("""
       from afterturn.gateway_target_t g join afterturn.host_t h using (host_id)
      where (cast(:host as uuid) is null or g.host_id = :host) and (g.unset_at is null or :unset)
      order by h.name, g.bank_id nulls first, g.set_at, g.target_id""")
-BANKS = text("""
-    select bank_id, bank_name from afterturn.agent_memory_bank_t
-     where host_id = :host and bank_id = any(cast(:banks as uuid[]))""")
-SEALED = text("select g.* from afterturn.gateway_target_t g where g.sealed_key is not null order by g.target_id")
-RESEAL = text("""
-    update afterturn.gateway_target_t set sealed_key = :key
-     where host_id = :host and target_id = :target and sealed_key = :was""")
 END_DELIVERIES = text("select afterturn.end_deliveries(:host, cast(:targets as uuid[]), :by, :reason, :limit)")
 
 
@@ -204,7 +168,9 @@ class GatewayTargets:
     async def of_bank(self, host: UUID, bank: UUID) -> Target | None:
         """Return the target in force for a bank: its own, else the tenant's."""
         async with self._database.tenant(host) as connection:
-            row = (await connection.execute(OF_BANK, {"host": host, "bank": bank})).mappings().one_or_none()
+            query = select(GATEWAY_TARGET).where(_TARGET.host_id == host, _PLACE.in_([bank, host]), _IN_FORCE)
+            found = await connection.execute(query.order_by(_TARGET.bank_id.nulls_last()).limit(1))
+            row = found.mappings().one_or_none()
         return None if row is None else Target.of(row)
 
     async def set(self, host: UUID, bank: UUID | None, user: GatewayUser, scope: Sequence[str], key: str) -> Target:
@@ -224,7 +190,7 @@ class GatewayTargets:
         """
         async with self._database.operator() as connection:
             await connection.execute(LOCK, {"host": host})
-            targets = list((await connection.execute(END, {"host": host, "bank": bank})).scalars())
+            targets = list(await connection.scalars(_end_targets(host, bank)))
         return targets, await self.end_deliveries(host, targets, by)
 
     async def end_deliveries(self, host: UUID, targets: Sequence[UUID], by: str) -> int:
@@ -249,10 +215,10 @@ class GatewayTargets:
         async with self._database.operator() as connection:
             host_id = identity.host_id(host)
             if user is not None:
-                await connection.execute(ADD_HOST, {"host": host_id, "name": host})
+                await connection.execute(ADD_HOST, {"host_id": host_id, "name": host})
                 found = await _current(connection, host_id, None)
             ours = found is not None and found.of_settings and found.user == user
-            ended = await connection.execute(END_OF_SETTINGS, {"but": found.target_id if found and ours else None})
+            ended = await connection.execute(_end_targets_of_settings(found.target_id if found and ours else None))
             gone = [(row.host_id, row.target_id) for row in ended]
         for of, target in gone:
             await self.end_deliveries(of, [target], by)
@@ -264,13 +230,18 @@ class GatewayTargets:
     async def sealed(self) -> list[Target]:
         """Return the targets of all hosts that have a sealed key."""
         async with self._database.operator() as connection:
-            return [Target.of(row) for row in (await connection.execute(SEALED)).mappings()]
+            query = select(GATEWAY_TARGET).where(_TARGET.sealed_key.is_not(None)).order_by(_TARGET.target_id)
+            return [Target.of(row) for row in (await connection.execute(query)).mappings()]
 
     async def reseal(self, target: Target, key: str) -> bool:
         """Keep a target's key sealed anew; False: it was set anew meanwhile."""
-        about = {"host": target.host_id, "target": target.target_id, "was": target.sealed_key, "key": key}
         async with self._database.operator() as connection:
-            return bool((await connection.execute(RESEAL, about)).rowcount)
+            done = await connection.execute(
+                _update_target(target.host_id, target.target_id)
+                .where(_TARGET.sealed_key == target.sealed_key)
+                .values(sealed_key=key)
+            )
+            return bool(done.rowcount)
 
     async def list(self, host: UUID | None = None, *, unset: bool = False) -> list[Listed]:
         """List targets of all hosts or one, in force or replaced, and with `unset` those that ended, too."""
@@ -281,7 +252,9 @@ class GatewayTargets:
         for of in {target.host_id for target, _, _ in rows if target.bank_id}:
             async with self._database.tenant(of) as connection:
                 wanted = [target.bank_id for target, _, _ in rows if target.host_id == of and target.bank_id]
-                named = await connection.execute(BANKS, {"host": of, "banks": wanted})
+                named = await connection.execute(
+                    select(BANK.c.bank_id, BANK.c.bank_name).where(BANK.c.host_id == of, BANK.c.bank_id.in_(wanted))
+                )
                 banks |= {row.bank_id: row.bank_name for row in named if row.bank_name}
         return [Listed(t, name, banks.get(t.bank_id) if t.bank_id else None, waiting) for t, name, waiting in rows]
 
@@ -294,34 +267,76 @@ async def _set(
     key: str | None,
 ) -> Target:
     host, bank = place
-    if (await connection.execute(HOST, {"host": host})).scalar() is None:
+    if await connection.scalar(_name_of(host)) is None:
         raise NotFound("there is no such host: make a key for it first")
     await connection.execute(LOCK, {"host": host})
-    named = {"url": user.base_url, "user": user.user_id, "app": user.app_id, "project": user.project_id}
-    same = (await connection.execute(SAME, {"host": host, **named})).one_or_none()
+    same = (await connection.execute(_target_of_user(host, user))).one_or_none()
     if same is not None and (same.host_id, same.bank_id) != place:
         raise await _taken(connection, same.host_id, of_bank=same.bank_id is not None)
     current = await _current(connection, host, bank)
     if current is not None and (same is None or current.target_id != same.target_id):
-        await connection.execute(REPLACE, {"host": host, "target": current.target_id})
-    how = {"host": host, "scope": list(scope), "key": key, "of_settings": key is None}
+        # Of the settings' target the key is in the settings, which have another now: nothing can be sent to it.
+        unset_at = case((_TARGET.of_settings, func.now()))
+        replaced = _update_target(host, current.target_id).values(replaced_at=func.now(), unset_at=unset_at)
+        await connection.execute(replaced)
+    how = {"scope": list(scope), "sealed_key": key, "of_settings": key is None}
     try:
         if same is not None:
-            found = await connection.execute(RENEW, {**how, "target": same.target_id})
+            again = {"set_at": func.now(), "replaced_at": None, "unset_at": None}
+            renewed = _update_target(host, same.target_id).values(**how, **again)
+            found = await connection.execute(renewed.returning(GATEWAY_TARGET))
         else:
-            found = await connection.execute(INSERT, {**how, **named, "target": uuid4(), "bank": bank})
+            new = {"host_id": host, "target_id": uuid4(), "bank_id": bank, **asdict(user), **how}
+            found = await connection.execute(insert(GATEWAY_TARGET).values(new).returning(GATEWAY_TARGET))
     except IntegrityError:
         raise TargetTaken("another tenant was just given this user of the gateway") from None
     return Target.of(found.mappings().one())
 
 
 async def _current(connection: AsyncConnection, host: UUID, bank: UUID | None) -> Target | None:
-    row = (await connection.execute(CURRENT, {"host": host, "bank": bank})).mappings().one_or_none()
+    query = select(GATEWAY_TARGET).where(_TARGET.host_id == host, (bank or host) == _PLACE, _IN_FORCE)
+    row = (await connection.execute(query)).mappings().one_or_none()
     return None if row is None else Target.of(row)
 
 
+def _name_of(host: UUID) -> Select[str]:
+    return select(HOST.c.name).where(HOST.c.host_id == host)
+
+
+def _target_of_user(host: UUID, user: GatewayUser) -> Select[UUID, UUID, UUID | None]:
+    """Find whose this user of a gateway is; of this service itself each tenant has its own."""
+    here = _TARGET.base_url == user.base_url
+    if user.base_url is None:
+        here = and_(_TARGET.base_url.is_(None), _TARGET.host_id == host)
+    return select(_TARGET.host_id, _TARGET.target_id, _TARGET.bank_id).where(
+        _TARGET.user_id == user.user_id, _TARGET.app_id == user.app_id, _TARGET.project_id == user.project_id, here
+    )
+
+
+def _update_target(host: UUID, target: UUID) -> Update:
+    return update(GATEWAY_TARGET).where(_TARGET.host_id == host, _TARGET.target_id == target)
+
+
+def _end_targets(host: UUID, bank: UUID | None) -> ReturningUpdate[UUID]:
+    return (
+        update(GATEWAY_TARGET)
+        .where(_TARGET.host_id == host, (bank or host) == _PLACE, _TARGET.unset_at.is_(None))
+        .values(unset_at=func.now(), sealed_key=None)
+        .returning(_TARGET.target_id)
+    )
+
+
+def _end_targets_of_settings(but: UUID | None) -> ReturningUpdate[UUID, UUID]:
+    return (
+        update(GATEWAY_TARGET)
+        .where(_TARGET.of_settings, _TARGET.unset_at.is_(None), _TARGET.target_id.is_distinct_from(but))
+        .values(unset_at=func.now())
+        .returning(_TARGET.host_id, _TARGET.target_id)
+    )
+
+
 async def _taken(connection: AsyncConnection, host: UUID, *, of_bank: bool) -> TargetTaken:
-    name = (await connection.execute(HOST, {"host": host})).scalar()
+    name = await connection.scalar(_name_of(host))
     owner = f"a bank of host {name!r}" if of_bank else f"host {name!r}"
     return TargetTaken(
         f"this user of the gateway belongs to {owner}, whose memory it holds: "

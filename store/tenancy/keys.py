@@ -11,12 +11,13 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID, uuid4
 
-from sqlalchemy import Row, text
+from sqlalchemy import Row, Select, case, func, insert, literal, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
 from store.database import Database
 from store.errors import NotFound
+from store.schema import API_KEY, HOST
 from store.tenancy.hosts import ADD_HOST
 from store.tenancy.spaces import Space
 from store.tenancy.tokens import is_well_formed, new_token
@@ -29,20 +30,26 @@ CACHE_LIMIT = 10_000
 Kept = TypeVar("Kept")
 
 FIND = text("select * from afterturn.find_key(:hash)")
-HOSTS = text("select host_id, name from afterturn.host_t")
-ADD_KEY = text("""
-    insert into afterturn.api_key_t
-           (key_id, host_id, key_hash, label, banks, can_write, can_curate, gateway_user, user_name, agent, expires_at)
-    values (:key, :host, :hash, :label, :banks, :can_write, :can_curate, :gateway_user, :user, :agent, :expires_at)""")
-LIST = text("""
-    select k.key_id, k.label, k.banks, k.can_write, k.can_curate, k.gateway_user, k.user_name, k.agent, k.created_at,
-           k.revoked_at, k.expires_at, s.key_id as replaced_by,
-           case when k.revoked_at is not null then 'revoked'
-                when k.expires_at <= now() then 'expired' else 'active' end as state
-      from afterturn.api_key_t k left join afterturn.api_key_t s on s.rotated_from = k.key_id
-     where k.host_id = :host order by k.created_at, k.key_id""")
-REVOKE = text(
-    "update afterturn.api_key_t set revoked_at = now() where key_id = :key and host_id = :host and revoked_at is null"
+_KEY, _SUCCESSOR = API_KEY.c, API_KEY.alias("s").c
+_STATE = case((_KEY.revoked_at.is_not(None), "revoked"), (_KEY.expires_at <= func.now(), "expired"), else_="active")
+LIST: Select[*tuple[Any, ...]] = (
+    select(
+        _KEY.key_id,
+        _KEY.label,
+        _KEY.banks,
+        _KEY.can_write,
+        _KEY.can_curate,
+        _KEY.gateway_user,
+        _KEY.user_name,
+        _KEY.agent,
+        _KEY.created_at,
+        _KEY.revoked_at,
+        _KEY.expires_at,
+        _SUCCESSOR.key_id.label("replaced_by"),
+        _STATE.label("state"),
+    )
+    .outerjoin_from(API_KEY, _SUCCESSOR.key_id.table, _SUCCESSOR.rotated_from == _KEY.key_id)
+    .order_by(_KEY.created_at, _KEY.key_id)
 )
 # The predecessor ends after the overlap, or when it would have ended anyway; its row is locked first, so that two
 # rotations at once leave one successor. A key with a lifetime gets a successor with as long a one.
@@ -56,12 +63,8 @@ RETIRE = text("""
      where k.key_id = old.key_id
        and not exists (select from afterturn.api_key_t s where s.rotated_from = :old)
     returning now() + (old.expires_at - old.created_at) as expires_at""")
-SUCCEED = text("""
-    insert into afterturn.api_key_t (key_id, host_id, key_hash, label, banks, can_write, can_curate, gateway_user,
-                                     user_name, agent, expires_at, rotated_from)
-    select :key, host_id, :hash, label, banks, can_write, can_curate, gateway_user, user_name, agent, :expires_at,
-           key_id
-      from afterturn.api_key_t where key_id = :old""")
+#: What a successor has from the key before it.
+INHERITED = ("host_id", "label", "banks", "can_write", "can_curate", "gateway_user", "user_name", "agent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,39 +180,38 @@ class Keys:
         token = _make_token(gateway_user)
         host_uuid = identity.host_id(host)
         async with self._database.operator() as connection:
-            await connection.execute(ADD_HOST, {"host": host_uuid, "name": host})
+            await connection.execute(ADD_HOST, {"host_id": host_uuid, "name": host})
             await connection.execute(
-                ADD_KEY,
-                {
-                    "key": uuid4(),
-                    "host": host_uuid,
-                    "hash": hash_token(token),
-                    "label": label,
-                    "banks": None if banks is None else list(banks),
-                    "can_write": write,
-                    "can_curate": curate,
-                    "gateway_user": gateway_user,
-                    "user": user,
-                    "agent": agent,
-                    "expires_at": expires_at,
-                },
+                insert(API_KEY).values(
+                    key_id=uuid4(),
+                    host_id=host_uuid,
+                    key_hash=hash_token(token),
+                    label=label,
+                    banks=None if banks is None else list(banks),
+                    can_write=write,
+                    can_curate=curate,
+                    gateway_user=gateway_user,
+                    user_name=user,
+                    agent=agent,
+                    expires_at=expires_at,
+                )
             )
         return token
 
     async def add_host(self, host: str) -> None:
         """Make a host of this name, if there is none."""
         async with self._database.operator() as connection:
-            await connection.execute(ADD_HOST, {"host": identity.host_id(host), "name": host})
+            await connection.execute(ADD_HOST, {"host_id": identity.host_id(host), "name": host})
 
     async def hosts(self) -> dict[UUID, str]:
         """Return the hosts there are, by id."""
         async with self._database.operator() as connection:
-            return {row.host_id: row.name for row in await connection.execute(HOSTS)}
+            return {row.host_id: row.name for row in await connection.execute(select(HOST.c.host_id, HOST.c.name))}
 
     async def list(self, host: str) -> list[KeyInfo]:
         """List the keys of a host, revoked and expired ones included, oldest first."""
         async with self._database.operator() as connection:
-            rows = await connection.execute(LIST, {"host": identity.host_id(host)})
+            rows = await connection.execute(LIST.where(_KEY.host_id == identity.host_id(host)))
             infos = [KeyInfo(*row) for row in rows]
         return [replace(one, banks=None if one.banks is None else tuple(one.banks)) for one in infos]
 
@@ -232,16 +234,23 @@ class Keys:
         return successor
 
     async def _succeed(self, connection: AsyncConnection, old: UUID, expires_at: datetime | None) -> Successor:
-        kind = text("select gateway_user from afterturn.api_key_t where key_id = :old")
-        token, key = _make_token((await connection.execute(kind, {"old": old})).scalar()), uuid4()
-        arguments = {"key": key, "hash": hash_token(token), "old": old, "expires_at": expires_at}
-        await connection.execute(SUCCEED, arguments)
+        kind = await connection.scalar(select(_KEY.gateway_user).where(_KEY.key_id == old))
+        token, key = _make_token(kind), uuid4()
+        own = {"key_id": key, "key_hash": hash_token(token), "expires_at": expires_at, "rotated_from": old}
+        inherited = select(
+            *(_KEY[name] for name in INHERITED), *(literal(value, API_KEY.c[name].type) for name, value in own.items())
+        ).where(_KEY.key_id == old)
+        await connection.execute(insert(API_KEY).from_select([*INHERITED, *own], inherited))
         return Successor(key, token, expires_at)
 
     async def revoke(self, host: str, key_id: UUID) -> None:
         """Revoke a key; it stops working within two seconds everywhere. Raises NotFound."""
         async with self._database.operator() as connection:
-            done = await connection.execute(REVOKE, {"key": key_id, "host": identity.host_id(host)})
+            done = await connection.execute(
+                update(API_KEY)
+                .where(_KEY.key_id == key_id, _KEY.host_id == identity.host_id(host), _KEY.revoked_at.is_(None))
+                .values(revoked_at=func.now())
+            )
         if not done.rowcount:
             raise NotFound("no such key, or it is revoked already")
         self._known.clear()

@@ -4,24 +4,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID, uuid4
 
-from sqlalchemy import text
+from sqlalchemy import case, func, insert, select, text, update
 
 from store.database import Database
 from store.errors import NotFound
+from store.schema import OPERATOR_KEY
 from store.tenancy.keys import RecentAnswers, hash_token
 from store.tenancy.tokens import OPERATOR_PREFIX, is_well_formed, new_token
 
 FIND = text("select * from afterturn.find_operator_key(:hash)")
-ADD = text("""
-    insert into public.afterturn_operator_key (key_id, key_hash, label, expires_at)
-    values (:key, :hash, :label, :expires_at)""")
-LIST = text("""
-    select k.key_id, k.label, k.created_at, k.expires_at, k.revoked_at,
-           case when k.revoked_at is not null then 'revoked'
-                when k.expires_at <= now() then 'expired' else 'active' end as state
-      from public.afterturn_operator_key k order by k.created_at, k.key_id""")
-REVOKE = text("""
-    update public.afterturn_operator_key set revoked_at = now() where key_id = :key and revoked_at is null""")
+_KEY = OPERATOR_KEY.c
+_STATE = case((_KEY.revoked_at.is_not(None), "revoked"), (_KEY.expires_at <= func.now(), "expired"), else_="active")
+LIST = select(
+    _KEY.key_id, _KEY.label, _KEY.created_at, _KEY.expires_at, _KEY.revoked_at, _STATE.label("state")
+).order_by(_KEY.created_at, _KEY.key_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +60,9 @@ class OperatorKeys:
     async def create(self, label: str, expires_at: datetime | None = None) -> str:
         """Create a key and return its token: the only time it is seen."""
         token = new_token(OPERATOR_PREFIX)
-        new = {"key": uuid4(), "hash": hash_token(token), "label": label, "expires_at": expires_at}
+        new = {"key_id": uuid4(), "key_hash": hash_token(token), "label": label, "expires_at": expires_at}
         async with self._database.operator() as connection:
-            await connection.execute(ADD, new)
+            await connection.execute(insert(OPERATOR_KEY).values(new))
         return token
 
     async def list(self) -> list[OperatorKey]:
@@ -77,7 +73,11 @@ class OperatorKeys:
     async def revoke(self, key_id: UUID) -> None:
         """Revoke a key; it stops working within two seconds everywhere. Raises NotFound."""
         async with self._database.operator() as connection:
-            done = await connection.execute(REVOKE, {"key": key_id})
+            done = await connection.execute(
+                update(OPERATOR_KEY)
+                .where(_KEY.key_id == key_id, _KEY.revoked_at.is_(None))
+                .values(revoked_at=func.now())
+            )
         if not done.rowcount:
             raise NotFound("no such key, or it is revoked already")
         self._known.clear()

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import orjson
 from asyncpg.exceptions import PostgresError
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -18,6 +18,7 @@ from store.database import Database
 from store.database_outage import again_after, state_of
 from store.errors import QuotaExceeded, RateLimited, StoreError
 from store.log.refusals import translate_refusals
+from store.schema import QUOTA
 
 T = TypeVar("T")
 
@@ -28,9 +29,17 @@ LOOK_AGAIN = Retry(AT_ONCE, attempts=20)
 SET = text("select afterturn.set_quota(:host, :scope, :bank, cast(:limits as jsonb), :now)")
 CHARGE = text("select afterturn.charge_bytes(:host, array[:host, :bank]::uuid[], :bytes)")
 RECOUNT = text("select afterturn.recount_quota(:host, :now)")
-SHOW = text("""
-    select bank_name, max_turns, max_bytes, max_banks, turns_per_minute, turns, bytes, banks
-      from afterturn.quota_t where host_id = :host order by bank_name nulls first""")
+_QUOTA = QUOTA.c
+SHOW = select(
+    _QUOTA.bank_name,
+    _QUOTA.max_turns,
+    _QUOTA.max_bytes,
+    _QUOTA.max_banks,
+    _QUOTA.turns_per_minute,
+    _QUOTA.turns,
+    _QUOTA.bytes,
+    _QUOTA.banks,
+).order_by(_QUOTA.bank_name.nulls_first())
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +92,7 @@ class Quotas:
     async def show(self, host: str) -> list[Quota]:
         """Return the quotas of a host, its own first."""
         async with self._database.operator() as connection:
-            rows = await connection.execute(SHOW, {"host": identity.host_id(host)})
+            rows = await connection.execute(SHOW.where(_QUOTA.host_id == identity.host_id(host)))
             return [Quota(row[0], Limits(*row[1:5]), *row[5:]) for row in rows]
 
 

@@ -95,7 +95,8 @@ FAULTS = (
         file="store/tenancy/gateway_targets.py",
         before="    if same is not None and (same.host_id, same.bank_id) != place:\n",
         after="    same = same if same is not None and (same.host_id, same.bank_id) == place else None\n"
-        "    named |= {} if same is not None else {'app': str(uuid4())}\n    if same == place:\n",
+        "    user = user if same is not None else GatewayUser(user.base_url, user.user_id, str(uuid4()))\n"
+        "    if same == place:\n",
         held_by="tests/workers/test_gateway_targets.py",
         tests=("test_a_user_of_a_gateway_belongs_to_one_tenant_or_bank_for_good",),
     ),

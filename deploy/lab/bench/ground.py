@@ -7,7 +7,7 @@ from graphlib import TopologicalSorter
 from uuid import UUID, uuid4
 
 from pydantic import SecretStr
-from sqlalchemy import NullPool, TextClause, text
+from sqlalchemy import NullPool, TableClause, delete, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from deploy.lab.bench.servers import BenchServers
@@ -19,6 +19,7 @@ from store.database_outage import DEADLOCK, again_after
 from store.ledger.stages import STAGES, TURN_STAGES, Stream
 from store.settings import DatabaseSettings
 from store.tenancy.keys import Keys
+from store.tenancy.removal import tenant_table
 
 #: Workers may be at the rows still, in an order of their own.
 DELETE_AGAIN = Retry(AT_ONCE, attempts=20)
@@ -98,12 +99,11 @@ class BenchDatabase:
     async def remove(self) -> None:
         """Delete every row of the hosts, children before their parents."""
         for table in reversed(await self.tables()):
-            delete = text(f"delete from afterturn.{table} where host_id = any(:hosts)")  # noqa: S608 - a name of the catalog
-            await DELETE_AGAIN.call(partial(self._delete, delete), again_after(DEADLOCK))
+            await DELETE_AGAIN.call(partial(self._empty_table, tenant_table(table)), again_after(DEADLOCK))
 
-    async def _delete(self, statement: TextClause) -> None:
+    async def _empty_table(self, table: TableClause) -> None:
         async with self.owner.begin() as connection:
-            await connection.execute(statement, {"hosts": self._hosts})
+            await connection.execute(delete(table).where(table.c.host_id.in_(self._hosts)))
 
     async def tables(self) -> list[str]:
         """Name the tables that hold rows of hosts, parents before their children."""

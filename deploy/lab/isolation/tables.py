@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from sqlalchemy import NullPool, text
+from sqlalchemy import NullPool, literal, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deploy.lab.isolation.world import IsolationFixture
 from store.connections import create_owner_engine
-from store.tenancy.removal import TABLES
+from store.tenancy.removal import TABLES, tenant_table
 
 #: Tables of a tenant that may be empty while its world is checked, each with the reason.
 MAY_BE_EMPTY = {
@@ -50,9 +50,9 @@ async def find_empty_tables(owner_url: str, hosts: Sequence[UUID]) -> list[str]:
 
 
 async def _has_rows(connection: AsyncConnection, table: str, hosts: Sequence[UUID]) -> bool:
-    # The names are the catalog's own.
-    query = text(f'select 1 from afterturn."{table}" where host_id = any(:hosts) limit 1')  # noqa: S608
-    return (await connection.execute(query, {"hosts": hosts})).first() is not None
+    rows = tenant_table(table)
+    query = select(literal(1)).select_from(rows).where(rows.c.host_id.in_(hosts)).limit(1)
+    return (await connection.execute(query)).first() is not None
 
 
 async def hash_bank_logs(owner_url: str, world: IsolationFixture) -> Mapping[UUID, str]:
