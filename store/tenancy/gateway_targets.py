@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, Protocol, Self
 from uuid import UUID, uuid4
 
-from sqlalchemy import ColumnElement, Select, Update, and_, case, func, insert, select, text, update
+from sqlalchemy import Select, Update, and_, case, func, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.dml import ReturningUpdate
@@ -39,7 +39,7 @@ _DIGESTED = re.compile(r"~[0-9a-f]{32}\Z")
 _TARGET = GATEWAY_TARGET.c
 _IN_FORCE = and_(_TARGET.replaced_at.is_(None), _TARGET.unset_at.is_(None))
 #: A bank's own, or the tenant's: the expression of an index.
-_PLACE: ColumnElement[Any] = func.coalesce(_TARGET.bank_id, _TARGET.host_id)
+_PLACE = func.coalesce(_TARGET.bank_id, _TARGET.host_id)
 LOCK = text("select pg_advisory_xact_lock(afterturn.lock_key('gateway target', :host))")
 LIST = text("""
     select g.*, h.name as host_name,
@@ -294,7 +294,7 @@ async def _set(
 
 
 async def _current(connection: AsyncConnection, host: UUID, bank: UUID | None) -> Target | None:
-    query = select(GATEWAY_TARGET).where(_TARGET.host_id == host, (bank or host) == _PLACE, _IN_FORCE)
+    query = select(GATEWAY_TARGET).where(_TARGET.host_id == host, _PLACE.in_([bank or host]), _IN_FORCE)
     row = (await connection.execute(query)).mappings().one_or_none()
     return None if row is None else Target.of(row)
 
@@ -320,7 +320,7 @@ def _update_target(host: UUID, target: UUID) -> Update:
 def _end_targets(host: UUID, bank: UUID | None) -> ReturningUpdate[UUID]:
     return (
         update(GATEWAY_TARGET)
-        .where(_TARGET.host_id == host, (bank or host) == _PLACE, _TARGET.unset_at.is_(None))
+        .where(_TARGET.host_id == host, _PLACE.in_([bank or host]), _TARGET.unset_at.is_(None))
         .values(unset_at=func.now(), sealed_key=None)
         .returning(_TARGET.target_id)
     )
