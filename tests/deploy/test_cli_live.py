@@ -46,8 +46,10 @@ COMMAND = [sys.executable, "-P", "-c", "from deploy.cli import main; main()"]
 class Live:
     """The running product in a data folder, and its commands."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, ready: str) -> None:
         self.data = data
+        #: What `up` said when it was ready.
+        self.told: dict[str, Any] = json.loads(ready.removeprefix("READY "))
 
     @property
     def stack(self) -> Stack:
@@ -80,8 +82,9 @@ def up(data: Path, *options: str, **environment: str) -> Iterator[Live]:
     try:
         with spawned(command, stdout=subprocess.PIPE, text=True, env=os.environ | environment) as process:
             assert process.stdout is not None
-            assert process.stdout.readline().startswith("READY ")
-            yield Live(data)
+            ready = process.stdout.readline()
+            assert ready.startswith("READY ")
+            yield Live(data, ready)
             process.terminate()
             process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0

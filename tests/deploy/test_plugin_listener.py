@@ -184,9 +184,20 @@ async def test_a_process_of_its_own_passes_the_cases_of_an_outage_on_a_socket_an
 @pytest.mark.nightly
 async def test_beside_everything_else_it_passes_every_case_that_needs_no_outage(tmp_path: Path) -> None:
     with up(tmp_path / "data", "--workers", "1", "--plugin", "127.0.0.1:0") as running_stack:
-        url = running_stack.stack.plugin
-        assert url is not None
+        url = running_stack.told["plugin"]
+        assert url == running_stack.stack.plugin
         report = await judge(url)
+        # Keyless, it serves the tenant whose key `up` makes.
+        place, key = "/v1/namespaces/team:shared", f"Bearer {running_stack.stack.api_key()}"
+        async with httpx.AsyncClient() as client:
+
+            async def status(method: str, base: str, **headers: str) -> int:
+                body = {"kind": "team", "metadata": {}}
+                return (await client.request(method, f"{base}{place}", json=body, headers=headers)).status_code
+
+            assert await status("PUT", url) == 200
+            assert await status("PATCH", running_stack.stack.api) == 401
+            assert await status("PATCH", running_stack.stack.api, authorization=key) == 200
     assert not report.failed, [(one.case.id, one.findings) for one in report.failed]
     assert report.counts() == {"passed": len(CASES) - 3, "failed": 0, "skipped": 3}
 

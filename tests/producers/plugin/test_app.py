@@ -19,6 +19,7 @@ from producers.contract_kit.catalog import CASES
 from producers.contract_kit.flat_plugin import PluginError
 from producers.errors import Invalid, Overloaded, Problem, Unauthenticated
 from producers.perimeter.client import PluginAddress, PluginClient, make
+from producers.plugin import app as plugin_app
 from producers.plugin.app import PluginApp
 from producers.plugin.store import PluginStore
 from producers.plugin.wire import (
@@ -213,6 +214,16 @@ async def test_health_while_the_store_is_away_is_503_in_both_shapes(store: InMem
     assert answer.status_code == 503
     assert answer.json().keys() == {"status", "version", "capabilities", "code", "message"}
     assert (answer.json()["status"], answer.json()["code"]) == ("degraded", "unavailable")
+
+
+async def test_health_answers_in_its_time_where_the_store_does_not(
+    store: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugin_app, "HEALTH_S", 0.05)
+    monkeypatch.setattr(store, "health", asyncio.Event().wait)
+    async with asking(store) as client:
+        answer = await client.get("/v1/health")
+    assert (answer.status_code, answer.json()["status"]) == (503, "degraded")
 
 
 async def test_with_keys_no_route_answers_without_one(store: InMemory) -> None:

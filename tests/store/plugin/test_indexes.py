@@ -205,6 +205,18 @@ async def test_the_indexes_are_read_and_an_exact_search_reads_none(large: Large)
         assert "_near" not in (plan := await large.plan(str(exact), lists, **about)), plan
 
 
+async def test_vectors_too_long_for_an_index_have_none_and_are_found(
+    large: Large, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert vector_indexes.LONGEST_INDEXED == 4000
+    monkeypatch.setattr(vector_indexes, "LONGEST_INDEXED", DIMENSION - 1)
+    assert {type(one) for one in await large.indexes.needed()} == {Needed}
+    vector = normalise(large.callers[0].tolist())
+    search = large.search(SETTINGS, large.own[0])
+    [first, *_] = await search.nearest(large.host, Asked([NAME], [], 10), vector, pins_first=False)
+    assert first.score == pytest.approx(1.0)
+
+
 async def test_a_page_of_a_listing_reads_no_more_than_a_page(large: Large) -> None:
     await rows(large.database, large.host, APART)
     search = large.search(SETTINGS, large.own[0])
