@@ -38,7 +38,7 @@ def listing_routes(memory: Memory, keys: Keys) -> APIRouter:
         **describe_route(
             "The units of a bank, page by page",
             "Messages and facts that are remembered, in the order of their ids; long texts are cut. Facts of "
-            "the newest turns are listed before a worker has written them, and can be changed once it has.",
+            "the newest turns are listed before a worker has written them; until then a change of one is busy.",
             Access.READER,
             {200: Reply("a page", (UnitsAnswer,))},
             query=BankPageParameters,

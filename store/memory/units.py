@@ -1,6 +1,7 @@
 """Single units: read one with its provenance, correct one, pin one, forget one."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -14,7 +15,7 @@ from store import identity
 from store.database import Database
 from store.derived import bank_state
 from store.derived.said_facts import FACT_KIND, ONE_BANK, SaidFact, fact_metadata, read_said_facts
-from store.errors import NotFound
+from store.errors import NotFound, TurnBusy
 from store.expiry import BANK_LASTS, LASTS
 from store.log.append import append_events
 from store.log.catalog import EventType
@@ -134,8 +135,8 @@ class Units:
             return _build_unit(found, lasting, await links_of(connection, host, bank_id, unit, now))
 
     async def authors(self, host: UUID, bank: str, units: Sequence[UUID]) -> set[Author]:
-        """Return who began these units or reflections of a bank. Raises NotFound when one of them is not there."""
-        async with self._database.tenant(host) as connection:
+        """Return who began these units or reflections of a bank. Raises NotFound when one is not there, TurnBusy."""
+        async with self._writable(host, bank, units), self._database.tenant(host) as connection:
             return await authorship.authors_of_units(connection, host, identity.bank_id(host, bank), units)
 
     async def correct(
@@ -151,12 +152,13 @@ class Units:
             async with self._database.tenant(host) as connection:
                 return await corrections.correct_unit(connection, origin, unit, content, version)
 
-        return await within_quota(self._database, host, origin.at, write)
+        async with self._writable(host, bank, [unit]):
+            return await within_quota(self._database, host, origin.at, write)
 
     async def pin(self, host: UUID, bank: str, unit: UUID, *, pinned: bool, user: str | None = None) -> Corrected:
         """Have one unit told with every answer of its bank, or no longer, as `user`.
 
-        Raises NotFound, IsReflection, QuotaExceeded.
+        Raises NotFound, IsReflection, TurnBusy, QuotaExceeded.
         """
         origin = Origin(host, identity.bank_id(host, bank), identity.user_id(host, user), self._clock())
 
@@ -164,7 +166,8 @@ class Units:
             async with self._database.tenant(host) as connection:
                 return await corrections.pin_unit(connection, origin, unit, pinned=pinned)
 
-        return await within_quota(self._database, host, origin.at, write)
+        async with self._writable(host, bank, [unit]):
+            return await within_quota(self._database, host, origin.at, write)
 
     async def forget(
         self, host: UUID, bank: str, unit: UUID, user: str | None = None, *, with_facts: bool = False
@@ -173,11 +176,12 @@ class Units:
 
         Its words, vectors and mentions go with it. Facts drawn from it are units of their own and stay, unless
         `with_facts`: then those go that nothing else that is remembered says, of a unit that was forgotten before,
-        too. Those of a single memory go in any case. A reflection is made anew when its facts change. Raises NotFound.
+        too. Those of a single memory go in any case. A reflection is made anew when its facts change. Raises NotFound,
+        TurnBusy.
         """
         bank_id = identity.bank_id(host, bank)
         origin = Origin(host, bank_id, identity.user_id(host, user), self._clock())
-        async with self._database.tenant(host) as connection:
+        async with self._writable(host, bank, [unit]), self._database.tenant(host) as connection:
             seen = await _read_unit_row(connection, host, bank_id, unit)
             session = None if seen is None else seen.session_id
             await connection.execute(corrections.LOCK, {"host": host, "bank": bank_id, "session": session or unit})
@@ -194,6 +198,19 @@ class Units:
             if with_facts and found.turn_id:
                 await connection.execute(corrections.TAKE_BACK, {"host": host, "turn": found.turn_id})
         return Forgotten(position, len(facts))
+
+    @asynccontextmanager
+    async def _writable(self, host: UUID, bank: str, units: Sequence[UUID]) -> AsyncIterator[None]:
+        """Turn NotFound into TurnBusy where it is of a fact that can be read, and that no worker has written yet."""
+        try:
+            yield
+        except NotFound:
+            place = {"host": host, "bank": identity.bank_id(host, bank), "now": self._clock()}
+            async with self._database.tenant(host) as connection:
+                said = await read_said_facts(connection, ONE_BANK, place)
+            if any(one.unit_id in units for one in said):
+                raise TurnBusy("a worker has yet to write this fact; try again in a moment") from None
+            raise
 
 
 async def _read_unit_row(connection: AsyncConnection, host: UUID, bank: UUID, unit: UUID) -> Row[Any] | None:

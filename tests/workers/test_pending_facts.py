@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import astuple, replace
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from store.errors import NotFound, TurnBusy
 from store.ledger.stages import Stage
 from store.memory.listings import Listings, UnitListed
 from store.memory.session_history import SessionHistory
@@ -124,3 +126,22 @@ async def test_the_filters_of_a_question_hold_before_a_worker_ran_as_after(
     assert len(early) == finds
     await Crew(world).drain()
     assert ids(await recalled(world, **filters)) == ids(early)
+
+
+async def test_a_fact_that_waits_is_busy_for_who_changes_it_and_is_changed_once_it_is_written(world: World) -> None:
+    units = Units(world.database, now)
+    await world.append("s", "t", messages=dialogue("My name is Ann Moore.", "I see."))
+    [fact] = [one.unit_id for one in await recalled(world)]
+    for change in (
+        units.forget(HOST, "default", fact),
+        units.correct(HOST, "default", fact, "The user's name is Anna."),
+        units.pin(HOST, "default", fact, pinned=True),
+        units.authors(HOST, "default", [fact]),
+    ):
+        with pytest.raises(TurnBusy, match="try again"):
+            await change
+    with pytest.raises(NotFound):
+        await units.forget(HOST, "default", uuid4())
+    await Crew(world).drain()
+    await units.forget(HOST, "default", fact)
+    assert list(await recalled(world)) == []
