@@ -25,8 +25,9 @@ ASKED_CHARACTERS, MOST_ASKED = 1024, 6
 _NAME = r"(?P<name>[^\W\d_a-z][^\W\d_]{0,31}+)(?![\w'\u2019-])"
 _ENDS = r"(?=\s{0,3}+(?:$|[^\w\s'\u2019&]))"
 _SENTENCE = re.compile(r"(?:^|[.!?\n\u2026][)\"\u201d]?[ \n]?)([^\W\d_]+)")
-#: What a text holds that says by one of the phrases of `_NAMED` what somebody is called.
+#: What a text holds that is worth a search: in lower case for `_NAMED`, as it stands for `_INTRODUCED`.
 _NAMING = ("name", "call", "go by", "llamo", "appelle", "hei\u00dfe", "heisse", "chiamo")
+_INTRODUCING = ("'m ", "\u2019m ", " am ", "ch bin ", "e suis ", "oy ")
 
 
 def _any_of(section: str) -> str:
@@ -38,6 +39,8 @@ def _compile(pattern: str) -> re.Pattern[str]:
 
 
 _FIRST = frozenset({"good", "guten", "buenos", "bom"})
+_GREETS, _EXCLAIMS = word_list("called", "greets") | _FIRST, word_list("called", "exclaims")
+_OPENS = _GREETS | _EXCLAIMS
 _AFTER = rf"(?i:(?: (?:{_any_of('after')})){{0,3}}+)"
 # "Hey Kate how are you", "Thanks so much, Kate!": a greeting needs no mark behind the name, an exclamation does.
 _GREETED = _compile(
@@ -60,31 +63,30 @@ _INTRODUCED = _compile(
 def find_addressed(text: str) -> list[str]:
     """Return the names a message's speaker calls others by, folded, each once, in order; ordinary words are none."""
     read = text[:MOST_CHARACTERS]
-    opened = ((match[1].lower(), match.start(1)) for match in _SENTENCE.finditer(read))
-    found = (m["name"] for word, start in opened if (m := _match_address(read, word, start)) is not None)
-    return _keep(_fold(name) for name in found if _may_be_name(name))
+    found = [
+        address["name"]
+        for match in _SENTENCE.finditer(read)
+        if (word := match[1].lower()) in _OPENS and (address := _match_address(read, word, match.start(1))) is not None
+    ]
+    return _keep(_fold(name) for name in found if _may_be_name(name)) if found else []
 
 
 def _match_address(text: str, word: str, start: int) -> re.Match[str] | None:
     """Match what calls somebody by name in the sentence that begins with this word, in lower case."""
-    greeted = _GREETED.match(text, start) if word in word_list("called", "greets") or word in _FIRST else None
-    if greeted is None and word in word_list("called", "exclaims"):
-        return _EXCLAIMED.match(text, start)
-    return greeted
+    greeted = _GREETED.match(text, start) if word in _GREETS else None
+    return _EXCLAIMED.match(text, start) if greeted is None and word in _EXCLAIMS else greeted
 
 
 def find_own_names(text: str) -> list[str]:
     """Return the names a message's speaker has by own account, folded; after "I'm" only a known given name is one."""
     read = text[:MOST_CHARACTERS]
     low = read.lower()
-    said = _NAMED.finditer(read) if any(phrase in low for phrase in _NAMING) else ()
-    named = (_fold(m["name"]) for m in said if _may_be_name(m["name"]))
-    introduced = (
-        _fold(m["name"])
-        for m in _INTRODUCED.finditer(read)
-        if m["name"][0].isupper() and is_given_name(m["name"].lower()) and not is_word(m["name"].lower())
-    )
-    return _keep([*named, *introduced])
+    found = [m["name"] for m in _NAMED.finditer(read)] if any(phrase in low for phrase in _NAMING) else []
+    named = [name for name in found if _may_be_name(name)]
+    if any(phrase in read for phrase in _INTRODUCING):
+        introduced = (m["name"] for m in _INTRODUCED.finditer(read))
+        named += [name for name in introduced if name[0].isupper() and _is_only_name(name.lower())]
+    return _keep(map(_fold, named)) if named else []
 
 
 def mark_names(text: str) -> list[str]:
@@ -105,6 +107,10 @@ def find_asked_names(text: str) -> list[str]:
 def _may_be_name(name: str) -> bool:
     low = name.lower()
     return name[0].isupper() and (is_given_name(low) or not is_word(low))
+
+
+def _is_only_name(low: str) -> bool:
+    return is_given_name(low) and not is_word(low)
 
 
 def _fold(name: str) -> str:
