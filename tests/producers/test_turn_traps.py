@@ -7,6 +7,7 @@ lost to maintenance is left to see) and the second half of 9 (compressed bytes t
 import ast
 import asyncio
 import json
+import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from producers.mcp.settings import NO_EFFECT, McpSettings, TurnMemorySettings
 from producers.mcp.tools import TOOLS
 from producers.service import session_calls
+from producers.service.turn_lifecycle import BUSY_S
 from producers.settings import ApiSettings
 from store import identity
 from store.text.rules import MessageText
@@ -78,9 +80,12 @@ async def test_trap_2_a_held_session_is_busy_and_no_half_claimed_turn_remains(
     turn: dict[str, Any] = {"session_id": "monday", "turn_id": "2", "input_items": [said("hello")]}
     async with client_of(world, ana) as client:
         await call(client, "memory_after_turn", session_id="monday", turn_id="1", input_items=[said("x")])
+        begun = time.monotonic()
         async with holding(psql, "session", places(ana)["session"]):
             told = await refusal(client, "memory_after_turn", **turn)
+        assert time.monotonic() - begun >= BUSY_S == 5.0
         assert (told["code"], told["retryable"]) == ("RESOURCE_BUSY", True)
+        assert "same turn_id" in told["message"], told
         assert await call(client, "memory_after_turn", **turn) == {"ok": True, "project": "default"}
 
 
