@@ -12,11 +12,28 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import orjson
-from sqlalchemy import text
+from sqlalchemy import (
+    Interval,
+    Text,
+    Uuid,
+    and_,
+    any_,
+    bindparam,
+    case,
+    cast,
+    delete,
+    func,
+    null,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB, insert
 
 from store.database import Database
 from store.errors import NotFound, RateLimited
 from store.log.refusals import translate_refusals
+from store.schema import RECALL_JOB, TIME
 from store.tenancy.quotas import within_quota
 from store.tracing import current_traceparent
 
@@ -29,63 +46,86 @@ SWEEP_LIMIT = 500
 #: Bytes that the jobs of a tenant, their answers included, may hold until they expire; and when to come again.
 MOST_KEPT_BYTES, RETRY_AFTER_S = 67_108_864, 5
 
-HELD = text("""
-    select count(*) filter (where status in ('pending', 'running')) as waiting, coalesce(sum(bytes), 0) as bytes
-      from afterturn.recall_job_t where host_id = :host and expires_at > :now""")
-OPEN = text("""
-    insert into afterturn.recall_job_t (host_id, job_id, request, created_at, expires_at)
-    values (:host, :job, cast(:request as jsonb), :now, :expires_at)
-    on conflict (host_id, job_id) do nothing""")
-KEEP_TRACEPARENT = text("""
-    update afterturn.recall_job_t set traceparent = :traceparent where host_id = :host and job_id = :job""")
-TRACEPARENT_OF = text("select traceparent from afterturn.recall_job_t where host_id = :host and job_id = :job")
-READ = text("""
-    select coalesce(request->'banks', jsonb_build_array(request->'bank')) as banks, status,
-           cast(result as text) as result, error_category, expires_at
-      from afterturn.recall_job_t where host_id = :host and job_id = :job""")
-CANCEL = text("delete from afterturn.recall_job_t where host_id = :host and job_id = :job")
-TAKE = text("""
-    update afterturn.recall_job_t
-       set status = case when attempts < :max_attempts then 'running' else 'failed' end,
-           error_category = case when attempts < :max_attempts then null else 'exhausted' end,
-           attempts = attempts + (attempts < :max_attempts)::int, lease_until = now() + :lease
-     where host_id = :host and job_id = :job and status in ('pending', 'running') and expires_at > :now
-       and (lease_until is null or lease_until <= now())
-    returning status, cast(request as text) as request, attempts""")
-RENEW = text("""
-    update afterturn.recall_job_t set lease_until = now() + :lease
-     where host_id = :host and job_id = :job and status = 'running' and attempts = :attempt""")
-# The banks stay: they decide who may read the row.
-_WIPED = "jsonb_strip_nulls(jsonb_build_object('bank', request->'bank', 'banks', request->'banks'))"
-FINISH = text(f"""
-    update afterturn.recall_job_t
-       set status = :status, result = cast(:result as jsonb), error_category = :category, lease_until = null,
-           request = {_WIPED}
-     where host_id = :host and job_id = :job and status = 'running' and attempts = :attempt""")  # noqa: S608 - constants
+_JOB = RECALL_JOB.c
+_NOW = bindparam("now", type_=TIME)
+_LEASE = func.now() + bindparam("lease", type_=Interval())
+_NAMED = and_(_JOB.host_id == bindparam("host"), _JOB.job_id == bindparam("job"))
+#: The attempt is the fence: a worker that lost its lease changes nothing.
+_HELD_BY = and_(_NAMED, _JOB.status == "running", _JOB.attempts == bindparam("attempt"))
+_UNDONE = _JOB.status.in_(("pending", "running"))
+_FREE = or_(_JOB.lease_until.is_(None), _JOB.lease_until <= func.now())
+_TO_WIPE = and_(_JOB.expires_at <= _NOW, or_(_JOB.status != "failed", _JOB.lease_until.is_not(None)))
+#: The banks stay: they decide who may read the row.
+_WIPED = func.jsonb_strip_nulls(
+    func.jsonb_build_object("bank", _JOB.request["bank"], "banks", _JOB.request["banks"]), type_=JSONB
+)
+
+HELD = select(
+    func.count().filter(_UNDONE).label("waiting"), func.coalesce(func.sum(_JOB.bytes), 0).label("bytes")
+).where(_JOB.host_id == bindparam("host"), _JOB.expires_at > _NOW)
+OPEN = (
+    insert(RECALL_JOB)
+    .values(
+        host_id=bindparam("host"),
+        job_id=bindparam("job"),
+        request=cast(bindparam("question", type_=Text), JSONB),
+        created_at=_NOW,
+        expires_at=bindparam("until"),
+    )
+    .on_conflict_do_nothing(index_elements=[_JOB.host_id, _JOB.job_id])
+)
+KEEP_TRACEPARENT = update(RECALL_JOB).where(_NAMED).values(traceparent=bindparam("trace"))
+TRACEPARENT_OF = select(_JOB.traceparent).where(_NAMED)
+READ = select(
+    func.coalesce(_JOB.request["banks"], func.jsonb_build_array(_JOB.request["bank"])).label("banks"),
+    _JOB.status,
+    cast(_JOB.result, Text).label("result"),
+    _JOB.error_category,
+    _JOB.expires_at,
+).where(_NAMED)
+CANCEL = delete(RECALL_JOB).where(_NAMED)
+_HAS_ATTEMPTS = _JOB.attempts < bindparam("max_attempts")
+TAKE = (
+    update(RECALL_JOB)
+    .where(_NAMED, _UNDONE, _JOB.expires_at > _NOW, _FREE)
+    .values(
+        status=case((_HAS_ATTEMPTS, "running"), else_="failed"),
+        error_category=case((_HAS_ATTEMPTS, None), else_="exhausted"),
+        attempts=_JOB.attempts + case((_HAS_ATTEMPTS, 1), else_=0),
+        lease_until=_LEASE,
+    )
+    .returning(_JOB.status, cast(_JOB.request, Text).label("request"), _JOB.attempts)
+)
+RENEW = update(RECALL_JOB).where(_HELD_BY).values(lease_until=_LEASE)
+FINISH = (
+    update(RECALL_JOB)
+    .where(_HELD_BY)
+    .values(
+        status=bindparam("outcome"),
+        result=cast(bindparam("answer", type_=Text), JSONB),
+        error_category=bindparam("category"),
+        lease_until=None,
+        request=_WIPED,
+    )
+)
 # WHY the attempt may be taken back although it is the fence: a worker that gives a job back never writes its answer.
-GIVE_BACK = text("""
-    update afterturn.recall_job_t set status = 'pending', attempts = attempts - 1, lease_until = null
-     where host_id = :host and job_id = :job and status = 'running' and attempts = :attempt""")
-WAITING = text("""
-    select host_id, job_id from afterturn.recall_job_t
-     where status in ('pending', 'running') and expires_at > :now and (lease_until is null or lease_until <= now())
-     order by created_at limit :limit""")
-EXPIRED = text("""
-    select host_id, job_id from afterturn.recall_job_t
-     where expires_at <= :now and (status <> 'failed' or lease_until is not null) order by expires_at limit :limit""")
-COUNT_EXPIRED = text("""
-    select count(*) from afterturn.recall_job_t
-     where expires_at <= :before or (expires_at <= :now and (status <> 'failed' or lease_until is not null))""")
-WIPE = text(f"""
-    update afterturn.recall_job_t
-       set status = 'failed', error_category = 'expired', result = null, lease_until = null,
-           request = {_WIPED}
-     where host_id = :host and job_id = any(:jobs)""")  # noqa: S608 - constants
-FORGET = text("""
-    delete from afterturn.recall_job_t j
-     using (select host_id, job_id from afterturn.recall_job_t
-             where expires_at <= :before order by expires_at limit :limit) o
-     where j.host_id = o.host_id and j.job_id = o.job_id""")
+GIVE_BACK = update(RECALL_JOB).where(_HELD_BY).values(status="pending", attempts=_JOB.attempts - 1, lease_until=None)
+WAITING = (
+    select(_JOB.host_id, _JOB.job_id)
+    .where(_UNDONE, _JOB.expires_at > _NOW, _FREE)
+    .order_by(_JOB.created_at)
+    .limit(SWEEP_LIMIT)
+)
+EXPIRED = select(_JOB.host_id, _JOB.job_id).where(_TO_WIPE).order_by(_JOB.expires_at).limit(SWEEP_LIMIT)
+_FORGOTTEN = _JOB.expires_at <= bindparam("before")
+COUNT_EXPIRED = select(func.count()).select_from(RECALL_JOB).where(or_(_FORGOTTEN, _TO_WIPE))
+WIPE = (
+    update(RECALL_JOB)
+    .where(_JOB.host_id == bindparam("host"), _JOB.job_id == any_(bindparam("jobs", type_=ARRAY(Uuid))))
+    .values(status="failed", error_category="expired", result=null(), lease_until=None, request=_WIPED)
+)
+_OLDEST = select(_JOB.host_id, _JOB.job_id).where(_FORGOTTEN).order_by(_JOB.expires_at).limit(SWEEP_LIMIT).subquery("o")
+FORGET = delete(RECALL_JOB).where(_JOB.host_id == _OLDEST.c.host_id, _JOB.job_id == _OLDEST.c.job_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +171,7 @@ class RecallJobs:
         Raises QuotaExceeded, and RateLimited where too many jobs of the tenant wait already, or hold too many bytes.
         """
         job, now = job or uuid4(), self._clock()
-        arguments = {"host": host, "job": job, "request": orjson.dumps(request).decode()}
+        arguments = {"host": host, "job": job, "question": orjson.dumps(request).decode()}
 
         async def write() -> None:
             with translate_refusals():
@@ -141,9 +181,9 @@ class RecallJobs:
                         raise RateLimited("max_recall_jobs", "host", most_waiting, RETRY_AFTER_S)
                     if held.bytes >= MOST_KEPT_BYTES:
                         raise RateLimited("max_bytes_of_recall_jobs", "host", MOST_KEPT_BYTES, RETRY_AFTER_S)
-                    opened = await connection.execute(OPEN, {**arguments, "now": now, "expires_at": now + ttl})
+                    opened = await connection.execute(OPEN, {**arguments, "now": now, "until": now + ttl})
                     if opened.rowcount and (traceparent := current_traceparent()):
-                        named = {"host": host, "job": job, "traceparent": traceparent}
+                        named = {"host": host, "job": job, "trace": traceparent}
                         await connection.execute(KEEP_TRACEPARENT, named)
 
         await within_quota(self._database, host, now, write)
@@ -206,15 +246,15 @@ class RecallJobs:
     async def waiting(self) -> list[tuple[UUID, UUID]]:
         """Name jobs (host, job) without a live lease, oldest first: the sweeper notifies workers of them."""
         async with self._database.operator() as connection:
-            rows = await connection.execute(WAITING, {"now": self._clock(), "limit": SWEEP_LIMIT})
+            rows = await connection.execute(WAITING, {"now": self._clock()})
             return [(row.host_id, row.job_id) for row in rows]
 
     async def sweep(self) -> int:
         """Wipe what expired and forget what expired long ago, a batch of each; returns how many jobs that were."""
         now = self._clock()
         async with self._database.operator() as connection:
-            forgotten = await connection.execute(FORGET, {"before": now - REMEMBERED, "limit": SWEEP_LIMIT})
-            expired = (await connection.execute(EXPIRED, {"now": now, "limit": SWEEP_LIMIT})).all()
+            forgotten = await connection.execute(FORGET, {"before": now - REMEMBERED})
+            expired = (await connection.execute(EXPIRED, {"now": now})).all()
         by_host: dict[UUID, list[UUID]] = defaultdict(list)
         for row in expired:
             by_host[row.host_id].append(row.job_id)
@@ -235,8 +275,8 @@ class RecallJobs:
             "host": taken.host_id,
             "job": taken.job_id,
             "attempt": taken.attempt,
-            "status": status,
-            "result": result and result.decode(),
+            "outcome": status,
+            "answer": result and result.decode(),
             "category": category,
         }
         async with self._database.tenant(taken.host_id) as connection:
