@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 from uuid import UUID, uuid4
 
 import orjson
-from sqlalchemy import Row, text
+from sqlalchemy import Row, Select, Text, Update, cast, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store import identity
+from store import identity, schema
 from store.errors import NotFound
 from store.memory import reflections
 from store.tenancy.external_models import Sent, told_apart
@@ -35,36 +36,22 @@ STAYS = (
     "targets at a gateway that an operator set, with the gateway's own names of users",
 )
 
-OPEN = text("""
-    insert into afterturn.erasure_t
-           (host_id, erasure_id, kind, bank_id, target_id, upto, requested_at, updated_at, parent_id)
-    values (:host, :erasure, :kind, :bank, :target, :upto, :now, :now, :parent)""")
-RUNNING = text("""
-    select erasure_id from afterturn.erasure_t
-     where host_id = :host and target_id = :target and kind = :kind and status = 'running'""")
-COLUMNS = """
-    erasure_id, kind, bank_id, target_id, upto, reached, status, cast(counts as text) as counts,
-    cast(delivered as text) as delivered, requested_at, finished_at"""
-READ = text(f"select {COLUMNS} from afterturn.erasure_t where host_id = :host and erasure_id = :erasure")  # noqa: S608
-HOLD = text(f"{READ.text} for update")
-SAVE = text("""
-    update afterturn.erasure_t
-       set reached = :reached, counts = cast(:counts as jsonb), delivered = cast(:delivered as jsonb),
-           upto = :upto, updated_at = :now
-     where host_id = :host and erasure_id = :erasure""")
-PUT_OFF = text("""
-    update afterturn.erasure_t set updated_at = :since
-     where host_id = :host and erasure_id = :erasure and status = 'running'""")
-# Another request may cover the same: it is part of both then.
-ADOPT = text("""
-    update afterturn.erasure_t set parent_id = :parent
-     where host_id = :host and erasure_id = :erasure and status = 'running'""")
-PARTS = text("""
-    select cast(counts as text) as counts, cast(delivered as text) as delivered from afterturn.erasure_t
-     where host_id = :host and parent_id = :erasure""")
-FINISH = text("""
-    update afterturn.erasure_t set status = 'done', finished_at = :now, updated_at = :now
-     where host_id = :host and erasure_id = :erasure""")
+_ERASURE = schema.ERASURE.c
+_COUNTS = cast(_ERASURE.counts, Text).label("counts")
+_DELIVERED = cast(_ERASURE.delivered, Text).label("delivered")
+_READ = select(
+    _ERASURE.erasure_id,
+    _ERASURE.kind,
+    _ERASURE.bank_id,
+    _ERASURE.target_id,
+    _ERASURE.upto,
+    _ERASURE.reached,
+    _ERASURE.status,
+    _COUNTS,
+    _DELIVERED,
+    _ERASURE.requested_at,
+    _ERASURE.finished_at,
+)
 
 
 class Kind(StrEnum):
@@ -147,8 +134,14 @@ class Erasure:
 
 async def find_running(connection: AsyncConnection, host: UUID, kind: Kind, target: UUID) -> UUID | None:
     """Return the erasure of the same that runs already."""
-    found = await connection.execute(RUNNING, {"host": host, "kind": kind.value, "target": target})
-    erasure: UUID | None = found.scalar()
+    erasure: UUID | None = await connection.scalar(
+        select(_ERASURE.erasure_id).where(
+            _ERASURE.host_id == host,
+            _ERASURE.target_id == target,
+            _ERASURE.kind == kind.value,
+            _ERASURE.status == "running",
+        )
+    )
     return erasure
 
 
@@ -162,16 +155,25 @@ async def write_request(connection: AsyncConnection, host: UUID, target: Target,
 
 async def begin_request(connection: AsyncConnection, erasure: Erasure) -> Erasure:
     """Write an erasure of which nothing is done yet."""
-    arguments = {"host": erasure.host, "erasure": erasure.erasure_id, "kind": erasure.kind.value, "bank": erasure.bank}
     await connection.execute(
-        OPEN, {**arguments, "target": erasure.target, "upto": erasure.upto, "now": erasure.at, "parent": erasure.parent}
+        insert(schema.ERASURE).values(
+            host_id=erasure.host,
+            erasure_id=erasure.erasure_id,
+            kind=erasure.kind.value,
+            bank_id=erasure.bank,
+            target_id=erasure.target,
+            upto=erasure.upto,
+            requested_at=erasure.at,
+            updated_at=erasure.at,
+            parent_id=erasure.parent,
+        )
     )
     return erasure
 
 
 async def lock_request(connection: AsyncConnection, host: UUID, erasure: UUID, now: datetime) -> Erasure:
     """Return an erasure and hold it until the transaction ends, against others who go on with it. Raises NotFound."""
-    row = await _read_row(connection, HOLD.text, host, erasure)
+    row = await _read_row(connection, _READ.with_for_update(), host, erasure)
     return Erasure(
         host,
         row.erasure_id,
@@ -190,45 +192,49 @@ async def lock_request(connection: AsyncConnection, host: UUID, erasure: UUID, n
 async def save_progress(connection: AsyncConnection, erasure: Erasure) -> None:
     """Write how far it has come."""
     await connection.execute(
-        SAVE,
-        {
-            "host": erasure.host,
-            "erasure": erasure.erasure_id,
-            "reached": erasure.reached,
-            "upto": erasure.upto,
-            "counts": orjson.dumps(dict(erasure.counts)).decode(),
-            "delivered": orjson.dumps(dict(erasure.delivered)).decode(),
-            "now": erasure.at,
-        },
+        _update_request(erasure.host, erasure.erasure_id).values(
+            reached=erasure.reached,
+            upto=erasure.upto,
+            counts=dict(erasure.counts),
+            delivered=dict(erasure.delivered),
+            updated_at=erasure.at,
+        )
     )
 
 
 async def adopt(connection: AsyncConnection, erasure: UUID, parent: Erasure) -> None:
     """Make a running erasure part of a user's."""
-    await connection.execute(ADOPT, {"host": parent.host, "erasure": erasure, "parent": parent.erasure_id})
+    # Another request may cover the same: it is part of both then.
+    adopted = _update_request(parent.host, erasure).where(_ERASURE.status == "running")
+    await connection.execute(adopted.values(parent_id=parent.erasure_id))
 
 
 async def add_parts(connection: AsyncConnection, erasure: Erasure) -> None:
     """Add what became of the parts of an erasure to its own counts."""
-    for row in await connection.execute(PARTS, {"host": erasure.host, "erasure": erasure.erasure_id}):
+    parts = select(_COUNTS, _DELIVERED).where(
+        _ERASURE.host_id == erasure.host, _ERASURE.parent_id == erasure.erasure_id
+    )
+    for row in await connection.execute(parts):
         erasure.counts.update(orjson.loads(row.counts))
         erasure.delivered.update(orjson.loads(row.delivered))
 
 
 async def put_off(connection: AsyncConnection, host: UUID, erasure: UUID, since: datetime) -> None:
     """Write that an erasure was gone on with last at `since`, and no more."""
-    await connection.execute(PUT_OFF, {"host": host, "erasure": erasure, "since": since})
+    running = _update_request(host, erasure).where(_ERASURE.status == "running")
+    await connection.execute(running.values(updated_at=since))
 
 
 async def finish_request(connection: AsyncConnection, erasure: Erasure) -> None:
     """Write that it is done."""
-    await connection.execute(FINISH, {"host": erasure.host, "erasure": erasure.erasure_id, "now": erasure.at})
+    ended = {"status": "done", "finished_at": erasure.at, "updated_at": erasure.at}
+    await connection.execute(_update_request(erasure.host, erasure.erasure_id).values(ended))
     erasure.done = True
 
 
 async def read_receipt(connection: AsyncConnection, host: UUID, erasure: UUID) -> Receipt:
     """Return the receipt of an erasure, done or not. Raises NotFound, for foreign ones too."""
-    row = await _read_row(connection, READ.text, host, erasure)
+    row = await _read_row(connection, _READ, host, erasure)
     counts, models = told_apart(orjson.loads(row.counts))
     return Receipt(
         erasure_id=row.erasure_id,
@@ -245,8 +251,15 @@ async def read_receipt(connection: AsyncConnection, host: UUID, erasure: UUID) -
     )
 
 
-async def _read_row(connection: AsyncConnection, query: str, host: UUID, erasure: UUID) -> Row[tuple[object, ...]]:
-    row = (await connection.execute(text(query), {"host": host, "erasure": erasure})).one_or_none()
+def _update_request(host: UUID, erasure: UUID) -> Update:
+    return update(schema.ERASURE).where(_ERASURE.host_id == host, _ERASURE.erasure_id == erasure)
+
+
+async def _read_row(
+    connection: AsyncConnection, query: Select[*tuple[Any, ...]], host: UUID, erasure: UUID
+) -> Row[Any]:
+    found = await connection.execute(query.where(_ERASURE.host_id == host, _ERASURE.erasure_id == erasure))
+    row = found.one_or_none()
     if row is None:
         raise NotFound("no such erasure")
     return row

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from sqlalchemy import text
+from sqlalchemy import delete, func, text, update
 
 from store.database import Database
+from store.schema import WORKER
 
 #: How often a process says that it is there, in seconds.
 BEAT_S = 2.0
@@ -18,19 +19,12 @@ BEGIN = text("""
     with gone as (delete from public.afterturn_worker w where w.seen_at < now() - interval '1 day')
     insert into public.afterturn_worker (worker, version, stages) values (:worker, :version, :stages)
     on conflict (worker) do nothing""")
-BEAT = text("""
-    update public.afterturn_worker set seen_at = now(), state = coalesce(:state, state) where worker = :worker
-    returning state""")
-END = text("delete from public.afterturn_worker where worker = :worker")
 LIST = text("""
     select w.worker, w.version, w.stages, w.started_at, w.seen_at,
            case when w.seen_at < now() - make_interval(secs => :silent) then 'gone' else w.state end as state,
            (select count(*) from afterturn.claim_t c where c.worker = w.worker and c.lease_until > now()) as claims
       from public.afterturn_worker w order by w.started_at, w.worker""")
-DRAIN = text("""
-    update public.afterturn_worker set state = 'draining'
-     where state = 'working' and seen_at >= now() - make_interval(secs => :silent)
-       and (:everyone or worker = any(cast(:workers as text[]))) returning worker""")
+_WORKER = WORKER.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +57,25 @@ class WorkerRegistry:
     async def beat(self, worker: str, state: str | None = None) -> str:
         """Say that a process is there, and how it stands now; returns how it is meant to stand."""
         async with self._database.operator() as connection:
-            found = await connection.scalar(BEAT, {"worker": worker, "state": state})
+            beat = {"seen_at": func.now()} | ({"state": state} if state else {})
+            told = update(WORKER).where(_WORKER.worker == worker).values(beat).returning(_WORKER.state)
+            found = await connection.scalar(told)
         return str(found or "working")
 
     async def end(self, worker: str) -> None:
         """Say that a process ends."""
         async with self._database.operator() as connection:
-            await connection.execute(END, {"worker": worker})
+            await connection.execute(delete(WORKER).where(_WORKER.worker == worker))
 
     async def drain(self, workers: Sequence[str], *, everyone: bool = False) -> list[str]:
         """Have these processes, or all, take no more work; returns those that were working."""
-        asked = {"workers": list(workers), "everyone": everyone, "silent": SILENT_S}
+        heard = func.now() - timedelta(seconds=SILENT_S)
+        drained = update(WORKER).where(_WORKER.state == "working", _WORKER.seen_at >= heard)
+        if not everyone:
+            drained = drained.where(_WORKER.worker.in_(workers))
         async with self._database.operator() as connection:
-            return [str(row.worker) for row in await connection.execute(DRAIN, asked)]
+            found = await connection.scalars(drained.values(state="draining").returning(_WORKER.worker))
+            return [str(worker) for worker in found]
 
     async def list(self) -> list[WorkerListed]:
         """List the processes, oldest first."""

@@ -9,33 +9,29 @@ since the workers' clocks may differ.
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import text
+from sqlalchemy import Update, false, func, literal_column, select, text, update
+from sqlalchemy.dialects.postgresql import insert
 
 from store.database import Database
+from store.schema import MAINTENANCE, TIME
 
-KNOWN = text("insert into public.afterturn_maintenance (task) values (:task) on conflict do nothing")
+_LONG_AGO = literal_column("'-infinity'", TIME)
 DUE = text("""
     select t.task from unnest(cast(:tasks as text[])) with ordinality as t(task, nth)
       left join public.afterturn_maintenance m on m.task = t.task
      where m.task is null or (m.next_run <= now() and coalesce(m.lease_until, '-infinity') <= now())
      order by t.nth""")
-TAKE = text("""
-    update public.afterturn_maintenance
-       set run = run + 1, lease_until = now() + :lease, worker = :worker, started_at = now()
-     where task = :task and (:by_hand or next_run <= now()) and coalesce(lease_until, '-infinity') <= now()
-    returning run, place""")
-GO_ON = text("""
-    update public.afterturn_maintenance
-       set lease_until = now() + :lease, place = :place, removed = removed + :removed
-     where task = :task and run = :run and lease_until is not null returning true""")
-FINISH = text("""
-    update public.afterturn_maintenance
-       set lease_until = null, ended_at = now(), outcome = :outcome, next_run = now() + :pause
-     where task = :task and run = :run and lease_until is not null""")
-PLANNED = text("""
-    select task, nullif(next_run, '-infinity'), coalesce(lease_until > now(), false),
-           started_at, ended_at, outcome, removed
-      from public.afterturn_maintenance order by task""")
+_TASK = MAINTENANCE.c
+_FREE = func.coalesce(_TASK.lease_until, _LONG_AGO) <= func.now()
+PLANNED = select(
+    _TASK.task,
+    func.nullif(_TASK.next_run, _LONG_AGO),
+    func.coalesce(_TASK.lease_until > func.now(), false()),
+    _TASK.started_at,
+    _TASK.ended_at,
+    _TASK.outcome,
+    _TASK.removed,
+).order_by(_TASK.task)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,25 +69,33 @@ class Schedule:
 
     async def take(self, task: str, *, lease: timedelta, worker: str, by_hand: bool = False) -> Run | None:
         """Take a run, by hand whether it is time or not; None when it is not, or another process runs it."""
-        arguments = {"task": task, "lease": lease, "worker": worker, "by_hand": by_hand}
+        ready = update(MAINTENANCE).where(_TASK.task == task, _FREE)
+        if not by_hand:
+            ready = ready.where(_TASK.next_run <= func.now())
+        taken = {"run": _TASK.run + 1, "lease_until": func.now() + lease, "worker": worker, "started_at": func.now()}
         async with self._database.operator() as connection:
-            await connection.execute(KNOWN, {"task": task})
-            row = (await connection.execute(TAKE, arguments)).one_or_none()
+            await connection.execute(insert(MAINTENANCE).values(task=task).on_conflict_do_nothing())
+            row = (await connection.execute(ready.values(taken).returning(_TASK.run, _TASK.place))).one_or_none()
         return None if row is None else Run(task, row.run, row.place)
 
     async def go_on(self, run: Run, *, lease: timedelta, place: str | None, removed: int) -> bool:
         """Write how far a run has come and prolong its lease. False: another process has it now."""
-        arguments = {"task": run.task, "run": run.number, "lease": lease, "place": place, "removed": removed}
+        reached = {"lease_until": func.now() + lease, "place": place, "removed": _TASK.removed + removed}
         async with self._database.operator() as connection:
-            return bool((await connection.execute(GO_ON, arguments)).scalar())
+            return bool((await connection.execute(_update_run(run).values(reached))).rowcount)
 
     async def finish(self, run: Run, *, outcome: str, pause: timedelta) -> None:
         """End a run; the next one may begin after `pause`. Changes nothing when another process has it now."""
-        arguments = {"task": run.task, "run": run.number, "outcome": outcome, "pause": pause}
+        ended = {"lease_until": None, "ended_at": func.now(), "outcome": outcome, "next_run": func.now() + pause}
         async with self._database.operator() as connection:
-            await connection.execute(FINISH, arguments)
+            await connection.execute(_update_run(run).values(ended))
 
     async def planned(self) -> list[Planned]:
         """Say how every task that ever ran stands."""
         async with self._database.operator() as connection:
             return [Planned(*row) for row in await connection.execute(PLANNED)]
+
+
+def _update_run(run: Run) -> Update:
+    """Change a run that is still ours."""
+    return update(MAINTENANCE).where(_TASK.task == run.task, _TASK.run == run.number, _TASK.lease_until.is_not(None))
