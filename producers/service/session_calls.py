@@ -11,7 +11,7 @@ from producers.service.authorisation import require_write
 from producers.service.call_place import note_place
 from producers.service.dependencies import Dependencies
 from producers.turns.directories import Wanted, list_directories, read_path
-from producers.turns.recalled import StandingFact, fact_json
+from producers.turns.recalled import fact_json
 from producers.turns.requests import check_session
 from store import identity
 from store.ledger.freshness import look_after
@@ -104,5 +104,5 @@ class SessionCalls:
         check_session(project, DEFAULT_SESSION)
         bank = await self._parts.reach(grant, project)
         found = await self._parts.turns.sessions.holding(grant.host_id, bank, None, FACTS)
-        facts = [fact_json(StandingFact(one.fact_id, one.key, one.value, one.subject)) for one in found]
+        facts = [fact_json(one) for one in found]
         return {"kind": KIND, "untrusted": True, "note": NOTE, "project": project, "facts": facts}

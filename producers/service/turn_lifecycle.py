@@ -27,7 +27,6 @@ from producers.turns.history import choose_delta, choose_history, cut_history
 from producers.turns.items import KEPT, Item, count_tokens, role_of, text_of
 from producers.turns.recalled import (
     INSIGHT_KINDS,
-    StandingFact,
     Told,
     chunk_json,
     fact_json,
@@ -35,7 +34,7 @@ from producers.turns.recalled import (
 )
 from producers.turns.requests import AfterTurnBody, BeforeTurnBody, Place, read_after, read_before, read_place
 from store.errors import StoreError
-from store.memory.session_history import KeptMessage
+from store.memory.session_history import HoldingFact, KeptMessage
 from store.memory.turns import NewMessage, NewTurn
 from store.recall.query import RecallAnswer, Recalled, RecallQuery
 from store.tenancy.keys import Grant
@@ -166,13 +165,13 @@ class TurnLifecycle:
             FACTS_READ,
             within=self._is_within_session(body),
         )
-        return _Session(kept, [StandingFact(one.fact_id, one.key, one.value, one.subject) for one in facts])
+        return _Session(kept, facts)
 
     def _is_within_session(self, body: BeforeTurnBody) -> bool:
         return (body.scope or self._settings.mcp.memory.scope) == "session"
 
     def _choose_told(
-        self, found: Sequence[Recalled], facts: Sequence[StandingFact], query: str, shown: "_Shown"
+        self, found: Sequence[Recalled], facts: Sequence[HoldingFact], query: str, shown: "_Shown"
     ) -> Told:
         """Return what is told beside the history: what that shows is not told again."""
         limits = self._settings.mcp.memory
@@ -197,7 +196,7 @@ class _Session(NamedTuple):
     """What is read of a session: its newest messages, oldest first, and the facts that hold."""
 
     kept: Sequence[KeptMessage]
-    facts: Sequence[StandingFact]
+    facts: Sequence[HoldingFact]
 
 
 @dataclass(frozen=True, slots=True)

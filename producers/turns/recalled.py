@@ -7,6 +7,7 @@ from typing import Any
 from afterturn_client.reference import KIND, NOTE, RULE, cut, escaped
 
 from producers.turns.items import Item
+from store.memory.session_history import HoldingFact
 
 CHUNK_CHARACTERS = 600
 #: Kinds of recalled units that are drawn from several others.
@@ -17,16 +18,6 @@ _IGNORED = frozenset(
 #: Shorter terms of a question match nothing, in bytes.
 LEAST_TERM = 2
 _SEPARATORS = str.maketrans(dict.fromkeys("?!.,;:\"'", " "))
-
-
-@dataclass(frozen=True, slots=True)
-class StandingFact:
-    """A fact that holds; newest first among equals."""
-
-    fact_id: str
-    key: str
-    value: str
-    subject: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +45,7 @@ class Told:
         return Told(self.facts[:-1]) if self.facts else None
 
 
-def rank_facts(facts: Sequence[StandingFact], query: str) -> list[StandingFact]:
+def rank_facts(facts: Sequence[HoldingFact], query: str) -> list[HoldingFact]:
     """Return the facts that match most terms of the question, newest first among equals; those that match none last."""
     terms = {
         term
@@ -62,16 +53,17 @@ def rank_facts(facts: Sequence[StandingFact], query: str) -> list[StandingFact]:
         if len(term.encode()) >= LEAST_TERM and term not in _IGNORED
     }
 
-    def matched(fact: StandingFact) -> int:
+    def matched(fact: HoldingFact) -> int:
         said = f"{fact.key} {fact.value} {fact.fact_id}".lower()
         return sum(term in said for term in terms)
 
     return sorted(facts, key=matched, reverse=True)
 
 
-def fact_json(fact: StandingFact) -> dict[str, Any]:
+def fact_json(fact: HoldingFact) -> dict[str, Any]:
     """Return a fact as the frame has it."""
-    return {"id": fact.fact_id, "key": fact.key, "value": fact.value, "subject": fact.subject}
+    told = {"id": fact.fact_id, "tier": fact.tier, "key": fact.key, "value": fact.value}
+    return {**told, "confidence": fact.confidence, "subject": fact.subject}
 
 
 def chunk_json(path: str, text: str) -> dict[str, Any]:

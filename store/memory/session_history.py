@@ -1,5 +1,6 @@
 """What stands in a session, newest last, with the items as agents handed them in; and the facts that hold."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -28,7 +29,9 @@ RECENT = text(f"""
      order by u.seq desc limit :most""")  # noqa: S608 - put together from constants
 # A fact of a turn that was forgotten holds no more: its unit has ended with it.
 HOLDING = text(f"""
-    select f.fact_id, f.key, coalesce(u.metadata->>'value', f.value) as value, f.subject, f.valid_from, f.said
+    select f.fact_id, f.key, coalesce(u.metadata->>'value', f.value) as value, f.subject, f.valid_from, f.said,
+           coalesce(u.metadata->>'key', f.key) as shown_key, coalesce(u.metadata->>'tier', 'L2') as tier,
+           u.metadata->>'confidence' as confidence
       from afterturn.fact_t f
       join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
      where f.host_id = :host and f.bank_id = :bank and f.valid_to is null and u.active
@@ -37,14 +40,7 @@ HOLDING = text(f"""
      order by f.valid_from desc, f.position desc limit :most""")  # noqa: S608 - put together from constants
 
 OVERVIEW = text(f"""
-    select s.turn_count, s.message_count, s.update_ts,
-           (select cast(coalesce(jsonb_object_agg(t.tier, t.facts), '{{}}') as text)
-              from (select coalesce(u.metadata->>'tier', '') as tier, count(*) as facts
-                      from afterturn.fact_t f
-                      join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
-                     where f.host_id = :host and f.bank_id = :bank and f.valid_to is null and u.active
-                       and {LASTS.format(of="u")} and u.session_id = :session
-                     group by 1) t) as facts
+    select s.turn_count, s.message_count, s.update_ts
       from afterturn.agent_session_history_t s
      where s.host_id = :host and s.bank_id = :bank and s.session_id = :session and s.active
        and {BANK_LASTS}""")  # noqa: S608 - put together from constants
@@ -53,6 +49,10 @@ UNDONE = text("""
      where l.host_id = :host and l.bank_id = :bank and l.session_id = :session and l.undone
        and l.stage = any(:stages)
      group by l.stage""")
+
+
+#: Facts of one session that an overview counts at most.
+COUNTED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +78,14 @@ class KeptMessage:
 
 @dataclass(frozen=True, slots=True)
 class HoldingFact:
-    """A fact that holds now."""
+    """A fact that holds now; `confidence` as the event that told of it wrote it."""
 
     fact_id: str
     key: str
     value: str = field(repr=False)
     subject: str = field(repr=False)
+    tier: str
+    confidence: str | None
 
 
 class SessionHistory:
@@ -152,10 +154,13 @@ class SessionHistory:
         asked = _name_session(host, bank, session_id)
         async with self._database.tenant(host) as connection:
             row = (await connection.execute(OVERVIEW, {**asked, "now": self._clock()})).one_or_none()
-        if row is None:
-            return None
+            if row is None:
+                return None
+            session = asked["session"]
+            facts = await self._read_holding(connection, host, asked["bank"], COUNTED, session, within=True)
         undone = sum((await self.undone(host, bank, session_id)).values())
-        return SessionOverview(row.turn_count, row.message_count, row.update_ts, orjson.loads(row.facts), undone)
+        tiers = Counter(fact.tier for fact in facts)
+        return SessionOverview(row.turn_count, row.message_count, row.update_ts, tiers, undone)
 
     async def undone(self, host: UUID, bank: str, session_id: str) -> dict[Stage, int]:
         """Return how many rows of each of our own stages are still to be done for a session."""
@@ -169,15 +174,19 @@ def _line_up(rows: Sequence[Row[Any]], said: Sequence[SaidFact]) -> list[Holding
     """Return what holds, the newest first: what was said last of one subject and key. Pure."""
     # What was said at one moment keeps its order: the rows come newest first, what waits in the order it was said.
     held = {
-        Identity(row.fact_id, row.subject, row.key): (row.valid_from, row.said, -nth, row.value)
+        Identity(row.fact_id, row.subject, row.key): (
+            (row.valid_from, row.said, -nth),
+            (row.shown_key, row.value, row.subject, row.tier, row.confidence),
+        )
         for nth, row in enumerate(rows)
     }
     for nth, one in enumerate(said):
-        told = (one.said_at, one.said, nth, one.fact.value)
-        if one.identity not in held or held[one.identity][:2] <= told[:2]:
-            held[one.identity] = told
-    ordered = sorted(held.items(), key=lambda item: item[1][:3], reverse=True)
-    return [HoldingFact(of.fact_id, of.key, value, of.subject) for of, (*_, value) in ordered]
+        at = (one.said_at, one.said, nth)
+        if one.identity not in held or held[one.identity][0][:2] <= at[:2]:
+            fact, subject = one.fact, one.identity.subject
+            held[one.identity] = (at, (fact.key, fact.value, subject, fact.tier.value, f"{fact.confidence:g}"))
+    ordered = sorted(held.items(), key=lambda item: item[1][0], reverse=True)
+    return [HoldingFact(of.fact_id, *told) for of, (_, told) in ordered]
 
 
 def _name_session(host: UUID, bank: str, session_id: str) -> dict[str, Any]:

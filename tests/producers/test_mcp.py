@@ -226,6 +226,12 @@ async def test_trap_12_and_14_a_session_is_listed_as_the_contracts_directories_a
             assert [one["path"].removeprefix("/memory/s").removeprefix("/") for one in told["summaries"]] == names
             assert told["has_more"] is (limit == 2)
         assert await count_events(world, ana) == events
+        item = said("My name is Ann. I like jazz. Today I need milk.")
+        await call(client, "memory_after_turn", session_id="s", turn_id="2", input_items=[item])
+        whole = (await call(client, "memory_list_dir_with_abstract", session_id="s"))["summaries"]
+        abstracts = {one["path"].rpartition("/")[2]: one["abstract"] for one in whole}
+        counted = {"L0": "1 fact of", "L1": "1 fact of", "L2": "1 fact of", "indexes": "3 facts hold"}
+        assert [name for name, says in counted.items() if says not in abstracts[name]] == []
 
 
 async def count_events(world: World, tenant: Tenant) -> int:

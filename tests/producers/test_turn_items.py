@@ -9,8 +9,9 @@ from afterturn_client.reference import RULE, frame
 from producers.errors import Invalid, TooLarge
 from producers.turns.history import choose_current, choose_delta, choose_history, cut_history
 from producers.turns.items import clean_items, count_tokens, identity_of
-from producers.turns.recalled import StandingFact, Told, fact_json, rank_facts
+from producers.turns.recalled import Told, fact_json, rank_facts
 from producers.turns.requests import AfterTurnBody, BeforeTurnBody, InvalidTurnInput, read_before, read_place
+from store.memory.session_history import HoldingFact
 
 MOST = 262_144
 
@@ -82,7 +83,7 @@ def test_an_echoed_history_is_not_new_and_a_repeated_word_alone_is() -> None:
 @pytest.mark.law("L8")
 def test_a_frame_of_ours_is_taken_out_wherever_it_stands_and_what_looks_like_one_stays() -> None:
     ours = frame([{"text": "old"}]) or ""
-    new = Told([fact_json(StandingFact("user_name", "name", "Ann", "ann"))]).items()
+    new = Told([fact_json(HoldingFact("user_name", "name", "Ann", "ann", "L0", "0.95"))]).items()
     quoted = said(f"before ```{ours}``` after")
     assert clean_items([*new, said(ours), said("Memory recall: x", "developer"), quoted], "f", MOST) == [
         said("before `````` after")
@@ -158,5 +159,8 @@ def test_trap_18_tokens_are_characters_not_bytes_and_count_metadata() -> None:
 
 
 def test_facts_that_match_stand_first() -> None:
-    facts = [StandingFact("user_like", "like", "tea", "u"), StandingFact("user_name", "name", "Ann", "u")]
+    facts = [
+        HoldingFact("user_like", "like", "tea", "u", "L2", "0.85"),
+        HoldingFact("user_name", "name", "Ann", "u", "L0", "0.95"),
+    ]
     assert [one.fact_id for one in rank_facts(facts, "what is my name?")] == ["user_name", "user_like"]

@@ -141,6 +141,8 @@ async def test_trap_5_and_6_one_value_holds_and_a_fact_said_once_is_told_once(wo
         assert (len(ids), "user_name" in ids) == (len(set(ids)), True), ids
         facts = json.loads(shown["input_items"][1]["content"][0]["text"].splitlines()[1])["facts"]
         assert [one["value"] for one in facts if one["id"] == "user_name"] == ["Anna"], facts
+        told = {one["id"]: (one["tier"], one["key"], one["confidence"]) for one in facts}
+        assert told == {"user_name": ("L0", "name", "0.95"), "user_like": ("L2", "like", "0.85")}
         assert shown["recall_insight_ids"] == []
 
 
