@@ -73,8 +73,8 @@ class BankFilter:
 
 async def read_rows(backlog: Backlog, place: BankFilter, names: Sequence[str], selection: Selection) -> list[Entry]:
     """Return the rows of these turns (or single rows) that a selection allows."""
-    allowed = selection.arguments()
-    states, stages = {*allowed["undone"], *allowed["failed"]}, set(selection.stages)
+    undone, failed = selection.open_states()
+    states, stages = {*undone, *failed}, set(selection.stages)
     found: dict[tuple[UUID, str], Entry] = {}
     for item in map(place.item, names):
         for entry in await backlog.of_turn(item, place.host_id):

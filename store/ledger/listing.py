@@ -5,61 +5,75 @@ sessions are the tenants' own, so each is asked for as its tenant.
 """
 
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Row, text
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    Select,
+    Text,
+    and_,
+    cast,
+    func,
+    literal,
+    literal_column,
+    select,
+    text,
+    tuple_,
+    union_all,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
 from store.database import Database
 from store.ledger.ledger import PUBLIC, public_status
 from store.ledger.stages import Stage
+from store.schema import AUDIT_EVENT, BANK, CLAIM, HOST, LEDGER, TIME
 from store.tenancy.gateway_targets import Destination, destination
 
 #: Statuses to filter by, as users see them; done and skipped rows are no work any more.
 OPEN_STATUSES = ("pending", "running", "unknown", "dead")
 
-_ROW = """
-    select l.host_id, h.name as host, l.stage, l.item_id, l.turn_id, l.bank_id, l.session_id, l.position, l.status,
-           l.attempts, l.error_category, l.error_reason, nullif(l.next_attempt_at, 'infinity') as next_attempt_at,
-           l.undone and l.next_attempt_at = 'infinity' as waits, l.accepted_at, l.updated_at, now() as read_at,
-           c.worker, c.lease_until
-      from afterturn.ledger_t l
-      join afterturn.host_t h using (host_id)
-      left join afterturn.claim_t c
-        on l.status in ('running', 'adding', 'added', 'flushing') and c.host_id = l.host_id and c.stage = l.stage
-       and c.stream_id = l.stream_id"""
-# Each branch is of statuses that a partial index holds: rows that are done are never read.
-_UNDONE = "l.undone and l.status = any(:undone)"
-_FAILED = "l.failed_at is not null and l.status = any(:failed)"
-_WHERE = """
-       and l.stage = any(:stages)
-       and (cast(:host as uuid) is null or l.host_id = :host)
-       and (cast(:bank as uuid) is null or l.bank_id = :bank)
-       and (cast(:category as text) is null or l.error_category = :category)
-       and (cast(:older as interval) is null or l.accepted_at < now() - cast(:older as interval))
-       and (cast(:after_item as uuid) is null
-            or (l.accepted_at, l.position, l.stage, l.item_id) > (
-                cast(:after_at as timestamptz), cast(:after_position as bigint), cast(:after_stage as text),
-                cast(:after_item as uuid)))"""
-_OLDEST = "order by l.accepted_at, l.position, l.stage, l.item_id limit :limit"
-LIST = text(f"""
-    select * from (({_ROW} where {_UNDONE} {_WHERE} {_OLDEST}) union all ({_ROW} where {_FAILED} {_WHERE} {_OLDEST})) l
-     {_OLDEST}""")  # noqa: S608 - put together from constants
-COUNT = text(f"""
-    select (select count(*) from afterturn.ledger_t l where {_UNDONE} {_WHERE})
-         + (select count(*) from afterturn.ledger_t l where {_FAILED} {_WHERE})""")  # noqa: S608 - constants
-NEWLY_FAILED = text("""
-    select count(*) from afterturn.ledger_t where failed_at > now() - cast(:within as interval)""")
-HOSTS = text("select host_id, name from afterturn.host_t order by name")
-# One host after the other: every index begins with it.
-OF_TURN = text(f"""
-    {_ROW} where l.host_id = :host and l.turn_id = coalesce(
-        (select i.turn_id from afterturn.ledger_t i
-          where i.host_id = :host and i.stage = any(:stages) and i.item_id = :item limit 1), :item)
-     order by l.accepted_at, array_position(:stages, l.stage), l.position, l.item_id limit :limit""")  # noqa: S608
+_ROW, _HELD = LEDGER.c, CLAIM.c
+_FOR_EVER = literal_column("'infinity'", TIME)
+#: What is shown of a row, with who holds it.
+_ROWS: Select[*tuple[Any, ...]] = (
+    select(
+        _ROW.host_id,
+        HOST.c.name.label("host"),
+        _ROW.stage,
+        _ROW.item_id,
+        _ROW.turn_id,
+        _ROW.bank_id,
+        _ROW.session_id,
+        _ROW.position,
+        _ROW.status,
+        _ROW.attempts,
+        _ROW.error_category,
+        _ROW.error_reason,
+        func.nullif(_ROW.next_attempt_at, _FOR_EVER).label("next_attempt_at"),
+        and_(_ROW.undone, _ROW.next_attempt_at == _FOR_EVER).label("waits"),
+        _ROW.accepted_at,
+        _ROW.updated_at,
+        func.now().label("read_at"),
+        _HELD.worker,
+        _HELD.lease_until,
+    )
+    .join_from(LEDGER, HOST, HOST.c.host_id == _ROW.host_id)
+    .outerjoin(
+        CLAIM,
+        and_(
+            _ROW.status.in_(("running", "adding", "added", "flushing")),
+            _HELD.host_id == _ROW.host_id,
+            _HELD.stage == _ROW.stage,
+            _HELD.stream_id == _ROW.stream_id,
+        ),
+    )
+)
 # How a turn ended whose rows left the ledger; only its tenant may read the guard that keeps it.
 ENDED = text("""
     select t.host_id, h.name as host, e.key as stage, t.turn_id as item_id, t.turn_id, t.bank_id, t.session_id,
@@ -72,13 +86,6 @@ ENDED = text("""
       join afterturn.host_t h using (host_id), jsonb_each(t.ended) e
      where t.host_id = :host and t.turn_id = :item
      order by array_position(cast(:stages as text[]), e.key)""")
-HISTORY = text("""
-    select event, cast(payload as text) as payload, at from afterturn.audit_event_t
-     where host_id = :host and turn_id = :turn order by audit_id""")
-BANKS = text("""
-    select bank_id, bank_name from afterturn.agent_memory_bank_t
-     where host_id = :host and bank_id = any(cast(:banks as uuid[]))""")
-
 # Of turns that left the ledger, the guard keeps which target had them.
 DELIVERIES = text("""
     select w.item_id, g.*, coalesce(b.bank_name, '') as bank_name, coalesce(s.session_name, '') as session_name
@@ -92,6 +99,9 @@ DELIVERIES = text("""
       left join afterturn.agent_memory_bank_t b on b.host_id = :host and b.bank_id = w.bank_id
       left join afterturn.agent_session_history_t s
         on s.host_id = :host and s.bank_id = w.bank_id and s.session_id = w.session_id""")
+
+_NOTED = AUDIT_EVENT.c
+_STAGES = [stage.value for stage in Stage]
 
 #: Rows of one turn that are shown at most: a turn has one a stage and a few follow-ups.
 ROWS_OF_A_TURN = 100
@@ -122,22 +132,37 @@ class Selection:
     older_than: timedelta | None = None
     after: Place | None = None
 
-    def arguments(self) -> dict[str, Any]:
-        """Return the values the statements take."""
+    def open_states(self) -> tuple[list[str], list[str]]:
+        """Return the ledger's own names of the states: those of undone rows, and of failed ones."""
         states = self.states if self.states is not None else _status_names(self.statuses)
-        return {
-            "stages": [stage.value for stage in self.stages],
-            "undone": [state for state in states if public_status(state) in {"pending", "running"}],
-            "failed": [state for state in states if public_status(state) in {"unknown", "dead"}],
-            "host": self.host,
-            "bank": self.bank,
-            "category": self.category,
-            "older": self.older_than,
-            "after_at": self.after and self.after.accepted_at,
-            "after_position": self.after and self.after.position,
-            "after_stage": self.after and self.after.stage.value,
-            "after_item": self.after and self.after.item_id,
-        }
+        undone = [state for state in states if public_status(state) in {"pending", "running"}]
+        return undone, [state for state in states if public_status(state) in {"unknown", "dead"}]
+
+    def branches(self) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+        """Return the conditions of rows that are undone and of those that failed.
+
+        Each is of statuses that a partial index holds: rows that are done are never read.
+        """
+        undone, failed = self.open_states()
+        chosen = and_(*self._conditions())
+        return (
+            and_(_ROW.undone, _ROW.status.in_(undone), chosen),
+            and_(_ROW.failed_at.is_not(None), _ROW.status.in_(failed), chosen),
+        )
+
+    def _conditions(self) -> Iterator[ColumnElement[bool]]:
+        yield _ROW.stage.in_([stage.value for stage in self.stages])
+        if self.host is not None:
+            yield _ROW.host_id == self.host
+        if self.bank is not None:
+            yield _ROW.bank_id == self.bank
+        if self.category is not None:
+            yield _ROW.error_category == self.category
+        if self.older_than is not None:
+            yield _ROW.accepted_at < func.now() - self.older_than
+        if self.after is not None:
+            at, position, stage, item = self.after
+            yield tuple_(*_order_of(_ROW)) > tuple_(at, position, stage.value, item)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +224,8 @@ class Backlog:
 
     async def rows(self, selection: Selection, limit: int) -> tuple[list[Entry], bool]:
         """Return at most `limit` rows, those accepted first before others, and whether there are more."""
-        arguments = {**selection.arguments(), "limit": limit + 1}
         async with self._database.operator() as connection:
-            rows = (await connection.execute(LIST, arguments)).all()
+            rows = (await connection.execute(list_rows(selection, limit + 1))).all()
         return [_build_entry(row) for row in rows[:limit]], len(rows) > limit
 
     async def pages(self, selection: Selection, size: int) -> AsyncGenerator[list[Entry]]:
@@ -216,7 +240,7 @@ class Backlog:
     async def count(self, selection: Selection) -> int:
         """Count the rows."""
         async with self._database.operator() as connection:
-            return int((await connection.execute(COUNT, selection.arguments())).scalar_one())
+            return int((await connection.execute(count_rows(selection))).scalar_one())
 
     async def count_by_status(self, selection: Selection) -> dict[str, int]:
         """Count the rows of each open status, whatever statuses the selection names."""
@@ -225,18 +249,19 @@ class Backlog:
     async def newly_failed(self, within: timedelta) -> int:
         """Count what came into quarantine within so long, and is there still."""
         async with self._database.operator() as connection:
-            return int((await connection.execute(NEWLY_FAILED, {"within": within})).scalar_one())
+            return int((await connection.execute(count_newly_failed(within))).scalar_one())
 
     async def of_turn(self, item: UUID, host: UUID | None = None) -> list[Entry]:
         """Return every row of a turn, follow-ups included; `item` is the turn or any of its rows. Empty: unknown.
 
         Of a turn that left the ledger after it was done: how each stage of it ended.
         """
-        arguments = {"stages": [s.value for s in Stage], "item": item, "limit": ROWS_OF_A_TURN}
+        arguments = {"stages": _STAGES, "item": item}
         async with self._database.operator() as connection:
-            hosts = [host] if host else [row.host_id for row in await connection.execute(HOSTS)]
+            names = select(HOST.c.host_id).order_by(HOST.c.name)
+            hosts = [host] if host else list(await connection.scalars(names))
             for one in hosts:
-                if rows := (await connection.execute(OF_TURN, {**arguments, "host": one})).all():
+                if rows := (await connection.execute(list_rows_of_turn(one, item))).all():
                     return [_build_entry(row) for row in rows]
         for one in hosts:
             async with self._database.tenant(one) as connection:
@@ -247,8 +272,12 @@ class Backlog:
     async def history(self, host: UUID, turn: UUID) -> list[Noted]:
         """Return what was noted about a turn, in order: deliveries, failed attempts, what operators did by hand."""
         async with self._database.operator() as connection:
-            rows = await connection.execute(HISTORY, {"host": host, "turn": turn})
-            return [Noted(row.event, row.at, row.payload) for row in rows]
+            rows = await connection.execute(
+                select(_NOTED.event, _NOTED.at, cast(_NOTED.payload, Text))
+                .where(_NOTED.host_id == host, _NOTED.turn_id == turn)
+                .order_by(_NOTED.audit_id)
+            )
+            return [Noted(event, at, payload) for event, at, payload in rows]
 
     async def bank_names(self, entries: Iterable[Entry]) -> dict[UUID, str]:
         """Return the names of the banks these rows belong to; banks that are gone have none."""
@@ -258,7 +287,9 @@ class Backlog:
         names: dict[UUID, str] = {}
         for host, banks in by_host.items():
             async with self._database.tenant(host) as connection:
-                found = await connection.execute(BANKS, {"host": host, "banks": list(banks)})
+                found = await connection.execute(
+                    select(BANK.c.bank_id, BANK.c.bank_name).where(BANK.c.host_id == host, BANK.c.bank_id.in_(banks))
+                )
                 names |= {row.bank_id: row.bank_name for row in found}
         return names
 
@@ -274,6 +305,43 @@ class Backlog:
                 rows = await connection.execute(DELIVERIES, {"host": host, "items": items})
                 found |= {row["item_id"]: destination(row) for row in rows.mappings()}
         return found
+
+
+def list_rows(selection: Selection, limit: int) -> Select[*tuple[Any, ...]]:
+    """Select rows, those accepted first before others."""
+    branches = (_ROWS.where(one).order_by(*_order_of(_ROW)).limit(limit) for one in selection.branches())
+    rows = union_all(*branches).subquery("l")
+    return select(rows).order_by(*_order_of(rows.c)).limit(limit)
+
+
+def count_rows(selection: Selection) -> Select[int]:
+    """Count rows."""
+    undone, failed = (
+        select(func.count()).select_from(LEDGER).where(one).scalar_subquery() for one in selection.branches()
+    )
+    return select(undone + failed)
+
+
+def count_newly_failed(within: timedelta) -> Select[int]:
+    """Count what came into quarantine within so long."""
+    return select(func.count()).select_from(LEDGER).where(_ROW.failed_at > func.now() - within)
+
+
+def list_rows_of_turn(host: UUID, item: UUID) -> Select[*tuple[Any, ...]]:
+    """Select every row of a turn, by it or any of its rows. One host after the other: every index begins with it."""
+    named = LEDGER.alias("i").c
+    turn = select(named.turn_id).where(named.host_id == host, named.stage.in_(_STAGES), named.item_id == item).limit(1)
+    nth = func.array_position(literal(_STAGES, ARRAY(Text)), _ROW.stage)
+    return (
+        _ROWS.where(_ROW.host_id == host, _ROW.turn_id == func.coalesce(turn.scalar_subquery(), item))
+        .order_by(_ROW.accepted_at, nth, _ROW.position, _ROW.item_id)
+        .limit(ROWS_OF_A_TURN)
+    )
+
+
+def _order_of(rows: ReadOnlyColumnCollection[str, Any]) -> tuple[ColumnElement[Any], ...]:
+    """Return what orders the list (`Place`)."""
+    return rows.accepted_at, rows.position, rows.stage, rows.item_id
 
 
 def _status_names(statuses: Sequence[str]) -> list[str]:

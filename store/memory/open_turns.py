@@ -19,11 +19,12 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import orjson
-from sqlalchemy import text
+from sqlalchemy import Update, func, insert, or_, select, update
 
 from store import identity
 from store.database import Database
 from store.errors import NotFound, RateLimited, TurnConflict
+from store.schema import OPEN_TURN
 
 #: How long a turn's output is waited for.
 OPEN_FOR = timedelta(hours=1)
@@ -35,20 +36,7 @@ PLACE = ("project", "session_id", "turn_id")
 _FORM = re.compile(r"rt_[A-Za-z0-9_-]{64}", re.ASCII)
 _ID_BYTES = 16
 
-HELD = text("""
-    select count(*) as turns, coalesce(sum(octet_length(request)), 0) as bytes
-      from afterturn.open_turn_t where host_id = :host and expires_at > :now and not kept""")
-OPEN = text("""
-    insert into afterturn.open_turn_t (host_id, token_id, bank_id, mac_key, request, expires_at)
-    values (:host, :token, :bank, :key, :request, :expires_at)""")
-READ = text("""
-    select mac_key, request, kept from afterturn.open_turn_t
-     where host_id = :host and token_id = :token and expires_at > :now""")
-CLAIM = text("""
-    update afterturn.open_turn_t set output_mac = :output
-     where host_id = :host and token_id = :token and coalesce(output_mac, :output) = :output returning true""")
-CLOSE = text("""
-    update afterturn.open_turn_t set kept = true, request = :place where host_id = :host and token_id = :token""")
+_TURN = OPEN_TURN.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,22 +62,36 @@ class OpenTurns:
         Raises RateLimited where too many turns of the tenant are open already, or hold too many bytes.
         """
         now, token_id, key = self._clock(), uuid4(), secrets.token_bytes(32)
-        row = {"token": token_id, "bank": identity.bank_id(host, bank), "key": key, "expires_at": now + OPEN_FOR}
+        sizes = func.coalesce(func.sum(func.octet_length(_TURN.request)), 0)
+        waiting = select(func.count().label("turns"), sizes.label("bytes")).where(
+            _TURN.host_id == host, _TURN.expires_at > now, _TURN.kept.is_(False)
+        )
         async with self._database.tenant(host) as connection:
-            held = (await connection.execute(HELD, {"host": host, "now": now})).one()
+            held = (await connection.execute(waiting)).one()
             if held.turns >= MOST_OPEN:
                 raise RateLimited("max_open_turns", "host", MOST_OPEN, RETRY_AFTER_S)
             if held.bytes >= MOST_BYTES:
                 raise RateLimited("max_bytes_of_open_turns", "host", MOST_BYTES, RETRY_AFTER_S)
-            await connection.execute(OPEN, {**row, "host": host, "request": orjson.dumps(request).decode()})
+            await connection.execute(
+                insert(OPEN_TURN).values(
+                    host_id=host,
+                    token_id=token_id,
+                    bank_id=identity.bank_id(host, bank),
+                    mac_key=key,
+                    request=orjson.dumps(request).decode(),
+                    expires_at=now + OPEN_FOR,
+                )
+            )
         return _write_token(token_id, _sign(key, host, holder, token_id)), now + OPEN_FOR
 
     async def read(self, host: UUID, holder: str, token: str) -> OpenTurn:
         """Return the turn of a token. Raises NotFound for one that expired, is another holder's, or is none."""
         token_id, mac = _read_token(token)
         async with self._database.tenant(host) as connection:
-            asked = {"host": host, "token": token_id, "now": self._clock()}
-            row = (await connection.execute(READ, asked)).one_or_none()
+            query = select(_TURN.mac_key, _TURN.request, _TURN.kept).where(
+                _TURN.host_id == host, _TURN.token_id == token_id, _TURN.expires_at > self._clock()
+            )
+            row = (await connection.execute(query)).one_or_none()
         if row is None or not hmac.compare_digest(mac, _sign(row.mac_key, host, holder, token_id)):
             raise NotFound("no such open turn")
         return OpenTurn(token_id, row.kept, orjson.loads(row.request), row.mac_key)
@@ -101,16 +103,21 @@ class OpenTurns:
         """
         mac = hmac.digest(turn.mac_key, orjson.dumps(output, option=orjson.OPT_SORT_KEYS), "sha256")
         async with self._database.tenant(host) as connection:
-            arguments = {"host": host, "token": turn.token_id, "output": mac}
-            if (await connection.execute(CLAIM, arguments)).one_or_none() is None:
+            same = or_(_TURN.output_mac.is_(None), _TURN.output_mac == mac)
+            claimed = await connection.execute(_update_turn(host, turn).where(same).values(output_mac=mac))
+            if not claimed.rowcount:
                 raise TurnConflict("the token of this turn was used with another output")
 
     async def close(self, host: UUID, turn: OpenTurn) -> None:
         """Forget what a turn asked: it is in the log now. The token stays known as used until it expires."""
         place = {name: turn.request[name] for name in PLACE}
         async with self._database.tenant(host) as connection:
-            arguments = {"host": host, "token": turn.token_id, "place": orjson.dumps(place).decode()}
-            await connection.execute(CLOSE, arguments)
+            known = {"kept": True, "request": orjson.dumps(place).decode()}
+            await connection.execute(_update_turn(host, turn).values(known))
+
+
+def _update_turn(host: UUID, turn: OpenTurn) -> Update:
+    return update(OPEN_TURN).where(_TURN.host_id == host, _TURN.token_id == turn.token_id)
 
 
 def _sign(key: bytes, host: UUID, holder: str, token_id: UUID) -> bytes:

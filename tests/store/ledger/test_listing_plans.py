@@ -4,12 +4,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import NullPool, TextClause, text
+from sqlalchemy import NullPool, Select, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from store.database import Database
 from store.identity import host_id
-from store.ledger.listing import COUNT, LIST, NEWLY_FAILED, OF_TURN, Selection
+from store.ledger.listing import Selection, count_newly_failed, count_rows, list_rows, list_rows_of_turn
 from store.ledger.stages import Stage
 from tests.servers import TestPostgres
 
@@ -32,11 +32,11 @@ SELECTIONS: dict[str, Selection] = {
     "dead": Selection(stages=(Stage.EMBEDDING,), statuses=("dead",), older_than=timedelta()),
     "one host": Selection(statuses=("pending", "running"), host=HOST),
 }
-LOOKS: dict[str, tuple[TextClause, dict[str, Any]]] = {
-    **{f"list {name}": (LIST, {**s.arguments(), "limit": 51}) for name, s in SELECTIONS.items()},
-    **{f"count {name}": (COUNT, s.arguments()) for name, s in SELECTIONS.items()},
-    "newly failed": (NEWLY_FAILED, {"within": timedelta(minutes=10)}),
-    "of a turn": (OF_TURN, {"stages": [s.value for s in Stage], "item": HOST, "host": HOST, "limit": 100}),
+LOOKS: dict[str, Select[*tuple[Any, ...]]] = {
+    **{f"list {name}": list_rows(selection, 51) for name, selection in SELECTIONS.items()},
+    **{f"count {name}": count_rows(selection) for name, selection in SELECTIONS.items()},
+    "newly failed": count_newly_failed(timedelta(minutes=10)),
+    "of a turn": list_rows_of_turn(HOST, HOST),
 }
 
 
@@ -53,11 +53,11 @@ async def fill(postgres: TestPostgres) -> None:
 
 async def test_no_look_reads_what_is_done(fresh_database: TestPostgres, lonely: Database) -> None:
     await fill(fresh_database)
-    for name, (statement, arguments) in LOOKS.items():
+    for name, statement in LOOKS.items():
         # More often than a driver waits before it keeps a plan for all arguments.
         async with lonely.operator() as connection:
             for _ in range(8):
-                await connection.execute(statement, arguments)
+                await connection.execute(statement)
             scans, read = (await connection.execute(READ)).one()
         assert scans == 0, name
         assert read <= 8 * 10 * OPEN, name
