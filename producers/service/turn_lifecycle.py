@@ -30,6 +30,7 @@ from producers.turns.recalled import (
     Told,
     chunk_json,
     fact_json,
+    insight_json,
     rank_facts,
 )
 from producers.turns.requests import AfterTurnBody, BeforeTurnBody, Place, read_after, read_before, read_place
@@ -175,11 +176,7 @@ class TurnLifecycle:
     ) -> Told:
         """Return what is told beside the history: what that shows is not told again."""
         limits = self._settings.mcp.memory
-        insights = [
-            {"id": str(one.unit_id), "type": one.kind, "summary": one.text, "confidence": _format(one.confidence)}
-            for one in found
-            if one.kind in INSIGHT_KINDS
-        ]
+        insights = [insight_json(one) for one in found if one.kind in INSIGHT_KINDS]
         chunks = [
             chunk_json(f"{one.session_id}/{one.turn_id}", one.text)
             for one in found
@@ -224,10 +221,6 @@ def item_of(kept: KeptMessage) -> Item:
 
 def _message_of(item: Item) -> NewMessage:
     return NewMessage(role_of(item), text_of(item), parts=[{"type": KEPT, "item": item}])
-
-
-def _format(confidence: float | None) -> str | None:
-    return None if confidence is None else f"{confidence:g}"
 
 
 def _trim(

@@ -8,10 +8,13 @@ from afterturn_client.reference import KIND, NOTE, RULE, cut, escaped
 
 from producers.turns.items import Item
 from store.memory.session_history import HoldingFact
+from store.recall.query import Recalled
 
 CHUNK_CHARACTERS = 600
 #: Kinds of recalled units that are drawn from several others.
 INSIGHT_KINDS = frozenset({"observation", "mental_model"})
+#: How sure the contract is of each of its types of insights.
+INSIGHT_CONFIDENCE = {"fact_stability": "0.78", "fact_evolution": "0.84"}
 _IGNORED = frozenset(
     ("the", "a", "an", "and", "or", "is", "are", "am", "to", "of", "my", "what", "who", "do", "you", "i")
 )
@@ -64,6 +67,17 @@ def fact_json(fact: HoldingFact) -> dict[str, Any]:
     """Return a fact as the frame has it."""
     told = {"id": fact.fact_id, "tier": fact.tier, "key": fact.key, "value": fact.value}
     return {**told, "confidence": fact.confidence, "subject": fact.subject}
+
+
+def insight_json(unit: Recalled) -> dict[str, Any]:
+    """Return what was drawn from several facts as the frame has it: by the contract's type, which its text begins with.
+
+    Where a reflection is of neither type, its kind stands for it.
+    """
+    told = unit.text.partition(" ")[0]
+    sure = INSIGHT_CONFIDENCE.get(told, None if unit.confidence is None else f"{unit.confidence:g}")
+    kind = told if told in INSIGHT_CONFIDENCE else unit.kind
+    return {"id": str(unit.unit_id), "type": kind, "summary": unit.text, "confidence": sure}
 
 
 def chunk_json(path: str, text: str) -> dict[str, Any]:

@@ -15,8 +15,10 @@ from store.derived.facts import Identity
 from store.derived.persons import Known, lined_up
 from store.ledger.ledger import Ledger
 from store.ledger.stages import Stage
+from store.live_model import note_live_model
 from store.memory.turns import TurnStore
 from tests.producers.conftest import Tenant, World, broker_of, build
+from tests.producers.words import WordEmbedder
 from tests.servers import TestPostgres, TestValkey
 from tests.workers.conftest import World as Workers
 from tests.workers.conftest import now
@@ -280,4 +282,24 @@ async def test_what_is_said_last_holds_at_once_and_what_is_forgotten_does_not(qu
     source = told["sources"][0]
     assert (await ana.http.delete(f"/api/v1/units/{source}")).status_code == 204
     assert [value for _, value in values(await profile(ana, user_id="u-1"))] == ["Ghent"]
+    await ana.http.aclose()
+
+
+async def test_a_turn_is_told_what_follows_from_several_facts_by_the_contracts_type(quiet: World) -> None:
+    ana = await quiet.tenant()
+    await note_live_model(quiet.database, WordEmbedder())
+    workers = Workers(quiet.postgres, quiet.database, Ledger(quiet.database), TurnStore(quiet.database, now))
+    for nth, words in enumerate(("I live in Porto. I like jazz.", "I moved to Lisbon.", "I like jazz.")):
+        await finish_turn(ana, str(nth), words)
+        await Crew(workers, embedder=WordEmbedder()).drain()  # type: ignore[arg-type]  # the API's own
+    item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "jazz Lisbon Porto?"}]}
+    body = {"session_id": "other", "turn_id": "1", "current_input": [item]}
+    answer = (await ana.http.post("/api/v1/turns/before", json=body)).json()
+    told = json.loads(answer["input_items"][1]["content"][0]["text"].split("\n")[1])["insights"]
+    assert {(one["type"], one["confidence"]) for one in told} == {
+        ("fact_evolution", "0.84"),
+        ("fact_stability", "0.78"),
+    }
+    assert all(one["summary"].startswith(f"{one['type']} ") for one in told)
+    assert answer["recall_insight_ids"] == [one["id"] for one in told]
     await ana.http.aclose()
