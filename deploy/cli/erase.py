@@ -26,6 +26,7 @@ from store.clock import DatabaseClock
 from store.connections import create_owner_engine
 from store.database import Database
 from store.erasure import Erasures, Kind, Receipt, Target
+from store.erasure.user_names import is_name
 from store.errors import IsReflection, NotFound
 
 #: Tables whose dead rows hold what was erased until they are vacuumed.
@@ -45,6 +46,13 @@ VACUUMED = (
 
 HostOption = Annotated[str, typer.Option("--host", help="The host (tenant) it is of.")]
 BankOption = Annotated[str, typer.Option("--bank", help="The bank it is in.")]
+NameOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--name",
+        help="Also erase what others said with this name in it, in the banks where the user spoke; may be repeated.",
+    ),
+]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Count what would go, and write nothing.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
@@ -107,6 +115,7 @@ def user_command(
         ),
     ],
     *,
+    name: NameOption = None,
     host: HostOption = HOST,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
@@ -116,12 +125,19 @@ def user_command(
     """Erase what a user said and began, in all banks, with the user's own banks; revoke the user's keys.
 
     Of what others began, the user's corrections and pins go. The receipt says what stays; `--dry-run` also names what
-    others call the user, as an erasure goes by the user's id alone.
+    others call the user. An erasure goes by the user's id and takes what others said only with `--name`.
 
     **Example:** `afterturn erase user ana --yes --json`
     """
+    called = tuple(name or ())
+    if not all(map(is_name, called)):
+        raise exit_with("--name: give one word of letters that is no common word, such as Kate", 2)
     _erase_target(
-        EraseRequest(Target(Kind.USER, None, user), f"user {user}", host), data, dry_run=dry_run, yes=yes, json=json
+        EraseRequest(Target(Kind.USER, None, user, called), f"user {user}", host),
+        data,
+        dry_run=dry_run,
+        yes=yes,
+        json=json,
     )
 
 

@@ -6,6 +6,7 @@ What is done and how far it has come are committed together, so an erasure resum
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import groupby
 from uuid import UUID, uuid4
 
 from sqlalchemy import text
@@ -22,7 +23,7 @@ from store.erasure.banks import BANK, ISSUED, begin_bank, erase_page
 from store.erasure.ended import erase_ended, has_ended, to_number
 from store.erasure.requests import Erasure, Kind, Receipt, Target
 from store.erasure.units import ERASE_EVENTS, SCRUB_SESSIONS, Place, erase_units
-from store.erasure.user_names import read_user_names
+from store.erasure.user_names import find_units_naming, read_user_names
 from store.erasure.users import by_bank, erase_keys, erase_written, next_page
 from store.errors import NotFound
 from store.log.append import append_events
@@ -114,7 +115,8 @@ class Erasures:
         before anything is locked.
         """
         async with self._database.tenant(host) as connection:
-            if running := await requests.find_running(connection, host, target.kind, target.ids(host)[1]):
+            running = await requests.find_running(connection, host, target.kind, target.ids(host)[1])
+            if running is not None and not target.called:
                 return running
             await self._look(connection, host, target)
         async with self._database.tenant(host) as connection:
@@ -216,8 +218,7 @@ class Erasures:
         async with self._database.tenant(host) as connection:
             if await self._step(connection, host, erasure):
                 return False
-        await self._end(host, erasure)
-        return True
+        return await self._end(host, erasure)
 
     async def _look(self, connection: AsyncConnection, host: UUID, target: Target) -> None:
         bank, thing = target.ids(host)
@@ -232,6 +233,10 @@ class Erasures:
         if bank is not None:
             await connection.execute(LOCK_BANK, {"bank": bank})
         if running := await requests.find_running(connection, host, target.kind, thing):
+            if target.called:
+                await _open_named(
+                    connection, await requests.lock_request(connection, host, running, self._clock()), target
+                )
             return running
         erasure = await requests.write_request(connection, host, target, self._clock())
         erasure.upto = int((await connection.execute(ISSUED)).scalar_one())
@@ -242,6 +247,7 @@ class Erasures:
         else:
             forgotten = await connection.execute(FORGET_JOBS_OF, {"host": host, "name": target.name})
             erasure.counts["recall_jobs"] += forgotten.rowcount
+            await _open_named(connection, erasure, target)
         await requests.save_progress(connection, erasure)
         return erasure.erasure_id
 
@@ -251,7 +257,7 @@ class Erasures:
         erasure = await requests.lock_request(connection, host, erasure_id, self._clock())
         if erasure.done:
             return False
-        if erasure.bank is None and not erasure.reached and await _own_bank(connection, erasure):
+        if erasure.bank is None and await _page_of_parts(connection, erasure):
             more = True
         else:
             await connection.execute(SHARE_QUOTA, {"host": host})
@@ -259,24 +265,27 @@ class Erasures:
         await requests.save_progress(connection, erasure)
         return more
 
-    async def _end(self, host: UUID, erasure_id: UUID) -> None:
-        """Count what is free again, have the planner's samples taken anew, and end.
+    async def _end(self, host: UUID, erasure_id: UUID) -> bool:
+        """Count what is free again, have the planner's samples taken anew, and end; False: more came in meanwhile.
 
         Both look at much of the database. They hold none of the locks that writers take, and nothing of another host.
         """
         async with self._database.tenant(host) as connection:
             erasure = await self._with_parts(connection, host, erasure_id)
         if erasure.done:
-            return
+            return True
         if any(erasure.counts.values()):
             async with self._database.call() as connection:
                 await connection.execute(GIVE_BACK, {"host": host, "now": erasure.at})
             await self._samples.ask((host, erasure_id))
         async with self._database.tenant(host) as connection:
             erasure = await self._with_parts(connection, host, erasure_id)
+            if not erasure.done and await requests.next_units(connection, erasure, 1):
+                return False
             if not erasure.done:
                 await requests.save_progress(connection, erasure)
                 await requests.finish_request(connection, erasure)
+        return True
 
     async def _with_parts(self, connection: AsyncConnection, host: UUID, erasure_id: UUID) -> Erasure:
         """Return an erasure, held, with what became of its parts."""
@@ -313,6 +322,12 @@ async def _find(place: Place, target: Target) -> None:
             known = bool((await place.ask(HAS_UNIT, thing=thing))[0][0])
     if not known:
         raise NotFound(f"no such {target.kind.value}")
+
+
+async def _open_named(connection: AsyncConnection, erasure: Erasure, target: Target) -> None:
+    """Make what others said in which a name of the request stands part of a user's erasure."""
+    units = await find_units_naming(connection, erasure.host, erasure.target, target.called)
+    await requests.open_units(connection, erasure, units)
 
 
 async def _begin_place(place: Place) -> None:
@@ -383,6 +398,24 @@ async def _page_of_user(connection: AsyncConnection, erasure: Erasure) -> bool:
     if page:
         erasure.reached = page[-1].position
     return bool(page)
+
+
+async def _page_of_parts(connection: AsyncConnection, erasure: Erasure) -> bool:
+    """Go on with the user's own banks, and then with what others said that the request names; False: all is done."""
+    return (not erasure.reached and await _own_bank(connection, erasure)) or await _page_of_named(connection, erasure)
+
+
+async def _page_of_named(connection: AsyncConnection, erasure: Erasure) -> bool:
+    """Erase the next units in which a name stands that the request names; False: there is none."""
+    rows = await requests.next_units(connection, erasure, PAGE_UNITS)
+    if not rows:
+        return False
+    await connection.execute(SHARE_QUOTA, {"host": erasure.host})
+    await connection.execute(LOCK_BANKS, {"banks": [row.bank_id for row in rows]})
+    for bank, some in groupby(rows, lambda row: row.bank_id):
+        await erase_units(Place(connection, erasure, bank), [row.target_id for row in some])
+    await requests.finish_units(connection, erasure, [row.erasure_id for row in rows])
+    return True
 
 
 async def _own_bank(connection: AsyncConnection, erasure: Erasure) -> bool:

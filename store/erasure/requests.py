@@ -1,7 +1,7 @@
 """What was asked to be erased, how far that has come, and the receipt: rows that hold ids and counts alone."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 
 import orjson
 from sqlalchemy import Row, Select, Text, Update, cast, insert, select, update
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity, schema
@@ -69,11 +70,15 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is to be gone, by the agent's own names: a unit (its id) or session of `bank`, a user, or the bank."""
+    """What is to be gone, by the agent's own names: a unit (its id) or session of `bank`, a user, or the bank.
+
+    With a user go what others said in which one of `called` stands, in the banks where the user spoke.
+    """
 
     kind: Kind
     bank: str | None = None
     name: str = field(default="", repr=False)
+    called: tuple[str, ...] = field(default=(), repr=False)
 
     def ids(self, host: UUID) -> tuple[UUID | None, UUID]:
         """Return the bank (None: all banks) and what is erased in it. Raises NotFound for what is no unit's id."""
@@ -217,6 +222,35 @@ async def add_parts(connection: AsyncConnection, erasure: Erasure) -> None:
     for row in await connection.execute(parts):
         erasure.counts.update(orjson.loads(row.counts))
         erasure.delivered.update(orjson.loads(row.delivered))
+
+
+async def open_units(connection: AsyncConnection, parent: Erasure, units: Sequence[tuple[UUID, UUID]]) -> None:
+    """Make units (bank and unit) part of what a user's erasure erases."""
+    part = {"host_id": parent.host, "kind": Kind.UNIT.value, "upto": 0, "parent_id": parent.erasure_id}
+    at = {"requested_at": parent.at, "updated_at": parent.at}
+    # A unit of which an erasure runs already is erased by that.
+    opened = postgresql.insert(schema.ERASURE).on_conflict_do_nothing()
+    if units:
+        rows = [{**part, **at, "erasure_id": uuid4(), "bank_id": bank, "target_id": unit} for bank, unit in units]
+        await connection.execute(opened, rows)
+
+
+async def next_units(connection: AsyncConnection, parent: Erasure, limit: int) -> Sequence[Row[UUID, UUID, UUID]]:
+    """Return units (erasure_id, bank_id, target_id) that are part of a user's erasure and not erased yet."""
+    running = select(_ERASURE.erasure_id, _ERASURE.bank_id, _ERASURE.target_id).where(
+        _ERASURE.host_id == parent.host,
+        _ERASURE.parent_id == parent.erasure_id,
+        _ERASURE.kind == Kind.UNIT.value,
+        _ERASURE.status == "running",
+    )
+    ordered = running.order_by(_ERASURE.bank_id, _ERASURE.erasure_id).limit(limit)
+    return (await connection.execute(ordered)).all()
+
+
+async def finish_units(connection: AsyncConnection, parent: Erasure, erasures: Sequence[UUID]) -> None:
+    """End parts of a user's erasure; what they came to is counted with that."""
+    parts = update(schema.ERASURE).where(_ERASURE.host_id == parent.host, _ERASURE.erasure_id.in_(erasures))
+    await connection.execute(parts.values(status="done", finished_at=parent.at, updated_at=parent.at))
 
 
 async def put_off(connection: AsyncConnection, host: UUID, erasure: UUID, since: datetime) -> None:

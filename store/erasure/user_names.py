@@ -1,6 +1,6 @@
-"""What others call a user whose erasure is considered: an erasure goes by the user's id and leaves what others said.
+"""What others call a user, and where: an erasure goes by the user's id and leaves what others said.
 
-So who erases learns under which names the user may still be spoken of.
+So who erases learns under which names the user may still be spoken of, and can name those that are to go, too.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.derived.called_names import read_aliases
 from store.tenancy.languages import read_languages, rules_of_bank
 from store.text.rules.called_names import ADDRESSED, OWN
-from store.text.terms import question_terms
+from store.text.terms import question_terms, words_of
+from store.text.word_rules import AUTO, rules_of
 
 #: Sessions of a user that are looked through, and names of a bank that are looked up.
 SESSIONS, NAMES = 1000, 1000
@@ -39,6 +40,46 @@ MARKS = text("""
            lateral jsonb_object_keys(w.terms) k(term)
      where starts_with(k.term, :addressed) or starts_with(k.term, :own)
      group by s.bank_id""")
+
+# Of a user who is erased already, too: what others said may be asked for later.
+BANKS = text("""
+    select distinct e.bank_id from afterturn.event_store_t e
+     where e.host_id = :host and e.user_id = :user and e.bank_id is not null""")
+# What was drawn from these goes with them. A term may be the stem of other words, so the name is looked for itself.
+NAMING = text("""
+    select distinct u.unit_id
+      from unnest(cast(:terms as text[]), cast(:names as text[])) n(term, name),
+           lateral (select p.unit_id from afterturn.posting_t p
+                     where p.host_id = :host and p.bank_id = :bank and p.term = n.term
+                     union all
+                    select w.unit_id from afterturn.unit_word_t w
+                     where w.host_id = :host and w.bank_id = :bank and not w.posted and w.terms ? n.term) h,
+           lateral (select u.unit_id, u.content from afterturn.agent_memory_unit_t u
+                     where u.host_id = :host and u.bank_id = :bank and u.unit_id = h.unit_id and u.active
+                       and u.origin in ('message', 'document', 'memory') limit 1) u
+     where afterturn.folded(u.content) ~ ('\\m' || n.name || '\\M')
+     order by u.unit_id""")
+
+
+def is_name(name: str) -> bool:
+    """Say whether an erasure can take a name: one word, of letters, that tells texts apart."""
+    return name.isalpha() and len(words_of(name)) == 1 and bool(question_terms(name, [rules_of(AUTO)]))
+
+
+async def find_units_naming(
+    connection: AsyncConnection, host: UUID, user: UUID, names: Sequence[str]
+) -> Sequence[tuple[UUID, UUID]]:
+    """Return the units (bank and unit) in which one of the names stands, of banks in which the user spoke."""
+    banks = (await connection.execute(BANKS, {"host": host, "user": user})).scalars().all() if names else ()
+    rules = await read_languages(connection, host) if banks else {}
+    folded = [word for name in names for word in words_of(name)]
+    found: list[tuple[UUID, UUID]] = []
+    for bank in banks:
+        asking = rules_of_bank(rules, bank).asking
+        pairs = [(term, name) for name in folded for term in question_terms(name, asking)]
+        place = {"host": host, "bank": bank, "terms": [term for term, _ in pairs], "names": [name for _, name in pairs]}
+        found += [(bank, unit) for unit in (await connection.execute(NAMING, place)).scalars()]
+    return found
 
 
 async def read_user_names(connection: AsyncConnection, host: UUID, user: UUID, now: datetime) -> Sequence[str]:

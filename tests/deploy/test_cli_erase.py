@@ -1,11 +1,13 @@
 """`afterturn erase` on a real database: what it asks, what it says, what is left."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pytest
 
 from store import identity
-from store.erasure import Erasures
+from store.erasure import Erasures, Kind, Target
 from store.memory.turns import NewMessage, NewTurn, TurnStore
 from tests.deploy.operated import HOST_ID, SECRET, Busy, Operated, turn_id
 from tests.store.erasure.dump import dump, lines_with
@@ -55,27 +57,93 @@ async def test_the_receipt_of_a_user_says_what_stays(operated: Operated) -> None
     assert "what others said of the user" in shown
 
 
-async def test_a_dry_run_names_what_others_call_the_user_and_an_erasure_takes_her_words_alone(busy: Busy) -> None:
+@pytest.fixture
+async def called(busy: Busy) -> Busy:
+    """A stack in which one user calls another Kate, who calls herself Kitty."""
+
     def told(user: str, name: str, *texts: str) -> list[NewTurn]:
         return [
             NewTurn("default", "talk", f"{name} {n}", [NewMessage("user", text, name)], user_id=user)
             for n, text in enumerate(texts)
         ]
 
-    called = told("bob", "Robert", "Hey Kate!", "Thanks, Kate.", "Wow, Kate, great!")
+    robert = told("bob", "Robert", "Hey Kate!", "Thanks, Kate.", "Wow, Kate, great!", "We met on Monday.")
     async with busy.opened() as database:
         store = TurnStore(database, lambda: datetime.now(UTC))
-        await store.append(HOST_ID, [*told("kat", "Katherine", "I like tulips.", "Call me Kitty!"), *called])
-    tried = await busy.answer("erase", "user", "kat", "--dry-run")
+        await store.append(HOST_ID, [*told("kat", "Katherine", "I like tulips.", "Call me Kitty!"), *robert])
+    return busy
+
+
+async def test_a_dry_run_names_what_others_call_the_user_and_an_erasure_takes_her_words_alone(called: Busy) -> None:
+    tried = await called.answer("erase", "user", "kat", "--dry-run")
     assert tried["aliases"] == ["kate", "kitty"]
-    assert "others also call the user kate, kitty" in (await busy.run("erase", "user", "kat", "--dry-run")).stdout
-    assert (await busy.answer("erase", "user", "bob", "--dry-run"))["aliases"] == []
-    assert (await busy.answer("erase", "session", "talk", "--dry-run"))["aliases"] == []
-    receipt = await busy.answer("erase", "user", "kat", "--yes")
+    assert "others also call the user kate, kitty" in (await called.run("erase", "user", "kat", "--dry-run")).stdout
+    assert (await called.answer("erase", "user", "bob", "--dry-run"))["aliases"] == []
+    assert (await called.answer("erase", "session", "talk", "--dry-run"))["aliases"] == []
+    receipt = await called.answer("erase", "user", "kat", "--yes")
     assert "aliases" not in receipt
-    left = await dump(busy.postgres)
+    assert receipt["counts"] == tried["counts"]
+    left = await dump(called.postgres)
     assert lines_with(left, "Katherine") == lines_with(left, "kitty") == lines_with(left, "tulips") == []
     assert lines_with(left, "Hey Kate!")
+
+
+async def test_an_erasure_takes_what_others_said_with_a_name_that_the_request_names(called: Busy) -> None:
+    tried = await called.answer("erase", "user", "kat", "--name", "Kate", "--dry-run")
+    assert lines_with(await dump(called.postgres), "Hey Kate!")
+    receipt = await called.answer("erase", "user", "kat", "--name", "Kate", "--yes")
+    assert receipt["counts"] == tried["counts"]
+    assert receipt["counts"]["messages"] == 5
+    left = await dump(called.postgres)
+    assert lines_with(left, "tulips") == lines_with(left, "Kate") == lines_with(left, "to:kate") == []
+    assert lines_with(left, "We met on Monday.")
+    assert "kate" not in repr(receipt).lower()
+
+
+async def test_a_name_can_be_taken_after_the_user_is_erased(called: Busy) -> None:
+    await called.answer("erase", "user", "kat", "--yes")
+    receipt = await called.answer("erase", "user", "kat", "--name", "kate", "--yes")
+    assert receipt["counts"]["messages"] == 3
+    assert lines_with(await dump(called.postgres), "kate") == []
+
+
+async def test_a_name_is_taken_by_an_erasure_that_runs_already(called: Busy) -> None:
+    async with called.opened() as database:
+        erasures = Erasures(database, lambda: datetime.now(UTC))
+        running = await erasures.request(HOST_ID, Target(Kind.USER, None, "kat"))
+        assert await erasures.request(HOST_ID, Target(Kind.USER, None, "kat")) == running
+        assert await erasures.request(HOST_ID, Target(Kind.USER, None, "kat", ("Kate",))) == running
+        receipt = await erasures.run(HOST_ID, running)
+    assert (receipt.done, receipt.counts["messages"]) == (True, 5)
+    assert lines_with(await dump(called.postgres), "kate") == []
+
+
+async def test_a_name_is_taken_by_an_erasure_that_is_about_to_end(
+    called: Busy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with called.opened() as database:
+        erasures = Erasures(database, lambda: datetime.now(UTC))
+        running = await erasures.request(HOST_ID, Target(Kind.USER, None, "kat"))
+        samples = Erasures._erase_samples
+        asked: list[UUID] = []
+
+        async def name_meanwhile(self: Erasures, ended: Sequence[tuple[UUID, UUID]]) -> Sequence[None]:
+            if not asked:
+                asked.append(await erasures.request(HOST_ID, Target(Kind.USER, None, "kat", ("Kate",))))
+            return await samples(self, ended)
+
+        monkeypatch.setattr(Erasures, "_erase_samples", name_meanwhile)
+        receipt = await Erasures(database, lambda: datetime.now(UTC)).run(HOST_ID, running)
+    assert asked == [running]
+    assert (receipt.done, receipt.counts["messages"]) == (True, 5)
+    assert lines_with(await dump(called.postgres), "kate") == []
+
+
+@pytest.mark.parametrize("name", ["the", "Kate Miller", "", "k8"])
+async def test_what_is_no_name_is_refused(called: Busy, name: str) -> None:
+    refused = await called.run("erase", "user", "kat", "--name", name, "--yes")
+    assert refused.exit_code == 2
+    assert lines_with(await dump(called.postgres), "tulips")
 
 
 async def test_nothing_is_erased_unasked(operated: Operated) -> None:
