@@ -213,9 +213,9 @@ class BankPluginStore:
         """Search by the caller's vector where one of its dimension is kept, else by the text."""
         search, reference = self.parts.search, self.parts.settings.search_mode is SearchMode.REFERENCE
         if embedding:
-            known = await search.dimensions(self.host, asked)
-            if len(embedding) in known:
-                return await search.nearest(self.host, asked, normalise(embedding), pins_first=not reference)
+            found = await search.nearest(self.host, asked, normalise(embedding), pins_first=not reference)
+            if found or len(embedding) in (known := await search.dimensions(self.host, asked)):
+                return found
             if not query and known:
                 told = ", ".join(map(str, known))
                 raise Invalid(Problem("embedding", f"has {len(embedding)} numbers; kept there are vectors of {told}"))

@@ -28,6 +28,7 @@ from store.plugin.memories import COLUMNS, IS_MEMORY, StoredMemory, build_memory
 from store.plugin.namespaces import LIVING, read_namespaces
 from store.plugin.vectors import CallersVector, read_dimensions, read_lists, reading_lists
 from store.recall.lexical import ALONE, RankedUnits, rank_units
+from store.recall.preparation import ONE_PLAN
 from store.recall.question import EFFORT, Question, parse_question
 from store.recall.recaller import MAX_CHARACTERS
 from store.recall.settings import RecallSettings
@@ -251,8 +252,6 @@ FIRST_LOOKED_AT = 2
 #: memories, all of the namespace's are read.
 OPENED = 5
 MOST = 2**31 - 1
-#: A search's statements are the same each time, and longer in planning than some of them run.
-PLANNED = {"plan_cache_mode": "force_generic_plan"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,12 +407,12 @@ class PluginSearch:
 
     async def _find(self, wanted: _Wanted, *, everything: bool) -> list[StoredMemory] | None:
         """Search once; None where too few units were looked at, which never is so if `everything` is."""
-        async with self._database.tenant(wanted.host, PLANNED) as connection:
+        async with self._database.tenant(wanted.host, ONE_PLAN) as connection:
             read = await self._read(connection, wanted, everything=everything)
             if wanted.vector is None or not read.tail:
                 return await self._best(connection, wanted, read, {}, everything=everything)
         fresh = await self._embed_tail(wanted.vector, wanted.question.text, read.tail)
-        async with self._database.tenant(wanted.host, PLANNED) as connection:
+        async with self._database.tenant(wanted.host, ONE_PLAN) as connection:
             return await self._best(connection, wanted, read, fresh, everything=everything)
 
     async def _read(self, connection: AsyncConnection, wanted: _Wanted, *, everything: bool) -> _Read:
