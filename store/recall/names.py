@@ -13,7 +13,7 @@ from store.derived.called_names import LEAST, read_aliases
 from store.recall.question import ROLES, Question
 from store.recall.state import RecallState
 from store.text.rules.called_names import ADDRESSED, OWN
-from store.text.spelling import find_meant
+from store.text.spelling import find_meant, may_be_misspelt
 from store.text.terms import question_terms, words_of
 
 #: What a question calls them to leave them out.
@@ -52,7 +52,8 @@ async def resolve_names(
     found: dict[str, str] = {}
     if called:
         found |= await read_aliases(connection, state.host, state.bank, called, state.now)
-    rare = [name for name, words in terms.items() if name not in found and _is_rare(words, frequency)]
+    left = (name for name in terms if name not in found and may_be_misspelt(name))
+    rare = [name for name in left if _is_rare(terms[name], frequency)]
     if rare:
         speakers = await _read_speakers(connection, state)
         meant = {name: find_meant(name, speakers) for name in rare}

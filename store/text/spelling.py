@@ -20,10 +20,15 @@ def find_meant(name: str, speakers: Iterable[str]) -> str | None:
     One letter is wrong, missing, too many or changes places with the next one; in a long name two. A name that others
     have, too, is only meant for one that sounds the same: "Sara" for "Sarah", not "Mario" for "Maria".
     """
-    if not LEAST <= len(name) <= MOST or not name.isalpha() or name in known_things():
+    if not may_be_misspelt(name):
         return None
     near = {speaker for speaker in speakers if any(_is_near(name, word) for word in words_of(speaker))}
     return near.pop() if len(near) == 1 else None
+
+
+def may_be_misspelt(name: str) -> bool:
+    """Say whether a name, folded, is worth comparing with speakers': it is none of a known place, thing or firm."""
+    return LEAST <= len(name) <= MOST and name.isalpha() and name not in known_things()
 
 
 def count_wrong_letters(one: str, other: str) -> int:

@@ -7,6 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.bank_state import rebuild_bank
 from store.derived.called_names import CALLED, Called, choose_speakers
+from store.erasure import Erasures, Kind, Target
 from store.memory.turns import NewMessage
 from store.memory.units import Units
 from store.recall.names import SPEAKERS
@@ -182,6 +183,8 @@ async def test_a_question_that_names_nobody_new_costs_no_statement(
     await memory.ask("What does Kahterine like?")
     assert [one for one in sent if one in BY_NAME] == [str(SPEAKERS), str(WORDS)]
     sent.clear()
+    await memory.ask("What does kubernetes like?")
+    assert not BY_NAME & set(sent)
     await memory.ask("What does Xqvarlo like?")
     assert [one for one in sent if one in BY_NAME] == [str(SPEAKERS)]
 
@@ -197,6 +200,19 @@ async def test_words_that_are_made_anew_hold_the_same_names(memory: Memory) -> N
         await rebuild_bank(connection, memory.host, memory.bank)
     assert await rows(memory.database, memory.host, query, bank=memory.bank) == before
     assert await memory.texts("What does Kate like?", k=1) == [LIKES]
+
+
+@pytest.mark.law("L11")
+async def test_a_user_who_is_erased_is_called_nothing_any_more(memory: Memory) -> None:
+    hers = [NewMessage("user", one, "Katherine") for one in (LIKES, "Call me Kitty!")]
+    await memory.say(*hers, user_id="kat")
+    await memory.say(*(NewMessage("user", one, name) for name, one in KATE), user_id="bob")
+    assert await first(memory, "What does Kate like?") == "Katherine"
+    erasures = Erasures(memory.database, lambda: NOON)
+    await erasures.run(memory.host, await erasures.request(memory.host, Target(Kind.USER, None, "kat")))
+    query = "select terms from afterturn.unit_word_t where bank_id = :bank and terms ? 'me:kitty'"
+    assert await rows(memory.database, memory.host, query, bank=memory.bank) == []
+    assert not await is_resolved(memory, "What does Kate like?")
 
 
 @pytest.mark.law("L11")
