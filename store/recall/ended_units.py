@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.derived.postings import terms_of
 from store.off_loop import off_loop
 from store.recall import filters
+from store.recall.pinned_arm import IS_PINNED
 from store.recall.pool import Candidate
 from store.recall.question import Question
 from store.recall.state import RecallState, Unindexed
@@ -55,7 +56,8 @@ ENDED = text(f"""
     )
     select unit_id, fact_type, said as content, session_id, session_name, turn_name, role, name, origin, context,
            event_date, coalesce(occurred_start, event_date) as occurred_at, source_memory_ids, user_id,
-           case when origin = 'extraction' then metadata->>'confidence' end as confidence
+           case when origin = 'extraction' then metadata->>'confidence' end as confidence,
+           coalesce({IS_PINNED.format(unit="told")}, false) as pinned
       from told where total_bytes <= :bytes order by ended_at desc, unit_id""")  # noqa: S608 - constants of ours
 
 
@@ -106,4 +108,5 @@ def _build_candidate(row: Row[Any]) -> Candidate:
         sources=tuple(row.source_memory_ids),
         user_id=row.user_id,
         confidence=row.confidence,
+        pinned=row.pinned,
     )

@@ -150,8 +150,8 @@ async def prepare_search(connection: AsyncConnection, state: RecallState) -> boo
         terms = [*state.question.words, *state.question.pairs]
         words = (await connection.execute(WORDS, {**key, "terms": terms})).one()
         state.speakers, frequency, state.waiting = _of_words(words)
-    pending = await read_pending_facts(connection, state)
-    state.unindexed = join_unindexed(pending, await read_ended_units(connection, state))
+    pending, ended = await read_pending_facts(connection, state), await read_ended_units(connection, state)
+    state.unindexed = join_unindexed(pending, ended)
     for term, packed in state.unindexed.words.items():
         frequency[term] = frequency.get(term, 0) + len(packed) // POSTING.itemsize
     units = max(int(row.units), *frequency.values(), 1)
@@ -162,7 +162,8 @@ async def prepare_search(connection: AsyncConnection, state: RecallState) -> boo
     state.fresh = build_tail(state) if state.unindexed.candidates else state.fresh
     state.directives = [Directive(UUID(one), *rest) for one, *rest in orjson.loads(row.standing or "[]")]
     state.recent = _recent_window(query, state.bank, row.newest)
-    state.lists, state.told_at, state.pinned = row.lists or 0, row.told_at, row.pinned
+    state.lists, state.told_at = row.lists or 0, row.told_at
+    state.pinned = [*row.pinned, *(unit for unit, one in ended.candidates.items() if one.pinned)]
     ended_by = state.now if row.has_ended else None
     state.filters = filters.filter_parameters(query, state.bank, state.earlier, ended_by)
     return True

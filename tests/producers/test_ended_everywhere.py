@@ -210,4 +210,6 @@ async def test_what_has_ended_is_in_no_answer_of_any_read_whether_or_not_an_even
         place = page.place
     await work_through(quiet)
     assert await told_by(reads) == set()
+    # What was drawn from it went with the event, and its place in time; its text is found by words and meaning.
+    assert {*before} - await told_by(before) == {"arm recent", "arm time", "reflections"}
     await tenant.http.aclose()
