@@ -3,7 +3,7 @@
 An audit row holds names, categories, statuses and counts: no content, no credentials, no bodies.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,13 +21,9 @@ from store.ledger.ledger import Claim, LedgerRow, Outcome
 from store.memory.turn_messages import TurnMessage, read_messages
 from store.tenancy.gateway_targets import Destination, destination
 
-#: Host, and of each move its stream, epoch, item, status, event and payload.
-STEPS = "select afterturn.delivery_steps($1, $2, $3, $4, $5, $6, $7)"
-#: As above, and of each its category, its reason and how long it waits.
-ENDS = """
-    select afterturn.delivery_ends($1, p_streams => $2, p_epochs => $3, p_items => $4, p_statuses => $5,
-                                   p_events => $6, p_payloads => $7,
-                                   p_categories => $8, p_reasons => $9, p_retry_ins => $10)"""
+#: Host, and moves (`_Move.as_json`).
+STEPS = "select afterturn.delivery_steps($1, $2)"
+ENDS = "select afterturn.delivery_ends($1, $2)"
 #: Host, and the items of deliveries.
 DESTINATIONS = """
     select d.item_id, (d.target).*, d.bank_name, d.session_name from afterturn.destinations($1, $2) d"""
@@ -59,6 +55,11 @@ class _Move:
     outcome: Outcome
     event: str | None
     payload: Mapping[str, Any]
+
+    def as_json(self) -> dict[str, object]:
+        """Return it as `delivery_steps` and `delivery_ends` take it."""
+        held = {"stream": str(self.claim.stream_id), "epoch": self.claim.epoch}
+        return {**held, **self.outcome.as_json(), "event": self.event, "payload": self.payload}
 
 
 class Deliveries:
@@ -110,26 +111,11 @@ class Deliveries:
 
     async def _write(self, statement: str, moves: Sequence[_Move]) -> list[bool]:
         """Write moves of one host; say of each whether its claim was held."""
-        endings = _ending_columns(moves) if statement is ENDS else ()
-        [(held,)] = await self._database.fetch(statement, moves[0].claim.host_id, *_move_columns(moves), *endings)
+        told = orjson.dumps([move.as_json() for move in moves]).decode()
+        [(held,)] = await self._database.fetch(statement, moves[0].claim.host_id, told)
         return [move.claim.epoch in held for move in moves]
 
 
 def _check_held(*, held: bool) -> None:
     if not held:
         raise LeaseLost("the lease expired and another worker has the work")
-
-
-def _move_columns(moves: Sequence[_Move]) -> Iterator[Sequence[object]]:
-    yield [move.claim.stream_id for move in moves]
-    yield [move.claim.epoch for move in moves]
-    yield [move.outcome.item_id for move in moves]
-    yield [move.outcome.status for move in moves]
-    yield [move.event for move in moves]
-    yield [orjson.dumps(move.payload).decode() for move in moves]
-
-
-def _ending_columns(moves: Sequence[_Move]) -> Iterator[Sequence[object]]:
-    yield [move.outcome.category for move in moves]
-    yield [move.outcome.reason for move in moves]
-    yield [move.outcome.retry_in for move in moves]

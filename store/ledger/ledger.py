@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
+import orjson
 from sqlalchemy import TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -83,6 +84,12 @@ class Outcome:
         """Whether there is nothing to tell of it."""
         return self.status == "done" and self.category is None and self.reason is None and self.retry_in is None
 
+    def as_json(self) -> dict[str, object]:
+        """Return it as `close_claims` takes it."""
+        retry_s = None if self.retry_in is None else self.retry_in.total_seconds()
+        about = {"item": str(self.item_id), "status": self.status, "category": self.category, "reason": self.reason}
+        return {**about, "retry_s": retry_s}
+
 
 @dataclass(frozen=True, slots=True)
 class StageCounts:
@@ -106,9 +113,7 @@ RENEW = text("""
      where c.epoch = e.epoch and c.stage = :stage returning c.epoch""")
 CLOSE = text("""
     select afterturn.close_claims(:host, :stage, cast(:streams as uuid[]), cast(:epochs as bigint[]),
-                                  cast(:done as uuid[]), cast(:items as uuid[]), cast(:status as text[]),
-                                  cast(:category as text[]), cast(:reason as text[]),
-                                  cast(:retry_in as interval[]))""")
+                                  cast(:done as uuid[]), cast(:ends as jsonb))""")
 HOLD = text("select afterturn.hold_claims(:host, :stage, cast(:streams as uuid[]), cast(:epochs as bigint[]))")
 COUNTS = text("""
     select stage, status, count(*) as turns,
@@ -296,12 +301,12 @@ def _ending_parameters(
     """Return how the rows of these claims end: the many that went well are told by their names alone."""
     told = {outcome.item_id: outcome for outcome in outcomes}
     rows = [(row.item_id, told.get(row.item_id)) for claim in claims for row in claim.rows]
-    others = [(item, end) for item, end in rows if end is None or not end.went_well]
+    others = [
+        {"item": str(item), "retry_s": wait and wait.total_seconds()} if end is None else end.as_json()
+        for item, end in rows
+        if end is None or not end.went_well
+    ]
     return {
         "done": [item for item, end in rows if end is not None and end.went_well],
-        "items": [item for item, _ in others],
-        "status": [end and end.status for _, end in others],
-        "category": [end and end.category for _, end in others],
-        "reason": [end and end.reason for _, end in others],
-        "retry_in": [wait if end is None else end.retry_in for _, end in others],
+        "ends": orjson.dumps(others).decode(),
     }

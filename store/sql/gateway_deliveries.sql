@@ -38,51 +38,50 @@ begin
         on s.host_id = p_host and s.bank_id = l.bank_id and s.session_id = l.session_id;
 end $$;
 
--- Advances deliveries, keeping their claims; each by itself. Returns the epochs of the claims that are still valid: for
--- the others nothing was written.
-create or replace function afterturn.delivery_steps(p_host uuid, p_streams uuid[], p_epochs bigint[], p_items uuid[],
-                                                    p_statuses text[], p_events text[], p_payloads text[])
-returns bigint[]
+-- Advances deliveries, keeping their claims; each by itself. p_moves: [{stream, epoch, item, status, event, payload}].
+-- Returns the epochs of the claims that are still valid: for the others nothing was written.
+create or replace function afterturn.delivery_steps(p_host uuid, p_moves jsonb) returns bigint[]
 language plpgsql set plan_cache_mode to force_generic_plan as $$
 declare
     v_held bigint[];
 begin
     perform set_config('afterturn.host', p_host::text, true);
-    v_held := afterturn.hold_claims(p_host, 'gateway', p_streams, p_epochs);
+    v_held := afterturn.hold_claims(
+        p_host, 'gateway', array(select m.stream from jsonb_to_recordset(p_moves) as m(stream uuid)),
+        array(select m.epoch from jsonb_to_recordset(p_moves) as m(epoch bigint)));
     update afterturn.ledger_t l set status = s.status, updated_at = now()
-      from unnest(p_epochs, p_items, p_statuses) as s(epoch, item, status)
+      from jsonb_to_recordset(p_moves) as s(epoch bigint, item uuid, status text)
      where s.epoch = any (v_held) and l.host_id = p_host and l.stage = 'gateway' and l.item_id = s.item;
-    perform afterturn.audit_deliveries(p_host, v_held, p_epochs, p_items, p_events, p_payloads);
+    perform afterturn.audit_deliveries(p_host, v_held, p_moves);
     return v_held;
 end $$;
 
--- Ends deliveries, or delays them, and releases the claims. Returns as above.
-create or replace function afterturn.delivery_ends(p_host uuid, p_streams uuid[], p_epochs bigint[], p_items uuid[],
-                                                   p_statuses text[], p_categories text[], p_reasons text[],
-                                                   p_retry_ins interval[], p_events text[], p_payloads text[])
-returns bigint[]
+-- Ends deliveries, or delays them, and releases the claims. p_moves as above, with what close_claims takes of each.
+-- Returns as above.
+create or replace function afterturn.delivery_ends(p_host uuid, p_moves jsonb) returns bigint[]
 language plpgsql set plan_cache_mode to force_generic_plan as $$
 declare
     v_held bigint[];
 begin
     perform set_config('afterturn.host', p_host::text, true);
-    v_held := afterturn.close_claims(p_host, 'gateway', p_streams, p_epochs, '{}', p_items, p_statuses,
-                                     p_categories, p_reasons, p_retry_ins);
-    perform afterturn.audit_deliveries(p_host, v_held, p_epochs, p_items, p_events, p_payloads);
+    v_held := afterturn.close_claims(
+        p_host, 'gateway', array(select m.stream from jsonb_to_recordset(p_moves) as m(stream uuid)),
+        array(select m.epoch from jsonb_to_recordset(p_moves) as m(epoch bigint)), '{}', p_moves);
+    perform afterturn.audit_deliveries(p_host, v_held, p_moves);
     return v_held;
 end $$;
 
 -- Writes an audit row for each of these deliveries whose claim is valid, unless its event is null.
-create or replace function afterturn.audit_deliveries(p_host uuid, p_held bigint[], p_epochs bigint[], p_items uuid[],
-                                                      p_events text[], p_payloads text[]) returns void
+create or replace function afterturn.audit_deliveries(p_host uuid, p_held bigint[], p_moves jsonb) returns void
 language plpgsql set plan_cache_mode to force_generic_plan as $$
 begin
-    if array_remove(p_events, null) = '{}' then
+    if not p_moves @? '$[*] ? (@.event != null)' then
         return;
     end if;
     insert into afterturn.audit_event_t (host_id, event, bank_id, session_id, turn_id, payload)
-    select p_host, s.event, l.bank_id, l.session_id, l.turn_id, s.payload::jsonb
-      from unnest(p_epochs, p_items, p_events, p_payloads) with ordinality as s(epoch, item, event, payload, ord),
+    select p_host, s.event, l.bank_id, l.session_id, l.turn_id, s.payload
+      from rows from (jsonb_to_recordset(p_moves) as (epoch bigint, item uuid, event text, payload jsonb)) with ordinality
+           as s(epoch, item, event, payload, ord),
            lateral (select l.bank_id, l.session_id, l.turn_id from afterturn.ledger_t l
                      where l.host_id = p_host and l.stage = 'gateway' and l.item_id = s.item offset 0) l
      where s.event is not null and s.epoch = any (p_held)

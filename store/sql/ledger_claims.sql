@@ -121,15 +121,14 @@ begin
     return v_held;
 end $$;
 
--- Releases claims of one stage and ends their rows. p_done: rows that succeeded. p_items: rows with their outcome, or
--- with a delay until the next attempt, by the clock that decides what is ready; a row without a status was not worked
--- on (it may have a delay, too), and its attempt is not counted. A row whose claim is no longer valid is left
--- unchanged. When a turn's extraction has ended, in any state, its projection may begin. Each failed attempt
--- leaves an audit row: the ledger keeps only the last one.
+-- Releases claims of one stage and ends their rows. p_done: rows that succeeded. p_ends ([{item, status, category, reason,
+-- retry_s}]): other rows with their outcome, or with a delay in seconds until the next attempt, by the clock that decides
+-- what is ready; a row without a status was not worked on (it may have a delay, too), and its attempt is not counted. A
+-- row whose claim is no longer valid is left unchanged. When a turn's extraction has ended, in any state, its projection
+-- may begin. Each failed attempt leaves an audit row: the ledger keeps only the last one.
 -- Returns the epochs of the claims that were valid.
 create or replace function afterturn.close_claims(p_host uuid, p_stage text, p_streams uuid[], p_epochs bigint[],
-                                                  p_done uuid[], p_items uuid[], p_status text[], p_category text[],
-                                                  p_reason text[], p_retry_in interval[]) returns bigint[]
+                                                  p_done uuid[], p_ends jsonb) returns bigint[]
 language plpgsql set plan_cache_mode to force_generic_plan set enable_seqscan to off as $$
 declare
     v_held bigint[];
@@ -144,12 +143,13 @@ begin
     with ended as (
         update afterturn.ledger_t l
            set status = s.status, error_category = s.category, error_reason = s.reason,
-               next_attempt_at = coalesce(now() + s.retry_in, l.next_attempt_at), updated_at = now()
-          from (select d.item, 'done', null, null, null::interval from unnest(p_done) as d(item)
+               next_attempt_at = coalesce(now() + make_interval(secs => s.retry_s), l.next_attempt_at), updated_at = now()
+          from (select d.item, 'done', null, null, null::float8 from unnest(p_done) as d(item)
                 union all
-                select o.* from unnest(p_items, p_status, p_category, p_reason, p_retry_in)
-                             as o(item, status, category, reason, retry_in) where o.status is not null)
-               as s(item, status, category, reason, retry_in)
+                select o.* from jsonb_to_recordset(p_ends)
+                             as o(item uuid, status text, category text, reason text, retry_s float8)
+                 where o.status is not null)
+               as s(item, status, category, reason, retry_s)
          where l.host_id = p_host and l.stage = p_stage and l.item_id = s.item
            and (v_streams is null or l.stream_id = any (v_streams))
         returning l.turn_id, l.undone
@@ -159,23 +159,23 @@ begin
      where p_stage = 'extraction' and not s.undone
        and p.host_id = p_host and p.stage = 'projection' and p.turn_id = s.turn_id and p.next_attempt_at = 'infinity';
 
-    if cardinality(p_items) > 0 then
+    if p_ends <> '[]' then
         update afterturn.ledger_t l
            set status = 'pending', attempts = l.attempts - 1, updated_at = now(),
-               next_attempt_at = coalesce(now() + o.retry_in, l.next_attempt_at)
-          from unnest(p_items, p_status, p_retry_in) as o(item, status, retry_in)
+               next_attempt_at = coalesce(now() + make_interval(secs => o.retry_s), l.next_attempt_at)
+          from jsonb_to_recordset(p_ends) as o(item uuid, status text, retry_s float8)
          where o.status is null and l.host_id = p_host and l.stage = p_stage and l.item_id = o.item
            and (v_streams is null or l.stream_id = any (v_streams)) and l.status = 'running' and l.attempts > 0;
     end if;
     -- A delivery that ended otherwise is told by an audit row of its own.
-    if array_remove(p_category, null) <> '{}' then
+    if p_ends @? '$[*] ? (@.category != null)' then
         insert into afterturn.audit_event_t (host_id, event, bank_id, session_id, turn_id, payload)
         select p_host, 'attempt_failed', l.bank_id, l.session_id, l.turn_id,
                jsonb_build_object('stage', p_stage, 'item', l.item_id, 'attempt', l.attempts,
                                   'category', o.category, 'reason', o.reason)
-          from unnest(p_items, p_status, p_category, p_reason, p_retry_in) as o(item, status, category, reason, retry_in)
+          from jsonb_to_recordset(p_ends) as o(item uuid, status text, category text, reason text, retry_s float8)
           join afterturn.ledger_t l on l.host_id = p_host and l.stage = p_stage and l.item_id = o.item
-         where o.category is not null and (o.status = 'dead' or o.retry_in is not null)
+         where o.category is not null and (o.status = 'dead' or o.retry_s is not null)
            and (v_streams is null or l.stream_id = any (v_streams))
          order by l.position;
     end if;

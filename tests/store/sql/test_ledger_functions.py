@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
+import orjson
 import pytest
 
 from store import identity
@@ -30,6 +31,10 @@ AUDIT = "select event from audit_event_t order by audit_id"
 @pytest.fixture
 async def host(lonely: Database) -> UUID:
     return await new_host(lonely)
+
+
+def as_json(told: object) -> str:
+    return orjson.dumps(told, default=str).decode()
 
 
 async def append(database: Database, host: UUID, *turns: NewTurn) -> None:
@@ -116,10 +121,9 @@ async def test_close_claims_ends_rows_once_and_gives_back_an_attempt_that_was_no
     (done, dead, left) = [row[3] for row in claimed]
     close = """
         select afterturn.close_claims(:host, 'extraction', array[cast(:stream as uuid)], array[cast(:epoch as bigint)],
-                                      array[cast(:done as uuid)], array[cast(:dead as uuid), cast(:left as uuid)],
-                                      array['dead', null], array['broken', null], array['it broke', null],
-                                      array[null, null]::interval[])"""
-    about = {"host": host, "stream": claimed[0][1], "epoch": claimed[0][2], "done": done, "dead": dead, "left": left}
+                                      array[cast(:done as uuid)], cast(:ends as jsonb))"""
+    ends = [{"item": dead, "status": "dead", "category": "broken", "reason": "it broke"}, {"item": left}]
+    about = {"host": host, "stream": claimed[0][1], "epoch": claimed[0][2], "done": done, "ends": as_json(ends)}
     ended = [("done", 1), ("dead", 1), ("pending", 0)]
     assert await value(lonely, host, close, **about) == [claimed[0][2]]
     assert await rows(lonely, host, STATUS, stage="extraction") == ended
@@ -222,19 +226,20 @@ async def test_destinations_are_the_targets_deliveries_were_opened_for(lonely: D
 async def test_deliveries_advance_and_end_under_valid_claims_alone(lonely: Database, host: UUID) -> None:
     await deliveries(lonely, host, 1)
     [(_, stream, epoch, item, _)] = await claim(lonely, Stage.GATEWAY)
-    moved = "array[cast(:stream as uuid)], array[cast(:epoch as bigint)], array[cast(:item as uuid)]"
-    step = f"select afterturn.delivery_steps(:host, {moved}, array['adding'], array['begun'], array['{{}}'])"
-    end = f"""
-        select afterturn.delivery_ends(:host, {moved}, array['flushed'], array[cast(null as text)],
-                                       array[cast(null as text)], array[cast(null as interval)],
-                                       array['ended'], array['{{}}'])"""
-    about = {"host": host, "stream": stream, "item": item}
-    assert await value(lonely, host, step, **about, epoch=epoch - 1) == []
+    step = "select afterturn.delivery_steps(:host, cast(:moves as jsonb))"
+    end = "select afterturn.delivery_ends(:host, cast(:moves as jsonb))"
+
+    def moves(epoch: int, status: str, event: str) -> dict[str, object]:
+        move = {"stream": stream, "epoch": epoch, "item": item, "status": status, "event": event, "payload": {}}
+        return {"host": host, "moves": as_json([move])}
+
+    assert await value(lonely, host, step, host=host, moves="[]") == []
+    assert await value(lonely, host, step, **moves(epoch - 1, "adding", "begun")) == []
     assert await rows(lonely, host, STATUS, stage="gateway") == [("running", 1)]
-    assert await value(lonely, host, step, **about, epoch=epoch) == [epoch]
+    assert await value(lonely, host, step, **moves(epoch, "adding", "begun")) == [epoch]
     assert await rows(lonely, host, STATUS, stage="gateway") == [("adding", 1)]
-    assert await value(lonely, host, end, **about, epoch=epoch) == [epoch]
-    assert await value(lonely, host, end, **about, epoch=epoch) == []
+    assert await value(lonely, host, end, **moves(epoch, "flushed", "ended")) == [epoch]
+    assert await value(lonely, host, end, **moves(epoch, "flushed", "ended")) == []
     assert await rows(lonely, host, STATUS, stage="gateway") == [("flushed", 1)]
     assert await rows(lonely, host, AUDIT) == [("begun",), ("ended",)]
 
