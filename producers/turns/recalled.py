@@ -13,6 +13,8 @@ from store.recall.query import Recalled
 CHUNK_CHARACTERS = 600
 #: Kinds of recalled units that are drawn from several others.
 INSIGHT_KINDS = frozenset({"observation", "mental_model"})
+#: How much longer than others facts of a tier are worth telling, by the contract.
+TIER_BONUS = {"L0": 0.35, "L2": 0.20, "L1": 0.10}
 #: How sure the contract is of each of its types of insights.
 INSIGHT_CONFIDENCE = {"fact_stability": "0.78", "fact_evolution": "0.84"}
 _IGNORED = frozenset(
@@ -49,18 +51,35 @@ class Told:
 
 
 def rank_facts(facts: Sequence[HoldingFact], query: str) -> list[HoldingFact]:
-    """Return the facts that match most terms of the question, newest first among equals; those that match none last."""
+    """Return the facts by the contract's score, the newest (as they come) first among equals; none is left out.
+
+    It adds up how sure a fact is, how lasting its tier, how new it is beside the newest, and how many of the question's
+    terms it holds.
+    """
     terms = {
         term
         for term in query.lower().translate(_SEPARATORS).split()
         if len(term.encode()) >= LEAST_TERM and term not in _IGNORED
     }
+    newest = max((fact.said_at for fact in facts), default=None)
 
-    def matched(fact: HoldingFact) -> int:
+    def score(fact: HoldingFact) -> float:
         said = f"{fact.key} {fact.value} {fact.fact_id}".lower()
-        return sum(term in said for term in terms)
+        matched = sum(term in said for term in terms)
+        hours = 0.0 if newest is None else (newest - fact.said_at).total_seconds() / 3600
+        sure = _read_confidence(fact.confidence) + TIER_BONUS.get(fact.tier, TIER_BONUS["L2"])
+        return sure + max(0.0, 0.25 - hours / 240) + (0.25 + 0.15 * matched if matched else 0.0)
 
-    return sorted(facts, key=matched, reverse=True)
+    return sorted(facts, key=score, reverse=True)
+
+
+def _read_confidence(text: str | None) -> float:
+    """Return how sure a fact is, 0 where its text is no share."""
+    try:
+        sure = float(text or 0)
+    except ValueError:
+        return 0.0
+    return sure if 0 <= sure <= 1 else 0.0
 
 
 def fact_json(fact: HoldingFact) -> dict[str, Any]:

@@ -86,6 +86,7 @@ class HoldingFact:
     subject: str = field(repr=False)
     tier: str
     confidence: str | None
+    said_at: datetime
 
 
 class SessionHistory:
@@ -186,7 +187,7 @@ def _line_up(rows: Sequence[Row[Any]], said: Sequence[SaidFact]) -> list[Holding
             fact, subject = one.fact, one.identity.subject
             held[one.identity] = (at, (fact.key, fact.value, subject, fact.tier.value, f"{fact.confidence:g}"))
     ordered = sorted(held.items(), key=lambda item: item[1][0], reverse=True)
-    return [HoldingFact(of.fact_id, *told) for of, (_, told) in ordered]
+    return [HoldingFact(of.fact_id, *told, said_at) for of, ((said_at, *_), told) in ordered]
 
 
 def _name_session(host: UUID, bank: str, session_id: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The rules of a turn's items, without a database."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -83,7 +84,7 @@ def test_an_echoed_history_is_not_new_and_a_repeated_word_alone_is() -> None:
 @pytest.mark.law("L8")
 def test_a_frame_of_ours_is_taken_out_wherever_it_stands_and_what_looks_like_one_stays() -> None:
     ours = frame([{"text": "old"}]) or ""
-    new = Told([fact_json(HoldingFact("user_name", "name", "Ann", "ann", "L0", "0.95"))]).items()
+    new = Told([fact_json(held("user_name", "Ann", "L0", "0.95"))]).items()
     quoted = said(f"before ```{ours}``` after")
     assert clean_items([*new, said(ours), said("Memory recall: x", "developer"), quoted], "f", MOST) == [
         said("before `````` after")
@@ -158,9 +159,32 @@ def test_trap_18_tokens_are_characters_not_bytes_and_count_metadata() -> None:
     assert count_tokens([said("日本" * 100)]) < len(("日本" * 100).encode()) // 4
 
 
-def test_facts_that_match_stand_first() -> None:
+def held(fact_id: str, value: str, tier: str, confidence: str | None, days: float = 0) -> HoldingFact:
+    at = datetime(2026, 3, 9, tzinfo=UTC) - timedelta(days=days)
+    return HoldingFact(fact_id, fact_id.rpartition("_")[2], value, "u", tier, confidence, at)
+
+
+@pytest.mark.parametrize(
+    "query, found",
+    [
+        ("what is my name?", ["Ann", "tea", "milk", "jazz"]),
+        ("where is jazz, and jazz for tea?", ["tea", "Ann", "milk", "jazz"]),
+        ("is milk there?", ["milk", "Ann", "tea", "jazz"]),
+        ("", ["Ann", "tea", "milk", "jazz"]),
+    ],
+)
+def test_facts_stand_by_what_they_match_how_sure_lasting_and_new_they_are(query: str, found: list[str]) -> None:
     facts = [
-        HoldingFact("user_like", "like", "tea", "u", "L2", "0.85"),
-        HoldingFact("user_name", "name", "Ann", "u", "L0", "0.95"),
+        held("today_task", "milk", "L1", "0.80"),
+        held("user_like", "tea", "L2", "0.85", days=1),
+        held("user_like", "jazz", "L2", "nan", days=2),
+        # Who somebody is stays among the first, however much was said since.
+        held("user_name", "Ann", "L0", "0.95", days=400),
     ]
-    assert [one.fact_id for one in rank_facts(facts, "what is my name?")] == ["user_name", "user_like"]
+    assert [one.value for one in rank_facts(facts, query)] == found
+
+
+def test_of_equal_facts_the_newest_stands_first() -> None:
+    facts = [held("user_like", value, "L2", "0.85", days=90) for value in "abc"]
+    assert [one.value for one in rank_facts(facts, "?")] == ["a", "b", "c"]
+    assert rank_facts([], "?") == []
