@@ -18,6 +18,7 @@ from sqlalchemy.util.concurrency import greenlet_spawn, in_greenlet
 
 from store.connections import NAMELESS, create_engine
 from store.database_outage import lock_timeouts, timed_out
+from store.driver_rows import driver_of
 from store.errors import SessionDefaultsMissing, StatementTimeout
 from store.pool import MeasuredPool
 from store.settings import DatabaseSettings
@@ -30,6 +31,8 @@ NO_SETTINGS: Settings = MappingProxyType({})
 # A server that crashes forgets the last moments of such transactions, whole, in order, and with their claims' ends.
 # Stages say the same few statements again and again: each is planned once a connection, for all parameters.
 NO_SYNC: Settings = MappingProxyType({"synchronous_commit": "off", "plan_cache_mode": "force_generic_plan"})
+# Each statement is planned once a connection: the planner would make most of a recall's anew for every question.
+ONE_PLAN: Settings = MappingProxyType({"plan_cache_mode": "force_generic_plan"})
 
 #: How long a statement waits for a lock that another transaction holds, in seconds: then it ends with ResourceBusy.
 LOCK_TIMEOUT_S = 5
@@ -45,6 +48,8 @@ SESSION_DEFAULTS = {
     "idle_in_transaction_session_timeout": "30s",
     "lock_timeout": f"{LOCK_TIMEOUT_S}s",
 }
+#: Statements that are kept prepared, asked through SQLAlchemy or of the driver itself, however long they are.
+CACHED = {"prepared_statement_cache_size": 500, "statement_cache_size": 500, "max_cacheable_statement_size": 0}
 NAMED = {"application_name": "afterturn"}
 #: Lists are compared without blanks, which the server may add.
 MISSING_DEFAULTS = """
@@ -147,7 +152,7 @@ async def _open_transaction(connection: AsyncConnection, settings: Settings, *, 
 
     Both are asked of the driver itself. A connection that cannot be rolled back is given up.
     """
-    driver: Any = (await connection.get_raw_connection()).driver_connection
+    driver = driver_of(connection)
     try:
         await driver.execute(_build_opening(settings))
         yield
@@ -188,7 +193,7 @@ def service_engine(url: str, *, pooled: bool = False, **options: Any) -> AsyncEn
 
     `pooled`: a pooler in transaction mode lends a server's session for a transaction alone, so nothing is kept in it.
     """
-    driver: dict[str, Any] = {"server_settings": {**SESSION_DEFAULTS, **NAMED}, "prepared_statement_cache_size": 500}
+    driver: dict[str, Any] = {"server_settings": {**SESSION_DEFAULTS, **NAMED}, **CACHED}
     if pooled:
         driver = {"server_settings": NAMED, **NAMELESS}
     return create_engine(url, timeout_s=5, driver={**driver, "command_timeout": COMMAND_TIMEOUT_S}, **options)

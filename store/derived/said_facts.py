@@ -11,10 +11,11 @@ from functools import cache
 from typing import Any
 from uuid import UUID, uuid5
 
-from sqlalchemy import Row, TextClause, text
+from sqlalchemy import TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.facts import MANY_VALUED, Identity
+from store.driver_rows import DriverRow, fetch_rows
 from store.expiry import LASTS
 from store.off_loop import off_loop
 from store.text.rules import VERSION, Fact, MessageText
@@ -152,7 +153,7 @@ async def read_said_facts(
     """
     limits = {"turns": TURNS, "messages": MESSAGES, "characters": CHARACTERS}
     arguments = {**asked, **limits, "session": session, "user": user}
-    rows = (await connection.execute(_read_waiting(banks), arguments)).all()
+    rows = await fetch_rows(connection, _read_waiting(banks), arguments)
     if not rows:
         return []
     found = await off_loop(sum(len(row.content) for row in rows), _find_facts, rows, asked["now"])
@@ -164,7 +165,7 @@ def _read_waiting(banks: str) -> TextClause:
     return text(f"with banks as materialized ({banks}) {WAITING}")
 
 
-def _find_facts(rows: Sequence[Row[Any]], now: datetime) -> list[tuple[Row[Any], Fact]]:
+def _find_facts(rows: Sequence[DriverRow], now: datetime) -> list[tuple[DriverRow, Fact]]:
     """Return what these messages state and has not ended, the first said first."""
     ordered = sorted(rows, key=lambda row: (row.event_date, row.position))
     found = (
@@ -177,7 +178,7 @@ def _find_facts(rows: Sequence[Row[Any]], now: datetime) -> list[tuple[Row[Any],
     ]
 
 
-async def _fold(connection: AsyncConnection, host: UUID, found: Sequence[tuple[Row[Any], Fact]]) -> list[SaidFact]:
+async def _fold(connection: AsyncConnection, host: UUID, found: Sequence[tuple[DriverRow, Fact]]) -> list[SaidFact]:
     """Return them under the identities that the projection stage will give them."""
     units = [fact_unit_id(row.turn_id, fact) for row, fact in found]
     arguments = {
@@ -188,7 +189,7 @@ async def _fold(connection: AsyncConnection, host: UUID, found: Sequence[tuple[R
         "keys": [fact.value if fact.fact_id in MANY_VALUED else fact.key for _, fact in found],
         "values": [fact.value for _, fact in found],
     }
-    folded = (await connection.execute(FOLDED, arguments)).all()
+    folded = await fetch_rows(connection, FOLDED, arguments)
     return [
         SaidFact(
             unit_id=unit,

@@ -11,6 +11,7 @@ from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
+from store.driver_rows import DriverRow
 from store.errors import PositionBeyondLog
 
 Sleep = Callable[[float], Awaitable[None]]
@@ -66,7 +67,7 @@ async def read_freshness(connection: AsyncConnection, host: UUID, bank: UUID) ->
     return of_row((await connection.execute(FRESHNESS, {"host": host, "bank": bank, "most": None})).one())
 
 
-def of_row(row: Row[Any]) -> Freshness:
+def of_row(row: Row[Any] | DriverRow) -> Freshness:
     """Understand a row that has the columns of FRESHNESS."""
     return _build_freshness(row.shown, row.embedded, row.extracted, row.projected, row.pending)
 

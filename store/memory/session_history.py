@@ -8,13 +8,14 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import Row, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
-from store.database import Database
+from store.database import ONE_PLAN, Database
 from store.derived.facts import Identity
 from store.derived.said_facts import ONE_BANK, SaidFact, read_said_facts
+from store.driver_rows import DriverRow, fetch_rows
 from store.expiry import BANK_LASTS, LASTS
 from store.ledger.stages import OWN, Stage
 
@@ -99,7 +100,7 @@ class SessionHistory:
     async def recent(self, host: UUID, bank: str, session_id: str, most: int) -> list[KeptMessage]:
         """Return the newest messages of a session, oldest first; none of a session that is not there."""
         bank_id = identity.bank_id(host, bank)
-        async with self._database.tenant(host) as connection:
+        async with self._database.tenant(host, ONE_PLAN) as connection:
             return await self._read_recent(connection, host, bank_id, identity.session_id(bank_id, session_id), most)
 
     async def holding(self, host: UUID, bank: str, session_id: str | None, most: int) -> list[HoldingFact]:
@@ -109,7 +110,7 @@ class SessionHistory:
         """
         bank_id = identity.bank_id(host, bank)
         session = None if session_id is None else identity.session_id(bank_id, session_id)
-        async with self._database.tenant(host) as connection:
+        async with self._database.tenant(host, ONE_PLAN) as connection:
             return await self._read_holding(connection, host, bank_id, most, session)
 
     async def recent_and_holding(
@@ -121,7 +122,7 @@ class SessionHistory:
         """
         bank_id = identity.bank_id(host, bank)
         session = identity.session_id(bank_id, session_id)
-        async with self._database.tenant(host) as connection:
+        async with self._database.tenant(host, ONE_PLAN) as connection:
             kept = await self._read_recent(connection, host, bank_id, session, messages)
             return kept, await self._read_holding(connection, host, bank_id, facts, session, within=within)
 
@@ -129,7 +130,7 @@ class SessionHistory:
         self, connection: AsyncConnection, host: UUID, bank: UUID, session: UUID, most: int
     ) -> list[KeptMessage]:
         asked = {"host": host, "bank": bank, "session": session, "most": most, "now": self._clock()}
-        rows = (await connection.execute(RECENT, asked)).all()
+        rows = await fetch_rows(connection, RECENT, asked)
         return [
             KeptMessage(row.unit_id, row.role, row.content, orjson.loads(row.parts) if row.parts else ())
             for row in reversed(rows)
@@ -146,7 +147,7 @@ class SessionHistory:
         within: bool = False,
     ) -> list[HoldingFact]:
         asked = {"host": host, "bank": bank, "most": most, "now": self._clock()}
-        rows = (await connection.execute(HOLDING, {**asked, "session": session if within else None})).all()
+        rows = await fetch_rows(connection, HOLDING, {**asked, "session": session if within else None})
         said = await read_said_facts(connection, ONE_BANK, asked, session=session)
         return _line_up(rows, [one for one in said if not within or one.session_id == session])[:most]
 
@@ -171,7 +172,7 @@ class SessionHistory:
         return {Stage(row.stage): row.undone for row in rows}
 
 
-def _line_up(rows: Sequence[Row[Any]], said: Sequence[SaidFact]) -> list[HoldingFact]:
+def _line_up(rows: Sequence[DriverRow], said: Sequence[SaidFact]) -> list[HoldingFact]:
     """Return what holds, the newest first: what was said last of one subject and key. Pure."""
     # What was said at one moment keeps its order: the rows come newest first, what waits in the order it was said.
     held = {

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store.driver_rows import fetch_rows
 from store.recall.dense import Products, compute_products
 from store.recall.filters import filter_conditions
 from store.recall.pinned_arm import IS_PINNED
@@ -88,7 +89,7 @@ POOL = text(f"""
                                coalesce({IS_PINNED.format(unit="u")}, false) as pinned
                           from afterturn.agent_memory_unit_t u
                          where u.host_id = :host and u.bank_id = :bank and u.unit_id = w.unit_id
-                           and {filter_conditions("u")} and {_HOLDS} limit 1) u
+                           and {filter_conditions("u")} and (u.seq is not null or {_HOLDS}) limit 1) u
     )
     select u.unit_id, u.fact_type, u.content, u.whole, u.session_id, u.session_name, u.turn_name, u.seq, u.role, u.name,
            u.occurred_at, u.source_memory_ids, coalesce(b.asks, false) as answers, u.user_id, u.confidence, u.pinned,
@@ -130,7 +131,7 @@ async def load_pool(connection: AsyncConnection, state: RecallState) -> Pool:
         "sessions": [session for session, _ in places],
         "seqs": [seq for _, seq in places],
     }
-    found = (await connection.execute(POOL, {**arguments, **state.filters})).all()
+    found = await fetch_rows(connection, POOL, {**arguments, **state.filters})
     rows = [row for row in found if row.unit_id not in state.unindexed.replaced]
     candidates = [Candidate(*row[:_FIELDS]) for row in rows]
     numbers = np.array([row[_FIELDS + 2 :] for row in rows], dtype=np.float64).reshape(-1, 6)
@@ -148,7 +149,7 @@ async def whole_texts(connection: AsyncConnection, state: RecallState, units: Se
     arguments = {"host": state.host, "bank": state.bank, "units": list(units), "most": MOST_BYTES}
     if not units:
         return {}
-    return {row.unit_id: row.content for row in await connection.execute(TEXTS, arguments)}
+    return {row.unit_id: row.content for row in await fetch_rows(connection, TEXTS, arguments)}
 
 
 async def _add_tail(
@@ -162,7 +163,7 @@ async def _add_tail(
     rows = [n for n, units in enumerate(around) if not state.tail.keys().isdisjoint(units)]
     units = {unit for n in rows for unit in around[n] if unit is not None}
     key = {"host": state.host, "bank": state.bank, "generation": state.generation, "units": list(units)}
-    stored = {row.unit_id: row.embedding for row in await connection.execute(VECTORS, key)} if rows else {}
+    stored = {row.unit_id: row.embedding for row in await fetch_rows(connection, VECTORS, key)} if rows else {}
     known = {**state.tail, **stored, None: np.zeros_like(question)}
     nothing = known[None]
     own, before, after = (

@@ -5,15 +5,15 @@ share of the index's lists is read; where that brings too few, or a filter leave
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Row, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.database import NO_SETTINGS, Settings
+from store.database import NO_SETTINGS, ONE_PLAN, Settings
+from store.driver_rows import DriverRow, fetch_rows
 from store.recall.dense import context_cosines, context_weights
 from store.recall.filters import filter_conditions, is_filtered
 from store.recall.pool import Pool
@@ -92,9 +92,11 @@ def search_settings(lists: int, *, filtered: bool = False) -> Settings:
 
     A planner that must not sort reads the index, for any estimate of the bank's size.
     """
+    # With filters the planner leaves out those that are not set.
+    planned = NO_SETTINGS if filtered else ONE_PLAN
     if not lists:
-        return NO_SETTINGS
-    return {"enable_sort": "off", "ivfflat.probes": str(lists * (FILTERED_LISTS if filtered else 1))}
+        return planned
+    return {**planned, "enable_sort": "off", "ivfflat.probes": str(lists * (FILTERED_LISTS if filtered else 1))}
 
 
 class DenseArm:
@@ -125,7 +127,7 @@ class DenseArm:
         return Found(best, [], view)
 
 
-async def _find_nearest(connection: AsyncConnection, state: RecallState) -> Sequence[Row[Any]]:
+async def _find_nearest(connection: AsyncConnection, state: RecallState) -> Sequence[DriverRow]:
     wanted = state.settings.candidates
     filtered = is_filtered(state.filters)
     arguments = {
@@ -137,14 +139,14 @@ async def _find_nearest(connection: AsyncConnection, state: RecallState) -> Sequ
         **(state.filters if filtered else {}),
     }
     if state.filters["only_session"] is not None:
-        return (await connection.execute(OF_SESSION, arguments)).all()
+        return await fetch_rows(connection, OF_SESSION, arguments)
     if state.lists:
         looked_at = {"looked_at": wanted * LOOKED_AT if filtered else wanted}
         in_lists = FILTERED_IN_LISTS if filtered else PLAIN_IN_LISTS
-        rows = (await connection.execute(in_lists, {**arguments, **looked_at})).all()
+        rows = await fetch_rows(connection, in_lists, {**arguments, **looked_at})
         if sum(not row.drawn for row in rows) >= wanted:
             return rows
-    return (await connection.execute(FILTERED if filtered else PLAIN, arguments)).all()
+    return await fetch_rows(connection, FILTERED if filtered else PLAIN, arguments)
 
 
 def _nearest_of_tail(

@@ -7,6 +7,7 @@ import numpy as np
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store.driver_rows import fetch_rows
 from store.recall.as_of import correct_postings
 from store.recall.filters import filter_conditions, is_filtered
 from store.recall.lexical import POSTING, Postings, readable_terms, score_postings
@@ -65,9 +66,7 @@ async def _read_postings(connection: AsyncConnection, state: RecallState) -> Map
         return {}
     arguments = {"host": state.host, "bank": state.bank, "terms": terms, "postings": state.settings.postings}
     filtered = is_filtered(state.filters)
-    found = await connection.execute(
-        FILTERED if filtered else PLAIN, {**arguments, **state.filters} if filtered else arguments
-    )
+    found = await fetch_rows(connection, FILTERED if filtered else PLAIN, {**arguments, **state.filters})
     waiting = {} if filtered else {term: state.waiting[term] for term in terms if term in state.waiting}
     packed = defaultdict[str, bytes](bytes, waiting)
     unindexed = state.unindexed.words

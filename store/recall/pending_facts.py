@@ -8,14 +8,14 @@ facts find the messages that say them, and read none of this.
 from collections import defaultdict
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.facts import Identity, identity_columns
 from store.derived.said_facts import FACT_KIND, ONE_BANK, SaidFact, analyse_fact, fact_metadata, read_said_facts
+from store.driver_rows import DriverRow, fetch_rows
 from store.off_loop import off_loop
 from store.recall import filters
 from store.recall.pool import Candidate
@@ -60,11 +60,11 @@ async def read_pending_facts(connection: AsyncConnection, state: RecallState) ->
         return Unindexed()
     wanted = {**filters.filter_parameters(query, state.bank, ended_by=state.now), "metadata": None}
     arguments = {**place, **wanted, "facts": [one.unit_id for one in found], "sources": [one.source for one in found]}
-    written = {row.unit_id: row.is_written for row in await connection.execute(PASSING, arguments)}
+    written = {row.unit_id: row.is_written for row in await fetch_rows(connection, PASSING, arguments)}
     said = [one for one in found if one.unit_id in written]
     identities = identity_columns(sorted({one.identity for one in said}))
     moments = {"as_of": query.as_of, "known_at": query.known_at}
-    in_line = (await connection.execute(IN_LINE, {**place, **moments, **identities})).all() if said else []
+    in_line = await fetch_rows(connection, IN_LINE, {**place, **moments, **identities}) if said else []
     replaced = _find_replaced(in_line, said)
     told = [one for one in said if not written[one.unit_id] and one.unit_id not in replaced]
     told = [one for one in reversed(told) if query.metadata.items() <= fact_metadata(one.fact).items()]
@@ -72,7 +72,7 @@ async def read_pending_facts(connection: AsyncConnection, state: RecallState) ->
     return Unindexed({one.unit_id: _build_candidate(one) for one in told}, words, replaced)
 
 
-def _find_replaced(in_line: Sequence[Row[Any]], said: Sequence[SaidFact]) -> frozenset[UUID]:
+def _find_replaced(in_line: Sequence[DriverRow], said: Sequence[SaidFact]) -> frozenset[UUID]:
     """Return the units of facts after which another value of their subject and key was said. Pure."""
     facts = [
         *(

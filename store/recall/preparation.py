@@ -3,15 +3,14 @@
 from base64 import b64decode
 from collections.abc import Mapping
 from itertools import islice
-from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import Row, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.database import Settings
+from store.driver_rows import DriverRow, fetch_rows
 from store.ledger.freshness import FRESHNESS, IN_PASSING, of_row, read_freshness
 from store.memory.directives import Directive
 from store.recall import filters
@@ -118,8 +117,6 @@ _PREPARE = f"""
 PREPARE = text(_PREPARE.format(newest="cast(null as int)"))
 #: The same for who wants the newest of its session left out: other questions do not pay for that.
 PREPARE_SKIPPING = text(_PREPARE.format(newest=f"({NEWEST})"))
-# A question has few terms where the planner expects many or none: it would plan anew for every question.
-ONE_PLAN: Settings = MappingProxyType({"plan_cache_mode": "force_generic_plan"})
 
 
 async def prepare_search(connection: AsyncConnection, state: RecallState) -> bool:
@@ -139,7 +136,7 @@ async def prepare_search(connection: AsyncConnection, state: RecallState) -> boo
         "terms": [*terms, *name_marks(question)] if by_name else terms,
     }
     statement = PREPARE_SKIPPING if query.skip_recent else PREPARE
-    row = (await connection.execute(statement, arguments)).one()
+    [row] = await fetch_rows(connection, statement, arguments)
     if row.units is None:
         state.freshness = await read_freshness(connection, state.host, state.bank)
         return False
@@ -169,7 +166,7 @@ async def prepare_search(connection: AsyncConnection, state: RecallState) -> boo
     return True
 
 
-def _of_words(row: Row[Any]) -> tuple[frozenset[str], dict[str, int], dict[str, bytes]]:
+def _of_words(row: DriverRow) -> tuple[frozenset[str], dict[str, int], dict[str, bytes]]:
     """Return who speaks where the words asked for stand, how many units hold each word, and the postings that wait."""
     found = orjson.loads(row.terms or "[]")
     speakers = frozenset(islice((name for _, _, names, _ in found for name in names or () if name), MOST_SPEAKERS))

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from embeddings.protocol import Embedder, Reranker
 from store import identity
-from store.database import Database
+from store.database import ONE_PLAN, Database
 from store.database_outage import may_pass, timed_out
 from store.derived.persons import parse_confidence
 from store.ledger.freshness import Freshness, read_freshness
@@ -27,7 +27,7 @@ from store.recall.lexical_arm import LexicalArm
 from store.recall.meaning import Meanings
 from store.recall.pinned_arm import PinnedArm, most_first
 from store.recall.pool import Candidate, Pool
-from store.recall.preparation import ONE_PLAN, prepare_search
+from store.recall.preparation import prepare_search
 from store.recall.query import Evidence, RecallAnswer, Recalled, RecallQuery
 from store.recall.question import EFFORT, named_speakers, parse_question
 from store.recall.recent_arm import RecentArm

@@ -11,6 +11,7 @@ import numpy as np
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store.driver_rows import fetch_rows
 from store.recall.filters import filter_conditions
 from store.recall.pool import Pool
 from store.recall.settings import RecallSettings
@@ -64,10 +65,8 @@ class RecentArm:
             "until": now + SOON,
             **state.filters,
         }
-        rows = await connection.execute(NEWEST, arguments)
-        scores: dict[UUID, float] = {
-            row.unit_id: score_newness(nth, now - row.at) for nth, row in enumerate(rows.all())
-        }
+        rows = await fetch_rows(connection, NEWEST, arguments)
+        scores: dict[UUID, float] = {row.unit_id: score_newness(nth, now - row.at) for nth, row in enumerate(rows)}
 
         def view(pool: Pool) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
             return np.array([scores.get(unit.unit_id, 0.0) for unit in pool.candidates], dtype=np.float64)

@@ -6,13 +6,13 @@ of them are there, and the question's filters hold for each.
 """
 
 from collections.abc import Sequence
-from typing import Any
 from uuid import UUID
 
 import numpy as np
-from sqlalchemy import Row, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store.driver_rows import DriverRow, fetch_rows
 from store.log.catalog import EventType
 from store.memory.reflections import KIND
 from store.recall.dense import Products
@@ -69,7 +69,7 @@ async def with_reflections(connection: AsyncConnection, state: RecallState, pool
         "reflections": others,
         **state.filters,
     }
-    rows = (await connection.execute(TOLD, arguments)).all()
+    rows = await fetch_rows(connection, TOLD, arguments)
     if not rows:
         return pool
     near = np.array([[row.near, 0, 0] for row in rows], dtype=np.float64)
@@ -77,7 +77,7 @@ async def with_reflections(connection: AsyncConnection, state: RecallState, pool
     return Pool([*pool.candidates, *map(_build_candidate, rows)], pool.products.and_those_of(alone))
 
 
-def _build_candidate(row: Row[Any]) -> Candidate:
+def _build_candidate(row: DriverRow) -> Candidate:
     turns = tuple(dict.fromkeys(turn for turn in row.turns if turn is not None))
     return Candidate(
         unit_id=row.reflection_id,

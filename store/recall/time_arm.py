@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store.driver_rows import fetch_rows
 from store.recall.filters import filter_conditions
 from store.recall.pool import Pool
 from store.recall.settings import RecallSettings
@@ -88,7 +89,7 @@ class TimeArm:
             "units": UNITS,
             **state.filters,
         }
-        found: list[UUID] = [row.unit_id for row in await connection.execute(SAID, arguments)] if days else []
+        found: list[UUID] = [row.unit_id for row in await fetch_rows(connection, SAID, arguments)] if days else []
         return Found(found, [], lambda pool: score_timeliness(pool, state.times))
 
 

@@ -1,0 +1,49 @@
+"""Rows of a statement, asked of the driver itself: for reads that a call waits for.
+
+SQLAlchemy's own execution costs as much again as a small statement: `before_turn` makes eight, and its 11.6 ms of
+processor time became 9.4 when the driver was asked.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from asyncpg import Record
+from sqlalchemy import TextClause
+from sqlalchemy.dialects.postgresql.asyncpg import dialect
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+
+class DriverRow(Record):
+    """A row whose columns are attributes, too."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a column by its name."""
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+async def fetch_rows(connection: AsyncConnection, statement: TextClause, values: Mapping[str, Any]) -> list[DriverRow]:
+    """Return the rows of a statement in the connection's transaction; values beyond its parameters are left out.
+
+    Raises what the driver raises.
+    """
+    query, names = _compile(statement)
+    driver: Any = driver_of(connection)
+    rows: list[DriverRow] = await driver.fetch(query, *(values[name] for name in names), record_class=DriverRow)
+    return rows
+
+
+def driver_of(connection: AsyncConnection) -> Any:
+    """Return the driver's own connection, which stands ready while this one is open."""
+    opened: Any = connection.sync_connection
+    return opened.connection.driver_connection
+
+
+@lru_cache(maxsize=512)
+def _compile(statement: TextClause) -> tuple[str, tuple[str, ...]]:
+    """Return a statement with numbered parameters, and their names in that order."""
+    compiled = statement.compile(dialect=dialect())  # type: ignore[no-untyped-call]  # SQLAlchemy leaves it without
+    return compiled.string, tuple(compiled.positiontup or ())
