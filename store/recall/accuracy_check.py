@@ -6,6 +6,7 @@ whole bank, with and without filters. A unit as near as the exact tenth counts a
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -146,6 +147,7 @@ def _build_state(
         question=parse_question(""),
         statistics=Statistics(max(bank.units, 1), 1.0, {}),
         generation=unit.generation,
+        now=datetime.now(UTC),
         vector=unit.vector,
         filters=filtered,
         settings=settings,

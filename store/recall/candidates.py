@@ -89,7 +89,7 @@ POOL = text(f"""
                                coalesce({IS_PINNED.format(unit="u")}, false) as pinned
                           from afterturn.agent_memory_unit_t u
                          where u.host_id = :host and u.bank_id = :bank and u.unit_id = w.unit_id
-                           and {filter_conditions("u")} and (u.seq is not null or {_HOLDS}) limit 1) u
+                           and {filter_conditions("u")} and (u.origin <> 'extraction' or {_HOLDS}) limit 1) u
     )
     select u.unit_id, u.fact_type, u.content, u.whole, u.session_id, u.session_name, u.turn_name, u.seq, u.role, u.name,
            u.occurred_at, u.source_memory_ids, coalesce(b.asks, false) as answers, u.user_id, u.confidence, u.pinned,

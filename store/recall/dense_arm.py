@@ -92,11 +92,10 @@ def search_settings(lists: int, *, filtered: bool = False) -> Settings:
 
     A planner that must not sort reads the index, for any estimate of the bank's size.
     """
-    # With filters the planner leaves out those that are not set.
-    planned = NO_SETTINGS if filtered else ONE_PLAN
+    # An index is one bank's, and a filter may not be set: only a plan for these very values makes use of that.
     if not lists:
-        return planned
-    return {**planned, "enable_sort": "off", "ivfflat.probes": str(lists * (FILTERED_LISTS if filtered else 1))}
+        return NO_SETTINGS if filtered else ONE_PLAN
+    return {"enable_sort": "off", "ivfflat.probes": str(lists * (FILTERED_LISTS if filtered else 1))}
 
 
 class DenseArm:

@@ -2,6 +2,7 @@
 
 from base64 import b64decode
 from collections.abc import Mapping
+from datetime import datetime
 from itertools import islice
 from typing import Any
 from uuid import UUID
@@ -23,6 +24,7 @@ from store.recall.pending_facts import read_pending_facts
 from store.recall.pinned_arm import MOST, PINNED
 from store.recall.query import RecallQuery
 from store.recall.question import parse_question, rename_speakers
+from store.recall.recent_arm import JUST_SAID, recent_parameters
 from store.recall.state import DEFAULT_MEAN_LENGTH, RecallState
 from store.recall.tail import CHARACTERS, TAIL, Fresh
 from store.recall.unindexed import build_tail, join_unindexed
@@ -110,8 +112,7 @@ _PREPARE = f"""
            (select cast(json_agg(json_build_array(
                        v.directive_id, v.name, v.content, v.priority, v.laid_down_by)) as text)
               from ({STANDING}) v) as standing,
-           (select t.accepted_at from afterturn.turn_t t where t.host_id = :host and t.bank_id = :bank
-             order by t.position desc limit 1) as told_at,
+           (select cast(json_agg(json_build_array(r.unit_id, r.at)) as text) from ({JUST_SAID}) r) as just_said,
            array({PINNED}) as pinned, {HAS_ENDED} as has_ended
       from ({FRESHNESS}) f left join ({BANK}) b on true"""  # noqa: S608 - put together from constants
 PREPARE = text(_PREPARE.format(newest="cast(null as int)"))
@@ -133,6 +134,7 @@ async def prepare_search(connection: AsyncConnection, state: RecallState) -> boo
     arguments = {
         **_tail_arguments(key, state),
         **filters.filter_parameters(query, state.bank, state.earlier, state.now),
+        **recent_parameters(state.now, state.settings),
         "terms": [*terms, *name_marks(question)] if by_name else terms,
     }
     statement = PREPARE_SKIPPING if query.skip_recent else PREPARE
@@ -159,8 +161,9 @@ async def prepare_search(connection: AsyncConnection, state: RecallState) -> boo
     state.fresh = build_tail(state) if state.unindexed.candidates else state.fresh
     state.directives = [Directive(UUID(one), *rest) for one, *rest in orjson.loads(row.standing or "[]")]
     state.recent = _recent_window(query, state.bank, row.newest)
-    state.lists, state.told_at = row.lists or 0, row.told_at
+    state.lists = row.lists or 0
     state.pinned = [*row.pinned, *(unit for unit, one in ended.candidates.items() if one.pinned)]
+    state.just_said = [(UUID(unit), datetime.fromisoformat(at)) for unit, at in orjson.loads(row.just_said or "[]")]
     ended_by = state.now if row.has_ended else None
     state.filters = filters.filter_parameters(query, state.bank, state.earlier, ended_by)
     return True

@@ -4,14 +4,13 @@ Nothing is nearer to a question that follows upon it, and it may share neither w
 bounded: a few messages, the newest the most, and soon none.
 """
 
-from datetime import timedelta
-from uuid import UUID
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
 
 import numpy as np
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.driver_rows import fetch_rows
 from store.recall.filters import filter_conditions
 from store.recall.pool import Pool
 from store.recall.settings import RecallSettings
@@ -26,19 +25,19 @@ SOON, WINDOW = timedelta(minutes=3), timedelta(minutes=15)
 
 # What was said by when it was said: old talk that is written now is not recent. The turns of a bank are indexed by
 # their order.
-NEWEST = text(f"""
+JUST_SAID = f"""
     select u.unit_id, u.at
       from (select t.turn_id, t.position from afterturn.turn_t t
              where t.host_id = :host and t.bank_id = :bank
-             order by t.position desc limit :messages) t,
+             order by t.position desc limit {MESSAGES}) t,
            lateral (select u.unit_id, u.seq, coalesce(u.occurred_start, u.event_date) as at
                       from afterturn.agent_memory_unit_t u
                      where u.host_id = :host and u.bank_id = :bank and u.turn_id = t.turn_id and u.seq is not null
                        and u.role is distinct from 'assistant' and {filter_conditions("u")}
-                     order by u.seq desc limit :messages) u
+                     order by u.seq desc limit {MESSAGES}) u
      where u.at > :since and u.at <= :until
      order by u.at desc, t.position desc, u.seq desc
-     limit :messages""")  # noqa: S608 - put together from constants
+     limit {MESSAGES}"""  # noqa: S608 - put together from constants
 
 
 class RecentArm:
@@ -50,28 +49,24 @@ class RecentArm:
         """Return how much being the newest counts against a share of words found."""
         return settings.ranking.recent_weight
 
-    async def find(self, connection: AsyncConnection, state: RecallState) -> Found:
-        """Find the newest messages, the newest first."""
-        now, told_at = state.now, state.told_at
-        # Nothing is said after it is told: in a quiet bank there is nothing new to ask about.
-        if now is None or told_at is None or told_at <= now - WINDOW or not state.settings.ranking.recent_weight:
-            return Found([], [], lambda pool: np.zeros(len(pool)))
-        arguments = {
-            "host": state.host,
-            "bank": state.bank,
-            "messages": MESSAGES,
-            "since": now - WINDOW,
-            # A caller's clock may be a little ahead of ours.
-            "until": now + SOON,
-            **state.filters,
-        }
-        rows = await fetch_rows(connection, NEWEST, arguments)
-        scores: dict[UUID, float] = {row.unit_id: score_newness(nth, now - row.at) for nth, row in enumerate(rows)}
+    async def find(self, _connection: AsyncConnection, state: RecallState) -> Found:
+        """Return the newest messages, the newest first; they were read with the other facts about the bank."""
+        scores = {unit: score_newness(nth, state.now - at) for nth, (unit, at) in enumerate(state.just_said)}
 
         def view(pool: Pool) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
             return np.array([scores.get(unit.unit_id, 0.0) for unit in pool.candidates], dtype=np.float64)
 
         return Found(list(scores), [], view)
+
+
+def recent_parameters(now: datetime, settings: RecallSettings) -> Mapping[str, Any]:
+    """Return the parameters of JUST_SAID, beside the place and the filters.
+
+    A caller's clock may be a little ahead of ours.
+    """
+    # Where the arm has no weight there is nothing to read.
+    since = now - WINDOW if settings.ranking.recent_weight else now + SOON
+    return {"since": since, "until": now + SOON}
 
 
 def score_newness(nth: int, age: timedelta) -> float:

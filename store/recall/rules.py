@@ -1,8 +1,8 @@
 """What moves a score besides words and meaning. Pure rules, applied one after the other."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,31 +148,29 @@ def mute_echoes(pool: Pool, question: Question) -> Pool:
     stands what it repeats. Only what answers such a line still takes over its words.
     """
     echoes = {
-        unit.place: unit.role
-        for unit, part in zip(pool.candidates, pool.asking, strict=True)
+        place: unit.role
+        for unit, place, part in zip(pool.candidates, pool.places, pool.asking, strict=True)
         if unit.seq is not None and measure_sameness(part.questions, question) >= SAME
     }
-    lines = set() if question.wants_assistant else {unit.place for unit in pool.candidates if is_line(unit)}
+    lines = set() if question.wants_assistant else set(compress(pool.places, map(is_line, pool.candidates)))
     if not echoes and not lines:
         return pool
-    muted = [
-        [_is_echo(unit, step, echoes) or _is_beside_line(unit, step, lines) for step in (-1, 1)]
-        for unit in pool.candidates
-    ]
-    return replace(pool, muted=np.array(muted, dtype=np.bool_))
+    muted = [_find_muted(unit, place, echoes, lines) for unit, place in zip(pool.candidates, pool.places, strict=True)]
+    return pool.mute(np.array(muted, dtype=np.bool_))
 
 
-def _is_echo(unit: Candidate, step: int, echoes: Mapping[Place, str | None]) -> bool:
-    session, seq = unit.place
-    beside = (session, seq + step)
-    return beside in echoes and (unit.role in AGENTS or echoes[beside] in AGENTS)
-
-
-def _is_beside_line(unit: Candidate, step: int, lines: Collection[Place]) -> bool:
-    """Whether nothing passes between a unit and the one before (-1) or after it, as one of them is a line."""
-    session, seq = unit.place
-    answers = step < 0 and unit.answers
-    return unit.place in lines or (not answers and (session, seq + step) in lines)
+def _find_muted(
+    unit: Candidate, place: Place, echoes: Mapping[Place, str | None], lines: Collection[Place]
+) -> tuple[bool, bool]:
+    """Say whether nothing passes between a unit and the one before it, and the one after it."""
+    if place in lines:
+        return True, True
+    session, seq = place
+    before, after = (session, seq - 1), (session, seq + 1)
+    of_agent = unit.role in AGENTS
+    echoed = (beside in echoes and (of_agent or echoes[beside] in AGENTS) for beside in (before, after))
+    echo_before, echo_after = echoed
+    return echo_before or (not unit.answers and before in lines), echo_after or after in lines
 
 
 def measure_sameness(questions: Sequence[str], question: Question) -> float:

@@ -53,14 +53,14 @@ class Unindexed:
 class RecallState:
     """What is known of one recall; each step reads what those before it found, and adds what it finds.
 
-    Of the question: `now` is the moment it is about, None for whenever, `times` are those it asks for.
+    Of the question: `now` is the moment it is about, `times` are those it asks for.
 
     `prepare_search` adds the bank as it stood before the search: nothing up to `freshness.position` can escape what
     follows. `more_pending`: very many rows are undone, not all are counted. `lists`: how many lists of the bank's
     IVFFlat index are probed, 0 for an exact search. `fresh` are texts that have no vector yet and have passed
-    the `filters`. `recent` is what is not to be told again, `pinned` what is told whatever is asked; `told_at`: when
-    the bank was last told something. `earlier` is what was said otherwise when the question wants to know what was
-    known then. `waiting` are the packed postings of units whose words are not in the index yet; `unindexed` are
+    the `filters`. `recent` is what is not to be told again, `pinned` what is told whatever is asked, `just_said` the
+    newest messages and when they were said. `earlier` is what was said otherwise when the question wants to know what
+    was known then. `waiting` are the packed postings of units whose words are not in the index yet; `unindexed` are
     facts that no worker has written, where the question asks for facts, and what has ended since its moment.
 
     `Meanings.embed` adds the question's `vector`, of the `generation`, None where there is none to be had, and those of
@@ -73,7 +73,7 @@ class RecallState:
     question: Question
     settings: RecallSettings
     generation: int
-    now: datetime | None = None
+    now: datetime
     times: Sequence[Span] = ()
     steps: StepTimer = field(default_factory=StepTimer, repr=False)
 
@@ -85,7 +85,7 @@ class RecallState:
     lists: int = 0
     directives: Sequence[Directive] = field(default=(), repr=False)
     recent: Recent | None = None
-    told_at: datetime | None = None
+    just_said: Sequence[tuple[UUID, datetime]] = ()
     pinned: Sequence[UUID] = ()
     earlier: Mapping[UUID, Earlier] = field(default_factory=dict, repr=False)
     waiting: Mapping[str, bytes] = field(default_factory=dict, repr=False)

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from uuid import UUID
 
 import numpy as np
@@ -82,6 +83,7 @@ class Large:
             question=parse_question(""),
             statistics=Statistics(UNITS, 1.0, {}),
             generation=GENERATION,
+            now=datetime.now(UTC),
             vector=self.vectors[0],
             filters={**filter_parameters(RecallQuery("", ""), self.bank), **filters},
             settings=SETTINGS,

@@ -73,7 +73,10 @@ async def test_sessions_roles_and_times_filter(memory: Memory) -> None:
 
 async def test_a_fact_that_was_replaced_is_told_only_as_of_when_it_held(memory: Memory) -> None:
     await memory.say("Marta lives in Porto.", "Marta lives in Turin.")
-    await memory.sql("update afterturn.agent_memory_unit_t set fact_type = 'world' where host_id = :h", h=memory.host)
+    await memory.sql(
+        "update afterturn.agent_memory_unit_t set fact_type = 'world', origin = 'extraction' where host_id = :h",
+        h=memory.host,
+    )
     await memory.sql(
         """insert into afterturn.fact_t
                (host_id, bank_id, unit_id, subject, fact_id, key, value, position, valid_from, valid_to)
@@ -111,7 +114,8 @@ async def test_a_fact_was_known_to_hold_until_another_was_recorded(memory: Memor
     for since, (city, day) in enumerate(told_on.items()):
         await memory.sql(
             """with told as (
-                   update afterturn.agent_memory_unit_t set fact_type = 'world', update_ts = :told, event_date = :since
+                   update afterturn.agent_memory_unit_t set fact_type = 'world', origin = 'extraction',
+                           update_ts = :told, event_date = :since
                     where host_id = :h and content like :like returning *)
                insert into afterturn.fact_t
                       (host_id, bank_id, unit_id, subject, fact_id, key, value, position, valid_from, valid_to)
