@@ -9,6 +9,7 @@ import orjson
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store.driver_rows import DriverRow
 from store.text.message_terms import analyse_message
 from store.text.terms import analyse_text, lexical_text
 from store.text.word_rules import WordRules
@@ -39,7 +40,7 @@ class UnitTerms:
         return terms is not None and length == self.length and orjson.loads(terms) == self.counts
 
 
-def terms_of(unit: Row[Any], rules: WordRules, content: str | None = None) -> UnitTerms:
+def terms_of(unit: Row[Any] | DriverRow, rules: WordRules, content: str | None = None) -> UnitTerms:
     """Return the words of a unit's row (name, role, origin, context, event_date, content) by the rules of its bank.
 
     A document's units and a memory are read with their title; `content` is what it says instead.

@@ -22,13 +22,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder
 from store import identity
-from store.database import Database
+from store.database import ONE_PLAN, Database
 from store.off_loop import off_loop
 from store.plugin.memories import COLUMNS, IS_MEMORY, StoredMemory, build_memory
 from store.plugin.namespaces import LIVING, read_namespaces
 from store.plugin.vectors import CallersVector, read_dimensions, read_lists, reading_lists
 from store.recall.lexical import ALONE, RankedUnits, rank_units
-from store.recall.preparation import ONE_PLAN
 from store.recall.question import EFFORT, Question, parse_question
 from store.recall.recaller import MAX_CHARACTERS
 from store.recall.settings import RecallSettings

@@ -6,11 +6,12 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
-from sqlalchemy import Row, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
 from store.derived.postings import UnitTerms, terms_of
+from store.driver_rows import DriverRow, fetch_rows
 from store.off_loop import Steps, in_steps
 from store.recall.lexical import POSTING, Place, Postings
 from store.recall.pool import Pool
@@ -61,11 +62,11 @@ async def read_as_of(
         "most": MOST,
         "bytes": BYTES,
     }
-    rows = (await connection.execute(CHANGED, place)).all()
+    rows = await fetch_rows(connection, CHANGED, place)
     return await in_steps(sum(len(row.content) for row in rows), _as_they_were(rows, rules))
 
 
-def _as_they_were(rows: Sequence[Row[Any]], rules: WordRules) -> Steps[Mapping[UUID, Earlier]]:
+def _as_they_were(rows: Sequence[DriverRow], rules: WordRules) -> Steps[Mapping[UUID, Earlier]]:
     found = {}
     for row in rows:
         found[row.unit_id] = Earlier(row.content, terms_of(row, rules), _posting_place(row))

@@ -5,12 +5,12 @@ Its words and vectors went when it was ended, so they are made with the question
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
 
-from sqlalchemy import Row, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.postings import terms_of
+from store.driver_rows import DriverRow, fetch_rows
 from store.off_loop import off_loop
 from store.recall import filters
 from store.recall.pinned_arm import IS_PINNED
@@ -77,12 +77,12 @@ async def read_ended_units(connection: AsyncConnection, state: RecallState) -> U
         "most": MOST,
         "bytes": BYTES,
     }
-    rows = (await connection.execute(ENDED, arguments)).all()
+    rows = await fetch_rows(connection, ENDED, arguments)
     words = await off_loop(sum(len(row.content) for row in rows), _pack_words, rows, state.question)
     return Unindexed({row.unit_id: _build_candidate(row) for row in rows}, words)
 
 
-def _pack_words(rows: Sequence[Row[Any]], question: Question) -> dict[str, bytes]:
+def _pack_words(rows: Sequence[DriverRow], question: Question) -> dict[str, bytes]:
     """Return the postings of these units for the question's terms, as they stood in the index."""
     packed, asked = defaultdict[str, bytes](bytes), {*question.words, *question.pairs}
     for row in rows:
@@ -92,7 +92,7 @@ def _pack_words(rows: Sequence[Row[Any]], question: Question) -> dict[str, bytes
     return dict(packed)
 
 
-def _build_candidate(row: Row[Any]) -> Candidate:
+def _build_candidate(row: DriverRow) -> Candidate:
     return Candidate(
         unit_id=row.unit_id,
         kind=row.fact_type,

@@ -10,6 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.called_names import LEAST, read_aliases
+from store.driver_rows import fetch_rows
 from store.recall.question import ROLES, Question
 from store.recall.state import RecallState
 from store.text.rules.called_names import ADDRESSED, OWN
@@ -73,5 +74,5 @@ def _is_rare(terms: Iterable[str], frequency: Mapping[str, int]) -> bool:
 async def _read_speakers(connection: AsyncConnection, state: RecallState) -> Collection[str]:
     """Return speakers of the bank: of units with the question's words, and of some sessions."""
     place = {"host": state.host, "bank": state.bank, "sessions": SESSIONS, "first": FIRST}
-    named = set((await connection.execute(SPEAKERS, place)).scalars())
+    named = {row[0] for row in await fetch_rows(connection, SPEAKERS, place)}
     return named | {one for one in state.speakers if one.lower() not in ROLES}

@@ -147,7 +147,7 @@ async def prepare_search(connection: AsyncConnection, state: RecallState) -> boo
     if by_name and (names := await resolve_names(connection, state, frequency)):
         state.question = parse_question(rename_speakers(question.text, names), rules=question.rules)
         terms = [*state.question.words, *state.question.pairs]
-        words = (await connection.execute(WORDS, {**key, "terms": terms})).one()
+        [words] = await fetch_rows(connection, WORDS, {**key, "terms": terms})
         state.speakers, frequency, state.waiting = _of_words(words)
     pending, ended = await read_pending_facts(connection, state), await read_ended_units(connection, state)
     state.unindexed = join_unindexed(pending, ended)

@@ -7,9 +7,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.bank_state import rebuild_bank
 from store.derived.called_names import CALLED, Called, choose_speakers
+from store.driver_rows import fetch_rows
 from store.erasure import Erasures, Kind, Target
 from store.memory.turns import NewMessage
 from store.memory.units import Units
+from store.recall import names, preparation
 from store.recall.names import SPEAKERS
 from store.recall.preparation import WORDS
 from store.recall.question import rename_speakers
@@ -170,13 +172,13 @@ async def test_a_question_that_names_nobody_new_costs_no_statement(
 ) -> None:
     await talk(memory)
     sent: list[str] = []
-    execute = AsyncConnection.execute
 
-    async def listen(self: AsyncConnection, statement: Any, *rest: Any, **more: Any) -> Any:
+    async def listen(connection: AsyncConnection, statement: Any, values: Any) -> Any:
         sent.append(str(statement))
-        return await execute(self, statement, *rest, **more)
+        return await fetch_rows(connection, statement, values)
 
-    monkeypatch.setattr(AsyncConnection, "execute", listen)
+    monkeypatch.setattr(names, "fetch_rows", listen)
+    monkeypatch.setattr(preparation, "fetch_rows", listen)
     for question in ("What does Katherine like?", "which flowers are the best?", "Where does Robert work?"):
         await memory.ask(question)
         assert not BY_NAME & set(sent), question
