@@ -10,43 +10,45 @@ from datetime import datetime
 from itertools import takewhile
 from typing import Any
 
-from sqlalchemy import Row, text
+from sqlalchemy import Row, and_, bindparam, func, select, text
 
 from store.erasure.units import Place, erase_units
+from store.schema import ERASURE, TIME, TURN
 
 #: Turns of one transaction.
 PAGE_TURNS = 50
 
-REACHED = text("""
-    select coalesce(max(e.upto), 0) from afterturn.erasure_t e
-     where e.host_id = :host and e.bank_id = :bank and e.kind = 'age'""")
+_TURN = TURN.c
+_OF_BANK = and_(
+    _TURN.host_id == bindparam("host"), _TURN.bank_id == bindparam("bank"), _TURN.turn_id != _TURN.session_id
+)
+_BEHIND = _TURN.position > bindparam("reached")
+_IS_OLD = _TURN.accepted_at < bindparam("before", type_=TIME)
+REACHED = select(func.coalesce(func.max(ERASURE.c.upto), 0)).where(
+    ERASURE.c.host_id == bindparam("host"), ERASURE.c.bank_id == bindparam("bank"), ERASURE.c.kind == "age"
+)
+#: Turns that one erasure takes at most; the next begins behind it.
+MOST = 5000
 # The old ones are read up to the first that is young, and no further.
-OLD = text("""
-    select t.position, t.accepted_at < :before as old from afterturn.turn_t t
-     where t.host_id = :host and t.bank_id = :bank and t.position > :reached and t.turn_id <> t.session_id
-     order by t.position limit :limit""")
-TURNS = text("""
-    select t.turn_id, t.position from afterturn.turn_t t
-     where t.host_id = :host and t.bank_id = :bank and t.position > :reached and t.position <= :upto
-       and t.turn_id <> t.session_id
-     order by t.position limit :limit""")
+OLD = select(_TURN.position, _IS_OLD.label("old")).where(_OF_BANK, _BEHIND).order_by(_TURN.position).limit(MOST)
+TURNS = (
+    select(_TURN.turn_id, _TURN.position)
+    .where(_OF_BANK, _BEHIND, _TURN.position <= bindparam("upto"))
+    .order_by(_TURN.position)
+    .limit(PAGE_TURNS)
+)
+COUNT = select(func.count()).select_from(TURN).where(_OF_BANK, _IS_OLD, _TURN.position > REACHED.scalar_subquery())
 UNITS = text("""
     select u.unit_id from unnest(cast(:turns as uuid[])) g(turn_id),
            lateral (select u.unit_id from afterturn.agent_memory_unit_t u
                      where u.host_id = :host and u.bank_id = :bank and u.turn_id = g.turn_id offset 0) u
      order by 1""")
-COUNT = text(f"""
-    select count(*) from afterturn.turn_t t
-     where t.host_id = :host and t.bank_id = :bank and t.accepted_at < :before and t.turn_id <> t.session_id
-       and t.position > ({REACHED.text})""")  # noqa: S608 - put together from constants
-#: Turns that one erasure takes at most; the next begins behind it.
-MOST = 5000
 
 
 async def old_enough(place: Place, before: datetime) -> tuple[int, int]:
     """Return where to begin, and up to where turns are old; the same when none is."""
     reached = int((await place.ask(REACHED))[0][0])
-    rows = await place.ask(OLD, reached=reached, before=before, limit=MOST)
+    rows = await place.ask(OLD, reached=reached, before=before)
     return reached, max([reached, *(row.position for row in takewhile(_is_old, rows))])
 
 
@@ -62,7 +64,7 @@ async def count_old(place: Place, before: datetime) -> int:
 async def erase_old(place: Place) -> bool:
     """Erase the next old turns; says whether there are more."""
     erasure = place.erasure
-    turns = await place.ask(TURNS, reached=erasure.reached, upto=erasure.upto, limit=PAGE_TURNS)
+    turns = await place.ask(TURNS, reached=erasure.reached, upto=erasure.upto)
     units = await place.ask(UNITS, turns=[row.turn_id for row in turns])
     await erase_units(place, [row.unit_id for row in units])
     if turns:

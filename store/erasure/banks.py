@@ -1,6 +1,6 @@
 """Erasing a whole bank: it ends first, for every reader; then its log is rewritten page by page."""
 
-from sqlalchemy import text
+from sqlalchemy import Uuid, bindparam, delete, select, text
 
 from store.erasure.units import (
     END_TURNS,
@@ -16,6 +16,7 @@ from store.erasure.units import (
 from store.errors import NotFound
 from store.log.append import append_events
 from store.log.catalog import Aggregate, EventType
+from store.schema import LEDGER, PLUGIN_NAMESPACE, PLUGIN_VECTOR, TURN
 from store.tenancy.external_models import count_sent
 
 #: Events of one transaction.
@@ -29,8 +30,9 @@ WEIGHT = text("""
              where w.host_id = :host and w.bank_id = :bank) as words,
            (select count(*) from afterturn.unit_vector_t v where v.host_id = :host and v.bank_id = :bank) as vectors""")
 ISSUED = text("select last_value from afterturn.log_position_seq")
-TURNS = text("select turn_id from afterturn.turn_t where host_id = :host and bank_id = :bank")
-UNDONE = text("select distinct turn_id from afterturn.ledger_t where host_id = :host and bank_id = :bank and undone")
+_PLACE = {"host_id": bindparam("host", type_=Uuid), "bank_id": bindparam("bank", type_=Uuid)}
+TURNS = select(TURN.c.turn_id).filter_by(**_PLACE)
+UNDONE = select(LEDGER.c.turn_id).distinct().filter_by(**_PLACE).where(LEDGER.c.undone)
 PAGE = text("""
     select e.position, e.aggregate_type, e.aggregate_id, afterturn.begins(e.event_type) as begins,
            e.data->>'origin' as origin,
@@ -42,8 +44,8 @@ PAGE = text("""
      order by e.position limit :limit""")
 
 # What callers of the memory plugin said of the bank, and the vectors that they brought.
-FORGET_VECTORS = text("delete from afterturn.plugin_vector_t v where v.host_id = :host and v.bank_id = :bank")
-FORGET_NAMESPACE = text("delete from afterturn.plugin_namespace_t n where n.host_id = :host and n.bank_id = :bank")
+FORGET_VECTORS = delete(PLUGIN_VECTOR).filter_by(**_PLACE)
+FORGET_NAMESPACE = delete(PLUGIN_NAMESPACE).filter_by(**_PLACE)
 
 #: What an aggregate is called in a receipt.
 KINDS = {

@@ -17,7 +17,7 @@ from store.derived import bank_state
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
-from store.maintenance.pruning import NEXT_HOST, Page
+from store.maintenance.pruning import Page, find_next_host
 
 #: Units that are ended in one transaction.
 UNITS = 200
@@ -97,7 +97,7 @@ class Ending:
     async def next_host(self, place: str | None) -> UUID | None:
         """Return the tenant behind a place; None when there is none any more."""
         async with self._database.operator() as connection:
-            found: UUID | None = (await connection.execute(NEXT_HOST, {"host": place})).scalar()
+            found: UUID | None = await connection.scalar(find_next_host(UUID(place) if place else None))
         return found
 
     async def ended(self, host: UUID, before: datetime) -> Ended | None:

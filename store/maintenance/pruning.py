@@ -4,15 +4,15 @@ Tables with a tenant are walked tenant by tenant in the order of the key, so tha
 between two batches is a text that any worker may go on from.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, TextClause, text
+from sqlalchemy import Column, ColumnElement, Delete, Row, Select, Table, TextClause, delete, func, select, text, tuple_
 
 from store.database import Database
+from store.schema import AUDIT_EVENT, BANK, CALL_AUDIT, CLAIM, HOST, OPEN_TURN
 
 #: Projection rows a batch looks at: four times as many rows leave the ledger at most.
 LEDGER_PAGE = 250
@@ -21,12 +21,6 @@ CLAIMS_PAGE = 500
 #: A place that only says that there is more.
 MORE = "more"
 
-NEXT_HOST = text("""
-    select host_id from afterturn.host_t
-     where cast(:host as uuid) is null or host_id > cast(:host as uuid) order by host_id limit 1""")
-NEXT_BANK = text("""
-    select bank_id from afterturn.agent_memory_bank_t
-     where host_id = :host and bank_id > :bank order by bank_id limit 1""")
 PRUNE_LEDGER = text("select last, looked, removed from afterturn.prune_ledger(:host, :after, :before, :limit)")
 COUNT_LEDGER = text("""
     select coalesce(sum(case when l.item_id <> l.turn_id then 1 else (
@@ -52,12 +46,6 @@ PRUNE_AUDIT = text("""
     )
     select (select max(p.audit_id) from page p where p.at < :before) as last,
            (select count(*) from gone) as looked, (select count(*) from gone) as removed""")
-COUNT_AUDIT = text("select count(*) from afterturn.audit_event_t where at < :before")
-PRUNE_CALLS = text("""
-    delete from afterturn.call_audit_t c
-     using (select host_id, call_id from afterturn.call_audit_t where at < :before order by at limit :limit) o
-     where c.host_id = o.host_id and c.call_id = o.call_id""")
-COUNT_CALLS = text("select count(*) from afterturn.call_audit_t where at < :before")
 # A lease that ran out holds nothing; a stream with work left is taken over in place and so locked or renewed here.
 DROP_CLAIMS = text("""
     with dead as materialized (
@@ -66,13 +54,6 @@ DROP_CLAIMS = text("""
     )
     delete from afterturn.claim_t c using dead d
      where c.host_id = d.host_id and c.stage = d.stage and c.stream_id = d.stream_id and c.epoch = d.epoch""")
-DROP_OPEN_TURNS = text("""
-    delete from afterturn.open_turn_t o
-     using (select host_id, token_id from afterturn.open_turn_t where expires_at <= :now
-             order by expires_at limit :limit) e
-     where o.host_id = e.host_id and o.token_id = e.token_id""")
-COUNT_OPEN_TURNS = text("select count(*) from afterturn.open_turn_t where expires_at <= :now")
-COUNT_CLAIMS = text("select count(*) from afterturn.claim_t where lease_until < now() - cast(:grace as interval)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +81,9 @@ class Pruning:
     async def calls(self, before: datetime, _place: str | None) -> Page:
         """Prune rows of the call audit from before that."""
         async with self._database.operator() as connection:
-            gone = await connection.execute(PRUNE_CALLS, {"before": before, "limit": AUDIT_PAGE})
+            gone = await connection.execute(
+                _delete_page(CALL_AUDIT, CALL_AUDIT.c.at < before, CALL_AUDIT.c.at, AUDIT_PAGE)
+            )
         return Page(gone.rowcount, MORE if gone.rowcount == AUDIT_PAGE else None)
 
     async def next_bank(self, place: str | None) -> tuple[UUID, UUID] | None:
@@ -109,11 +92,12 @@ class Pruning:
         while True:
             if host is not None:
                 async with self._database.tenant(host) as connection:
-                    found = (await connection.execute(NEXT_BANK, {"host": host, "bank": bank})).scalar()
+                    behind = select(BANK.c.bank_id).where(BANK.c.host_id == host, BANK.c.bank_id > bank)
+                    found = await connection.scalar(behind.order_by(BANK.c.bank_id).limit(1))
                 if found is not None:
                     return host, found
             async with self._database.operator() as connection:
-                host = (await connection.execute(NEXT_HOST, {"host": host})).scalar()
+                host = await connection.scalar(find_next_host(host))
             bank = UUID(int=0)
             if host is None:
                 return None
@@ -127,39 +111,41 @@ class Pruning:
     async def open_turns(self, now: datetime) -> Page:
         """Drop turns whose output did not come before they expired, and what is left of those whose output did."""
         async with self._database.operator() as connection:
-            gone = await connection.execute(DROP_OPEN_TURNS, {"now": now, "limit": CLAIMS_PAGE})
+            gone = await connection.execute(
+                _delete_page(OPEN_TURN, OPEN_TURN.c.expires_at <= now, OPEN_TURN.c.expires_at, CLAIMS_PAGE)
+            )
         return Page(gone.rowcount, MORE if gone.rowcount == CLAIMS_PAGE else None)
 
     async def expired_turns(self, now: datetime) -> int:
         """Count the turns that `open_turns` would drop."""
-        return await self._count(COUNT_OPEN_TURNS, {"now": now})
+        return await self._count(_count_rows(OPEN_TURN, OPEN_TURN.c.expires_at <= now))
 
     async def prunable_rows(self, before: datetime) -> int:
         """Count the rows that `ledger` would take out of the ledger (reads the whole ledger)."""
-        return await self._count(COUNT_LEDGER, {"before": before})
+        return await self._count(COUNT_LEDGER.bindparams(before=before))
 
     async def prunable_audit(self, before: datetime) -> int:
         """Count the rows that `audit` would throw away."""
-        return await self._count(COUNT_AUDIT, {"before": before})
+        return await self._count(_count_rows(AUDIT_EVENT, AUDIT_EVENT.c.at < before))
 
     async def prunable_calls(self, before: datetime) -> int:
         """Count the rows that `calls` would throw away."""
-        return await self._count(COUNT_CALLS, {"before": before})
+        return await self._count(_count_rows(CALL_AUDIT, CALL_AUDIT.c.at < before))
 
     async def dead_claims(self, grace: timedelta) -> int:
         """Count the claims that `claims` would drop."""
-        return await self._count(COUNT_CLAIMS, {"grace": grace})
+        return await self._count(_count_rows(CLAIM, CLAIM.c.lease_until < func.now() - grace))
 
-    async def _count(self, query: TextClause, arguments: Mapping[str, Any]) -> int:
+    async def _count(self, query: TextClause | Select[int]) -> int:
         async with self._database.operator() as connection:
-            return int((await connection.execute(query, arguments)).scalar_one())
+            return int((await connection.execute(query)).scalar_one())
 
     async def _walk(self, batch: TextClause, place: str | None, first: str, limit: int, before: datetime) -> Page:
         """Take the next batch of the host that `place` names, or go to the next host."""
         host, _, after = (place or "").partition(" ")
         async with self._database.operator() as connection:
             if not after:
-                found = (await connection.execute(NEXT_HOST, {"host": host or None})).scalar()
+                found = await connection.scalar(find_next_host(UUID(host) if host else None))
                 if found is None:
                     return Page(0, None)
                 host, after = str(found), first
@@ -167,6 +153,22 @@ class Pruning:
             row: Row[Any] = (await connection.execute(batch, arguments)).one()
         full = row.looked == limit and row.last is not None
         return Page(row.removed, f"{host} {row.last}" if full else host)
+
+
+def find_next_host(after: UUID | None) -> Select[UUID]:
+    """Select the tenant behind one in the order of their ids; the first where `after` is None."""
+    first = select(HOST.c.host_id).order_by(HOST.c.host_id).limit(1)
+    return first if after is None else first.where(HOST.c.host_id > after)
+
+
+def _count_rows(table: Table, *conditions: ColumnElement[bool]) -> Select[int]:
+    return select(func.count()).select_from(table).where(*conditions)
+
+
+def _delete_page(table: Table, old: ColumnElement[bool], moment: Column[Any], limit: int) -> Delete:
+    """Delete rows that are old, by their moment the oldest first."""
+    key = tuple(table.primary_key)
+    return delete(table).where(tuple_(*key).in_(select(*key).where(old).order_by(moment).limit(limit)))
 
 
 def _page_key(after: str) -> UUID | int:

@@ -5,9 +5,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import BigInteger, column, func, select, table, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.schema import DropSchema
 
 from embeddings.retry import Retry, evenly
 from store.database_outage import LOCK_NOT_AVAILABLE, again_after, state_of
@@ -42,7 +43,6 @@ HOSTS = text("""
 COUNT = text("""
     select count(*) from afterturn.event_store_t e
      where (cast(:host as uuid) is null or e.host_id = :host) and (cast(:bank as uuid) is null or e.bank_id = :bank)""")
-EVENTS = "select coalesce(sum(events), 0) from {schema}.replay_progress"
 TABLES = text("select unnest(afterturn.event_backed())")
 
 
@@ -79,19 +79,19 @@ class Shadow:
             there = resume and (await connection.execute(EXISTS, {"schema": self.schema})).scalar()
             if there and not await self._erased_since(connection):
                 return
-            await connection.execute(text(f"drop schema if exists {self.schema} cascade"))
+            await connection.execute(DropSchema(self.schema, cascade=True, if_exists=True))
             await connection.execute(MAKE, {"schema": self.schema})
 
     async def drop(self) -> None:
         """Throw the shadow away."""
         async with self._engine.begin() as connection:
-            await connection.execute(text(f"drop schema if exists {self.schema} cascade"))
+            await connection.execute(DropSchema(self.schema, cascade=True, if_exists=True))
 
     async def events(self) -> int:
         """Return how many events the shadow holds."""
         async with self._engine.connect() as connection:
-            found = await connection.execute(text(EVENTS.format(schema=self.schema)))
-            return int(found.scalar_one())
+            progress = table("replay_progress", column("events", BigInteger), schema=self.schema)
+            return int(await connection.scalar(select(func.coalesce(func.sum(progress.c.events), 0))) or 0)
 
     async def catch_up(self, progress: Progress | None = None) -> int:
         """Replay to where the log ended when this began; appends go on. Returns how many events that were.
@@ -163,8 +163,8 @@ class Shadow:
             return
         self._analyze_at = 2 * done
         async with self._engine.begin() as connection:
-            for table in (await connection.execute(TABLES)).scalars():
-                await connection.execute(text(f"analyze {self.schema}.{table}"))
+            for name in (await connection.execute(TABLES)).scalars():
+                await connection.execute(text(f"analyze {self.schema}.{name}"))
 
 
 async def _hold_log(connection: AsyncConnection) -> None:

@@ -6,7 +6,8 @@ from datetime import datetime
 from uuid import UUID
 
 import orjson
-from sqlalchemy import text
+from sqlalchemy import Uuid, and_, any_, bindparam, func, or_, select, text
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from store import identity
 from store.database import Database
@@ -16,6 +17,7 @@ from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
 from store.log.refusals import translate_refusals
+from store.schema import BANK, BANK_LANGUAGE, TIME
 from store.tenancy import languages
 from store.tenancy.spaces import Space, space_of
 
@@ -23,20 +25,41 @@ from store.tenancy.spaces import Space, space_of
 MOST_OF_USER = 16
 EVENTS_OF_USER = 5000
 
+_BANK = BANK.c
+#: Whether a bank has not ended at `now`; LASTS says it in text.
+_LASTS = or_(_BANK.expires_at.is_(None), _BANK.expires_at > bindparam("now", type_=TIME))
+_NAMED = and_(_BANK.host_id == bindparam("host"), _BANK.bank_id == bindparam("bank"))
+_NAME = _BANK.bank_name.collate("C")
 # Under the policy of scopes: what a user or an agent must not see is not there.
-VISIBLE = text(f"""
-    select b.bank_id from afterturn.agent_memory_bank_t b
-     where b.host_id = :host and b.bank_id = any(:banks) and b.active and {LASTS.format(of="b")}""")  # noqa: S608 - put together from constants
-_SHOWN = """
-    select b.bank_name, b.user_id, b.agent_def_id, b.update_ts, coalesce(l.language, 'auto'), l.former is null,
-           b.expires_at
-      from afterturn.agent_memory_bank_t b
-      left join afterturn.bank_language_t l on l.host_id = b.host_id and l.bank_id = b.bank_id"""
-LIST = text(f"""{_SHOWN}
-     where b.host_id = :host and b.active and {LASTS.format(of="b")} and b.bank_name collate "C" > :after
-       and (cast(:names as text[]) is null or b.bank_name = any(:names))
-     order by b.bank_name collate "C" limit :limit""")
-ONE = text(f"{_SHOWN} where b.host_id = :host and b.bank_id = :bank and b.active and {LASTS.format(of='b')}")
+VISIBLE = select(_BANK.bank_id).where(
+    _BANK.host_id == bindparam("host"),
+    _BANK.bank_id == any_(bindparam("banks", type_=ARRAY(Uuid))),
+    _BANK.active,
+    _LASTS,
+)
+_SHOWN = (
+    select(
+        _BANK.bank_name,
+        _BANK.user_id,
+        _BANK.agent_def_id,
+        _BANK.update_ts,
+        func.coalesce(BANK_LANGUAGE.c.language, "auto"),
+        BANK_LANGUAGE.c.former.is_(None),
+        _BANK.expires_at,
+    )
+    .outerjoin_from(
+        BANK,
+        BANK_LANGUAGE,
+        and_(BANK_LANGUAGE.c.host_id == _BANK.host_id, BANK_LANGUAGE.c.bank_id == _BANK.bank_id),
+    )
+    .where(_BANK.active, _LASTS)
+)
+LIST = (
+    _SHOWN.where(_BANK.host_id == bindparam("host"), bindparam("after") < _NAME)
+    .order_by(_NAME)
+    .limit(bindparam("limit"))
+)
+ONE = _SHOWN.where(_NAMED)
 # Where a user wrote last: the newest events are at the end of an index.
 OF_USER = text(f"""
     select b.bank_name
@@ -48,13 +71,9 @@ OF_USER = text(f"""
        and {LASTS.format(of="b")}
      where cast(:names as text[]) is null or b.bank_name = any(:names)
      order by w.last desc, 1 limit :limit""")  # noqa: S608 - put together from constants
-OWNERS = text("""
-    select b.user_id, b.agent_def_id from afterturn.agent_memory_bank_t b
-     where b.host_id = :host and b.bank_id = :bank and b.active""")
-ENDED = text("""
-    select true from afterturn.agent_memory_bank_t b
-     where b.host_id = :host and b.bank_id = :bank and b.active and b.expires_at <= :now""")
-KNOWN = text("select true from afterturn.agent_memory_bank_t b where b.host_id = :host and b.bank_id = :bank")
+OWNERS = select(_BANK.user_id, _BANK.agent_def_id).where(_NAMED, _BANK.active)
+ENDED = select(_BANK.bank_id).where(_NAMED, _BANK.active, _BANK.expires_at <= bindparam("now", type_=TIME))
+KNOWN = select(_BANK.bank_id).where(_NAMED)
 CREATE = text("select afterturn.create_bank(:host, :bank, cast(:event as jsonb), :now)")
 
 
@@ -190,9 +209,10 @@ class Banks:
         self, host: UUID, space: Space, *, names: list[str] | None = None, after: str = "", limit: int = 200
     ) -> list[Bank]:
         """List the banks a caller of `space` may see, by name, from behind `after`; of `names` alone where given."""
-        arguments = {"host": host, "after": after, "limit": limit, "names": names, "now": self._clock()}
+        arguments = {"host": host, "after": after, "limit": limit, "now": self._clock()}
+        query = LIST if names is None else LIST.where(_BANK.bank_name.in_(names))
         async with self._database.scoped(host, *space_ids(host, space)) as connection:
-            return [Bank(*row) for row in await connection.execute(LIST, arguments)]
+            return [Bank(*row) for row in await connection.execute(query, arguments)]
 
     async def _create(self, arguments: dict[str, object]) -> str:
         async with self._database.call() as connection:
