@@ -121,6 +121,8 @@ class LocalEmbedder:
 
     def _run(self, model: "TextEmbedding", texts: list[str]) -> NDArray[np.float32]:
         readable = [_clean_text(text) for text in texts]
+        if len(readable) == 1:
+            return np.asarray(list(model.embed(readable)), dtype=np.float32)
         vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
         for batch in group_by_length([model.token_count(text) for text in readable], self._settings.batch_tokens):
             vectors[batch] = list(model.embed([readable[i] for i in batch], batch_size=len(batch)))

@@ -46,9 +46,12 @@ LISTS = text("""
       join pg_index x on x.indexrelid = n.oid and x.indisvalid
      cross join lateral (select cast(split_part(o, '=', 2) as int) as lists from unnest(n.reloptions) o
                           where o like 'lists=%') l""")
-# A planner that must not sort reads the index, for any estimate of the bank's size.
-BEGIN_LISTS = text("select set_config('enable_sort', 'off', true), set_config('ivfflat.probes', :lists, true)")
-END_LISTS = text("select set_config('enable_sort', 'on', true)")
+# A planner that must not sort reads the index, for any estimate of the bank's size, and where it knows the bank: a plan
+# for any of them cannot tell whose partition has one.
+BEGIN_LISTS = text("""
+    select set_config('enable_sort', 'off', true), set_config('ivfflat.probes', :lists, true),
+           set_config('plan_cache_mode', 'force_custom_plan', true)""")
+END_LISTS = text("select set_config('enable_sort', 'on', true), set_config('plan_cache_mode', 'auto', true)")
 
 
 @dataclass(frozen=True, slots=True)

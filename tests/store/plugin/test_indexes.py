@@ -23,6 +23,7 @@ from store.plugin.namespaces import NamespaceChange, Namespaces
 from store.plugin.search import BEST, BEST_OF_ALL, LIST, NEAR_IN_LISTS, Asked, PluginSearch
 from store.plugin.vectors import normalise, read_lists, reading_lists
 from store.recall.settings import RecallSettings
+from tests.patience import until
 from tests.producers.words import WordEmbedder
 from tests.servers import TestPostgres
 from tests.store.conftest import NOON, new_host, rows, turn
@@ -203,6 +204,21 @@ async def test_the_indexes_are_read_and_an_exact_search_reads_none(large: Large)
     about |= {"opened": 100, "pins_first": True, "limit": 20}
     for exact in (BEST, BEST_OF_ALL):
         assert "_near" not in (plan := await large.plan(str(exact), lists, **about)), plan
+
+
+async def test_a_search_reads_the_index_however_often_it_is_asked(large: Large) -> None:
+    while await large.indexes.build_some():
+        pass
+    reads = """select sum(idx_scan) from pg_stat_user_indexes
+                where relname like 'unit_vector%' and indexrelname like '%near'"""
+    search = large.search(SETTINGS, large.own[0])
+    for _ in range(8):
+        await search.find(large.host, Asked([NAME], [], 10), "zz")
+
+    async def counted() -> bool:
+        return bool((await rows(large.database, large.host, reads))[0][0] == 8)
+
+    await until(counted, "the server's statistics tell of every reading of the index")
 
 
 async def test_vectors_too_long_for_an_index_have_none_and_are_found(
