@@ -5,7 +5,14 @@ something is read. Maintenance then ends it by an event, and later has its text 
 """
 
 from datetime import UTC, datetime
+from typing import Any
 
+from sqlalchemy import ColumnElement, FromClause, bindparam, exists, or_
+
+from store.schema import BANK, TIME
+
+#: The moment of the answer.
+NOW = bindparam("now", type_=TIME)
 #: A moment at which nothing has ended yet.
 BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
 #: Whether a unit or a bank of that alias has not ended at `:now`.
@@ -14,3 +21,17 @@ LASTS = "({of}.expires_at is null or {of}.expires_at > cast(:now as timestamptz)
 BANK_LASTS = """not exists (
     select from afterturn.agent_memory_bank_t ending
      where ending.host_id = :host and ending.bank_id = :bank and ending.expires_at <= cast(:now as timestamptz))"""
+
+
+def lasts(of: FromClause) -> ColumnElement[bool]:
+    """Say the same of a table of units or banks, or an alias of it, in an expression."""
+    end: ColumnElement[Any] = of.c.expires_at
+    return or_(end.is_(None), end > NOW)
+
+
+def bank_lasts() -> ColumnElement[bool]:
+    """Say whether the bank `bank` of `host` has not ended, in an expression."""
+    ending = BANK.alias("ending")
+    return ~exists().where(
+        ending.c.host_id == bindparam("host"), ending.c.bank_id == bindparam("bank"), ending.c.expires_at <= NOW
+    )

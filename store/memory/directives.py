@@ -1,19 +1,19 @@
 """What people lay down themselves: directives of a bank, links between its units; and what the bank came to see."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any
 from uuid import UUID, uuid5
 
-from sqlalchemy import text
+from sqlalchemy import BigInteger, Select, bindparam, cast, func, literal, select, text, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store import identity
+from store import identity, schema
 from store.database import Database
 from store.errors import NotFound
-from store.expiry import BANK_LASTS
+from store.expiry import BANK_LASTS, bank_lasts
 from store.log.append import append_events, read_versions
 from store.log.catalog import EventType, aggregate_id
 from store.log.envelope import Origin, build_command
@@ -29,24 +29,19 @@ LOCK = text("""
            pg_advisory_xact_lock_shared(afterturn.lock_key('quota', :host)),
            pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
            pg_advisory_xact_lock(afterturn.lock_key('entities', :bank))""")
-DIRECTIVE = text("""
-    select v.directive_id, v.name, v.content, v.priority, v.laid_down_by, v.active, v.bytes
-      from afterturn.agent_memory_directive_t v
-     where v.host_id = :host and v.bank_id = :bank and v.directive_id = :directive""")
-DIRECTIVES = text(f"""
-    select v.directive_id, v.name, v.content, v.priority, v.laid_down_by from afterturn.agent_memory_directive_t v
-     where v.host_id = :host and v.bank_id = :bank and v.active and {BANK_LASTS}
-       and (cast(:id as uuid) is null
-            or (-cast(v.priority as bigint), v.name, v.directive_id)
-               > (-cast(:priority as bigint), cast(:name as text), cast(:id as uuid)))
-     order by -cast(v.priority as bigint), v.name, v.directive_id limit :limit""")  # noqa: S608 - put together from constants
-UNITS = text("""
-    select count(*) from afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.bank_id = :bank and u.unit_id = any(cast(:units as uuid[])) and u.active""")
-LINK = text("""
-    select l.weight, l.active, l.bytes from afterturn.agent_memory_link_t l
-     where l.host_id = :host and l.bank_id = :bank and l.from_unit_id = :first and l.to_unit_id = :second
-       and l.link_type = :kind""")
+_DIRECTIVE, _LINK = schema.DIRECTIVE.c, schema.LINK.c
+_RANK = -cast(_DIRECTIVE.priority, BigInteger)
+_SAID = (_DIRECTIVE.directive_id, _DIRECTIVE.name, _DIRECTIVE.content, _DIRECTIVE.priority, _DIRECTIVE.laid_down_by)
+DIRECTIVES = (
+    select(*_SAID)
+    .where(
+        _DIRECTIVE.host_id == bindparam("host"),
+        _DIRECTIVE.bank_id == bindparam("bank"),
+        _DIRECTIVE.active,
+        bank_lasts(),
+    )
+    .order_by(_RANK, _DIRECTIVE.name, _DIRECTIVE.directive_id)
+)
 # What was drawn from something that has ended has ended with it, whether or not a stage has seen that.
 REFLECTIONS = text(f"""
     select r.reflection_id, r.content, r.update_ts from afterturn.agent_memory_reflection_t r
@@ -121,8 +116,7 @@ class Curation:
         size = len(new.name.encode()) + len(new.content.encode())
         async with self._database.tenant(origin.host) as connection:
             await connection.execute(LOCK, {"host": origin.host, "bank": origin.bank})
-            place = {"host": origin.host, "bank": origin.bank, "directive": directive.directive_id}
-            known = (await connection.execute(DIRECTIVE, place)).one_or_none()
+            known = (await connection.execute(_find_directive(origin, directive.directive_id))).one_or_none()
             alive = known is not None and known.active
             if known is not None and alive and tuple(known[1:4]) == told:
                 return Directive(*known[:5]), False
@@ -143,19 +137,21 @@ class Curation:
         self, host: UUID, bank: str, limit: int, after: tuple[int, str, UUID] | None = None
     ) -> list[Directive]:
         """List the directives of a bank, the highest priority first, from behind one's priority, name and id."""
-        priority, name, directive = after or (None, None, None)
-        place = {"host": host, "bank": identity.bank_id(host, bank), "limit": limit, "now": self._clock()}
-        place |= {"priority": priority, "name": name, "id": directive}
+        place = {"host": host, "bank": identity.bank_id(host, bank), "now": self._clock()}
+        query = DIRECTIVES.limit(limit)
+        if after is not None:
+            priority, name, directive = after
+            behind = tuple_(literal(-priority, BigInteger), name, directive)
+            query = query.where(tuple_(_RANK, _DIRECTIVE.name, _DIRECTIVE.directive_id) > behind)
         async with self._database.tenant(host) as connection:
-            return [Directive(*row) for row in await connection.execute(DIRECTIVES, place)]
+            return [Directive(*row) for row in await connection.execute(query, place)]
 
     async def withdraw(self, host: UUID, bank: str, directive: UUID, user: str | None = None) -> None:
         """End a directive, as `user`. Raises NotFound."""
         origin = self._origin(host, bank, user)
         async with self._database.tenant(host) as connection:
             await connection.execute(LOCK, {"host": host, "bank": origin.bank})
-            place = {"host": host, "bank": origin.bank, "directive": directive}
-            known = (await connection.execute(DIRECTIVE, place)).one_or_none()
+            known = (await connection.execute(_find_directive(origin, directive))).one_or_none()
             if known is None or not known.active:
                 raise NotFound("no such directive")
             data = {"directiveId": str(directive)}
@@ -175,10 +171,9 @@ class Curation:
         async with self._database.tenant(origin.host) as connection:
             await connection.execute(LOCK, place)
             units = sorted({link.first, link.second})
-            if (await connection.execute(UNITS, {**place, "units": units})).scalar() != len(units):
+            if await connection.scalar(_count_units(origin, units)) != len(units):
                 raise NotFound("no such unit")
-            names = {"first": link.first, "second": link.second, "kind": link.kind}
-            known = (await connection.execute(LINK, {**place, **names})).one_or_none()
+            known = (await connection.execute(_find_link(origin, link))).one_or_none()
             alive = known is not None and known.active
             if known is not None and alive and known.weight == link.weight:
                 return False
@@ -206,6 +201,31 @@ class Curation:
 
     def _origin(self, host: UUID, bank: str, user: str | None) -> Origin:
         return Origin(host, identity.bank_id(host, bank), identity.user_id(host, user), self._clock())
+
+
+def _find_directive(origin: Origin, directive: UUID) -> Select[*tuple[Any, ...]]:
+    return select(*_SAID, _DIRECTIVE.active, _DIRECTIVE.bytes).where(
+        _DIRECTIVE.host_id == origin.host, _DIRECTIVE.bank_id == origin.bank, _DIRECTIVE.directive_id == directive
+    )
+
+
+def _count_units(origin: Origin, units: Sequence[UUID]) -> Select[int]:
+    unit = schema.UNIT.c
+    return (
+        select(func.count())
+        .select_from(schema.UNIT)
+        .where(unit.host_id == origin.host, unit.bank_id == origin.bank, unit.unit_id.in_(units), unit.active)
+    )
+
+
+def _find_link(origin: Origin, link: NewLink) -> Select[*tuple[Any, ...]]:
+    return select(_LINK.weight, _LINK.active, _LINK.bytes).where(
+        _LINK.host_id == origin.host,
+        _LINK.bank_id == origin.bank,
+        _LINK.from_unit_id == link.first,
+        _LINK.to_unit_id == link.second,
+        _LINK.link_type == link.kind,
+    )
 
 
 async def _append_next_version(

@@ -11,57 +11,95 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import Row, TextClause, text
+from sqlalchemy import ColumnElement, FromClause, Row, Select, and_, bindparam, exists, func, select, text, tuple_
 
 from store import identity
 from store.database import Database
 from store.derived.said_facts import FACT_KIND, ONE_BANK, SaidFact, read_said_facts
-from store.expiry import BANK_LASTS, LASTS
+from store.expiry import LASTS, bank_lasts, lasts
+from store.schema import BANK, EVENT_STORE, SESSION_HISTORY, TURN, UNIT
 from store.tenancy.banks import space_ids
 from store.tenancy.spaces import Space, space_of
 
 #: Characters of a unit's text that a list shows.
 SHOWN_CHARACTERS = 2_000
 
+_SESSION, _UNIT, _EVENT = SESSION_HISTORY.c, UNIT.c, EVENT_STORE.c
 # WHY no index of its own: it would be written with every turn, and a bank has few sessions beside its units.
-SESSIONS = text(f"""
-    select h.session_name, h.session_id, h.turn_count, h.message_count, h.last_position, h.update_ts
-      from afterturn.agent_session_history_t h
-     where h.host_id = :host and h.bank_id = :bank and h.active and {BANK_LASTS}
-       and (cast(:position as bigint) is null
-            or (h.last_position, h.session_id) < (cast(:position as bigint), cast(:session as uuid)))
-     order by h.last_position desc, h.session_id desc limit :limit""")  # noqa: S608 - put together from constants
+SESSIONS = (
+    select(
+        _SESSION.session_name,
+        _SESSION.session_id,
+        _SESSION.turn_count,
+        _SESSION.message_count,
+        _SESSION.last_position,
+        _SESSION.update_ts,
+    )
+    .where(_SESSION.host_id == bindparam("host"), _SESSION.bank_id == bindparam("bank"), _SESSION.active, bank_lasts())
+    .order_by(_SESSION.last_position.desc(), _SESSION.session_id.desc())
+)
+_REMEMBERED = and_(
+    _UNIT.host_id == bindparam("host"), _UNIT.bank_id == bindparam("bank"), _UNIT.active, lasts(UNIT), bank_lasts()
+)
+
+
+def _of_the_turn(other: FromClause) -> ColumnElement[bool]:
+    """Say of another unit that it is remembered and of the same turn."""
+    same = (other.c[name] == _UNIT[name] for name in ("host_id", "bank_id", "turn_id"))
+    return and_(*same, other.c.active, lasts(other))
+
+
+_MESSAGE, _BEFORE = UNIT.alias("m"), UNIT.alias("p")
+_MESSAGES = select(func.count()).select_from(_MESSAGE).where(_of_the_turn(_MESSAGE), _MESSAGE.c.origin == "message")
 # A turn stands where the first of its messages that is remembered does.
-TURNS = text(f"""
-    select u.turn_name, u.seq, t.position, t.accepted_at,
-           (select count(*) from afterturn.agent_memory_unit_t m
-             where m.host_id = u.host_id and m.bank_id = u.bank_id and m.turn_id = u.turn_id
-               and m.origin = 'message' and m.active and {LASTS.format(of="m")}) as messages
-      from afterturn.agent_memory_unit_t u
-      join afterturn.turn_t t on t.host_id = u.host_id and t.turn_id = u.turn_id
-     where u.host_id = :host and u.bank_id = :bank and u.session_id = :session and u.seq > :seq and u.active
-       and {LASTS.format(of="u")} and {BANK_LASTS}
-       and not exists (select from afterturn.agent_memory_unit_t p
-                        where p.host_id = u.host_id and p.bank_id = u.bank_id and p.turn_id = u.turn_id
-                          and p.seq < u.seq and p.active and {LASTS.format(of="p")})
-     order by u.seq limit :limit""")  # noqa: S608 - put together from constants
+TURNS = (
+    select(_UNIT.turn_name, _UNIT.seq, TURN.c.position, TURN.c.accepted_at, _MESSAGES.scalar_subquery())
+    .join_from(UNIT, TURN, and_(TURN.c.host_id == _UNIT.host_id, TURN.c.turn_id == _UNIT.turn_id))
+    .where(
+        _REMEMBERED,
+        _UNIT.session_id == bindparam("session"),
+        _UNIT.seq > bindparam("after"),
+        ~exists().where(_of_the_turn(_BEFORE), _BEFORE.c.seq < _UNIT.seq),
+    )
+    .order_by(_UNIT.seq)
+)
 # The item itself is kept in the log alone, as in SessionHistory.
-MESSAGES = text(f"""
-    select u.unit_id, u.ordinal, u.role, u.name, u.content, u.event_date,
-           e.data->>'parts' as parts
-      from afterturn.agent_memory_unit_t u
-      left join afterturn.event_store_t e
-        on e.host_id = u.host_id and e.bank_id = u.bank_id and e.position = u.position
-     where u.host_id = :host and u.bank_id = :bank and u.turn_id = :turn and u.origin = 'message' and u.active
-       and {LASTS.format(of="u")} and {BANK_LASTS}
-     order by u.ordinal""")  # noqa: S608 - put together from constants
-UNITS = text(f"""
-    select u.unit_id, u.fact_type, left(u.content, :shown) as content, char_length(u.content) > :shown as cut, u.origin,
-           u.session_name, u.turn_name, u.ordinal, u.role, u.name, u.event_date, u.position
-      from afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.bank_id = :bank and u.active and {LASTS.format(of="u")} and {BANK_LASTS}
-       and (cast(:unit as uuid) is null or u.unit_id > cast(:unit as uuid))
-     order by u.unit_id limit :limit""")  # noqa: S608 - put together from constants
+MESSAGES = (
+    select(
+        _UNIT.unit_id,
+        _UNIT.ordinal,
+        _UNIT.role,
+        _UNIT.name,
+        _UNIT.content,
+        _UNIT.event_date,
+        _EVENT.data["parts"].astext.label("parts"),
+    )
+    .outerjoin_from(
+        UNIT,
+        EVENT_STORE,
+        and_(*(_EVENT[name] == _UNIT[name] for name in ("host_id", "bank_id", "position"))),
+    )
+    .where(_REMEMBERED, _UNIT.turn_id == bindparam("turn"), _UNIT.origin == "message")
+    .order_by(_UNIT.ordinal)
+)
+UNITS = (
+    select(
+        _UNIT.unit_id,
+        _UNIT.fact_type,
+        func.left(_UNIT.content, SHOWN_CHARACTERS),
+        func.char_length(_UNIT.content) > SHOWN_CHARACTERS,
+        _UNIT.origin,
+        _UNIT.session_name,
+        _UNIT.turn_name,
+        _UNIT.ordinal,
+        _UNIT.role,
+        _UNIT.name,
+        _UNIT.event_date,
+        _UNIT.position,
+    )
+    .where(_REMEMBERED)
+    .order_by(_UNIT.unit_id)
+)
 # From user to user over an index, however much each of them said; under the policy of scopes where banks are narrowed.
 # A scalar subquery, not `exists`: as a join the planner would read all users, in any order.
 USERS = text(f"""
@@ -83,9 +121,6 @@ USERS = text(f"""
                       and (cast(:names as text[]) is null or b.bank_name = any(cast(:names as text[])))
              limit 1)
      limit :limit) page order by page.user_id""")  # noqa: S608 - put together from constants
-OWN_BANKS = text("""
-    select b.user_id, min(b.bank_name) as bank_name from afterturn.agent_memory_bank_t b
-     where b.host_id = :host and b.user_id = any(cast(:users as uuid[])) and b.active group by 1""")
 BEFORE_ALL = UUID(int=0)
 
 
@@ -163,15 +198,16 @@ class Listings:
 
         A session that goes on while pages are read moves to the front.
         """
-        position, session = after or (None, None)
-        asked = {"position": position, "session": session, "limit": limit}
-        return [SessionListed(*row) for row in await self._read(SESSIONS, host, bank, asked)]
+        query = SESSIONS.limit(limit)
+        if after is not None:
+            query = query.where(tuple_(_SESSION.last_position, _SESSION.session_id) < tuple_(*after))
+        return [SessionListed(*row) for row in await self._read(query, host, bank, {})]
 
     async def turns(self, host: UUID, bank: str, session_id: str, after: int | None, limit: int) -> list[TurnListed]:
         """List the turns of a session in their order; those of which nothing is remembered are left out."""
         session = identity.session_id(identity.bank_id(host, bank), session_id)
-        asked = {"session": session, "seq": -1 if after is None else after, "limit": limit}
-        return [TurnListed(*row) for row in await self._read(TURNS, host, bank, asked)]
+        asked = {"session": session, "after": -1 if after is None else after}
+        return [TurnListed(*row) for row in await self._read(TURNS.limit(limit), host, bank, asked)]
 
     async def messages(self, host: UUID, bank: str, session_id: str, turn_id: str) -> list[TurnMessageShown]:
         """Return the messages of a turn that are remembered, in their order."""
@@ -184,10 +220,10 @@ class Listings:
 
         Facts of its newest turns are among them before a worker has written them.
         """
-        asked = {"unit": after, "shown": SHOWN_CHARACTERS, "limit": limit}
+        query = UNITS.limit(limit) if after is None else UNITS.where(_UNIT.unit_id > after).limit(limit)
         place = {"host": host, "bank": identity.bank_id(host, bank), "now": self._clock()}
         async with self._database.tenant(host) as connection:
-            rows = (await connection.execute(UNITS, {**place, **asked})).all()
+            rows = (await connection.execute(query, place)).all()
             said = await read_said_facts(connection, ONE_BANK, place)
         listed = {one.unit_id: _list_said_fact(one) for one in said if after is None or one.unit_id > after}
         listed |= {row.unit_id: UnitListed(*row) for row in rows}
@@ -205,11 +241,17 @@ class Listings:
         async with self._database.scoped(host, *space_ids(host, space)) as connection:
             found = await connection.execute(USERS, {"host": host, "names": narrowed, "now": self._clock(), **asked})
             users = list(found.scalars())
-            owners = await connection.execute(OWN_BANKS, {"host": host, "users": users})
-            known = {row.user_id: space_of(row.bank_name).user for row in owners}
+            owners = await connection.execute(
+                select(BANK.c.user_id, func.min(BANK.c.bank_name))
+                .where(BANK.c.host_id == host, BANK.c.user_id.in_(users), BANK.c.active)
+                .group_by(BANK.c.user_id)
+            )
+            known = {user: space_of(bank_name).user for user, bank_name in owners}
         return [UserListed(user, known.get(user)) for user in users]
 
-    async def _read(self, statement: TextClause, host: UUID, bank: str, asked: Mapping[str, Any]) -> Sequence[Any]:
+    async def _read(
+        self, statement: Select[*tuple[Any, ...]], host: UUID, bank: str, asked: Mapping[str, Any]
+    ) -> Sequence[Any]:
         async with self._database.tenant(host) as connection:
             place = {"host": host, "bank": identity.bank_id(host, bank), "now": self._clock(), **asked}
             return (await connection.execute(statement, place)).all()

@@ -6,18 +6,18 @@ from datetime import datetime
 from uuid import UUID
 
 import orjson
-from sqlalchemy import Uuid, and_, any_, bindparam, func, or_, select, text
+from sqlalchemy import Uuid, and_, any_, bindparam, func, select, text
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from store import identity
 from store.database import Database
 from store.errors import NotFound
-from store.expiry import BEFORE_ALL, LASTS
+from store.expiry import BEFORE_ALL, LASTS, NOW, lasts
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
 from store.log.refusals import translate_refusals
-from store.schema import BANK, BANK_LANGUAGE, TIME
+from store.schema import BANK, BANK_LANGUAGE
 from store.tenancy import languages
 from store.tenancy.spaces import Space, space_of
 
@@ -26,8 +26,7 @@ MOST_OF_USER = 16
 EVENTS_OF_USER = 5000
 
 _BANK = BANK.c
-#: Whether a bank has not ended at `now`; LASTS says it in text.
-_LASTS = or_(_BANK.expires_at.is_(None), _BANK.expires_at > bindparam("now", type_=TIME))
+_LASTS = lasts(BANK)
 _NAMED = and_(_BANK.host_id == bindparam("host"), _BANK.bank_id == bindparam("bank"))
 _NAME = _BANK.bank_name.collate("C")
 # Under the policy of scopes: what a user or an agent must not see is not there.
@@ -72,7 +71,7 @@ OF_USER = text(f"""
      where cast(:names as text[]) is null or b.bank_name = any(:names)
      order by w.last desc, 1 limit :limit""")  # noqa: S608 - put together from constants
 OWNERS = select(_BANK.user_id, _BANK.agent_def_id).where(_NAMED, _BANK.active)
-ENDED = select(_BANK.bank_id).where(_NAMED, _BANK.active, _BANK.expires_at <= bindparam("now", type_=TIME))
+ENDED = select(_BANK.bank_id).where(_NAMED, _BANK.active, _BANK.expires_at <= NOW)
 KNOWN = select(_BANK.bank_id).where(_NAMED)
 CREATE = text("select afterturn.create_bank(:host, :bank, cast(:event as jsonb), :now)")
 
