@@ -2,17 +2,19 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+import orjson
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
 from store.driver_rows import DriverRow
 from store.errors import PositionBeyondLog
+from store.ledger.stages import OWN, Stage
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -35,7 +37,7 @@ class Freshness:
     """Positions of one bank.
 
     `position`: the highest this read shows. `embedded`, `extracted`, `projected`: up to where no row of that stage
-    is undone. `pending`: undone rows of these three stages; very many are counted while a read goes on.
+    is undone. `pending`: undone rows of all our own stages; very many are counted while a read goes on.
     """
 
     position: int
@@ -59,7 +61,7 @@ def merge_freshness(of: Sequence[Freshness]) -> Freshness:
 async def fetch_freshness(database: Database, host: UUID, bank: UUID) -> Freshness:
     """Read the freshness of a bank in one call; an unwritten bank is all zero."""
     [row] = await database.fetch(READ, host, bank)
-    return _build_freshness(row["shown"], row["embedded"], row["extracted"], row["projected"], row["pending"])
+    return _build_freshness(row["shown"], row["first_undone"], row["pending"])
 
 
 async def read_freshness(connection: AsyncConnection, host: UUID, bank: UUID) -> Freshness:
@@ -69,18 +71,17 @@ async def read_freshness(connection: AsyncConnection, host: UUID, bank: UUID) ->
 
 def of_row(row: Row[Any] | DriverRow) -> Freshness:
     """Understand a row that has the columns of FRESHNESS."""
-    return _build_freshness(row.shown, row.embedded, row.extracted, row.projected, row.pending)
+    return _build_freshness(row.shown, row.first_undone, row.pending)
 
 
-def _build_freshness(
-    shown: int, embedded: int | None, extracted: int | None, projected: int | None, pending: int
-) -> Freshness:
-    """Return the freshness of a bank whose stages have these first undone rows."""
+def _build_freshness(shown: int, first_undone: str, pending: int) -> Freshness:
+    passed = _find_passed(shown, orjson.loads(first_undone))
+    return Freshness(shown, passed[Stage.EMBEDDING], passed[Stage.EXTRACTION], passed[Stage.PROJECTION], pending)
 
-    def passed(first_undone: int | None) -> int:
-        return shown if first_undone is None else min(shown, first_undone - 1)
 
-    return Freshness(shown, passed(embedded), passed(extracted), passed(projected), pending)
+def _find_passed(shown: int, first_undone: Mapping[str, int]) -> dict[str, int]:
+    """Return up to where each of our own stages has no undone row, of those the registry here or in SQL knows."""
+    return {stage: min(shown, first_undone.get(stage, shown + 1) - 1) for stage in {*OWN, *first_undone}}
 
 
 def look_after(waited_s: float) -> float:
@@ -125,12 +126,12 @@ class Waiter:
         return await self._poll(looks, wait_ms)
 
     async def passed(self, host: UUID, bank: UUID, position: int, wait_ms: int) -> bool:
-        """Wait until extraction, embedding and projection of the bank passed `position`; say whether they did."""
+        """Wait until all our own stages of the bank passed `position`; say whether they did."""
 
         async def looks() -> bool:
-            now = await fetch_freshness(self._database, host, bank)
-            behind = min(now.embedded, now.extracted, now.projected)
-            return behind >= min(position, now.position) and now.position >= 0
+            [row] = await self._database.fetch(READ, host, bank)
+            passed = _find_passed(row["shown"], orjson.loads(row["first_undone"]))
+            return min(passed.values()) >= min(position, int(row["shown"]))
 
         return await self.shown(host, position, wait_ms) and await self._poll(looks, wait_ms)
 

@@ -1,7 +1,7 @@
 """The registry of stages: each kind of work after a turn, and what the ledger, the broker and reports know of it.
 
 SQL reads it as `afterturn.stages()`, which every upgrade makes of it (`describe_stages`): the ledger's check, the rows
-that a new turn opens and pruning go by that.
+that a new turn opens, freshness and pruning go by that.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,8 @@ class StageSpec:
     `queue` carries its notifications and has `threads` threads for it in each worker, added up where stages share it.
     `ordered`: the turns of a session in the order they were accepted.
     `opened_by_turn`: every new turn opens a row of it (the gateway's: of a turn that a gateway is to get); the others
-    are opened by a stage before them. `waits`: that row is ready only when another stage lets it go.
+    are opened by a stage before them. `waits`: that row is ready only when another stage lets it go: the end of the
+    turn's extraction lets projection go (`close_claims`, `claim_work`), and no other stage is let go by anything yet.
     `external`: the work is another service's: its backlog is counted neither in freshness nor for load shedding, and
     a row that was skipped is as good as done when the ledger is pruned.
     `counts_items`: each row counts as a turn in reports, not only the row of the turn itself.

@@ -6,14 +6,16 @@ import orjson
 from pydantic import SecretStr
 from sqlalchemy import text
 
+from store import identity
 from store.connections import create_owner_engine
 from store.database import Database
+from store.ledger.freshness import Waiter, fetch_freshness
 from store.ledger.stages import OWN, STAGES, Queue, Stage, describe_stages
-from store.memory.turns import TurnStore
-from store.migrations import FOLDER
+from store.memory.turns import Appended, TurnStore
 from store.settings import DatabaseSettings
 from tests.servers import TestPostgres
 from tests.store.conftest import NOON, new_host, rows, turn
+from tests.store.ledger.test_freshness import pass_stage
 
 CHECK = "select pg_get_constraintdef(oid) from pg_constraint where conname = 'ledger_t_stage_check'"
 SET_STAGES = text("select afterturn.set_stages(cast(:stages as jsonb))")
@@ -26,12 +28,6 @@ async def only(database: Database, query: str, **arguments: object) -> str:
 
 def quoted(part: str) -> set[str]:
     return set(re.findall(r"'(\w+)'", part))
-
-
-def found(pattern: str, body: str) -> str:
-    match = re.search(pattern, body, re.DOTALL)
-    assert match, pattern
-    return match[1]
 
 
 def test_every_stage_has_an_entry() -> None:
@@ -51,7 +47,9 @@ async def test_sql_reads_the_registry_as_it_is(database: Database) -> None:
     assert found == [tuple(stage.values()) for stage in describe_stages()]
 
 
-async def test_a_stage_more_is_opened_by_the_next_turn_without_a_revision(fresh_database: TestPostgres) -> None:
+async def test_a_stage_more_is_opened_by_the_next_turn_and_waited_for_without_a_revision(
+    fresh_database: TestPostgres,
+) -> None:
     more = [
         *describe_stages(),
         {**describe_stages()[1], "stage": "translation", "stream": "bank", "waits": True},
@@ -64,18 +62,22 @@ async def test_a_stage_more_is_opened_by_the_next_turn_without_a_revision(fresh_
     database = Database(DatabaseSettings(url=app, operator_url=operator))
     try:
         host = await new_host(database)
-        await TurnStore(database, lambda: NOON).append(host, [turn("t1", "hello")])
+        [answer] = await TurnStore(database, lambda: NOON).append(host, [turn("t1", "hello")])
+        assert isinstance(answer, Appended)
         opened = await rows(
             database,
             host,
             "select stream_id = bank_id, next_attempt_at = 'infinity' from ledger_t where stage = 'translation'",
         )
+        bank = identity.bank_id(host, "home")
+        fresh = await fetch_freshness(database, host, bank)
+        for stage in OWN:
+            await pass_stage(database, stage)
+        behind = await Waiter(database).passed(host, bank, answer.position, 0)
+        await rows(database, host, "update ledger_t set status = 'done' where stage = 'translation' returning 1")
+        passed = await Waiter(database).passed(host, bank, answer.position, 0)
     finally:
         await database.close()
     assert opened == [(True, True)]
-
-
-def test_freshness_counts_our_own_stages() -> None:
-    counted = (FOLDER / "freshness.sql").read_text()
-    assert quoted(found(r"unnest\(array\[([^]]*)\]\)", counted)) == set(OWN)
-    assert set(re.findall(r"where s\.stage = '(\w+)'", counted)) == set(OWN)
+    assert fresh.pending == len(OWN) + 1
+    assert (behind, passed) == (False, True)
