@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import Column, Double, Label, cast, extract, func, select, text
 
 from store.database import Database
+from store.schema import CLAIM, LEDGER
 
 # A lock on its own id is what each transaction that writes holds, and the only sign of one that any role may see.
 LOOK = text("""
@@ -21,12 +23,22 @@ LOOK = text("""
 REPLICAS = text("""
     select application_name as replica, min(pg_wal_lsn_diff(replay_lsn, '0/0'))::bigint as shown
       from pg_stat_replication where replay_lsn is not null group by 1""")
-OVERDUE = text("""
-    select stage, extract(epoch from now() - min(lease_until))::float8 as overdue_s
-      from afterturn.claim_t where lease_until < now() group by stage""")
-TOP_TENANTS = text("""
-    select host_id, count(*) as undone_rows, extract(epoch from now() - min(accepted_at))::float8 as oldest_s
-      from afterturn.ledger_t where undone group by host_id order by undone_rows desc, host_id limit :most""")
+_CLAIM, _ROW = CLAIM.c, LEDGER.c
+
+
+def _age_s(first: Column[datetime]) -> Label[float]:
+    """Return the seconds since the first of these times."""
+    return cast(extract("epoch", func.now() - func.min(first)), Double).label("age_s")
+
+
+OVERDUE = select(_CLAIM.stage, _age_s(_CLAIM.lease_until)).where(_CLAIM.lease_until < func.now()).group_by(_CLAIM.stage)
+_UNDONE = func.count().label("undone_rows")
+TOP_TENANTS = (
+    select(_ROW.host_id, _UNDONE, _age_s(_ROW.accepted_at))
+    .where(_ROW.undone)
+    .group_by(_ROW.host_id)
+    .order_by(_UNDONE.desc(), _ROW.host_id)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +74,13 @@ async def read_database_sample(database: Database, top_tenants: int = 0) -> Data
         seen = (await connection.execute(LOOK)).one()
         replicas = (await connection.execute(REPLICAS)).all()
         overdue = (await connection.execute(OVERDUE)).all()
-        tenants = (await connection.execute(TOP_TENANTS, {"most": top_tenants})).all() if top_tenants else ()
+        tenants = (await connection.execute(TOP_TENANTS.limit(top_tenants))).all() if top_tenants else ()
     return DatabaseSample(
         seen.oldest_writer,
         seen.connections,
         seen.most_connections,
         {row.replica: row.shown for row in replicas},
-        {row.stage: row.overdue_s for row in overdue},
-        tuple(TenantBacklog(row.host_id, row.undone_rows, row.oldest_s) for row in tenants),
+        {row.stage: row.age_s for row in overdue},
+        tuple(TenantBacklog(row.host_id, row.undone_rows, row.age_s) for row in tenants),
         seen.written,
     )

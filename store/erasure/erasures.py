@@ -9,11 +9,11 @@ from functools import partial
 from itertools import groupby
 from uuid import UUID, uuid4
 
-from sqlalchemy import text
+from sqlalchemy import and_, bindparam, delete, exists, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from embeddings.retry import Backoff, Retry
-from store import identity
+from store import identity, schema
 from store.coalescing import Coalescer
 from store.database import Database
 from store.database_outage import DEADLOCK, again_after
@@ -58,23 +58,29 @@ KNOWN = text("""
         or exists (select from afterturn.agent_memory_bank_t b
                     where b.host_id = :host and b.user_id = :thing and b.bank_name <> '')
         or afterturn.has_key_of(:name)""")
-FORGET_JOBS_OF = text("delete from afterturn.recall_job_t where host_id = :host and request->>'user_id' = :name")
+_JOB, _OPEN, _UNIT = schema.RECALL_JOB.c, schema.OPEN_TURN.c, schema.UNIT.c
+FORGET_JOBS_OF = delete(schema.RECALL_JOB).where(
+    _JOB.host_id == bindparam("host"), _JOB.request["user_id"].astext == bindparam("name")
+)
 # What waits for its output in the bank, or for a user anywhere in the host: it is begun again, or never was.
-CLOSE_TURNS = text("""
-    delete from afterturn.open_turn_t where host_id = :host and bank_id = coalesce(cast(:bank as uuid), bank_id)""")
-HAS_UNIT = text("""
-    select exists (select from afterturn.agent_memory_unit_t u
-                    where u.host_id = :host and u.bank_id = :bank and u.unit_id = :thing)""")
+CLOSE_TURNS = delete(schema.OPEN_TURN).where(_OPEN.host_id == bindparam("host"))
+_OF_BANK = and_(_UNIT.host_id == bindparam("host"), _UNIT.bank_id == bindparam("bank"))
+HAS_UNIT = select(exists().where(_OF_BANK, _UNIT.unit_id == bindparam("thing")))
 SESSION = text("""
     select h.active,
            afterturn.logged_version(h.host_id, h.host_id || '|' || h.bank_id || '|' || h.session_id) as version
       from afterturn.agent_session_history_t h
      where h.host_id = :host and h.bank_id = :bank and h.session_id = :session""")
-UNITS_OF_SESSION = text("""
-    select u.unit_id, u.position from afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.bank_id = :bank and u.session_id = :session
-       and u.position > :reached and u.position <= :upto
-     order by u.position limit :limit""")
+UNITS_OF_SESSION = (
+    select(_UNIT.unit_id, _UNIT.position)
+    .where(
+        _OF_BANK,
+        _UNIT.session_id == bindparam("session"),
+        _UNIT.position > bindparam("reached"),
+        _UNIT.position <= bindparam("upto"),
+    )
+    .order_by(_UNIT.position)
+)
 # The user's own banks that are not erased yet, those under way first.
 OWN_BANK = text("""
     select b.bank_id, r.erasure_id
@@ -86,14 +92,22 @@ OWN_BANK = text("""
                         where d.host_id = b.host_id and d.parent_id = :erasure and d.target_id = b.bank_id
                           and d.status = 'done')
      order by r.erasure_id is null, b.bank_id limit 1""")
-SEES_BANK = text("""
-    select exists (select from afterturn.agent_memory_bank_t b where b.host_id = :host and b.bank_id = :bank)""")
+SEES_BANK = select(
+    exists().where(schema.BANK.c.host_id == bindparam("host"), schema.BANK.c.bank_id == bindparam("bank"))
+)
 GIVE_BACK = text("select afterturn.recount_quota(:host, :now, interval '0')")
 SAMPLES = text("select afterturn.erase_samples(:erasure)")
-LEFT = text("""
-    select host_id, erasure_id from afterturn.erasure_t
-     where status = 'running' and updated_at < :before and parent_id is null
-     order by updated_at limit 20""")
+_ERASURE = schema.ERASURE.c
+LEFT = (
+    select(_ERASURE.host_id, _ERASURE.erasure_id)
+    .where(
+        _ERASURE.status == "running",
+        _ERASURE.updated_at < bindparam("before", type_=schema.TIME),
+        _ERASURE.parent_id.is_(None),
+    )
+    .order_by(_ERASURE.updated_at)
+    .limit(20)
+)
 
 
 class Erasures:
@@ -240,7 +254,8 @@ class Erasures:
             return running
         erasure = await requests.write_request(connection, host, target, self._clock())
         erasure.upto = int((await connection.execute(ISSUED)).scalar_one())
-        if closed := (await connection.execute(CLOSE_TURNS, {"host": host, "bank": bank})).rowcount:
+        closing = CLOSE_TURNS if bank is None else CLOSE_TURNS.where(_OPEN.bank_id == bank)
+        if closed := (await connection.execute(closing, {"host": host})).rowcount:
             erasure.counts["open_turns"] += closed
         if bank is not None:
             await _begin_place(Place(connection, erasure, bank))
@@ -376,7 +391,7 @@ async def _page_of_session(place: Place) -> bool:
     """Erase the next units of a session; with the last of them, what its history keeps itself."""
     erasure = place.erasure
     arguments = {"session": erasure.target, "reached": erasure.reached, "upto": erasure.upto}
-    units = await place.ask(UNITS_OF_SESSION, **arguments, limit=PAGE_UNITS)
+    units = await place.ask(UNITS_OF_SESSION.limit(PAGE_UNITS), **arguments)
     if units:
         await erase_units(place, [row.unit_id for row in units])
         erasure.reached = units[-1].position

@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import and_, bindparam, func, literal_column, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
 from store.database import Database
 from store.derived import bank_state
+from store.expiry import NOW
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
 from store.maintenance.pruning import Page, find_next_host
+from store.schema import BANK, TIME, UNIT
 
 #: Units that are ended in one transaction.
 UNITS = 200
@@ -26,29 +28,46 @@ UNITS = 200
 LOCK = text("""
     select afterturn.enter_log(), afterturn.lock_quota(:host),
            pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))""")
+_BANK, _UNIT = BANK.c, UNIT.c
+_OF_HOST = _UNIT.host_id == bindparam("host")
+_BANKS_OF_HOST = and_(_BANK.host_id == bindparam("host"), _BANK.bank_name != literal_column("''"))
 # By the indexes of what may end: both are empty where nothing does.
-ENDING_BANK = text("""
-    select b.bank_id, b.aggregate_version as version from afterturn.agent_memory_bank_t b
-     where b.host_id = :host and b.bank_name <> '' and b.expires_at <= :now and b.active
-     order by b.expires_at, b.bank_id limit 1""")
-ENDING_UNITS = text("""
-    select u.unit_id, u.bank_id, u.aggregate_version as version from afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.expires_at <= :now and u.active
-       and (cast(:bank as uuid) is null or u.bank_id = cast(:bank as uuid))
-     order by u.bank_id, u.unit_id limit :most""")
-COUNT = text("""
-    select (select count(*) from afterturn.agent_memory_unit_t u
-             where u.host_id = :host and u.expires_at <= :now and u.active)
-         + (select count(*) from afterturn.agent_memory_bank_t b
-             where b.host_id = :host and b.bank_name <> '' and b.expires_at <= :now and b.active)""")
-ENDED_BANK = text("""
-    select b.bank_name from afterturn.agent_memory_bank_t b
-     where b.host_id = :host and b.expires_at is not null and b.bank_name <> '' and not b.active
-       and b.update_ts < :before order by b.bank_id limit 1""")
-ENDED_UNITS_BANK = text("""
-    select u.bank_id from afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.expires_at is not null and not u.active and u.content <> ''
-       and u.update_ts < :before limit 1""")
+_ENDING_BANKS = and_(_BANKS_OF_HOST, _BANK.expires_at <= NOW, _BANK.active)
+_ENDING_UNITS = and_(_OF_HOST, _UNIT.expires_at <= NOW, _UNIT.active)
+ENDING_BANK = (
+    select(_BANK.bank_id, _BANK.aggregate_version.label("version"))
+    .where(_ENDING_BANKS)
+    .order_by(_BANK.expires_at, _BANK.bank_id)
+    .limit(1)
+)
+ENDING_UNITS = (
+    select(_UNIT.unit_id, _UNIT.bank_id, _UNIT.aggregate_version.label("version"))
+    .where(_ENDING_UNITS)
+    .order_by(_UNIT.bank_id, _UNIT.unit_id)
+)
+ENDING_UNITS_OF_BANK = ENDING_UNITS.where(_UNIT.bank_id == bindparam("bank")).limit(UNITS)
+COUNT = select(
+    select(func.count()).select_from(UNIT).where(_ENDING_UNITS).scalar_subquery()
+    + select(func.count()).select_from(BANK).where(_ENDING_BANKS).scalar_subquery()
+)
+_BEFORE = bindparam("before", type_=TIME)
+ENDED_BANK = (
+    select(_BANK.bank_name)
+    .where(_BANKS_OF_HOST, _BANK.expires_at.is_not(None), ~_BANK.active, _BANK.update_ts < _BEFORE)
+    .order_by(_BANK.bank_id)
+    .limit(1)
+)
+ENDED_UNITS_BANK = (
+    select(_UNIT.bank_id)
+    .where(
+        _OF_HOST,
+        _UNIT.expires_at.is_not(None),
+        ~_UNIT.active,
+        _UNIT.content != literal_column("''"),
+        _UNIT.update_ts < _BEFORE,
+    )
+    .limit(1)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +95,12 @@ class Ending:
 
     async def end_in_bank(self, host: UUID, bank: UUID) -> int:
         """End at most `UNITS` units of one bank that are over; returns how many were. Raises ResourceBusy."""
-        place = {"host": host, "now": self._clock(), "bank": bank, "most": UNITS}
+        place = {"host": host, "now": self._clock(), "bank": bank}
         async with self._database.tenant(host) as connection:
-            if not (await connection.execute(ENDING_UNITS, place)).all():
+            if not (await connection.execute(ENDING_UNITS_OF_BANK, place)).all():
                 return 0
             await connection.execute(LOCK, {"host": host, "bank": bank})
-            rows = (await connection.execute(ENDING_UNITS, place)).all()
+            rows = (await connection.execute(ENDING_UNITS_OF_BANK, place)).all()
             units = {row.unit_id: row.version for row in rows}
             return await _append_ends(connection, self._origin(host, bank), units) if units else 0
 
@@ -125,13 +144,13 @@ class Ending:
         return 1
 
     async def _end_units(self, host: UUID) -> int:
-        place = {"host": host, "now": self._clock(), "most": UNITS}
+        place = {"host": host, "now": self._clock()}
         async with self._database.tenant(host) as connection:
-            found = (await connection.execute(ENDING_UNITS, {**place, "bank": None, "most": 1})).one_or_none()
+            found = (await connection.execute(ENDING_UNITS.limit(1), place)).one_or_none()
             if found is None:
                 return 0
             await connection.execute(LOCK, {"host": host, "bank": found.bank_id})
-            rows = (await connection.execute(ENDING_UNITS, {**place, "bank": found.bank_id})).all()
+            rows = (await connection.execute(ENDING_UNITS_OF_BANK, {**place, "bank": found.bank_id})).all()
             return await _append_ends(
                 connection, self._origin(host, found.bank_id), {row.unit_id: row.version for row in rows}
             )

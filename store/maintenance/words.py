@@ -6,14 +6,16 @@ is cut as it should be already is left as it is. Facts, vectors and the log have
 
 import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, text
+from sqlalchemy import Row, Text, and_, bindparam, cast, func, select, text
 
 from store.database import Database
 from store.derived import locks, postings, projection
 from store.maintenance.pruning import MORE, Page
+from store.schema import BANK_LANGUAGE, UNIT, UNIT_WORD
 from store.tenancy import languages
 from store.text.word_rules import AUTO, WordRules, rules_of
 
@@ -22,22 +24,30 @@ PAGE = 100
 #: By then every process has read the change, in seconds: several times as long as one believes what it read.
 SETTLE_S = 6 * languages.BELIEVED_S
 
-NEXT = text("""
-    select host_id, bank_id from afterturn.bank_language_t
-     where former is not null and changed_at < now() - make_interval(secs => :settle) order by changed_at limit 1""")
-UNDONE = text("select count(*) from afterturn.bank_language_t where former is not null")
-STATE = text("""
-    select language, former, place, changed_at from afterturn.bank_language_t
-     where host_id = :host and bank_id = :bank and former is not null""")
-UNITS = text("""
-    select u.unit_id, u.aggregate_version, u.name, u.role, u.context, u.origin, u.event_date, u.content,
-           w.length, cast(w.terms as text) as terms
-      from afterturn.agent_memory_unit_t u
-      left join afterturn.unit_word_t w
-        on w.host_id = u.host_id and w.bank_id = u.bank_id and w.unit_id = u.unit_id
-     where u.host_id = :host and u.bank_id = :bank and u.active
-       and (cast(:place as uuid) is null or u.unit_id > cast(:place as uuid))
-     order by u.unit_id limit :page""")
+_LANGUAGE, _UNIT, _WORD = BANK_LANGUAGE.c, UNIT.c, UNIT_WORD.c
+_IS_UNDONE = _LANGUAGE.former.is_not(None)
+NEXT = select(_LANGUAGE.host_id, _LANGUAGE.bank_id).where(_IS_UNDONE).order_by(_LANGUAGE.changed_at).limit(1)
+UNDONE = select(func.count()).select_from(BANK_LANGUAGE).where(_IS_UNDONE)
+STATE = select(_LANGUAGE.language, _LANGUAGE.former, _LANGUAGE.place, _LANGUAGE.changed_at).where(
+    _LANGUAGE.host_id == bindparam("host"), _LANGUAGE.bank_id == bindparam("bank"), _IS_UNDONE
+)
+UNITS = (
+    select(
+        _UNIT.unit_id,
+        _UNIT.aggregate_version,
+        _UNIT.name,
+        _UNIT.role,
+        _UNIT.context,
+        _UNIT.origin,
+        _UNIT.event_date,
+        _UNIT.content,
+        _WORD.length,
+        cast(_WORD.terms, Text).label("terms"),
+    )
+    .outerjoin_from(UNIT, UNIT_WORD, and_(*(_WORD[name] == _UNIT[name] for name in ("host_id", "bank_id", "unit_id"))))
+    .where(_UNIT.host_id == bindparam("host"), _UNIT.bank_id == bindparam("bank"), _UNIT.active)
+    .order_by(_UNIT.unit_id)
+)
 # What changed since it was read has new words already, by the new rules. Locked, so that a caller that forgets a unit
 # meanwhile takes its new words with it.
 UNCHANGED = text("""
@@ -86,7 +96,8 @@ class WordsAnew:
     async def step(self) -> Page:
         """Cut a page of one bank's units; returns how many got other words."""
         async with self._database.operator() as connection:
-            row = (await connection.execute(NEXT, {"settle": self._settle_s})).one_or_none()
+            settled = _LANGUAGE.changed_at < func.now() - timedelta(seconds=self._settle_s)
+            row = (await connection.execute(NEXT.where(settled))).one_or_none()
         if row is None:
             return Page(0, None)
         return Page(await self._page_of(row.host_id, row.bank_id), MORE)
@@ -97,8 +108,8 @@ class WordsAnew:
             state = (await connection.execute(STATE, key)).one_or_none()
             if state is None:
                 return 0
-            page = {**key, "place": state.place, "page": self._page}
-            units = (await connection.execute(UNITS, page)).all()
+            query = UNITS if state.place is None else UNITS.where(_UNIT.unit_id > state.place)
+            units = (await connection.execute(query.limit(self._page), key)).all()
         cut = await asyncio.to_thread(_cut_words, units, rules_of(state.language))
         place = units[-1].unit_id if len(units) == self._page else None
         return await self._write(key, cut, {**key, "place": place, "changed_at": state.changed_at})

@@ -1,17 +1,19 @@
 """Namespaces of the memory plugin: banks that were upserted through it, with what their callers said of them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import Update, delete, select, text, update
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
 from store.database import Database
 from store.errors import NotFound
+from store.schema import PLUGIN_NAMESPACE, PLUGIN_VECTOR
 from store.tenancy.banks import Banks
 
 _COLUMNS = "n.bank_id, n.name, n.kind, n.expires_at, n.metadata, n.created_at"
@@ -21,29 +23,9 @@ LIVING = f"""
       join afterturn.agent_memory_bank_t b on b.host_id = n.host_id and b.bank_id = n.bank_id and b.active
      where n.host_id = :host and n.bank_id = any(cast(:banks as uuid[])) and not n.ending"""  # noqa: S608 - constants
 READ = text(f"{LIVING} order by n.bank_id")
-ENDING = text("""
-    select n.ending from afterturn.plugin_namespace_t n where n.host_id = :host and n.bank_id = :bank""")
-# Of a namespace whose bank ended, nothing is left: it begins anew.
-UPSERT = text("""
-    insert into afterturn.plugin_namespace_t as n (host_id, bank_id, name, kind, expires_at, metadata, created_at)
-    values (:host, :bank, :name, :kind, :expires_at, :metadata, :now)
-    on conflict (host_id, bank_id) do update
-       set kind = excluded.kind,
-           expires_at = case when :anew or :with_end then excluded.expires_at else n.expires_at end,
-           metadata = case when :anew or :with_metadata then excluded.metadata else n.metadata end,
-           created_at = case when :anew then excluded.created_at else n.created_at end""")
-CHANGE = text("""
-    update afterturn.plugin_namespace_t n
-       set expires_at = case when :with_end then :expires_at else n.expires_at end,
-           metadata = case when :with_metadata then :metadata else n.metadata end
-     where n.host_id = :host and n.bank_id = :bank and not n.ending""")
+_NAMESPACE = PLUGIN_NAMESPACE.c
 # Alone: who writes a memory there holds the bank, and has committed before this says that the namespace ends.
 LOCK_BANK = text("select pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))")
-BEGIN_END = text("""
-    update afterturn.plugin_namespace_t n set ending = true
-     where n.host_id = :host and n.bank_id = :bank and not n.ending""")
-REMOVE = text("delete from afterturn.plugin_namespace_t n where n.host_id = :host and n.bank_id = :bank")
-REMOVE_VECTORS = text("delete from afterturn.plugin_vector_t v where v.host_id = :host and v.bank_id = :bank")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +52,10 @@ class NamespaceChange:
     expires_at: datetime | None = None
     metadata: str | None = field(default=None, repr=False)
 
-    def parameters(self) -> Mapping[str, Any]:
-        """Return what the statements take."""
-        return {
-            "with_end": "expires_at" in self.named,
-            "expires_at": self.expires_at,
-            "with_metadata": "metadata" in self.named,
-            "metadata": self.metadata,
-        }
+    def values(self) -> dict[str, Any]:
+        """Return the columns that are named, as they shall be."""
+        told = {"expires_at": self.expires_at, "metadata": self.metadata}
+        return {name: value for name, value in told.items() if name in self.named}
 
 
 class Namespaces:
@@ -103,24 +81,28 @@ class Namespaces:
     async def upsert(self, host: UUID, name: str, kind: str, change: NamespaceChange) -> NamespaceRow:
         """Make a namespace and its bank, or change its kind and what `change` names. Raises QuotaExceeded."""
         _, fresh = await self._banks.create(host, None, name)
-        arguments = {"host": host, "bank": identity.bank_id(host, name), "name": name, "kind": kind}
+        new = {"kind": kind, "expires_at": change.expires_at, "metadata": change.metadata, "created_at": self._clock()}
+        key = {"host_id": host, "bank_id": identity.bank_id(host, name)}
+        # Of a namespace whose bank ended, nothing is left: it begins anew.
+        changed = new if fresh else {"kind": kind, **change.values()}
+        upsert = insert(PLUGIN_NAMESPACE).values(**key, name=name, **new)
         async with self._database.tenant(host) as connection:
-            await connection.execute(UPSERT, {**arguments, **change.parameters(), "anew": fresh, "now": self._clock()})
+            await connection.execute(upsert.on_conflict_do_update(index_elements=list(key), set_=changed))
         return await self.get(host, name)
 
     async def change(self, host: UUID, name: str, change: NamespaceChange) -> NamespaceRow:
         """Change what `change` names. Raises NotFound."""
         await self.get(host, name)
-        place = {"host": host, "bank": identity.bank_id(host, name)}
-        async with self._database.tenant(host) as connection:
-            await connection.execute(CHANGE, {**place, **change.parameters()})
+        if values := change.values():
+            async with self._database.tenant(host) as connection:
+                await connection.execute(_update_living(host, identity.bank_id(host, name)).values(values))
         return await self.get(host, name)
 
     async def is_ending(self, host: UUID, name: str) -> bool:
         """Say whether the deletion of a namespace was begun and is not over."""
         async with self._database.tenant(host) as connection:
-            place = {"host": host, "bank": identity.bank_id(host, name)}
-            return bool((await connection.execute(ENDING, place)).scalar())
+            place = {"host_id": host, "bank_id": identity.bank_id(host, name)}
+            return bool(await connection.scalar(select(_NAMESPACE.ending).filter_by(**place)))
 
     async def begin_end(self, host: UUID, name: str) -> None:
         """Have a namespace be gone for every reader of the plugin. Raises NotFound."""
@@ -128,14 +110,21 @@ class Namespaces:
         bank = identity.bank_id(host, name)
         async with self._database.tenant(host) as connection:
             await connection.execute(LOCK_BANK, {"bank": bank})
-            await connection.execute(BEGIN_END, {"host": host, "bank": bank})
+            await connection.execute(_update_living(host, bank).values(ending=True))
 
     async def remove(self, host: UUID, name: str) -> None:
         """Remove what is known of a namespace beside its bank, vectors included."""
-        place = {"host": host, "bank": identity.bank_id(host, name)}
+        place = {"host_id": host, "bank_id": identity.bank_id(host, name)}
         async with self._database.tenant(host) as connection:
-            await connection.execute(REMOVE_VECTORS, place)
-            await connection.execute(REMOVE, place)
+            await connection.execute(delete(PLUGIN_VECTOR).filter_by(**place))
+            await connection.execute(delete(PLUGIN_NAMESPACE).filter_by(**place))
+
+
+def _update_living(host: UUID, bank: UUID) -> Update:
+    """Change a namespace unless its deletion was begun."""
+    return update(PLUGIN_NAMESPACE).where(
+        _NAMESPACE.host_id == host, _NAMESPACE.bank_id == bank, _NAMESPACE.ending.is_(False)
+    )
 
 
 async def read_namespaces(connection: AsyncConnection, host: UUID, names: Sequence[str]) -> list[NamespaceRow]:
