@@ -224,14 +224,17 @@ _OF_ALL = _DISTANCE.format(
         on u.host_id = :host and u.bank_id = b.bank_id and u.unit_id = v.unit_id and u.seq is not null and {_MEMORY}""",
 )
 BEST, BEST_OF_ALL = (text(_BEST.format(nearest=nearest)) for nearest in (_OF_FIRST, _OF_ALL))
-# The order that an index of lists serves; what is no memory, and other kinds, are left out of the nearest.
-NEAR_IN_LISTS = text(f"""
-    with near as materialized (
-        select v.unit_id, v.chunk, -(v.embedding <#> cast(:vector as halfvec)) as cosine
-          from afterturn.unit_vector_t v
-         where v.host_id = :host and v.bank_id = :bank and v.generation = :generation
-         order by v.embedding <#> cast(:vector as halfvec) limit :looked_at)
-    select u.unit_id, n.cosine
+# The order that an index of lists serves.
+_NEAR_IN_LISTS = """
+    select v.unit_id, v.chunk, -(v.embedding <#> cast(:vector as halfvec)) as cosine
+      from afterturn.unit_vector_t v
+     where v.host_id = :host and v.bank_id = :bank and v.generation = :generation
+     order by v.embedding <#> cast(:vector as halfvec) limit :looked_at"""
+NEAR_IN_LISTS = text(_NEAR_IN_LISTS)
+# What is no memory, and other kinds, are left out of the nearest.
+MEMORIES_IN_LISTS = text(f"""
+    with near as materialized ({_NEAR_IN_LISTS})
+    select u.unit_id, n.chunk, n.cosine
       from near n
       join afterturn.agent_memory_unit_t u on u.host_id = :host and u.bank_id = :bank and u.unit_id = n.unit_id
      where n.chunk = 0 and u.seq is not null and {_MEMORY}
@@ -245,7 +248,7 @@ NEAREST_COMPARED = 100
 #: Units read from an index for each memory that is wanted. If fewer than one in ten is one, the index is left and all
 #: of the namespace is read.
 LOOKED_AT = 10
-#: Without an index: units looked at first for each memory that is compared.
+#: Units looked at first for each memory that is compared, whatever they are.
 FIRST_LOOKED_AT = 2
 #: Units opened first for each memory that is wanted, the best of those that are compared. Where too few of them are
 #: memories, all of the namespace's are read.
@@ -310,6 +313,15 @@ class _Read:
     banks: Mapping[UUID, _Size]
     words: RankedUnits
     tail: Sequence[Fresh] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _InLists:
+    """How near the nearest of large banks are; `whole`: banks to be read whole; `is_cut`: more than these are near."""
+
+    cosines: Mapping[UUID, float]
+    whole: Sequence[UUID]
+    is_cut: bool
 
 
 class PluginSearch:
@@ -470,10 +482,12 @@ class PluginSearch:
             "weight": self._settings.ranking.dense_weight,
         }
         about["most"] = max(NEAREST_COMPARED, limit)
-        in_lists = await _near_in_lists(_Scope(connection, about), read.banks) if wanted.vector is not None else {}
-        known = {**_flatten(in_lists), **fresh}
+        in_lists = _InLists({}, [], is_cut=False)
+        if wanted.vector is not None:
+            in_lists = await _near_in_lists(_Scope(connection, about), read.banks, everything=everything)
+        known = {**in_lists.cosines, **fresh}
         about |= {
-            "whole": [] if wanted.vector is None else [bank for bank in read.banks if bank not in in_lists],
+            "whole": in_lists.whole,
             "known": list(known),
             "cosines": list(known.values()),
             "units": read.words.units,
@@ -486,7 +500,8 @@ class PluginSearch:
         }
         rows = (await connection.execute(BEST_OF_ALL if everything else BEST, about)).all()
         found = [build_memory(row, row.score) for row in rows if row.unit_id is not None]
-        if len(found) < limit and not everything and (rows[0].cut or read.words.are_cut or _are_others(read, found)):
+        is_cut = rows[0].cut or in_lists.is_cut or read.words.are_cut
+        if len(found) < limit and not everything and (is_cut or _are_others(read, found)):
             return None
         return sorted(found, key=lambda one: _rank(one, wanted.pins_first))
 
@@ -516,22 +531,24 @@ def _are_others(read: _Read, found: Sequence[StoredMemory]) -> bool:
     return bool(words) and all(one.unit.hex not in words for one in found)
 
 
-def _flatten(found: Mapping[UUID, Mapping[UUID, float]]) -> dict[UUID, float]:
-    return {unit: cosine for some in found.values() for unit, cosine in some.items()}
-
-
-async def _near_in_lists(scope: _Scope, banks: Mapping[UUID, _Size]) -> dict[UUID, dict[UUID, float]]:
-    """Return the nearest memories of large banks, without those where the lists that are read bring too few."""
-    most, found = scope.arguments["most"], dict[UUID, dict[UUID, float]]()
+async def _near_in_lists(scope: _Scope, banks: Mapping[UUID, _Size], *, everything: bool) -> _InLists:
+    """Read how near the nearest of large banks are: memories, if `everything` is looked for, else units of any kind."""
+    most, cosines, whole, is_cut = scope.arguments["most"], dict[UUID, float](), list[UUID](), False
+    statement, looked_at, least = NEAR_IN_LISTS, most * FIRST_LOOKED_AT, most * FIRST_LOOKED_AT
+    if everything:
+        statement, looked_at, least = MEMORIES_IN_LISTS, most * LOOKED_AT, most
     for bank, size in banks.items():
-        if size.lists is None:
+        rows = list[Row[Any]]()
+        if size.lists is not None:
+            here = {**scope.arguments, "bank": bank, "looked_at": looked_at}
+            async with reading_lists(scope.connection, size.lists):
+                rows = list(await scope.connection.execute(statement, here))
+        if size.lists is None or len(rows) < least:
+            whole.append(bank)
             continue
-        here = {**scope.arguments, "bank": bank, "looked_at": most * LOOKED_AT}
-        async with reading_lists(scope.connection, size.lists):
-            rows = (await scope.connection.execute(NEAR_IN_LISTS, here)).all()
-        if len(rows) >= most:
-            found[bank] = {row.unit_id: float(row.cosine) for row in rows}
-    return found
+        cosines |= {row.unit_id: float(row.cosine) for row in rows if row.chunk == 0}
+        is_cut |= rows[-1].cosine >= scope.arguments["near"]
+    return _InLists(cosines, whole, is_cut)
 
 
 async def _nearest_in_lists(
