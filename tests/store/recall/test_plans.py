@@ -42,7 +42,7 @@ async def generic_plan(database: Database, host: UUID, statement: TextClause) ->
 @pytest.mark.parametrize(
     "statement, found_by",
     [
-        (PREPARE, ("term = q.term", "unit_id = p", "session_id = ", "stage = s")),
+        (PREPARE, ("term = q.term", "unit_id = p", "session_id = ", 'stage = "*VALUES*"')),
         (lexical_arm.PLAIN, ("term = q.term",)),
         (lexical_arm.FILTERED, ("term = q.term", "unit_id = p", "unit_id = w")),
         (dense_arm.OF_SESSION, ("session_id = ",)),
