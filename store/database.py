@@ -182,7 +182,7 @@ def _timeouts() -> Iterator[None]:
         yield
     except TimeoutError:
         raise StatementTimeout(f"a statement took longer than {COMMAND_TIMEOUT_S} s") from None
-    except DBAPIError as error:
+    except (DBAPIError, PostgresError) as error:
         if timed_out(error):
             raise StatementTimeout("a statement was cancelled when its time was over") from None
         raise

@@ -1,7 +1,7 @@
 """The units that are compared: everything the arms found, with what the rules need to know of it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from uuid import UUID
@@ -73,12 +73,6 @@ class Pool:
         """1 where a candidate takes over words and meaning from the message before it, after it; 0 where not."""
         return np.ones((len(self), 2)) if self.muted is None else (~self.muted).astype(np.float64)
 
-    def mute(self, muted: NDArray[np.bool_]) -> "Pool":
-        """Return the same candidates with these neighbours muted; what was worked out of their texts is kept."""
-        pool = replace(self, muted=muted)
-        pool.__dict__.update({name: found for name, found in self.__dict__.items() if name in _OF_TEXTS})
-        return pool
-
     def __len__(self) -> int:
         return len(self.candidates)
 
@@ -127,10 +121,6 @@ class Pool:
     def sizes(self) -> NDArray[np.int_]:
         """How many bytes each candidate's text has; shape (len(self),)."""
         return np.array([len(candidate.text.encode()) for candidate in self.candidates], dtype=np.int_)
-
-
-#: What neighbours have no part in.
-_OF_TEXTS = frozenset({"places", "asking"})
 
 
 def _count_words(text: str) -> int:

@@ -1,6 +1,7 @@
 """What moves a score besides words and meaning. Pure rules, applied one after the other."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from itertools import compress
 
@@ -156,7 +157,7 @@ def mute_echoes(pool: Pool, question: Question) -> Pool:
     if not echoes and not lines:
         return pool
     muted = [_find_muted(unit, place, echoes, lines) for unit, place in zip(pool.candidates, pool.places, strict=True)]
-    return pool.mute(np.array(muted, dtype=np.bool_))
+    return replace(pool, muted=np.array(muted, dtype=np.bool_))
 
 
 def _find_muted(
@@ -167,10 +168,11 @@ def _find_muted(
         return True, True
     session, seq = place
     before, after = (session, seq - 1), (session, seq + 1)
-    of_agent = unit.role in AGENTS
-    echoed = (beside in echoes and (of_agent or echoes[beside] in AGENTS) for beside in (before, after))
-    echo_before, echo_after = echoed
-    return echo_before or (not unit.answers and before in lines), echo_after or after in lines
+
+    def echoes_with(beside: Place) -> bool:
+        return beside in echoes and (unit.role in AGENTS or echoes[beside] in AGENTS)
+
+    return echoes_with(before) or (not unit.answers and before in lines), echoes_with(after) or after in lines
 
 
 def measure_sameness(questions: Sequence[str], question: Question) -> float:
