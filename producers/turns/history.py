@@ -5,7 +5,7 @@ A call is never shown without its output, nor a call without the reasoning befor
 
 from collections.abc import Sequence
 
-from producers.turns.items import Item, identity_of, sketch_of
+from producers.turns.items import Item, identity_of
 
 
 def choose_current(items: Sequence[Item], start: int, count: int) -> tuple[int, int]:
@@ -34,8 +34,8 @@ def _may_cut(items: Sequence[Item], at: int) -> bool:
 
 def choose_history(stored: Sequence[Item], around: Sequence[Item]) -> list[Item]:
     """Return stored items that are not among those `around` them, paired: a call and its output both, or neither."""
-    sketched, known = {sketch_of(item) for item in around}, {identity_of(item) for item in around}
-    kept = [item for item in stored if sketch_of(item) not in sketched or identity_of(item) not in known]
+    known = {identity_of(item) for item in around}
+    kept = [item for item in stored if identity_of(item) not in known]
     while True:
         lone = _unpaired([*kept, *around])
         left = [n for n, item in enumerate(kept) if lone.isdisjoint({*_calls(item), *_outputs(item)})]

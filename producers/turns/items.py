@@ -6,7 +6,7 @@ An item is a JSON object: a Responses item of any type, or a chat message. Nothi
 import hashlib
 import json
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from afterturn_client.reference import RULE, strip, strip_parts
@@ -189,18 +189,6 @@ def identity_of(item: Item) -> str:
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return f"item-{hashlib.sha1(text.encode(), usedforsecurity=False).digest()[:8].hex()}"
-
-
-def sketch_of(item: Item) -> Hashable:
-    """Return what items of one identity have in common, at a tenth of the cost of the identity."""
-    metadata = item.get("metadata")
-    named = metadata.get("item_id") if isinstance(metadata, dict) else None
-    if isinstance(named, str) and named.strip():
-        return named.strip()
-    content = item.get("content")
-    parts = content if isinstance(content, list) else [{"text": content}]
-    texts = (part.get("text") for part in parts if isinstance(part, dict))
-    return tuple(_fold(text) for text in texts if isinstance(text, str))
 
 
 def _content_identity(content: Any) -> Any:
