@@ -109,6 +109,15 @@ FAULTS = (
         tests=("test_a_turn_is_found_by_its_word_as_soon_as_it_is_acknowledged",),
     ),
     Mutant(
+        law="L6",
+        fault="the tenant of one transaction is still that of the next on its connection",
+        file="store/database.py",
+        before='set local "{name}"',
+        after='set "{name}"',
+        held_by="tests/store/test_tenant_isolation.py",
+        tests=("test_the_tenant_of_one_transaction_is_forgotten_by_the_next",),
+    ),
+    Mutant(
         law="L10",
         fault="a transaction is open while the model works",
         file="store/recall/recaller.py",
