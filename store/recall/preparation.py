@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.driver_rows import DriverRow, fetch_rows
 from store.ledger.freshness import FRESHNESS, IN_PASSING, of_row, read_freshness
 from store.memory.directives import Directive
+from store.off_loop import off_loop
 from store.recall import filters
 from store.recall.as_of import correct_frequency, read_as_of
 from store.recall.deduplication import Recent
@@ -23,7 +24,7 @@ from store.recall.names import NAMES, name_marks, resolve_names
 from store.recall.pending_facts import read_pending_facts
 from store.recall.pinned_arm import MOST, PINNED
 from store.recall.query import RecallQuery
-from store.recall.question import parse_question, rename_speakers
+from store.recall.question import EFFORT, parse_question, rename_speakers
 from store.recall.recent_arm import JUST_SAID, recent_parameters
 from store.recall.state import DEFAULT_MEAN_LENGTH, RecallState
 from store.recall.tail import CHARACTERS, TAIL, Fresh
@@ -145,7 +146,8 @@ async def prepare_search(connection: AsyncConnection, state: RecallState) -> boo
     state.freshness, state.more_pending = of_row(row), row.more_pending
     state.speakers, frequency, state.waiting = _of_words(row)
     if by_name and (names := await resolve_names(connection, state, frequency)):
-        state.question = parse_question(rename_speakers(question.text, names), rules=question.rules)
+        renamed = rename_speakers(question.text, names)
+        state.question = await off_loop(EFFORT * len(renamed), parse_question, renamed, rules=question.rules)
         terms = [*state.question.words, *state.question.pairs]
         [words] = await fetch_rows(connection, WORDS, {**key, "terms": terms})
         state.speakers, frequency, state.waiting = _of_words(words)

@@ -9,7 +9,7 @@ import pytest
 from store import off_loop
 from store.derived import postings
 from store.memory import documents, prepared_turns
-from store.recall import meaning, pool, recaller
+from store.recall import meaning, pool, preparation, recaller
 from tests.producers.conftest import Tenant
 
 PARAGRAPH = "The boiler is serviced in May, and its key hangs behind the green door. "
@@ -46,7 +46,7 @@ async def say(ana: Tenant, turn_id: str, content: str) -> None:
 async def test_a_turn_is_cut_into_words(
     ana: Tenant, monkeypatch: pytest.MonkeyPatch, places: Places, text: str, *, in_loop: bool
 ) -> None:
-    places.watch(monkeypatch, prepared_turns, "analyse_text")
+    places.watch(monkeypatch, prepared_turns, "analyse_message")
     await say(ana, "1", text)
     assert places.in_loop == {in_loop}
 
@@ -74,7 +74,7 @@ async def test_the_same_document_again_is_not_read_again(
 async def test_a_correction_is_cut_into_words(ana: Tenant, monkeypatch: pytest.MonkeyPatch, places: Places) -> None:
     await say(ana, "1", PARAGRAPH)
     [found] = (await ana.http.post("/api/v1/recall", json={"query": "boiler"})).json()["results"]
-    places.watch(monkeypatch, postings, "analyse_text")
+    places.watch(monkeypatch, postings, "analyse_message")
     unit = await ana.http.patch(f"/api/v1/units/{found['unit_id']}", json={"content": LONG})
     assert unit.json()["changed"] is True
     assert places.in_loop == {False}
@@ -85,6 +85,16 @@ async def test_a_long_question_is_taken_apart(ana: Tenant, monkeypatch: pytest.M
     places.watch(monkeypatch, recaller, "parse_question")
     places.watch(monkeypatch, meaning, "as_told")
     assert (await ana.http.post("/api/v1/recall", json={"query": LONG[:8000]})).status_code == 200
+    assert places.in_loop == {False}
+
+
+async def test_a_long_question_is_put_anew(ana: Tenant, monkeypatch: pytest.MonkeyPatch, places: Places) -> None:
+    said = [{"role": "user", "name": "Katherine", "content": PARAGRAPH}]
+    turn = {"session_id": "s", "turn_id": "1", "messages": said}
+    assert (await ana.http.post("/api/v1/turns", json=turn)).status_code == 201
+    places.watch(monkeypatch, preparation, "parse_question")
+    asked = f"What does Kahterine say? {LONG}"[:8000]
+    assert (await ana.http.post("/api/v1/recall", json={"query": asked})).status_code == 200
     assert places.in_loop == {False}
 
 
