@@ -4,14 +4,14 @@ What a key leaves open it reaches; what it names it is held to: banks, one user,
 """
 
 import hashlib
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import Row, Select, case, func, insert, literal, select, text, update
+from asyncpg import Record
+from sqlalchemy import Select, case, func, insert, literal, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
@@ -19,6 +19,7 @@ from store.database import Database
 from store.errors import NotFound
 from store.schema import API_KEY, HOST
 from store.tenancy.hosts import ADD_HOST
+from store.tenancy.recent_answers import RecentAnswers
 from store.tenancy.spaces import Space
 from store.tenancy.tokens import is_well_formed, new_token
 
@@ -27,9 +28,7 @@ CACHE_S = 2.0
 #: Answers kept of each kind, keys and misses; about 300 bytes each.
 CACHE_LIMIT = 10_000
 
-Kept = TypeVar("Kept")
-
-FIND = text("select * from afterturn.find_key(:hash)")
+FIND = "select * from afterturn.find_key($1)"
 _KEY, _SUCCESSOR = API_KEY.c, API_KEY.alias("s").c
 _STATE = case((_KEY.revoked_at.is_not(None), "revoked"), (_KEY.expires_at <= func.now(), "expired"), else_="active")
 LIST: Select[*tuple[Any, ...]] = (
@@ -138,9 +137,7 @@ class Keys:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        # Two caches, so that a flood of unknown tokens cannot push out the answers for valid keys.
-        self._known: RecentAnswers[Grant] = RecentAnswers()
-        self._missed: RecentAnswers[bool] = RecentAnswers()
+        self._known = RecentAnswers(self._find, CACHE_S, CACHE_LIMIT)
 
     async def authenticate(self, token: str) -> Grant | None:
         """Return what the token allows, or None: unknown, revoked and malformed tokens look alike.
@@ -149,19 +146,11 @@ class Keys:
         """
         if not is_well_formed(token):
             return None
-        hashed = hash_token(token)
-        if grant := self._known.get(hashed):
-            return grant
-        if self._missed.get(hashed):
-            return None
-        async with self._database.operator() as connection:
-            row = (await connection.execute(FIND, {"hash": hashed})).one_or_none()
-        if row is None:
-            self._missed.put(hashed, True)
-            return None
-        grant = _build_grant(row)
-        self._known.put(hashed, grant)
-        return grant
+        return await self._known.get(hash_token(token))
+
+    async def _find(self, hashed: bytes) -> Grant | None:
+        rows = await self._database.operator_fetch(FIND, hashed)
+        return _build_grant(rows[0]) if rows else None
 
     async def create(
         self,
@@ -256,36 +245,18 @@ class Keys:
         self._known.clear()
 
 
-class RecentAnswers(Generic[Kept]):
-    """Keeps the newest `CACHE_LIMIT` values, each for `CACHE_S`; all for the same time, so the first is the oldest."""
-
-    def __init__(self) -> None:
-        """Keep nothing yet."""
-        self._kept: dict[bytes, tuple[float, Kept]] = {}
-
-    def get(self, key: bytes) -> Kept | None:
-        """Return the value while it is believed."""
-        until, value = self._kept.get(key, (0.0, None))
-        return value if until > time.monotonic() else None
-
-    def put(self, key: bytes, value: Kept) -> None:
-        """Keep a value."""
-        self._kept.pop(key, None)
-        if len(self._kept) >= CACHE_LIMIT:
-            del self._kept[next(iter(self._kept))]
-        self._kept[key] = (time.monotonic() + CACHE_S, value)
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._kept.clear()
-
-
 def _make_token(gateway_user: str | None) -> str:
     return new_token("uk_" if gateway_user else "at_")
 
 
-def _build_grant(row: Row[Any]) -> Grant:
-    banks = None if row.banks is None else frozenset(row.banks)
+def _build_grant(row: Record) -> Grant:
     return Grant(
-        row.key_id, row.host_id, banks, row.can_write, row.gateway_user, row.user_name, row.agent, row.can_curate
+        row["key_id"],
+        row["host_id"],
+        None if row["banks"] is None else frozenset(row["banks"]),
+        row["can_write"],
+        row["gateway_user"],
+        row["user_name"],
+        row["agent"],
+        row["can_curate"],
     )

@@ -18,11 +18,12 @@ from store.errors import NotFound, TurnBusy
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_command
+from store.tenancy.recent_answers import RecentAnswers
 from store.text.word_rules import AUTO, NONE, WordRules, rules_of, supported_languages
 
 #: How long a process believes what it read of a host's banks, in seconds.
 BELIEVED_S = 5.0
-#: Hosts that a process remembers before it begins anew.
+#: Hosts that a process remembers.
 MOST_HOSTS = 10_000
 
 OF_HOST = text("select bank_id, language, former from afterturn.bank_language_t where host_id = :host")
@@ -75,20 +76,15 @@ class Languages:
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.monotonic) -> None:
         self._database = database
-        self._clock = clock
-        self._known: dict[UUID, tuple[float, dict[UUID, Rules]]] = {}
+        self._known = RecentAnswers(self._read, BELIEVED_S, MOST_HOSTS, clock)
 
     async def of(self, host: UUID) -> dict[UUID, Rules]:
         """Return the rules of those banks of a host that have others than the usual ones."""
-        believed = self._known.get(host)
-        if believed is not None and believed[0] > self._clock():
-            return believed[1]
+        return await self._known.get(host) or {}
+
+    async def _read(self, host: UUID) -> dict[UUID, Rules]:
         async with self._database.tenant(host) as connection:
-            found = await read_languages(connection, host)
-        if len(self._known) >= MOST_HOSTS:
-            self._known.clear()
-        self._known[host] = (self._clock() + BELIEVED_S, found)
-        return found
+            return await read_languages(connection, host)
 
     async def asking(self, host: UUID, bank: UUID) -> tuple[WordRules, ...]:
         """Return how a question to a bank is cut."""

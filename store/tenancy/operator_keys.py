@@ -4,15 +4,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID, uuid4
 
-from sqlalchemy import case, func, insert, select, text, update
+from sqlalchemy import case, func, insert, select, update
 
 from store.database import Database
 from store.errors import NotFound
 from store.schema import OPERATOR_KEY
-from store.tenancy.keys import RecentAnswers, hash_token
+from store.tenancy.keys import CACHE_LIMIT, CACHE_S, hash_token
+from store.tenancy.recent_answers import RecentAnswers
 from store.tenancy.tokens import OPERATOR_PREFIX, is_well_formed, new_token
 
-FIND = text("select * from afterturn.find_operator_key(:hash)")
+FIND = "select * from afterturn.find_operator_key($1) as key_id"
 _KEY = OPERATOR_KEY.c
 _STATE = case((_KEY.revoked_at.is_not(None), "revoked"), (_KEY.expires_at <= func.now(), "expired"), else_="active")
 LIST = select(
@@ -37,25 +38,17 @@ class OperatorKeys:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._known: RecentAnswers[UUID] = RecentAnswers()
-        self._missed: RecentAnswers[bool] = RecentAnswers()
+        self._known = RecentAnswers(self._find, CACHE_S, CACHE_LIMIT)
 
     async def authenticate(self, token: str) -> UUID | None:
         """Return the key's id, or None: unknown, revoked, expired and malformed tokens look alike."""
         if not token.startswith(OPERATOR_PREFIX) or not is_well_formed(token):
             return None
-        hashed = hash_token(token)
-        if known := self._known.get(hashed):
-            return known
-        if self._missed.get(hashed):
-            return None
-        async with self._database.operator() as connection:
-            found: UUID | None = await connection.scalar(FIND, {"hash": hashed})
-        if found is None:
-            self._missed.put(hashed, True)
-            return None
-        self._known.put(hashed, found)
-        return found
+        return await self._known.get(hash_token(token))
+
+    async def _find(self, hashed: bytes) -> UUID | None:
+        [(found,)] = await self._database.operator_fetch(FIND, hashed)
+        return None if found is None else UUID(int=found.int)
 
     async def create(self, label: str, expires_at: datetime | None = None) -> str:
         """Create a key and return its token: the only time it is seen."""
