@@ -31,7 +31,7 @@ from deploy.http_server import serve_application
 from deploy.long_lived import freeze_loaded_objects
 from deploy.loop_lag import measuring_loop_lag
 from deploy.metrics import Exposition, LedgerCounts
-from deploy.plugin_address import PluginAddress, find_warning
+from deploy.plugin_address import ListenAddress, find_warning
 from deploy.plugin_listener import by_key, create_listener_app
 from deploy.process_priority import lower_backend_priority
 from deploy.settings import Settings
@@ -47,10 +47,10 @@ from producers.mcp.issuers import TokenIssuers
 from producers.notifications import Notifier
 from producers.plugin.bank_store import EraseQueue, PluginParts
 from producers.service.auditing import CallRecorder
-from producers.service.dependencies import Dependencies
+from producers.service.dependencies import ServiceDependencies
 from producers.service.gateway_recall import GatewayRecall
 from producers.service.load_shedding import Pressure, Shed
-from producers.service.memory import Memory
+from producers.service.memory import MemoryFacade
 from producers.service.operations import Operations
 from producers.service.read_replica import ReadReplica
 from producers.service.recalls import Recalls
@@ -85,7 +85,7 @@ THREAD_SWITCH_S = 0.0001
 log = structlog.get_logger("afterturn.api")
 
 
-def run_api(settings: Settings, api: tuple[str, int] | None, plugin: PluginAddress | None = None) -> None:
+def run_api(settings: Settings, api: tuple[str, int] | None, plugin: ListenAddress | None = None) -> None:
     """Serve the API and the memory plugin, each where there is an address for it, until SIGTERM or SIGINT.
 
     Requests that run are answered first.
@@ -103,7 +103,7 @@ def run_api(settings: Settings, api: tuple[str, int] | None, plugin: PluginAddre
             os._exit(0)
 
 
-async def _serve_until_signal(settings: Settings, api: tuple[str, int] | None, plugin: PluginAddress | None) -> None:
+async def _serve_until_signal(settings: Settings, api: tuple[str, int] | None, plugin: ListenAddress | None) -> None:
     owned, ending = _build_resources(settings), asyncio.Event()
     loop = asyncio.get_running_loop()
     for stop in (signal.SIGTERM, signal.SIGINT):
@@ -119,7 +119,7 @@ async def _serve_until_signal(settings: Settings, api: tuple[str, int] | None, p
     log.info("stopped")
 
 
-async def _serve_plugin(settings: Settings, owned: "_Resources", address: PluginAddress, ending: asyncio.Event) -> None:
+async def _serve_plugin(settings: Settings, owned: "_Resources", address: ListenAddress, ending: asyncio.Event) -> None:
     """Serve the memory plugin where it has a listener of its own; its tenant is made where it is not there."""
     await Keys(owned.database).add_host(settings.plugin.tenant)
     if warning := find_warning(settings.plugin, address):
@@ -140,7 +140,7 @@ def compose_application(settings: Settings, owned: "_Resources") -> FastAPI:
     looks = {"broker": owned.watch.wrong, "embedding": owned.model.wrong, "rerank": owned.last.wrong}
     keys = Keys(owned.database)
     return create_app(
-        Memory(_build_dependencies(settings, owned), settings.api),
+        MemoryFacade(_build_dependencies(settings, owned), settings.api),
         keys,
         ApiHealth(owned.database, owned.notifier, counts, looks, settings.health, data=settings.data),
         Exposition(settings.metrics_dir, counts, settings.health, settings.data),
@@ -212,7 +212,7 @@ def _build_resources(settings: Settings) -> _Resources:
     )
 
 
-def _build_dependencies(settings: Settings, owned: _Resources) -> Dependencies:
+def _build_dependencies(settings: Settings, owned: _Resources) -> ServiceDependencies:
     """Return what the facade stands on."""
     database, clock = owned.database, owned.clock
 

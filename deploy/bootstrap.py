@@ -24,7 +24,7 @@ SEALING_KEY_FILE = "sealing-key"
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class BootstrapKeys:
     """Keys: the API's of the default host, that of the user `--gateway self` delivers as, the one that seals others."""
 
     api_key: str = field(repr=False)
@@ -33,7 +33,7 @@ class Credentials:
     sealing_key: str = field(repr=False)
 
 
-def bootstrap_database(data: Path, endpoint: PostgresEndpoint, gateway_host: str = HOST) -> Credentials:
+def bootstrap_database(data: Path, endpoint: PostgresEndpoint, gateway_host: str = HOST) -> BootstrapKeys:
     """Migrate, and make the keys kept in DIR/api-key and DIR/gateway-key (0600) if they open nothing yet.
 
     DIR/sealing-key is made once: gateway keys that were sealed with it open with nothing else. A log that was restored
@@ -44,7 +44,7 @@ def bootstrap_database(data: Path, endpoint: PostgresEndpoint, gateway_host: str
     api_key = _ensure_key_file(data / API_KEY_FILE, endpoint, (HOST, "afterturn up", None))
     own = (gateway_host, "afterturn up --gateway self", GATEWAY_USER)
     gateway_key = _ensure_key_file(data / GATEWAY_KEY_FILE, endpoint, own)
-    return Credentials(api_key, GATEWAY_USER, gateway_key, _kept_sealing_key(data / SEALING_KEY_FILE))
+    return BootstrapKeys(api_key, GATEWAY_USER, gateway_key, _kept_sealing_key(data / SEALING_KEY_FILE))
 
 
 def _kept_sealing_key(path: Path) -> str:

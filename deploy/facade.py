@@ -1,13 +1,13 @@
 """The facade's parts, as the API and the workers that read turn queues make them."""
 
 from producers.notifications import Notifier
-from producers.service.dependencies import Dependencies
+from producers.service.dependencies import ServiceDependencies
 from producers.service.recalls import Recalls
 from store.clock import DatabaseClock
 from store.database import Database
 from store.derived.persons import Persons
 from store.erasure import Erasures
-from store.maintenance.ending import Ending
+from store.maintenance.ending import ExpiryTask
 from store.memory.directives import Curation
 from store.memory.documents import Documents
 from store.memory.memories import Memories
@@ -17,9 +17,11 @@ from store.recall.jobs import RecallJobs
 from store.tenancy.banks import Banks
 
 
-def build_dependencies(database: Database, clock: DatabaseClock, recalls: Recalls, notifier: Notifier) -> Dependencies:
+def build_dependencies(
+    database: Database, clock: DatabaseClock, recalls: Recalls, notifier: Notifier
+) -> ServiceDependencies:
     """Return what the facade stands on, without what only an API process adds."""
-    return Dependencies(
+    return ServiceDependencies(
         TurnStore(database, clock),
         Units(database, clock),
         recalls,
@@ -31,5 +33,5 @@ def build_dependencies(database: Database, clock: DatabaseClock, recalls: Recall
         Curation(database, clock),
         Persons(database, clock),
         Memories(database, clock),
-        ending=Ending(database, clock),
+        ending=ExpiryTask(database, clock),
     )

@@ -8,15 +8,15 @@ from functools import partial
 import structlog
 
 from embeddings.retry import Retry, evenly
-from producers.service.gateway_clients import Access, Calling, GatewayClients, TargetUnusable, canonical_url
+from producers.service.gateway_clients import Calling, GatewayClients, TargetCredentials, TargetUnusable, canonical_url
 from producers.service.gateway_recall import GatewayRecall
 from store.database import Database
 from store.database_outage import is_outage
 from store.errors import SealBroken, TargetTaken
-from store.tenancy.gateway_targets import GatewayTargets, GatewayUser, Target
+from store.tenancy.gateway_targets import GatewayTarget, GatewayTargets, GatewayUser
 from store.tenancy.sealing import Sealer
 from workers.gateway import gate_policy
-from workers.settings import GatewayMode, GatewaySettings, sealing_keys
+from workers.settings import DeliverySettings, GatewayMode, sealing_keys
 
 log = structlog.get_logger(__name__)
 
@@ -29,24 +29,26 @@ BY_SETTINGS = "settings"
 class TargetAccess:
     """How this process reaches targets: it opens sealed keys; of the settings' own target it has the key itself."""
 
-    def __init__(self, settings: GatewaySettings) -> None:
+    def __init__(self, settings: DeliverySettings) -> None:
         self._settings = settings
         self._sealer = Sealer(sealing_keys(settings.sealing_keys))
         self._own = user_of(settings)
 
-    def __call__(self, target: Target) -> Access:
+    def __call__(self, target: GatewayTarget) -> TargetCredentials:
         """Return where a target is and its key. Raises TargetUnusable."""
         if target.sealed_key is not None:
             try:
-                return Access(target.user.base_url or "", self._sealer.open(target.sealed_key, target.seal_place))
+                return TargetCredentials(
+                    target.user.base_url or "", self._sealer.open(target.sealed_key, target.seal_place)
+                )
             except SealBroken as error:
                 raise TargetUnusable(f"the key of the gateway target cannot be opened: {error}") from None
         if not target.of_settings or target.user != self._own:
             raise TargetUnusable("the settings of this process (gateway.*) name another gateway, or none")
         base_url = target.user.base_url or self._settings.base_url
-        return Access(base_url, self._settings.user_key.get_secret_value())
+        return TargetCredentials(base_url, self._settings.user_key.get_secret_value())
 
-    def opens(self, target: Target) -> bool:
+    def opens(self, target: GatewayTarget) -> bool:
         """Say whether this process can call a target."""
         try:
             self(target)
@@ -55,7 +57,7 @@ class TargetAccess:
         return True
 
 
-def user_of(settings: GatewaySettings) -> GatewayUser | None:
+def user_of(settings: DeliverySettings) -> GatewayUser | None:
     """Return whose memory at which gateway the settings name; None where they name none."""
     if settings.mode is GatewayMode.OFF:
         return None
@@ -63,13 +65,13 @@ def user_of(settings: GatewaySettings) -> GatewayUser | None:
     return GatewayUser(base_url, settings.user_id, settings.app_id, settings.project_id)
 
 
-def delivery_clients(settings: GatewaySettings, database: Database) -> GatewayClients:
+def delivery_clients(settings: DeliverySettings, database: Database) -> GatewayClients:
     """Return the clients that hand turns over."""
     calling = Calling(settings.timeout_seconds, settings.keep_seconds, gate_policy(settings))
     return GatewayClients(database, TargetAccess(settings), calling)
 
 
-def create_gateway_recall(settings: GatewaySettings, database: Database, timeout_s: float) -> GatewayRecall:
+def create_gateway_recall(settings: DeliverySettings, database: Database, timeout_s: float) -> GatewayRecall:
     """Return what recalls ask, waiting at most `timeout_s`."""
     calling = Calling(timeout_s, settings.keep_seconds, gate_policy(settings))
     # Gates of their own: a gateway that searches too slowly for those who wait can take turns all the same.
@@ -78,7 +80,7 @@ def create_gateway_recall(settings: GatewaySettings, database: Database, timeout
 
 
 @asynccontextmanager
-async def following_settings(database: Database, settings: GatewaySettings) -> AsyncGenerator[None]:
+async def following_settings(database: Database, settings: DeliverySettings) -> AsyncGenerator[None]:
     """Make the settings' gateway the target of their host, before the block if the database answers soon.
 
     Where they name none, the target that earlier settings made ends.
@@ -92,7 +94,7 @@ async def following_settings(database: Database, settings: GatewaySettings) -> A
         await asyncio.wait([task])
 
 
-async def _follow(targets: GatewayTargets, settings: GatewaySettings) -> None:
+async def _follow(targets: GatewayTargets, settings: DeliverySettings) -> None:
     user = user_of(settings)
 
     def again(error: Exception) -> float | None:

@@ -36,15 +36,15 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace import Span as OtelSpan
 
-from store.tracing import Attribute, Kind, Span
+from store.tracing import Attribute, SpanRole, TraceSpan
 
 #: How long a stopping process waits for its last spans to be sent, in seconds.
 LAST_SPANS_S = 2.0
-KINDS: Mapping[Kind, SpanKind] = {
-    Kind.SERVER: SpanKind.SERVER,
-    Kind.CLIENT: SpanKind.CLIENT,
-    Kind.CONSUMER: SpanKind.CONSUMER,
-    Kind.INTERNAL: SpanKind.INTERNAL,
+KINDS: Mapping[SpanRole, SpanKind] = {
+    SpanRole.SERVER: SpanKind.SERVER,
+    SpanRole.CLIENT: SpanKind.CLIENT,
+    SpanRole.CONSUMER: SpanKind.CONSUMER,
+    SpanRole.INTERNAL: SpanKind.INTERNAL,
 }
 
 
@@ -94,11 +94,11 @@ class OtlpTraces:
     def start(
         self,
         name: str,
-        kind: Kind,
-        parent: Span | str | None,
+        kind: SpanRole,
+        parent: TraceSpan | str | None,
         links: Sequence[str],
         attributes: Mapping[str, Attribute],
-    ) -> Span:
+    ) -> TraceSpan:
         """Begin a span, as `store.tracing.Tracer` says."""
         return _Span(
             self._tracer.start_span(
@@ -119,7 +119,7 @@ class OtlpTraces:
         closing.join(LAST_SPANS_S)
 
 
-def _build_context(parent: Span | str | None) -> Context:
+def _build_context(parent: TraceSpan | str | None) -> Context:
     """Return the context of a new span; never the ambient one, in which libraries may have left something."""
     if isinstance(parent, str):
         return set_span_in_context(NonRecordingSpan(_read_context(parent)), Context())

@@ -14,7 +14,7 @@ UNIX = "unix:"
 
 
 @dataclass(frozen=True, slots=True)
-class PluginAddress:
+class ListenAddress:
     """An address in numbers, or a socket's path."""
 
     host: str = ""
@@ -39,13 +39,13 @@ class PluginAddress:
         return self.path is not None or is_loopback(self.host)
 
 
-def parse_listen(listen: str) -> PluginAddress:
+def parse_listen(listen: str) -> ListenAddress:
     """Return the address that a setting names; a port of 0 is chosen now. Raises ValueError that says what to write."""
     if listen.startswith(UNIX):
         path = Path(listen.removeprefix(UNIX))
         if not path.is_absolute() or not path.parent.is_dir():
             raise ValueError(f"plugin.listen: {listen} must be unix:/PATH in a folder that is there")
-        return PluginAddress(path=path)
+        return ListenAddress(path=path)
     host, colon, port = listen.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:  # noqa: PLR2004 - the last port
         raise ValueError(f"plugin.listen: {listen} must be HOST:PORT (127.0.0.1:9100) or unix:/PATH")
@@ -53,10 +53,10 @@ def parse_listen(listen: str) -> PluginAddress:
         found = socket.getaddrinfo(host.strip("[]") or "0.0.0.0", int(port), type=socket.SOCK_STREAM)[0][4]  # noqa: S104
     except OSError as error:
         raise ValueError(f"plugin.listen: {listen} names no address ({error.strerror})") from None
-    return PluginAddress(str(found[0]), int(found[1]) or find_free_port())
+    return ListenAddress(str(found[0]), int(found[1]) or find_free_port())
 
 
-def find_address(settings: PluginSettings, *, shared: bool = False) -> PluginAddress | None:
+def find_address(settings: PluginSettings, *, shared: bool = False) -> ListenAddress | None:
     """Return where the plugin is to listen, None for nowhere. Raises ValueError for what cannot be begun so."""
     if not settings.listen:
         return None
@@ -68,7 +68,7 @@ def find_address(settings: PluginSettings, *, shared: bool = False) -> PluginAdd
     return address
 
 
-def find_warning(settings: PluginSettings, address: PluginAddress) -> str | None:
+def find_warning(settings: PluginSettings, address: ListenAddress) -> str | None:
     """Return what an operator should know: that others may read and write, where that is so."""
     if address.is_local or settings.token.get_secret_value():
         return None

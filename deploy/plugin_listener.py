@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from starlette.requests import Request
 
-from deploy.plugin_address import PluginAddress
+from deploy.plugin_address import ListenAddress
 from producers.errors import Unauthenticated
 from producers.fair_queue import FairQueue
 from producers.http.loopback import is_loopback
@@ -18,7 +18,7 @@ from store.tenancy.keys import Grant
 
 
 def create_listener_app(
-    parts: PluginParts, settings: PluginSettings, limits: ApiSettings, address: PluginAddress, fair: FairQueue
+    parts: PluginParts, settings: PluginSettings, limits: ApiSettings, address: ListenAddress, fair: FairQueue
 ) -> PluginApp:
     """Return the application of the plugin's own listener: keyless unless a token is set, for one tenant."""
     store, token = BankPluginStore(host_id(settings.tenant), parts), settings.token.get_secret_value()

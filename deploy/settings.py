@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from deploy import settings_layers as layers
-from deploy.settings_errors import Problem, SettingsError, explain_errors, find_field
+from deploy.settings_errors import SettingProblem, SettingsError, explain_errors, find_field
 from deploy.tracing import TracingSettings
 from embeddings.settings import EmbeddingSettings
 from producers.mcp.settings import NO_EFFECT
@@ -30,7 +30,7 @@ from producers.settings import (
 )
 from store.recall.settings import RecallSettings
 from store.settings import DatabaseSettings
-from workers.settings import EnrichmentSettings, GatewaySettings, MaintenanceSettings, WorkerSettings
+from workers.settings import DeliverySettings, EnrichmentSettings, MaintenanceSettings, WorkerSettings
 
 
 class LogFormat(StrEnum):
@@ -130,7 +130,7 @@ class Settings(BaseSettings):
     plugin: PluginSettings = Field(default_factory=PluginSettings)
     fairness: FairnessSettings = Field(default_factory=FairnessSettings)
     pressure: PressureSettings = Field(default_factory=PressureSettings)
-    gateway: GatewaySettings = Field(default_factory=GatewaySettings)
+    gateway: DeliverySettings = Field(default_factory=DeliverySettings)
     recall: RecallSettings = Field(default_factory=RecallSettings)
     worker: WorkerSettings = Field(default_factory=WorkerSettings)
     enrichment: EnrichmentSettings = Field(default_factory=EnrichmentSettings)
@@ -190,7 +190,7 @@ def load_settings(
     chosen = config or (Path(environ["AFTERTURN_CONFIG"]) if environ.get("AFTERTURN_CONFIG") else None)
     stack = [layers.read_config_file(chosen)] if chosen else []
     stack.append(layers.read_environment(Settings, environ))
-    stack.append(layers.Layer("option", dict(overrides or {})))
+    stack.append(layers.SettingsLayer("option", dict(overrides or {})))
     merged, origins = layers.merge_layers(stack)
     problems = [problem for layer in stack for problem in layers.check_layer(Settings, layer)]
     settings = _validate_settings(merged, origins, problems)
@@ -219,7 +219,7 @@ def find_missing_urls(settings: Settings) -> list[str]:
 
 
 def _validate_settings(
-    merged: Mapping[str, Any], origins: Mapping[str, str], problems: list[Problem]
+    merged: Mapping[str, Any], origins: Mapping[str, str], problems: list[SettingProblem]
 ) -> Settings | None:
     """Return the settings, or None with the problems added: pydantic's error keeps the values it refused."""
     known = {problem.key for problem in problems}

@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SettingProblem:
     """One wrong setting: `key` dotted, `origin` the file or variable it is from, `allowed` a range or ''."""
 
     key: str
@@ -32,12 +32,14 @@ class Problem:
 class SettingsError(Exception):
     """One or more settings cannot be used."""
 
-    def __init__(self, problems: tuple[Problem, ...]) -> None:
+    def __init__(self, problems: tuple[SettingProblem, ...]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = problems
 
 
-def explain_errors(model: type[BaseModel], error: ValidationError, origins: Mapping[str, str]) -> Iterator[Problem]:
+def explain_errors(
+    model: type[BaseModel], error: ValidationError, origins: Mapping[str, str]
+) -> Iterator[SettingProblem]:
     """Yield a problem for each of pydantic's errors, without the values that pydantic keeps in them."""
     for detail in error.errors(include_url=False, include_input=False):
         names = [str(part) for part in detail["loc"]]
@@ -45,11 +47,13 @@ def explain_errors(model: type[BaseModel], error: ValidationError, origins: Mapp
         origin = origins.get(key) or _find_origin_below(key, origins)
         field = find_field(model, names)
         if detail["type"] == "extra_forbidden":
-            yield Problem(key, "there is no such setting" + _suggest_name(model, names), origin)
+            yield SettingProblem(key, "there is no such setting" + _suggest_name(model, names), origin)
         elif field is None or is_section(field):
-            yield Problem(key, detail["msg"].removeprefix("Value error, "), origin)
+            yield SettingProblem(key, detail["msg"].removeprefix("Value error, "), origin)
         else:
-            yield Problem(key, _redact_message(detail["type"], detail["msg"]), origin, describe_allowed_values(field))
+            yield SettingProblem(
+                key, _redact_message(detail["type"], detail["msg"]), origin, describe_allowed_values(field)
+            )
 
 
 def describe_allowed_values(field: FieldInfo) -> str:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource
 
-from deploy.settings_errors import Problem, SettingsError, describe_allowed_values, find_field, is_section
+from deploy.settings_errors import SettingProblem, SettingsError, describe_allowed_values, find_field, is_section
 
 PREFIX = "AFTERTURN_"
 DELIMITER = "__"
@@ -50,7 +50,7 @@ _INTEGER = re.compile(r"[+-]?\d{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class SettingsLayer:
     """Values of one origin."""
 
     origin: str
@@ -83,7 +83,7 @@ def read_secret_files(tree: type[BaseModel], environ: Mapping[str, str]) -> Mapp
 
     A variable that is set itself goes first. Raises SettingsError for a file that cannot be read.
     """
-    plain, problems = dict(environ), list[Problem]()
+    plain, problems = dict(environ), list[SettingProblem]()
     for name, path in environ.items():
         key = name.removesuffix(FILE_SUFFIX).removeprefix(PREFIX).replace(DELIMITER, ".").lower()
         if not (name.startswith(PREFIX) and name.endswith(FILE_SUFFIX)) or not _is_secret(tree, key):
@@ -92,7 +92,7 @@ def read_secret_files(tree: type[BaseModel], environ: Mapping[str, str]) -> Mapp
         try:
             plain.setdefault(name_variable(key), Path(path).read_text(encoding="utf-8").strip())
         except (OSError, UnicodeDecodeError):
-            problems.append(Problem(key, "is in a file that cannot be read", f"environment {name}"))
+            problems.append(SettingProblem(key, "is in a file that cannot be read", f"environment {name}"))
     if problems:
         raise SettingsError(tuple(problems))
     return plain
@@ -103,7 +103,7 @@ def _is_secret(tree: type[BaseModel], key: str) -> bool:
     return found is not None and SecretStr in (found.annotation, *get_args(found.annotation))
 
 
-def read_environment(tree: type[BaseSettings], environ: Mapping[str, str]) -> Layer:
+def read_environment(tree: type[BaseSettings], environ: Mapping[str, str]) -> SettingsLayer:
     """Return what the environment says, misspelt parts included, so that they are found wrong.
 
     Raises SettingsError for a part whose JSON cannot be read.
@@ -120,7 +120,7 @@ def read_environment(tree: type[BaseSettings], environ: Mapping[str, str]) -> La
         part, delimiter, rest = name.lower().removeprefix(PREFIX.lower()).partition(DELIMITER)
         if name.upper().startswith(PREFIX) and delimiter and part not in tree.model_fields:
             values.setdefault(part, {})[rest] = value
-    return Layer("environment", _parse_numbers(tree, values), variables)
+    return SettingsLayer("environment", _parse_numbers(tree, values), variables)
 
 
 def _map_variables(environ: Mapping[str, str]) -> dict[str, str]:
@@ -129,7 +129,7 @@ def _map_variables(environ: Mapping[str, str]) -> dict[str, str]:
     return aliased | {name.upper(): name for name in environ if name not in ALIASES}
 
 
-def _find_unreadable_variables(tree: type[BaseModel], environ: Mapping[str, str]) -> Iterator[Problem]:
+def _find_unreadable_variables(tree: type[BaseModel], environ: Mapping[str, str]) -> Iterator[SettingProblem]:
     for name, value in environ.items():
         found = tree.model_fields.get(name.lower().removeprefix(PREFIX.lower()))
         if found is not None and is_section(found) and name.upper().startswith(PREFIX):
@@ -137,10 +137,10 @@ def _find_unreadable_variables(tree: type[BaseModel], environ: Mapping[str, str]
                 json.loads(value)
             except ValueError:
                 key = name.lower().removeprefix(PREFIX.lower())
-                yield Problem(key, "must be a JSON object", f"environment {name}")
+                yield SettingProblem(key, "must be a JSON object", f"environment {name}")
 
 
-def read_config_file(path: Path) -> Layer:
+def read_config_file(path: Path) -> SettingsLayer:
     """Return what a YAML or JSON file says. Raises SettingsError naming the line, never its text."""
     problem = ""
     try:
@@ -160,8 +160,8 @@ def read_config_file(path: Path) -> Layer:
     if not problem and not isinstance(values, dict | None):
         problem = "must hold a mapping of settings"
     if problem:
-        raise SettingsError((Problem(str(path), problem),))
-    return Layer(f"file {path}", _rename_seed_tree(path, values or {}))
+        raise SettingsError((SettingProblem(str(path), problem),))
+    return SettingsLayer(f"file {path}", _rename_seed_tree(path, values or {}))
 
 
 def _rename_seed_tree(path: Path, values: dict[str, Any]) -> dict[str, Any]:
@@ -174,13 +174,15 @@ def _rename_seed_tree(path: Path, values: dict[str, Any]) -> dict[str, Any]:
     root, rest = values["settings"], {name: value for name, value in values.items() if name != "settings"}
     api = rest.get("api") or {}
     if not isinstance(root, dict) or set(root) - {"mcp"}:
-        raise SettingsError((Problem("settings", "may hold mcp alone", f"file {path}"),))
+        raise SettingsError((SettingProblem("settings", "may hold mcp alone", f"file {path}"),))
     if not isinstance(api, dict) or "mcp" in api:
-        raise SettingsError((Problem("settings.mcp", "is api.mcp: a file may have one of them", f"file {path}"),))
+        raise SettingsError(
+            (SettingProblem("settings.mcp", "is api.mcp: a file may have one of them", f"file {path}"),)
+        )
     return {**rest, "api": {**api, **root}}
 
 
-def merge_layers(stack: Sequence[Layer]) -> tuple[dict[str, Any], dict[str, str]]:
+def merge_layers(stack: Sequence[SettingsLayer]) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the values of all layers, later ones winning leaf by leaf, and each leaf's origin."""
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
@@ -200,7 +202,7 @@ def flatten_values(values: Mapping[Any, Any], above: tuple[str, ...] = ()) -> It
             yield (*above, str(name)), value
 
 
-def check_layer(tree: type[BaseModel], layer: Layer) -> Iterator[Problem]:
+def check_layer(tree: type[BaseModel], layer: SettingsLayer) -> Iterator[SettingProblem]:
     """Yield what pydantic would let pass: a boolean or a NaN where a number belongs."""
     for names, value in flatten_values(layer.values):
         found = find_field(tree, names)
@@ -208,9 +210,9 @@ def check_layer(tree: type[BaseModel], layer: Layer) -> Iterator[Problem]:
             continue
         key = ".".join(names)
         if isinstance(value, bool):
-            yield Problem(key, "a boolean is not a number", layer.origin_of(key), describe_allowed_values(found))
+            yield SettingProblem(key, "a boolean is not a number", layer.origin_of(key), describe_allowed_values(found))
         elif isinstance(value, float) and not math.isfinite(value):
-            yield Problem(key, "must be a finite number", layer.origin_of(key), describe_allowed_values(found))
+            yield SettingProblem(key, "must be a finite number", layer.origin_of(key), describe_allowed_values(found))
 
 
 def find_ignored_variables(tree: type[BaseModel], environ: Mapping[str, str]) -> tuple[str, ...]:

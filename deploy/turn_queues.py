@@ -14,7 +14,7 @@ from deploy.settings import Settings
 from producers.jobs import published_prefix
 from producers.queue.acceptance import QueueIntake
 from producers.queue.dead_letters import DeadLetters
-from producers.service.memory import Memory
+from producers.service.memory import MemoryFacade
 from store import identity
 from store.database import Database
 from store.tenancy.hosts import ensure_host
@@ -62,14 +62,16 @@ async def prune_letters(settings: Settings) -> None:
         await asyncio.sleep(PRUNE_S)
 
 
-def build_queue_workers(settings: Settings, memory: Memory, database: Database) -> Sequence[dramatiq.Worker]:
+def build_queue_workers(settings: Settings, memory: MemoryFacade, database: Database) -> Sequence[dramatiq.Worker]:
     """Return a worker for each queue of the settings, not started."""
     return [
         _build_worker(settings, memory, database, queue, tenant) for queue, tenant in settings.queue.tenants.items()
     ]
 
 
-def _build_worker(settings: Settings, memory: Memory, database: Database, queue: str, tenant: str) -> dramatiq.Worker:
+def _build_worker(
+    settings: Settings, memory: MemoryFacade, database: Database, queue: str, tenant: str
+) -> dramatiq.Worker:
     broker = open_queue(settings, queue)
     grant = grant_of_queue(queue, tenant)
     ensure = partial(ensure_host, database, tenant)

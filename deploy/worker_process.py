@@ -42,21 +42,21 @@ from embeddings.retry import Backoff
 from producers.notifications import Notifier
 from producers.service.gateway_clients import GatewayClients
 from producers.service.gateway_recall import GatewayRecall
-from producers.service.memory import Memory
+from producers.service.memory import MemoryFacade
 from producers.service.recalls import Recalls
 from store.clock import DatabaseClock
 from store.database import Database
 from store.derived.pending_words import WaitingWords
 from store.erasure import Erasures
-from store.ledger.deliveries import Deliveries
+from store.ledger.deliveries import DeliveryWriter
 from store.ledger.freshness import Waiter
 from store.ledger.ledger import Ledger
 from store.ledger.stages import Stage
 from store.ledger.workers import WorkerRegistry
-from store.maintenance import Ending, Pruning, Schedule, WordsAnew
+from store.maintenance import ExpiryTask, Pruning, Schedule, WordsAnew
 from store.recall.jobs import RecallJobs
 from store.recall.recaller import Recaller
-from workers.broker import Dependencies, build_pools, build_worker, create_broker, register_actors
+from workers.broker import ActorDependencies, build_pools, build_worker, create_broker, register_actors
 from workers.embedding import EmbeddingStage
 from workers.enrichment import EnrichmentStage, model_gate
 from workers.extraction.llm.reader import LlmReader, reader_of
@@ -65,7 +65,7 @@ from workers.gateway import GatewayStage
 from workers.maintenance import Maintainer, Needs, recall_check_task, tasks_of
 from workers.projection import ProjectionStage
 from workers.recall import RecallWork
-from workers.retry import Verdict
+from workers.retry import FailureOutcome
 from workers.runner import Runner
 from workers.stage_work import StageWork
 from workers.sweeper import Notifications, Sweeper
@@ -91,8 +91,8 @@ class WorkerResources:
     others: GatewayRecall
     reader: LlmReader | None
     notifier: Notifier
-    dependencies: Dependencies
-    memory: Memory
+    dependencies: ActorDependencies
+    memory: MemoryFacade
     looking: Sequence[asyncio.Task[None]]
     entry: Registration
 
@@ -244,7 +244,7 @@ async def _build_resources(
         settings.maintenance,
         clock,
         WordsAnew(database),
-        Ending(database, clock),
+        ExpiryTask(database, clock),
     )
     tasks = (
         *tasks_of(needs),
@@ -254,8 +254,8 @@ async def _build_resources(
     maintainer = Maintainer(Schedule(database), tasks, name)
     entry = Registration(WorkerRegistry(database), name, [str(stage) for stage in settings.worker.stages])
     entry.start()
-    dependencies = Dependencies(runners, recall, notifier.acknowledge)
-    memory = Memory(build_dependencies(database, clock, recalls, notifier), settings.api)
+    dependencies = ActorDependencies(runners, recall, notifier.acknowledge)
+    memory = MemoryFacade(build_dependencies(database, clock, recalls, notifier), settings.api)
     looking = [
         asyncio.create_task(run, name=name)
         for name, run in (
@@ -288,7 +288,7 @@ def _create_stages(
     reader: LlmReader | None,
 ) -> Sequence[StageWork]:
     every = (
-        GatewayStage(database, Deliveries(database), gateways, settings.gateway, _create_verdict(settings)),
+        GatewayStage(database, DeliveryWriter(database), gateways, settings.gateway, _create_verdict(settings)),
         ExtractionStage(database, None if reader is None else reader.version),
         EnrichmentStage(database, reader, model_gate(database, settings.enrichment)),
         EmbeddingStage(database, embedder),
@@ -320,8 +320,8 @@ def _is_worth_logging(record: logging.LogRecord) -> bool:
     return "middleware of the same type twice" not in str(record.msg)
 
 
-def _create_verdict(settings: Settings) -> Verdict:
-    return Verdict(Backoff(), settings.worker.max_attempts)
+def _create_verdict(settings: Settings) -> FailureOutcome:
+    return FailureOutcome(Backoff(), settings.worker.max_attempts)
 
 
 def _build_worker_name() -> str:

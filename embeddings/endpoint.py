@@ -51,7 +51,7 @@ class EndpointError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class EndpointLimits:
     """Bytes of a request and of a reply, and seconds for the whole call, redirects included."""
 
     request_bytes: int
@@ -98,7 +98,7 @@ def _whole_path(base: str, path: str) -> str:
 class Endpoint:
     """Posts JSON to one address and returns the JSON object it answers. Belongs to one event loop; close it."""
 
-    def __init__(self, url: str, key: str, limits: Limits) -> None:
+    def __init__(self, url: str, key: str, limits: EndpointLimits) -> None:
         """Keep where and as whom to ask; `url` is what `endpoint_url` returned. An empty key is not sent."""
         self._url = httpx.URL(url)
         self._limits = limits

@@ -16,7 +16,7 @@ from embeddings.batching import group_by_length
 from embeddings.errors import EmbedderClosed, ModelMismatch
 from embeddings.minilm.reference import LEAST_COSINE, TEXTS, least_cosine
 from embeddings.model_files import MAX_TOKENS, model_folder
-from embeddings.pace import Pace
+from embeddings.pace import TokenPace
 from embeddings.settings import EmbeddingSettings, Variant
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class LocalEmbedder:
         self._thread: ThreadPoolExecutor | None = None
         self._tokenizer: Tokenizer | None = None
         self._closed = False
-        self._pace = Pace(MAX_TOKENS)
+        self._pace = TokenPace(MAX_TOKENS)
 
     async def load(self) -> None:
         """Read the model into memory (seconds at the very first start) and check that it is the right one.

@@ -12,7 +12,7 @@ TOKENS_PER_RUN = 12.0
 SLOWEST = 2.0
 
 
-class Pace:
+class TokenPace:
     """A running measure of milliseconds per token; starts from a guess and follows what it is told."""
 
     def __init__(self, max_tokens: int, ms_per_token: float = 0.1, weight: float = 0.2) -> None:

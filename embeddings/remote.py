@@ -15,9 +15,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from embeddings.endpoint import Endpoint, EndpointError, Limits
+from embeddings.endpoint import Endpoint, EndpointError, EndpointLimits
 from embeddings.errors import EmbedderClosed, ModelMismatch, ModelUnreachable
-from embeddings.pace import Pace
+from embeddings.pace import TokenPace
 from embeddings.retry import Backoff, Retry
 from embeddings.settings import RemoteSettings
 
@@ -58,7 +58,7 @@ class RemoteEmbedder:
         self._retry = Retry(backoff, sleep=sleep, clock=clock)
         self._endpoint: Endpoint | None = None
         self._closed = False
-        self._pace = Pace(MAX_TOKENS)
+        self._pace = TokenPace(MAX_TOKENS)
 
     async def load(self) -> None:
         """Ask for one vector, to know at the start whether address, key and model fit.
@@ -119,7 +119,7 @@ class RemoteEmbedder:
             raise EmbedderClosed(f"{self.name} was closed")
         if self._endpoint is None:
             settings = self._settings
-            limits = Limits(
+            limits = EndpointLimits(
                 request_bytes=settings.batch_characters * BYTES_A_CHARACTER + ENVELOPE_BYTES,
                 reply_bytes=settings.max_reply_bytes,
                 seconds=settings.timeout_seconds,

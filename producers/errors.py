@@ -29,7 +29,7 @@ class ProducerError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FieldProblem:
     """One rule that is broken: the dotted path of the field, and what is wrong with it."""
 
     field: str
@@ -42,9 +42,9 @@ class Problem:
 class Invalid(ProducerError):
     """What was handed in breaks a rule."""
 
-    def __init__(self, *problems: Problem) -> None:
+    def __init__(self, *problems: FieldProblem) -> None:
         super().__init__("; ".join(map(str, problems[:PROBLEMS_SHOWN])))
-        self.problems: Sequence[Problem] = problems[:PROBLEMS_SHOWN]
+        self.problems: Sequence[FieldProblem] = problems[:PROBLEMS_SHOWN]
 
     @property
     def details(self) -> Mapping[str, Any]:

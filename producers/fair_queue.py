@@ -42,7 +42,7 @@ CURRENT: ContextVar["Slot | None"] = ContextVar("slot", default=None)
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class QueuedCall:
     """One call of a tenant; `start` is called once, when it may work."""
 
     host: UUID
@@ -60,7 +60,7 @@ class _Tenant:
     """
 
     running: int = 0
-    waiting: deque[Call] = field(default_factory=deque)
+    waiting: deque[QueuedCall] = field(default_factory=deque)
     units_waiting: int = 0
     seen_at: float = 0.0
     turn: int = 0
@@ -89,7 +89,7 @@ class FairQueue:
         self._tenants: dict[UUID, _Tenant] = {}
         self._turns = 0
 
-    def offer(self, call: Call, *, again: bool = False) -> None:
+    def offer(self, call: QueuedCall, *, again: bool = False) -> None:
         """Start a call now, or have it wait. `again`: it was let in before. Raises Overloaded for a full queue."""
         tenant = self._tenant(call.host)
         full = len(tenant.waiting) >= self.settings.queue_calls or tenant.units_waiting + call.weight > UNITS_WAITING
@@ -100,7 +100,7 @@ class FairQueue:
         call.waiting = True
         self._start_next()
 
-    def withdraw(self, call: Call) -> None:
+    def withdraw(self, call: QueuedCall) -> None:
         """End a call, or have it wait no longer, and start what may start now; again, it changes nothing."""
         tenant = self._tenant(call.host)
         if call.running:
@@ -135,7 +135,7 @@ class FairQueue:
         tenant.seen_at = now
         return tenant
 
-    def _units(self, call: Call) -> int:
+    def _units(self, call: QueuedCall) -> int:
         """Return what a call counts for: no more than the smallest share, so that there can be room for it."""
         return min(call.weight, self.settings.share)
 
@@ -162,7 +162,7 @@ class FairQueue:
         mean = math.fsum(demands.values()) / max(len(demands), 1)
         return {name: self.settings.share * (1 if demand > mean else 2) for name, demand in demands.items()}
 
-    def _next(self) -> Call | None:
+    def _next(self) -> QueuedCall | None:
         units, limits = self.settings.units, self._compute_limits()
         # What a tenant has beyond its limit, from when it was alone, takes no room from the others.
         taken = sum(min(tenant.running, limits[name]) for name, tenant in self._tenants.items())
@@ -181,7 +181,7 @@ class Slot:
 
     def __init__(self, queue: FairQueue, host: UUID, weight: int) -> None:
         self._queue = queue
-        self._call = Call(host, weight, lambda: None)
+        self._call = QueuedCall(host, weight, lambda: None)
 
     async def take(self, *, again: bool = False) -> None:
         """Wait for the call's turn. Raises Overloaded when its queue is full or the wait too long."""

@@ -10,7 +10,7 @@ from enum import StrEnum
 from uuid import UUID
 
 from store import identity
-from store.tracing import NO_SPAN, Attribute, Span, is_tracing, trace_operation
+from store.tracing import NO_SPAN, Attribute, TraceSpan, is_tracing, trace_operation
 
 OPERATION = "gen_ai.operation.name"
 RECORDS = "gen_ai.memory.record.count"
@@ -30,7 +30,7 @@ def trace_memory(
     places: Collection[tuple[str, str | None, str | None]] = (),
     *,
     records: int | None = None,
-) -> AbstractContextManager[Span]:
+) -> AbstractContextManager[TraceSpan]:
     """Trace an operation on a tenant's memory.
 
     `places` are what it is about, by names: bank, session, turn, the last two where they are known. An id is told where
@@ -53,7 +53,7 @@ def trace_memory(
     return trace_operation(operation.value, named)
 
 
-def trace_embedding(model: str, texts: int) -> AbstractContextManager[Span]:
+def trace_embedding(model: str, texts: int) -> AbstractContextManager[TraceSpan]:
     """Trace a call of a model that turns texts into vectors."""
     named: dict[str, Attribute] = {OPERATION: "embeddings", "gen_ai.request.model": model, "afterturn.texts": texts}
     return trace_operation(f"embeddings {model}", named)

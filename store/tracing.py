@@ -19,7 +19,7 @@ _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-
 TRACEPARENT_LENGTH = 55
 
 
-class Kind(StrEnum):
+class SpanRole(StrEnum):
     """What a span is to the spans around it."""
 
     SERVER = "server"
@@ -28,7 +28,7 @@ class Kind(StrEnum):
     INTERNAL = "internal"
 
 
-class Span(Protocol):
+class TraceSpan(Protocol):
     """One operation of a trace."""
 
     @property
@@ -55,11 +55,11 @@ class Tracer(Protocol):
     def start(
         self,
         name: str,
-        kind: Kind,
-        parent: Span | str | None,
+        kind: SpanRole,
+        parent: TraceSpan | str | None,
         links: Sequence[str],
         attributes: Mapping[str, Attribute],
-    ) -> Span:
+    ) -> TraceSpan:
         """Begin a span below another or a traceparent, or a new trace; `links` are traceparents it belongs with."""
         ...
 
@@ -80,7 +80,7 @@ class NoSpan:
 
 
 NO_SPAN = NoSpan()
-_CURRENT: ContextVar[Span | None] = ContextVar("span", default=None)
+_CURRENT: ContextVar[TraceSpan | None] = ContextVar("span", default=None)
 
 
 class _Installed:
@@ -112,7 +112,7 @@ def current_traceparent() -> str | None:
     return None if span is None or not is_tracing() else span.traceparent
 
 
-def current_span() -> Span:
+def current_span() -> TraceSpan:
     """Return the current span; where there is none, what may be told everything and does nothing."""
     return _CURRENT.get() or NO_SPAN
 
@@ -121,23 +121,23 @@ def start_span(
     name: str,
     attributes: Mapping[str, Attribute],
     *,
-    kind: Kind,
+    kind: SpanRole,
     parent: str | None = None,
     links: Sequence[str] = (),
-) -> Span:
+) -> TraceSpan:
     """Begin a span below `parent`, else below the current span, without making it the current one.
 
     A server or a consumer without either begins a trace; any other operation is then not traced.
     """
     tracer, above = _Installed.tracer, _CURRENT.get()
-    begins = above is None and kind in {Kind.SERVER, Kind.CONSUMER}
+    begins = above is None and kind in {SpanRole.SERVER, SpanRole.CONSUMER}
     if tracer is None or not (begins or parent or (above is not None and above.traceparent)):
         return NO_SPAN
     return tracer.start(name, kind, parent or above, links, attributes)
 
 
 @contextmanager
-def enter_span(span: Span) -> Generator[Span]:
+def enter_span(span: TraceSpan) -> Generator[TraceSpan]:
     """Make a span the current one; it ends with the block, which says how: an exception's class, and nothing else."""
     token = _CURRENT.set(span)
     try:
@@ -155,10 +155,10 @@ def trace_operation(
     name: str,
     attributes: Mapping[str, Attribute] | None = None,
     *,
-    kind: Kind = Kind.INTERNAL,
+    kind: SpanRole = SpanRole.INTERNAL,
     parent: str | None = None,
     links: Sequence[str] = (),
-) -> Generator[Span]:
+) -> Generator[TraceSpan]:
     """Trace a block as a span, begun as `start_span` does; the block's operations are below it."""
     if not is_tracing():
         yield NO_SPAN

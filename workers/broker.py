@@ -39,7 +39,7 @@ ANSWER_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Dependencies:
+class ActorDependencies:
     """What actors use; all of it belongs to dramatiq's event loop. `acknowledge` deletes a notification flag."""
 
     runners: Mapping[Stage, Runner]
@@ -48,7 +48,7 @@ class Dependencies:
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class ThreadPool:
     """Threads of their own for one class of latency."""
 
     queue: Queue
@@ -83,27 +83,27 @@ def create_broker(settings: BrokerSettings) -> RedisBroker:
     )
 
 
-def register_actors(broker: RedisBroker, dependencies: Dependencies) -> Mapping[str, "dramatiq.Actor[..., None]"]:
+def register_actors(broker: RedisBroker, dependencies: ActorDependencies) -> Mapping[str, "dramatiq.Actor[..., None]"]:
     """Make the actors of all queues, by name. They never raise."""
     actors = [_stage_actor(broker, dependencies, stage) for stage in dependencies.runners]
     actors.append(_recall_actor(broker, dependencies))
     return {actor.actor_name: actor for actor in actors}
 
 
-def build_pools(settings: WorkerSettings) -> tuple[Pool, ...]:
+def build_pools(settings: WorkerSettings) -> tuple[ThreadPool, ...]:
     """Return the pools of one process, of what it is to do.
 
     `settings.threads` are those of recall jobs, which are answered one by one.
     """
     queues = {QUEUES[one] if isinstance(one, Stage) else Queue.RECALL for one in settings.stages}
     return tuple(
-        Pool(queue, settings.threads if queue is Queue.RECALL else threads_of(queue))
+        ThreadPool(queue, settings.threads if queue is Queue.RECALL else threads_of(queue))
         for queue in Queue
         if queue in queues
     )
 
 
-def build_worker(broker: RedisBroker, pool: Pool) -> dramatiq.Worker:
+def build_worker(broker: RedisBroker, pool: ThreadPool) -> dramatiq.Worker:
     """Return a worker for one pool, not started; it fetches no message that it has no thread for."""
     poll_ms = POLL_RECALL_MS if pool.queue is Queue.RECALL else POLL_STAGE_MS
     made = dramatiq.Worker(broker, queues={pool.queue.value}, worker_timeout=poll_ms, worker_threads=pool.threads)
@@ -111,7 +111,7 @@ def build_worker(broker: RedisBroker, pool: Pool) -> dramatiq.Worker:
     return made
 
 
-def _stage_actor(broker: RedisBroker, dependencies: Dependencies, stage: Stage) -> "dramatiq.Actor[..., None]":
+def _stage_actor(broker: RedisBroker, dependencies: ActorDependencies, stage: Stage) -> "dramatiq.Actor[..., None]":
     drain = async_to_sync(dependencies.runners[stage].drain)
 
     def work() -> None:
@@ -122,7 +122,7 @@ def _stage_actor(broker: RedisBroker, dependencies: Dependencies, stage: Stage) 
     return dramatiq.actor(broker=broker, actor_name=STAGE_ACTORS[stage], queue_name=QUEUES[stage])(work)
 
 
-def _recall_actor(broker: RedisBroker, dependencies: Dependencies) -> "dramatiq.Actor[..., None]":
+def _recall_actor(broker: RedisBroker, dependencies: ActorDependencies) -> "dramatiq.Actor[..., None]":
     answer = async_to_sync(dependencies.recall.answer)
 
     def recall(host: str, job: str) -> None:

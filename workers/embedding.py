@@ -14,14 +14,14 @@ from embeddings.protocol import Embedder
 from store.database import NO_SYNC, Database
 from store.derived import reflection_vectors
 from store.derived.reflection_vectors import reflection_of
-from store.derived.unit_vectors import Unembedded, Wanted, again_id, insert_vectors, read_missing
+from store.derived.unit_vectors import Unembedded, UnitsToEmbed, again_id, insert_vectors, read_missing
 from store.errors import LeaseLost
 from store.gen_ai_spans import trace_embedding
 from store.ledger.ledger import Claim, LedgerRow, Outcome, close_together
 from store.ledger.stages import Stage
 from store.memory.corrections import corrected_id
 from workers.metrics import EMBEDDED_TEXTS
-from workers.stage_work import Shape, Worked
+from workers.stage_work import ClaimSize, Worked
 
 NO_VECTORS = np.empty((0, 0), dtype=np.float32)
 #: The newest turns are asked for first, so they are embedded first; but none waits longer than this for newer ones.
@@ -37,7 +37,7 @@ class EmbeddingStage:
     stage: ClassVar[Stage] = Stage.EMBEDDING
     #: About two texts a turn: a piece is well below a lease and fills the model's runs. While the model is at one, the
     #: next is read, or the last one written.
-    shape: ClassVar[Shape] = Shape(streams=64, rows=1, together=32, valve=VALVE)
+    shape: ClassVar[ClaimSize] = ClaimSize(streams=64, rows=1, together=32, valve=VALVE)
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
         """Embed what these turns still lack, of all hosts in one go; vectors are written once, by the first."""
@@ -70,7 +70,7 @@ class EmbeddingStage:
 
     async def _missing(self, host: UUID, claims: Sequence[Claim]) -> list[Unembedded]:
         rows = [row for claim in claims for row in claim.rows]
-        generation, wanted, reflections = self.embedder.generation, list[Wanted](), list[tuple[UUID, UUID]]()
+        generation, wanted, reflections = self.embedder.generation, list[UnitsToEmbed](), list[tuple[UUID, UUID]]()
         for row in rows:
             if (reflection := reflection_of(row, generation)) is not None:
                 reflections.append((row.bank_id, reflection))
@@ -80,9 +80,9 @@ class EmbeddingStage:
             found = await read_missing(connection, host, generation, wanted) if wanted else []
             return found + await reflection_vectors.read_missing(connection, host, generation, reflections)
 
-    def _wanted(self, row: LedgerRow) -> list[Wanted]:
+    def _wanted(self, row: LedgerRow) -> list[UnitsToEmbed]:
         """Return what a row is for: a turn's messages, its facts, or both: for another model, or after a correction."""
         again = again_id(row.turn_id, self.embedder.generation, row.position)
         both = row.item_id in {again, corrected_id(row.turn_id, row.position)}
         which = (False, True) if both else (row.item_id != row.turn_id,)
-        return [Wanted(row.bank_id, row.turn_id, facts) for facts in which]
+        return [UnitsToEmbed(row.bank_id, row.turn_id, facts) for facts in which]

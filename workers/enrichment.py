@@ -28,7 +28,7 @@ from workers.extraction.llm.reader import LlmReader, worth_reading
 from workers.extraction.reextraction import corrected_unit
 from workers.extraction.writing import run_name, write_reading
 from workers.settings import EnrichmentSettings
-from workers.stage_work import Shape, Worked
+from workers.stage_work import ClaimSize, Worked
 
 SUCCEEDED, FAILED = "extraction_model_succeeded", "extraction_model_failed"
 #: How long a turn waits for its turn to be read, in seconds, before it is put off.
@@ -54,7 +54,7 @@ class EnrichmentStage:
     reader: LlmReader | None
     gate: Gate
     stage: ClassVar[Stage] = Stage.ENRICHMENT
-    shape: ClassVar[Shape] = Shape(streams=8, rows=1)
+    shape: ClassVar[ClaimSize] = ClaimSize(streams=8, rows=1)
 
     def at_most(self, streams: int) -> int:
         """Return how many turns to claim: none while the model is known to be away."""

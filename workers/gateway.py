@@ -16,17 +16,17 @@ from producers.service.gateway_recall import record_outcome
 from store.database import Database
 from store.errors import LeaseLost
 from store.ledger.circuit_breakers import LONGEST_PAUSE_S, GatePolicy, Passage, put_off
-from store.ledger.deliveries import Deliveries
+from store.ledger.deliveries import DeliveryWriter
 from store.ledger.ledger import Claim, LedgerRow, Outcome
 from store.ledger.stages import Stage
-from store.tenancy.gateway_targets import CHAT, UNSET, Destination, Target
-from store.tracing import Kind, trace_operation
+from store.tenancy.gateway_targets import CHAT, UNSET, Destination, GatewayTarget
+from store.tracing import SpanRole, trace_operation
 from workers import gateway_machine as machine
 from workers.errors import Untold
 from workers.metrics import GATEWAY_BREAKER, GATEWAY_CALLS, GATEWAY_SECONDS, GATEWAY_WAITS
-from workers.retry import Verdict
-from workers.settings import GatewayRetry, GatewaySettings
-from workers.stage_work import Shape, Worked
+from workers.retry import FailureOutcome
+from workers.settings import DeliverySettings, GatewayRetry
+from workers.stage_work import ClaimSize, Worked
 
 #: Seconds a turn waits in memory for the rate limit; one that would wait longer is put back.
 PATIENCE_S = 5.0
@@ -46,7 +46,7 @@ class Handover:
 
     claim: Claim
     row: LedgerRow
-    target: Target
+    target: GatewayTarget
     session: str
     client: GatewayClient
     passage: Passage
@@ -66,20 +66,20 @@ class GatewayStage:
     """
 
     database: Database
-    deliveries: Deliveries
+    deliveries: DeliveryWriter
     clients: GatewayClients
-    settings: GatewaySettings
-    verdict: Verdict
+    settings: DeliverySettings
+    verdict: FailureOutcome
     chance: Callable[[], float] = random.random
     stage: ClassVar[Stage] = Stage.GATEWAY
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> ClaimSize:
         """How much is under way: one turn of a session, since its row says the whole truth about what was sent.
 
         The outcome of a call that is cut is unknown.
         """
-        return Shape(streams=self.settings.at_once, rows=1, grace_s=self.settings.stop_seconds)
+        return ClaimSize(streams=self.settings.at_once, rows=1, grace_s=self.settings.stop_seconds)
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
         """Take the first turn of a session to its end, or as far as it goes now."""
@@ -120,7 +120,7 @@ class GatewayStage:
         if to is None or to.target.unset_at:
             return await self._skip(claim, row, UNSET, "unset")
         turn = await self.deliveries.said(claim, row)
-        said = [machine.Said(m.role, m.content, m.event_date) for m in turn]
+        said = [machine.TranscriptMessage(m.role, m.content, m.event_date) for m in turn]
         sent = machine.build_delivery(said, to.target.user.user_id)
         if sent is None or not to.session:
             return await self._skip(claim, row, "the turn has no user text or no final answer")
@@ -151,7 +151,7 @@ class GatewayStage:
             return await self._finish(claim, row, ending)
         return await self._flush(way, ending)
 
-    async def _flush(self, way: Handover, added: machine.Ending | None = None) -> Worked:
+    async def _flush(self, way: Handover, added: machine.AttemptOutcome | None = None) -> Worked:
         """Commit that the turn is being flushed, and in the same breath how its add went; then flush it."""
         told = () if added is None else (added.event, added.payload)
         await self.deliveries.step(way.claim, way.row.item_id, "flushing", *told)
@@ -161,7 +161,7 @@ class GatewayStage:
             return await self._put_off(way.claim, way.row, "added", pause_s, way.target)
         return await self._finish(way.claim, way.row, machine.after_flush(way.session, error, self.settings.retry))
 
-    async def _enter(self, target: Target) -> Passage:
+    async def _enter(self, target: GatewayTarget) -> Passage:
         """Ask the gate, and wait for one's turn if it comes soon."""
         passage = await self.clients.gate(target).enter(PATIENCE_S)
         GATEWAY_BREAKER.set(self.clients.failing)
@@ -170,7 +170,7 @@ class GatewayStage:
             await asyncio.sleep(passage.wait_s)
         return passage
 
-    async def _report(self, target: Target, error: GatewayError | None) -> None:
+    async def _report(self, target: GatewayTarget, error: GatewayError | None) -> None:
         await record_outcome(self.clients.gate(target), error)
         GATEWAY_BREAKER.set(self.clients.failing)
 
@@ -183,7 +183,7 @@ class GatewayStage:
         away = error.unsent and (way.passage.probing or self.clients.gate(way.target).failing)
         return 0.0 if away else None
 
-    async def _put_off(self, claim: Claim, row: LedgerRow, status: str, wait_s: float, target: Target) -> Worked:
+    async def _put_off(self, claim: Claim, row: LedgerRow, status: str, wait_s: float, target: GatewayTarget) -> Worked:
         """Leave the turn, and what else waits for its target, for later, as if it had not been looked at."""
         GATEWAY_WAITS.labels("shut").inc()
         wait = wait_s or self.clients.gate(target).shut_s
@@ -192,7 +192,7 @@ class GatewayStage:
         await put_off(self.database, claim, row.item_id, status, retry_in, target=target.target_id)
         return Worked([Outcome(row.item_id, status, None, None, retry_in)])
 
-    async def _finish(self, claim: Claim, row: LedgerRow, ending: machine.Ending) -> Worked:
+    async def _finish(self, claim: Claim, row: LedgerRow, ending: machine.AttemptOutcome) -> Worked:
         """Write how it ended, or when it is tried again: the row and its audit row in one transaction."""
         outcome = Outcome(row.item_id, ending.status, ending.category, ending.reason)
         if ending.back is not None and row.attempts < self.verdict.max_attempts:
@@ -209,7 +209,7 @@ class GatewayStage:
         return Worked([outcome])
 
 
-def gate_policy(settings: GatewaySettings) -> GatePolicy:
+def gate_policy(settings: DeliverySettings) -> GatePolicy:
     """Return when the gate of each target shuts, and how fast it lets through."""
     return GatePolicy(
         threshold=settings.breaker_failures,
@@ -233,7 +233,7 @@ async def _make_call(operation: str, call: Awaitable[None]) -> GatewayError | No
     """Make one call, time and count it; its error is a value, since nothing about it is unexpected."""
     started = time.monotonic()
     error: GatewayError | None = None
-    with trace_operation(f"gateway {operation}", kind=Kind.CLIENT) as span:
+    with trace_operation(f"gateway {operation}", kind=SpanRole.CLIENT) as span:
         try:
             await call
         except GatewayError as caught:

@@ -35,7 +35,7 @@ class Event(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class TranscriptMessage:
     """One message of a turn: role, content, when (aware)."""
 
     role: str
@@ -44,7 +44,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class AttemptOutcome:
     """How an attempt ended: the row's status and the audit row.
 
     `back` is the status to go back to when the call may be made again.
@@ -58,7 +58,7 @@ class Ending:
     back: str | None = None
 
 
-def build_delivery(turn: Sequence[Said], user_id: str) -> tuple[GatewayMessage, GatewayMessage] | None:
+def build_delivery(turn: Sequence[TranscriptMessage], user_id: str) -> tuple[GatewayMessage, GatewayMessage] | None:
     """Return the two messages of a turn: the user's original prompt and the agent's final text.
 
     Several user messages before the final text are one prompt, joined by a blank line. None when the turn lacks
@@ -78,58 +78,62 @@ def build_delivery(turn: Sequence[Said], user_id: str) -> tuple[GatewayMessage, 
     )
 
 
-def after_add(session: str, error: GatewayError | None, retry: GatewayRetry) -> Ending:
+def after_add(session: str, error: GatewayError | None, retry: GatewayRetry) -> AttemptOutcome:
     """Say what the answer to `add` makes of the row; `session` is its name at the gateway, here and below."""
     where = {"gateway_session": session}
     if error is None:
-        return Ending("added", Event.ADD_SUCCEEDED, {**where, "messages": 2})
+        return AttemptOutcome("added", Event.ADD_SUCCEEDED, {**where, "messages": 2})
     if error.unknown:
         return unknown_add(session, error.category)
-    ending = Ending("add_failed", Event.ADD_FAILED, where, back="pending")
+    ending = AttemptOutcome("add_failed", Event.ADD_FAILED, where, back="pending")
     return _failed_ending(ending, error, retry)
 
 
-def unknown_add(session: str, category: str) -> Ending:
+def unknown_add(session: str, category: str) -> AttemptOutcome:
     """Return what an `add` without an answer makes of the row: unknown, for an operator to settle."""
     payload = {"gateway_session": session, "operation": "add", "category": category}
-    return Ending("add_unknown", Event.ADD_UNKNOWN, payload, category, "outcome unknown: the gateway may have it")
+    return AttemptOutcome(
+        "add_unknown", Event.ADD_UNKNOWN, payload, category, "outcome unknown: the gateway may have it"
+    )
 
 
-def after_flush(session: str, error: GatewayError | None, retry: GatewayRetry) -> Ending:
+def after_flush(session: str, error: GatewayError | None, retry: GatewayRetry) -> AttemptOutcome:
     """Say what the answer to `flush` makes of the row."""
     where = {"gateway_session": session}
     if error is None:
-        return Ending("flushed", Event.FLUSH_SUCCEEDED, where)
-    ending = Ending("flush_failed", Event.FLUSH_FAILED, {**where, "add_succeeded": True}, back="added")
+        return AttemptOutcome("flushed", Event.FLUSH_SUCCEEDED, where)
+    ending = AttemptOutcome("flush_failed", Event.FLUSH_FAILED, {**where, "add_succeeded": True}, back="added")
     return _failed_ending(ending, error, retry)
 
 
-def refused_add(session: str) -> Ending:
+def refused_add(session: str) -> AttemptOutcome:
     """Say what a turn that cannot be written as a request makes of the row: nothing was sent."""
     payload = {"gateway_session": session, "operation": "add", "category": "invalid_request"}
-    return Ending("add_failed", Event.ADD_FAILED, payload, "invalid_request", "it cannot be written as a request")
+    return AttemptOutcome(
+        "add_failed", Event.ADD_FAILED, payload, "invalid_request", "it cannot be written as a request"
+    )
 
 
-def unusable_target(session: str, operation: str, why: str) -> Ending:
+def unusable_target(session: str, operation: str, why: str) -> AttemptOutcome:
     """Say what a target that this process cannot call makes of the row: nothing was sent, and it may be tried again."""
     payload: dict[str, Any] = {"gateway_session": session, "operation": operation, "category": "unusable_target"}
     if operation == "add":
-        return Ending("add_failed", Event.ADD_FAILED, payload, "unusable_target", why, back="pending")
+        return AttemptOutcome("add_failed", Event.ADD_FAILED, payload, "unusable_target", why, back="pending")
     payload["add_succeeded"] = True
-    return Ending("flush_failed", Event.FLUSH_FAILED, payload, "unusable_target", why, back="added")
+    return AttemptOutcome("flush_failed", Event.FLUSH_FAILED, payload, "unusable_target", why, back="added")
 
 
-def unflushed(session: str, category: str, why: str) -> Ending:
+def unflushed(session: str, category: str, why: str) -> AttemptOutcome:
     """Say what an added turn that is not to be flushed any more makes of the row: nothing was sent."""
     payload = {"gateway_session": session, "add_succeeded": True, "operation": "flush", "category": category}
-    return Ending("flush_failed", Event.FLUSH_FAILED, payload, category, why)
+    return AttemptOutcome("flush_failed", Event.FLUSH_FAILED, payload, category, why)
 
 
-def unknown_flush(session: str) -> Ending:
+def unknown_flush(session: str) -> AttemptOutcome:
     """Return what a `flush` without an answer makes of the row."""
     where = {"gateway_session": session, "add_succeeded": True}
     payload = {**where, "operation": "flush", "category": "unknown"}
-    return Ending("flush_failed", Event.FLUSH_FAILED, payload, "unknown", "the worker died while it waited")
+    return AttemptOutcome("flush_failed", Event.FLUSH_FAILED, payload, "unknown", "the worker died while it waited")
 
 
 def asks_for_time(error: GatewayError) -> bool:
@@ -137,7 +141,7 @@ def asks_for_time(error: GatewayError) -> bool:
     return error.status == TOO_MANY_REQUESTS and error.retry_after is not None
 
 
-def _failed_ending(ending: Ending, error: GatewayError, retry: GatewayRetry) -> Ending:
+def _failed_ending(ending: AttemptOutcome, error: GatewayError, retry: GatewayRetry) -> AttemptOutcome:
     """Fill in what the error says, and leave the way back open only where nothing can have happened."""
     payload = {**ending.payload, "operation": error.operation, "category": error.category}
     if error.status is not None:

@@ -10,7 +10,7 @@ from store.identity import user_id
 from store.ledger.ledger import Claim, Outcome, close_claim, held_together
 from store.ledger.stages import Stage
 from store.log.envelope import Origin
-from workers.stage_work import Shape, Worked
+from workers.stage_work import ClaimSize, Worked
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class ProjectionStage:
 
     database: Database
     stage: ClassVar[Stage] = Stage.PROJECTION
-    shape: ClassVar[Shape] = Shape(streams=4, rows=64, at_once=2)
+    shape: ClassVar[ClaimSize] = ClaimSize(streams=4, rows=64, at_once=2)
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
         """Count the first turns of a bank that extraction is through with, and what was forgotten in it."""

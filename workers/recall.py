@@ -12,11 +12,11 @@ from pydantic import ValidationError
 
 from producers.errors import ProducerError, Unavailable
 from producers.service.recall_json import MOST_BYTES_OF_JOB, answer_as_json
-from producers.service.recalls import Answer, RecallJobRequest, Recalls
+from producers.service.recalls import RecallJobRequest, RecallResult, Recalls
 from store.database_outage import may_pass
 from store.errors import PositionBeyondLog
 from store.recall.jobs import RecallJobs, TakenJob
-from store.tracing import Kind, is_tracing, trace_operation
+from store.tracing import SpanRole, is_tracing, trace_operation
 from workers.metrics import RECALL_JOBS
 
 log = structlog.get_logger(__name__)
@@ -76,7 +76,7 @@ class RecallWork:
             return await self._ended(taken)
         named = {"afterturn.tenant.id": str(taken.host_id), "afterturn.recall_job.id": str(taken.job_id)}
         parent = await self.jobs.read_traceparent(taken)
-        with trace_operation("process recall", named, kind=Kind.CONSUMER, parent=parent) as span:
+        with trace_operation("process recall", named, kind=SpanRole.CONSUMER, parent=parent) as span:
             ended = await self._ended(taken)
             span.note({"afterturn.attempt": taken.attempt, "afterturn.outcome": ended})
             return ended
@@ -115,7 +115,7 @@ class RecallWork:
         result = await answer_as_json(answer, MOST_BYTES_OF_JOB)
         return "done" if await self.jobs.finish(taken, result) else "lost"
 
-    async def _recalled(self, host: UUID, body: RecallJobRequest) -> Answer:
+    async def _recalled(self, host: UUID, body: RecallJobRequest) -> RecallResult:
         if body.banks is None:
             return await self.recalls.answer(host, body, body.target)
         return await self.recalls.across(host, body, body.banks)

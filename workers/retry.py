@@ -18,7 +18,7 @@ LONGEST_RETRY_AFTER_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FailureOutcome:
     """How a row ends that could not be worked on."""
 
     backoff: Backoff

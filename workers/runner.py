@@ -22,7 +22,7 @@ from store.ledger.stages import Stage
 from workers.errors import Untold
 from workers.leases import keep_leases, record_lost
 from workers.metrics import STAGE_AGE, STAGE_FAILURES, STAGE_TOTAL
-from workers.retry import Verdict, name_failure
+from workers.retry import FailureOutcome, name_failure
 from workers.stage_traces import trace_work
 from workers.stage_work import Gated, StageWork
 
@@ -54,7 +54,7 @@ class Runner:
     ledger: Ledger
     work: StageWork
     notify: Callable[[Stage], None]
-    verdict: Verdict
+    verdict: FailureOutcome
     lease: timedelta
     worker: str
     clock: Clock = _utc_now

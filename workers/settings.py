@@ -55,7 +55,7 @@ class ServiceSettings(BaseModel):
         return value
 
 
-class GatewaySettings(ServiceSettings):
+class DeliverySettings(ServiceSettings):
     """The Memory Gateway of one host (tenant), and how all gateways are called.
 
     Other hosts, and single banks, have gateway targets of their own: `afterturn gateway set`.

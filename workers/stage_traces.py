@@ -8,7 +8,7 @@ from uuid import UUID
 import structlog
 
 from store.ledger.ledger import Claim, Ledger, LedgerRow, Outcome, public_status
-from store.tracing import Attribute, Kind, Span, enter_span, is_tracing, start_span
+from store.tracing import Attribute, SpanRole, TraceSpan, enter_span, is_tracing, start_span
 
 log = structlog.get_logger(__name__)
 
@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 class WorkSpans:
     """The spans of a piece of work by item; those of untraced turns are none."""
 
-    of: Mapping[UUID, Span] = field(default_factory=dict)
+    of: Mapping[UUID, TraceSpan] = field(default_factory=dict)
 
     def note_outcomes(self, outcomes: Sequence[Outcome]) -> None:
         """Say how rows ended, or that they are tried again."""
@@ -56,7 +56,7 @@ async def trace_work(ledger: Ledger, claims: Sequence[Claim]) -> AsyncGenerator[
             span.end()
 
 
-def _start(claim: Claim, row: LedgerRow, parent: str, links: Sequence[str]) -> Span:
+def _start(claim: Claim, row: LedgerRow, parent: str, links: Sequence[str]) -> TraceSpan:
     named: dict[str, Attribute] = {
         "afterturn.stage": claim.stage.value,
         "afterturn.attempt": row.attempts,
@@ -65,7 +65,7 @@ def _start(claim: Claim, row: LedgerRow, parent: str, links: Sequence[str]) -> S
         "afterturn.session.id": str(row.session_id),
         "afterturn.turn.id": str(row.turn_id),
     }
-    return start_span(f"process {claim.stage.value}", named, kind=Kind.CONSUMER, parent=parent, links=links)
+    return start_span(f"process {claim.stage.value}", named, kind=SpanRole.CONSUMER, parent=parent, links=links)
 
 
 async def _read_traceparents(ledger: Ledger, claims: Sequence[Claim]) -> Mapping[UUID, str]:

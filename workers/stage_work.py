@@ -10,7 +10,7 @@ from store.ledger.stages import Stage
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ClaimSize:
     """How much a stage claims at once: `streams`, of each the first `rows`.
 
     A piece of work is one stream, or the streams of one bank (`by_bank`), or a number of streams (`together`).
@@ -48,7 +48,7 @@ class StageWork(Protocol):
         ...
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> ClaimSize:
         """How much it takes at once."""
         ...
 

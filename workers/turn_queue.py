@@ -80,7 +80,7 @@ end
 Accept = Callable[[bytes, int], Awaitable[Rejection | None]]
 
 
-class Body(bytes):
+class TurnMessageBody(bytes):
     """A message's body, of which no log of dramatiq shows a word."""
 
     def __repr__(self) -> str:
@@ -143,7 +143,7 @@ class TurnConsumer(Consumer):
         return [self._read(name, body, int(attempts)) for name, body, attempts in found]
 
     def _read(self, name: bytes, body: bytes, attempts: int) -> MessageProxy:
-        arguments = (Body(body), attempts, name)
+        arguments = (TurnMessageBody(body), attempts, name)
         message: dramatiq.Message[None] = dramatiq.Message(self._queue, PUBLISHED[self._queue], arguments, {}, {})
         return MessageProxy(message)
 

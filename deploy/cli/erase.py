@@ -25,7 +25,7 @@ from producers.service.erasures import as_json
 from store.clock import DatabaseClock
 from store.connections import create_owner_engine
 from store.database import Database
-from store.erasure import Erasures, Kind, Receipt, Target
+from store.erasure import Erasures, ErasureTarget, Kind, Receipt
 from store.erasure.user_names import is_name
 from store.errors import IsReflection, NotFound
 
@@ -78,7 +78,7 @@ def unit_command(
 
     **Example:** `afterturn erase unit 0b7c… --bank support`
     """
-    target = Target(Kind.UNIT, bank, unit_id)
+    target = ErasureTarget(Kind.UNIT, bank, unit_id)
     _erase_target(EraseRequest(target, f"unit {unit_id}", host, bank), data, dry_run=dry_run, yes=yes, json=json)
 
 
@@ -102,7 +102,7 @@ def session_command(
 
     **Example:** `afterturn erase session monday --dry-run`
     """
-    target = Target(Kind.SESSION, bank, session)
+    target = ErasureTarget(Kind.SESSION, bank, session)
     _erase_target(EraseRequest(target, f"session {session}", host, bank), data, dry_run=dry_run, yes=yes, json=json)
 
 
@@ -133,7 +133,7 @@ def user_command(
     if not all(map(is_name, called)):
         raise exit_with("--name: give one word of letters that is no common word, such as Kate", 2)
     _erase_target(
-        EraseRequest(Target(Kind.USER, None, user, called), f"user {user}", host),
+        EraseRequest(ErasureTarget(Kind.USER, None, user, called), f"user {user}", host),
         data,
         dry_run=dry_run,
         yes=yes,
@@ -156,7 +156,7 @@ def bank_command(
     **Example:** `afterturn erase bank support`
     """
     _erase_target(
-        EraseRequest(Target(Kind.BANK, bank), f"bank {bank}", host), data, dry_run=dry_run, yes=yes, json=json
+        EraseRequest(ErasureTarget(Kind.BANK, bank), f"bank {bank}", host), data, dry_run=dry_run, yes=yes, json=json
     )
 
 
@@ -164,7 +164,7 @@ def bank_command(
 class EraseRequest:
     """What is to be erased, what it is called, and where it is."""
 
-    target: Target
+    target: ErasureTarget
     named: str
     host: str
     bank: str | None = None

@@ -29,8 +29,8 @@ from deploy.cli.output import exit_with, print_json, replace_unprintable
 from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
 from store.database import Database
 from store.errors import NotFound, NotSettled
-from store.ledger.listing import Backlog, Entry, Selection
-from store.ledger.quarantine import SETTLEMENTS, UNSETTLED, Found, Quarantine, Then
+from store.ledger.listing import Backlog, LedgerEntry, Selection
+from store.ledger.quarantine import SETTLEMENTS, UNSETTLED, DeliveryFinding, Quarantine, Then
 from store.ledger.stages import Stage
 from store.tenancy.call_audit import NO_HOST
 from store.tenancy.gateway_targets import Destination
@@ -99,7 +99,7 @@ def show_command(
 def resolve_command(
     turn: TurnArgument,
     *,
-    found: Annotated[Found, typer.Option("--as", help="What you found out at the gateway.")],
+    found: Annotated[DeliveryFinding, typer.Option("--as", help="What you found out at the gateway.")],
     then: Annotated[
         Then | None,
         typer.Option(help="delivered: flush (default) or done; not-delivered: retry or skip, which must be said."),
@@ -121,7 +121,7 @@ def resolve_command(
     stack = find_running_stack(data)
     require_existing(stack, host, bank)
 
-    async def settle(database: Database, act: AuditedAct) -> tuple[Entry, Destination | None, str]:
+    async def settle(database: Database, act: AuditedAct) -> tuple[LedgerEntry, Destination | None, str]:
         backlog = Backlog(database)
         rows = await read_rows(backlog, place, [turn], _select_deliveries(place))
         if not rows:
@@ -176,9 +176,9 @@ def retry_command(
     change_rows(data, targets, again, yes=yes, dry_run=dry_run, as_json=as_json)
 
 
-def _check_settlement(found: Found, then: Then | None) -> None:
+def _check_settlement(found: DeliveryFinding, then: Then | None) -> None:
     ways = [way.value for told, way in SETTLEMENTS if told is found]
-    if then is None and found is Found.NOT_DELIVERED:
+    if then is None and found is DeliveryFinding.NOT_DELIVERED:
         raise typer.BadParameter(f"say {' or '.join(ways)}: what was not delivered", param_hint="--then")
     if then is not None and then.value not in ways:
         raise typer.BadParameter(f"{found.value} goes with {' or '.join(ways)}", param_hint="--then")

@@ -24,9 +24,9 @@ from producers.service.gateway_clients import canonical_url
 from store import identity
 from store.database import Database
 from store.errors import NotFound, SealBroken, TargetTaken
-from store.tenancy.gateway_targets import GatewayTargets, GatewayUser, Listed, Target, seal_place
+from store.tenancy.gateway_targets import GatewayTarget, GatewayTargets, GatewayUser, ListedTarget, seal_place
 from store.tenancy.sealing import Sealer
-from workers.settings import GatewaySettings, Scope, sealing_keys
+from workers.settings import DeliverySettings, Scope, sealing_keys
 
 T = TypeVar("T")
 
@@ -105,7 +105,7 @@ def set_command(
     host_id = find_host_id(host)
     sealed = sealer.seal(_key(user_key_file), seal_place(host_id, user))
 
-    async def put(database: Database, act: AuditedAct) -> Listed:
+    async def put(database: Database, act: AuditedAct) -> ListedTarget:
         targets = GatewayTargets(database)
         made = await targets.set(host_id, _bank_id(host_id, bank), user, scopes, sealed)
         act.rows = 1
@@ -170,7 +170,7 @@ def list_command(
         return
     chosen = None if host is None else find_host_id(find_host_name(stack, host))
 
-    async def read(database: Database) -> list[Listed]:
+    async def read(database: Database) -> list[ListedTarget]:
         return await GatewayTargets(database).list(chosen, unset=unset)
 
     _print(run_on_database(stack, read), as_json=as_json)
@@ -226,7 +226,7 @@ def _user(url: str, user_id: str, app_id: str, project_id: str) -> GatewayUser:
 
 def _scopes(wanted: Sequence[str] | None) -> tuple[str, ...]:
     if not wanted:
-        return tuple(GatewaySettings().scope)
+        return tuple(DeliverySettings().scope)
     try:
         return tuple(dict.fromkeys(SCOPES.validate_python(wanted)))
     except ValidationError:
@@ -260,7 +260,7 @@ def _bank_id(host: UUID, bank: str | None) -> UUID | None:
     return None if bank is None else identity.bank_id(host, bank)
 
 
-def _print(found: Sequence[Listed], *, as_json: bool) -> None:
+def _print(found: Sequence[ListedTarget], *, as_json: bool) -> None:
     if as_json:
         print_json({"targets": [_as_json(one) for one in found]})
     elif found:
@@ -269,7 +269,7 @@ def _print(found: Sequence[Listed], *, as_json: bool) -> None:
         print_notice("no gateway target is set: no turn is handed to a gateway")
 
 
-def _as_json(one: Listed) -> dict[str, Any]:
+def _as_json(one: ListedTarget) -> dict[str, Any]:
     target = one.target
     return {
         "target_id": str(target.target_id),
@@ -289,7 +289,7 @@ def _as_json(one: Listed) -> dict[str, Any]:
     }
 
 
-def _table(found: Sequence[Listed]) -> Table:
+def _table(found: Sequence[ListedTarget]) -> Table:
     table = Table("host", "bank", "gateway", "user", "sessions", "key", "state", box=None, pad_edge=False)
     table.add_column("waiting", justify="right")
     for one in found:
@@ -302,17 +302,17 @@ def _table(found: Sequence[Listed]) -> Table:
     return table
 
 
-def named(one: Listed) -> str:
+def named(one: ListedTarget) -> str:
     """Return a target in words: whose it is, and where."""
     user = one.target.user
     bank = f", bank {one.bank or one.target.bank_id}" if one.target.bank_id else ""
     return f"host {one.host}{bank}, {user.user_id} at {user.base_url or SELF}"
 
 
-def _sessions(target: Target) -> str:
+def _sessions(target: GatewayTarget) -> str:
     return "chat:<session>" if target.bank_id else "chat:<bank>/<session>"
 
 
-def _held(target: Target) -> str:
+def _held(target: GatewayTarget) -> str:
     """Return where the key is: sealed here, in the settings, or nowhere any more."""
     return "none" if target.unset_at else "sealed" if target.sealed_key else "settings"

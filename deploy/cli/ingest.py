@@ -24,7 +24,7 @@ from deploy.cli.running_stack import (
     exit_on_api_error,
     find_running_stack,
 )
-from deploy.cli.turn_sender import PATIENCE_S, ServiceUnresponsive, Tally, TurnSender
+from deploy.cli.turn_sender import PATIENCE_S, SentCounts, ServiceUnresponsive, TurnSender
 
 HEAD_BYTES = 1 << 20
 TIMEOUT_S = 30.0
@@ -126,7 +126,7 @@ class _ProgressDisplay:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._problems = 0
-        self.tally = Tally()
+        self.tally = SentCounts()
 
     def problem(self, line: int, error: str) -> None:
         self._problems += 1
@@ -174,7 +174,7 @@ def _measure_source(file: str) -> int | None:
     return Path(file).stat().st_size if file != "-" and Path(file).is_file() else None
 
 
-def _serialise_tally(tally: Tally, seconds: float) -> dict[str, Any]:
+def _serialise_tally(tally: SentCounts, seconds: float) -> dict[str, Any]:
     return {
         "read": tally.read,
         "accepted": tally.accepted,
@@ -186,7 +186,7 @@ def _serialise_tally(tally: Tally, seconds: float) -> dict[str, Any]:
     }
 
 
-def _describe_tally(tally: Tally, seconds: float) -> str:
+def _describe_tally(tally: SentCounts, seconds: float) -> str:
     return (
         f"{tally.read} read: {tally.accepted} new, {tally.duplicates} known already, {tally.conflicts} in conflict, "
         f"{len(tally.bad_lines)} bad; position {tally.position}; {seconds:.1f} s"

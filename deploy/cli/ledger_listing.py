@@ -20,7 +20,7 @@ from deploy.cli.operator_jobs import find_tenant, read_jobs
 from deploy.cli.output import create_console, exit_with, print_json, print_notice
 from deploy.cli.running_stack import find_running_stack
 from store.database import Database
-from store.ledger.listing import Backlog, Entry, Noted, Selection
+from store.ledger.listing import Backlog, LedgerEntry, Noted, Selection
 from store.tenancy.gateway_targets import Destination
 
 
@@ -28,7 +28,7 @@ from store.tenancy.gateway_targets import Destination
 class TurnHistory:
     """Rows of one turn or of a list: what was noted, the names of their banks, and where deliveries go to."""
 
-    rows: Sequence[Entry]
+    rows: Sequence[LedgerEntry]
     notes: Sequence[Noted]
     banks: Mapping[UUID, str]
     deliveries: Mapping[UUID, Destination]

@@ -16,7 +16,7 @@ from deploy.cli.durations import parse_duration
 from deploy.cli.existence import find_host_id
 from deploy.cli.output import replace_unprintable
 from store import identity
-from store.ledger.listing import Backlog, Entry, Noted, Selection
+from store.ledger.listing import Backlog, LedgerEntry, Noted, Selection
 from store.ledger.stages import Stage
 from store.tenancy.gateway_targets import Destination
 
@@ -71,11 +71,13 @@ class BankFilter:
         return identity.turn_id(identity.session_id(bank, session), turn)
 
 
-async def read_rows(backlog: Backlog, place: BankFilter, names: Sequence[str], selection: Selection) -> list[Entry]:
+async def read_rows(
+    backlog: Backlog, place: BankFilter, names: Sequence[str], selection: Selection
+) -> list[LedgerEntry]:
     """Return the rows of these turns (or single rows) that a selection allows."""
     undone, failed = selection.open_states()
     states, stages = {*undone, *failed}, set(selection.stages)
-    found: dict[tuple[UUID, str], Entry] = {}
+    found: dict[tuple[UUID, str], LedgerEntry] = {}
     for item in map(place.item, names):
         for entry in await backlog.of_turn(item, place.host_id):
             meant = item in {entry.item_id, entry.turn_id}
@@ -84,7 +86,9 @@ async def read_rows(backlog: Backlog, place: BankFilter, names: Sequence[str], s
     return list(found.values())
 
 
-def serialise_row(entry: Entry, banks: Mapping[UUID, str], deliveries: Mapping[UUID, Destination]) -> dict[str, Any]:
+def serialise_row(
+    entry: LedgerEntry, banks: Mapping[UUID, str], deliveries: Mapping[UUID, Destination]
+) -> dict[str, Any]:
     """Return a row as `--json` shows it: ids, names of host and bank, status, category, reason; no content.
 
     Of a delivery also where it goes to: the target, and the session's name there.
@@ -127,7 +131,7 @@ def serialise_note(noted: Noted) -> dict[str, Any]:
 
 
 def build_rows_table(
-    entries: Sequence[Entry], banks: Mapping[UUID, str], deliveries: Mapping[UUID, Destination]
+    entries: Sequence[LedgerEntry], banks: Mapping[UUID, str], deliveries: Mapping[UUID, Destination]
 ) -> Table:
     """Return rows as a table for people; a delivery is followed by where it goes to."""
     shown = Table("stage", "status", "turn", "bank", "host", box=None, pad_edge=False, header_style="bold")
@@ -160,7 +164,7 @@ def build_notes_table(notes: Sequence[Noted]) -> Table:
     return shown
 
 
-def describe_status(entry: Entry) -> str:
+def describe_status(entry: LedgerEntry) -> str:
     """Say in words what a row waits for, who has it, or what went wrong."""
     wrong = ": ".join(part for part in (entry.category, entry.reason) if part)
     if entry.waits_for:

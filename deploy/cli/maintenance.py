@@ -25,9 +25,9 @@ from store.database import Database
 from store.derived.vector_indexes import VectorIndexes
 from store.erasure import Erasures
 from store.errors import ResourceBusy
-from store.maintenance import Ending, Pruning, Schedule, WordsAnew
+from store.maintenance import ExpiryTask, Pruning, Schedule, WordsAnew
 from store.recall.jobs import RecallJobs
-from workers.maintenance import Maintainer, Needs, Task, Told, index_task, recall_check_task, tasks_of
+from workers.maintenance import Maintainer, Needs, Task, TaskOutcome, index_task, recall_check_task, tasks_of
 
 TaskOption = Annotated[
     list[str] | None, typer.Option("--task", metavar="NAME", help="Only this task; may be repeated.")
@@ -37,7 +37,7 @@ ConfigOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="A YAML or JSON file (default: AFTERTURN_CONFIG).")
 ]
 
-MaintenanceRun = Callable[[Database, Sequence[Task], Maintainer], Awaitable[list[Told]]]
+MaintenanceRun = Callable[[Database, Sequence[Task], Maintainer], Awaitable[list[TaskOutcome]]]
 
 
 def maintenance_command(
@@ -81,19 +81,19 @@ def maintenance_command(
     raise typer.Exit(1 if any(one.outcome == "failed" for one in told) else 0)
 
 
-async def count_tasks(_database: Database, tasks: Sequence[Task], _maintainer: Maintainer) -> list[Told]:
+async def count_tasks(_database: Database, tasks: Sequence[Task], _maintainer: Maintainer) -> list[TaskOutcome]:
     """Print what each task would prune."""
     told = []
     for task in tasks:
         start = time.monotonic()
         found = await task.count()
-        told.append(Told(task.name, "off" if task.off else "dry", found, time.monotonic() - start, task.off))
+        told.append(TaskOutcome(task.name, "off" if task.off else "dry", found, time.monotonic() - start, task.off))
     return told
 
 
-async def run_tasks(database: Database, tasks: Sequence[Task], maintainer: Maintainer) -> list[Told]:
+async def run_tasks(database: Database, tasks: Sequence[Task], maintainer: Maintainer) -> list[TaskOutcome]:
     """Run each task to its end, and record in the call audit what was pruned."""
-    told: list[Told] = []
+    told: list[TaskOutcome] = []
     async with record_act(database, "maintenance") as act:
         act.rows = 0
         for task in tasks:
@@ -105,13 +105,15 @@ async def run_tasks(database: Database, tasks: Sequence[Task], maintainer: Maint
 
 async def _run_maintenance(
     stack: Stack, settings: Settings, names: Sequence[str] | None, work: MaintenanceRun
-) -> list[Told]:
+) -> list[TaskOutcome]:
     database = Database(build_database_settings(stack))
     indexes = VectorIndexes(find_owner_url(stack), settings.recall.exact_units)
     try:
         clock = await DatabaseClock.asked(database)
         jobs, erasures, words = RecallJobs(database, clock), Erasures(database, clock), WordsAnew(database)
-        needs = Needs(Pruning(database), jobs, erasures, settings.maintenance, clock, words, Ending(database, clock))
+        needs = Needs(
+            Pruning(database), jobs, erasures, settings.maintenance, clock, words, ExpiryTask(database, clock)
+        )
         near = create_linking_task(settings, database, create_embedder(settings.embedding, settings.data), clock)
         others = (near, recall_check_task(database, settings.recall), index_task(indexes))
         tasks = {task.name: task for task in (*tasks_of(needs), *others)}
@@ -125,7 +127,7 @@ async def _run_maintenance(
         await database.close()
 
 
-def _serialise_result(told: Told) -> dict[str, Any]:
+def _serialise_result(told: TaskOutcome) -> dict[str, Any]:
     return {
         "task": told.task,
         "outcome": told.outcome,
@@ -135,7 +137,7 @@ def _serialise_result(told: Told) -> dict[str, Any]:
     }
 
 
-def _render_results(told: Sequence[Told], *, dry_run: bool) -> Table:
+def _render_results(told: Sequence[TaskOutcome], *, dry_run: bool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("task")
     table.add_column("would go" if dry_run else "gone", justify="right")

@@ -22,7 +22,7 @@ from deploy.local.stack import Stack
 from store.clock import DatabaseClock
 from store.database import Database
 from store.errors import ResourceBusy
-from store.tenancy.call_audit import NO_HOST, Call, CallAudit, Interface
+from store.tenancy.call_audit import NO_HOST, AuditedCall, CallAudit, Interface
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ async def record_act(database: Database, operation: str, host: UUID = NO_HOST) -
 
     async def note() -> None:
         took = (time.monotonic() - begun) * 1000
-        call = Call(
+        call = AuditedCall(
             at, Interface.OPERATOR, operation, took, host, actor=read_operator_name(), code=act.code, rows=act.rows
         )
         await CallAudit(database).write([call])

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from deploy.cli.doctor_checks import DoctorTarget
-from deploy.cli.doctor_rules import Finding, report_warning
+from deploy.cli.doctor_rules import DoctorFinding, report_warning
 from deploy.local.cluster import list_cluster_folders
 from deploy.local.folder_lock import is_held
 from deploy.local.private_folder import find_orphaned_folders, is_private, measure_folder
@@ -15,7 +15,7 @@ ORPHANED = "left behind"
 AUTOMATIC_REMEDY = "the next `afterturn bench`, `chaos`, `check walls` or `demo` removes it; or do it now:"
 
 
-def find_orphaned_databases(patient: DoctorTarget) -> Iterator[Finding]:
+def find_orphaned_databases(patient: DoctorTarget) -> Iterator[DoctorFinding]:
     """Name each with its size and with the command that removes it; what anybody works in is not named."""
     for left in find_orphaned_folders():
         yield report_warning(

@@ -18,7 +18,7 @@ from deploy.lab.bench.quality.formats import FORMATS, read_dialogues
 from deploy.lab.bench.quality.long import join_messages
 from deploy.lab.bench.quality.material import Dialogue, UnreadableData
 from deploy.lab.bench.quality.run import QualityReport, measure_quality
-from deploy.lab.bench.quality.settling import NotSettled
+from deploy.lab.bench.quality.settling import StageNotSettled
 from deploy.local.private_stack import PrivateStackError, run_private_stack
 from deploy.local.stack import Stack, StackNotRunning, find_stack
 from deploy.settings import load_settings
@@ -56,7 +56,7 @@ def measure_recall_quality(options: QualityOptions, *, as_json: bool) -> None:
             found = {name: _measure_dialogues(stack, told, options) for name, told in variants.items()}
     except UnreadableData as error:
         raise exit_with(str(error), 2) from None
-    except (NotSettled, AfterturnError, PrivateStackError, StackNotRunning) as error:
+    except (StageNotSettled, AfterturnError, PrivateStackError, StackNotRunning) as error:
         raise exit_with(str(error), 2) from None
     if as_json:
         first, *others = found.items()

@@ -18,7 +18,7 @@ from store import identity
 from store.clock import DatabaseClock
 from store.database import Database
 from store.errors import NotFound
-from store.tenancy.quotas import Limits, Quota, Quotas
+from store.tenancy.quotas import Quota, QuotaLimits, Quotas
 
 HostOption = Annotated[str, typer.Option(parser=name_arguments.parse_name, metavar="NAME", help="The host (tenant).")]
 Limit = Annotated[int | None, typer.Option(min=0, max=2**63 - 1, metavar="N")]
@@ -54,7 +54,7 @@ def set_command(
     """
     if bank is not None and max_banks is not None:
         raise typer.BadParameter("--max-banks is a limit of the host")
-    limits = Limits(max_turns, max_bytes, max_banks, turns_per_minute)
+    limits = QuotaLimits(max_turns, max_bytes, max_banks, turns_per_minute)
 
     async def put(database: Database, act: AuditedAct) -> list[Quota]:
         quotas = Quotas(database, act.clock)

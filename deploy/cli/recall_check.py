@@ -14,7 +14,7 @@ from deploy.cli.operator_command import run_on_database
 from deploy.cli.output import create_console, exit_with, print_json, print_notice
 from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
 from store.database import Database
-from store.recall.accuracy_check import Asked, StoredBank, compare_searches, stored_banks
+from store.recall.accuracy_check import CheckedQuestion, StoredBank, compare_searches, stored_banks
 from store.recall.settings import RecallSettings
 
 TARGET_RECALL = 0.98
@@ -57,7 +57,7 @@ def recall_check_command(
     """
     stack = find_running_stack(data)
 
-    async def check(database: Database) -> list[Asked]:
+    async def check(database: Database) -> list[CheckedQuestion]:
         stored = await stored_banks(database, bank)
         if bank is not None and not stored:
             there = sorted({one.name for one in await stored_banks(database, None)})
@@ -82,7 +82,7 @@ def recall_check_command(
 
 async def compare_banks(
     database: Database, banks: Sequence[StoredBank], units: int, settings: RecallSettings
-) -> list[Asked]:
+) -> list[CheckedQuestion]:
     """Compare in every one of these banks."""
     return [one for bank in banks for one in await compare_searches(database, bank, units, settings)]
 
@@ -92,14 +92,14 @@ def classify_size(units: int) -> int:
     return sum(units >= step for step in SIZE_LIMITS)
 
 
-def summarise_by(asked: Sequence[Asked], name: Callable[[Asked], str]) -> list[AccuracyRow]:
+def summarise_by(asked: Sequence[CheckedQuestion], name: Callable[[CheckedQuestion], str]) -> list[AccuracyRow]:
     """Return a row for each name, in the order of their sizes or else of their letters."""
     order = {one: n for n, one in enumerate(SIZE_NAMES)}
     ordered = sorted(asked, key=lambda one: (order.get(name(one), 0), name(one)))
     return [_summarise_group(key, list(group)) for key, group in groupby(ordered, name)]
 
 
-def _summarise_group(name: str, asked: Sequence[Asked]) -> AccuracyRow:
+def _summarise_group(name: str, asked: Sequence[CheckedQuestion]) -> AccuracyRow:
     banks = {(one.bank.host_id, one.bank.bank_id) for one in asked}
     return AccuracyRow(name, len(banks), len(asked), sum(one.found for one in asked) / sum(one.there for one in asked))
 
@@ -112,7 +112,7 @@ def _sample_banks(banks: Sequence[StoredBank], most: int) -> list[StoredBank]:
 
 
 def _serialise_report(
-    asked: Sequence[Asked], sizes: Sequence[AccuracyRow], filtered: Sequence[AccuracyRow], *, holds: bool
+    asked: Sequence[CheckedQuestion], sizes: Sequence[AccuracyRow], filtered: Sequence[AccuracyRow], *, holds: bool
 ) -> dict[str, Any]:
     whole = summarise_by(asked, lambda _: "all")
     return {

@@ -17,7 +17,7 @@ from deploy.cli.running_stack import DataOption, JsonOption, find_owner_url, fin
 from store import identity
 from store.database import Database
 from store.errors import ReplayError
-from store.replay import Report, Scope, repair_scope, swap_tables, verify_log
+from store.replay import ReplayReport, ReplayScope, repair_scope, swap_tables, verify_log
 from store.replay.report import Difference
 from store.tenancy.call_audit import NO_HOST
 
@@ -67,10 +67,10 @@ def replay_command(
     require_existing(stack, host, bank)
     url, progress = find_owner_url(stack), _create_progress_printer()
 
-    async def compare(_database: Database) -> Report:
+    async def compare(_database: Database) -> ReplayReport:
         return await verify_log(url, scope, progress=progress, resume=resume)
 
-    async def mend(_database: Database, _act: AuditedAct) -> Report:
+    async def mend(_database: Database, _act: AuditedAct) -> ReplayReport:
         if swap_:
             return await swap_tables(url, progress=progress, resume=resume)
         return await repair_scope(url, scope, progress=progress)
@@ -89,18 +89,18 @@ def replay_command(
     raise typer.Exit(0 if mends or _check_report(report, derived=derived) else 1)
 
 
-def _find_option_conflict(verify_: bool, swap_: bool, repair_: bool, scope: Scope, *, resume: bool) -> str | None:  # noqa: FBT001 - as asked
+def _find_option_conflict(verify_: bool, swap_: bool, repair_: bool, scope: ReplayScope, *, resume: bool) -> str | None:  # noqa: FBT001 - as asked
     """Return what does not go together, if anything."""
     if verify_ + swap_ + repair_ > 1:
         return "--verify, --swap and --repair are three different things: ask for one"
-    if swap_ and scope != Scope():
+    if swap_ and scope != ReplayScope():
         return "--swap is of everything; --repair mends one host or bank in place"
     if repair_ and (scope.host is None or resume):
         return "--repair is of one host (--host NAME) or of one bank of it, and begins anew"
     return None
 
 
-def _check_report(report: Report, *, derived: bool) -> bool:
+def _check_report(report: ReplayReport, *, derived: bool) -> bool:
     strays = [one.name for one in report.derived if not one.equal]
     if strays and not derived:
         print_notice(
@@ -109,11 +109,11 @@ def _check_report(report: Report, *, derived: bool) -> bool:
     return report.equal and not (derived and strays)
 
 
-def _parse_scope(host: str | None, bank: str | None) -> Scope:
+def _parse_scope(host: str | None, bank: str | None) -> ReplayScope:
     if host is None and bank is None:
-        return Scope()
+        return ReplayScope()
     host_id = find_host_id(host or HOST)
-    return Scope(host_id, None if bank is None else identity.bank_id(host_id, bank))
+    return ReplayScope(host_id, None if bank is None else identity.bank_id(host_id, bank))
 
 
 def _create_progress_printer() -> Callable[[int, int], None]:
@@ -129,7 +129,7 @@ def _create_progress_printer() -> Callable[[int, int], None]:
     return tell
 
 
-def _render_report(report: Report) -> Group:
+def _render_report(report: ReplayReport) -> Group:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("table", "live", "replayed", ""):
         table.add_column(name, justify="left" if name in {"table", ""} else "right")

@@ -29,7 +29,7 @@ from deploy.settings_errors import SettingsError
 from store.settings import DatabaseSettings
 
 if TYPE_CHECKING:
-    from deploy.cli.contexts import Context
+    from deploy.cli.contexts import ServiceContext
 
 DataOption = Annotated[
     Path | None,
@@ -83,7 +83,7 @@ def find_service_elsewhere(settings: Settings) -> Stack | None:
     return _describe_context(settings, contexts.find_context(known.current)) if known.current else None
 
 
-def _describe_context(settings: Settings, context: "Context") -> Stack:
+def _describe_context(settings: Settings, context: "ServiceContext") -> Stack:
     client = settings.client.model_copy(
         update={"url": context.url, "key": context.key, "allow_http": context.allow_http}
     )

@@ -47,7 +47,7 @@ class _StillWrittenError(AfterturnError):
 
 
 @dataclass
-class Tally:
+class SentCounts:
     """What came of a file so far. Every line read is exactly one of accepted, duplicate, conflict and bad."""
 
     accepted: int = 0
@@ -82,7 +82,7 @@ class TurnSender:
     waiting: Callable[[str], None]
     advanced: Callable[[int], None]
     patience_s: float = PATIENCE_S
-    tally: Tally = field(default_factory=Tally)
+    tally: SentCounts = field(default_factory=SentCounts)
 
     def feed(self, items: Iterable[Parsed]) -> None:
         """Send everything. Raises GaveUp; what has an answer by then is in `tally`."""

@@ -56,7 +56,7 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class LoadPace:
     """How long the load lasts after each step, in seconds, and how many rounds of calls it makes a second."""
 
     seconds: float
@@ -64,7 +64,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class UpgradePhase:
     """How calls ended while one thing was done, and for some time after it."""
 
     name: str
@@ -90,7 +90,7 @@ class Upgrade:
     """One upgrade in one order: its phases, and what did not hold at its end."""
 
     order: str
-    phases: list[Phase] = field(default_factory=list)
+    phases: list[UpgradePhase] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     #: Why this version did not begin on the previous schema, so that the schema was migrated before it.
     refused: str = ""
@@ -110,10 +110,10 @@ def run_upgrades(
     `seconds`: how long the load lasts after each step; `per_second`: rounds of calls. Raises UpgradeBroken,
     EmbeddedError.
     """
-    return [_run_upgrade(order, wheel, new, Pace(seconds, per_second), say) for order in ORDERS]
+    return [_run_upgrade(order, wheel, new, LoadPace(seconds, per_second), say) for order in ORDERS]
 
 
-def _run_upgrade(order: str, wheel: Path, new: Release, pace: Pace, say: Say) -> Upgrade:
+def _run_upgrade(order: str, wheel: Path, new: Release, pace: LoadPace, say: Say) -> Upgrade:
     with open_private_folder("upgrade") as folder, ExitStack() as servers:
         packages = folder / "previous"
         with zipfile.ZipFile(wheel) as archive:
@@ -133,12 +133,12 @@ def _run_upgrade(order: str, wheel: Path, new: Release, pace: Pace, say: Say) ->
             # Workers that step back for others here would hardly begin beside two APIs.
             "AFTERTURN_WORKER__NICE": "0",
         }
-        place = Place(folder, environment, there.owner_url)
+        place = UpgradeFolder(folder, environment, there.owner_url)
         return asyncio.run(Upgrader(place, (Release("previous", packages), new), pace, say).run(order))
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class UpgradeFolder:
     """Where an upgrade happens: a folder, and the settings of every process."""
 
     folder: Path
@@ -190,7 +190,7 @@ class Place:
 class Upgrader:
     """Takes a loaded service from the previous version to the new one."""
 
-    def __init__(self, place: Place, releases: tuple[Release, Release], pace: Pace, say: Say) -> None:
+    def __init__(self, place: UpgradeFolder, releases: tuple[Release, Release], pace: LoadPace, say: Say) -> None:
         self._place = place
         self._previous, self._new = releases
         self._pace = pace
@@ -251,7 +251,7 @@ class Upgrader:
         finally:
             done.set()
             await load
-        upgrade.phases.append(Phase(name, calls))
+        upgrade.phases.append(UpgradePhase(name, calls))
         self._say(f"{upgrade.order}: {name}: {upgrade.phases[-1].well} calls, {upgrade.phases[-1].failed} failed")
 
     async def _start(self, running: ExitStack, release: Release) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from deploy.bootstrap import API_KEY_FILE, HOST, Credentials, bootstrap_database
+from deploy.bootstrap import API_KEY_FILE, HOST, BootstrapKeys, bootstrap_database
 from deploy.disk_space import guard_disk
 from deploy.indexing import keep_indexed
 from deploy.local import Child, EmbeddedPostgres, EmbeddedValkey, ports, survivors
@@ -22,7 +22,7 @@ from deploy.local.restarts import DeathCounter
 from deploy.local.services import Services, describe_api, describe_workers
 from deploy.local.stack import FILE, Stack, StackProcess
 from deploy.local.supervisor import RunningChild, Supervisor
-from deploy.plugin_address import PluginAddress, find_address, find_warning
+from deploy.plugin_address import ListenAddress, find_address, find_warning
 from deploy.settings import Settings
 
 #: A process holds two pools, one of `pool_size` and one of half of it, and each may grow to twice its size.
@@ -44,7 +44,7 @@ class StackFactories:
 
     api: Callable[[Services], Child] = describe_api
     workers: Callable[[Services, int], Sequence[Child]] = describe_workers
-    bootstrap: Callable[..., Credentials] = bootstrap_database
+    bootstrap: Callable[..., BootstrapKeys] = bootstrap_database
     #: Go on until they are cancelled, once everything runs.
     chores: Sequence[Callable[..., Awaitable[None]]] = (keep_indexed, guard_disk)
 
@@ -114,7 +114,7 @@ class LocalStack:
             for chore in self._parts.chores:
                 group.create_task(_run_chore(chore, self._settings, self._postgres.endpoint))
 
-    async def _start_api(self, credentials: Credentials) -> Services:
+    async def _start_api(self, credentials: BootstrapKeys) -> Services:
         """Start the API; where another process took the chosen free port, choose the next."""
         for _ in range(PORTS_TRIED):
             services = self._services(credentials)
@@ -149,7 +149,7 @@ class LocalStack:
     def _lock(self, folder: Path) -> None:
         self._locks.append(FolderLock(folder))
 
-    def _find_plugin(self) -> PluginAddress | None:
+    def _find_plugin(self) -> ListenAddress | None:
         """Return where the memory plugin will listen. Raises PortInUse for what it cannot listen on."""
         settings = self._settings.plugin
         try:
@@ -160,7 +160,7 @@ class LocalStack:
             self._say(warning)
         return address
 
-    def _services(self, credentials: Credentials) -> Services:
+    def _services(self, credentials: BootstrapKeys) -> Services:
         return Services(
             settings=self._settings,
             plugin=self._plugin,

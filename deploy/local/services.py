@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deploy.bootstrap import HOST, Credentials
+from deploy.bootstrap import HOST, BootstrapKeys
 from deploy.local import Child, PostgresEndpoint, survivors
 from deploy.local.ports import LOOPBACK
-from deploy.plugin_address import PluginAddress
+from deploy.plugin_address import ListenAddress
 from deploy.settings import Settings
 from workers.settings import GatewayMode, sealing_keys
 
@@ -29,9 +29,9 @@ class Services:
     port: int
     database: PostgresEndpoint
     broker_url: str = field(repr=False)
-    credentials: Credentials
+    credentials: BootstrapKeys
     config: Path | None = None
-    plugin: PluginAddress | None = None
+    plugin: ListenAddress | None = None
 
     @property
     def address(self) -> str:

@@ -31,7 +31,7 @@ _URLS = "give http://HOST:PORT, https://HOST, or unix:/PATH/TO.SOCK; a path pref
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PluginTarget:
     """Where a plugin listens; `base` ends without a slash, `socket` is the path of a unix socket."""
 
     shown: str
@@ -39,13 +39,13 @@ class Target:
     socket: str | None = None
 
 
-def parse_target(url: str) -> Target:
+def parse_target(url: str) -> PluginTarget:
     """Return where a URL points to; raises UnusableError for one that names no plugin."""
     if url.startswith("unix:"):
         socket, _, prefix = re.sub("^//(?=/)", "", url.removeprefix("unix:")).partition(":")
         if not socket.startswith("/") or prefix.strip("/") != prefix.strip("/").strip():
             raise UnusableError(f"{show_text(url)!r} names no socket: {_URLS}")
-        return Target(url, f"http://localhost{_path_prefix(prefix)}", unquote(socket))
+        return PluginTarget(url, f"http://localhost{_path_prefix(prefix)}", unquote(socket))
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL:
@@ -54,7 +54,7 @@ def parse_target(url: str) -> Target:
         raise UnusableError("the URL holds a user or password: give a token with --token-file instead")
     if parsed.scheme not in {"http", "https"} or not parsed.host or parsed.query or parsed.fragment:
         raise UnusableError(f"{show_text(url)!r} is no URL of a plugin: {_URLS}")
-    return Target(url, url.rstrip("/"))
+    return PluginTarget(url, url.rstrip("/"))
 
 
 def _path_prefix(path: str) -> str:
@@ -62,7 +62,7 @@ def _path_prefix(path: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PluginReply:
     """What the plugin answered to one request; `did` and `saw` are the two as a person reads them."""
 
     did: str
@@ -108,7 +108,7 @@ class Plugin:
     """
 
     def __init__(
-        self, target: Target, *, timeout_s: float = 5.0, token: str | None = None, ca_file: Path | None = None
+        self, target: PluginTarget, *, timeout_s: float = 5.0, token: str | None = None, ca_file: Path | None = None
     ) -> None:
         self.target = target
         self._timeout_s = timeout_s
@@ -131,7 +131,7 @@ class Plugin:
     ) -> None:
         await self._http.aclose()
 
-    async def send(self, method: str, path: str, body: Mapping[str, Any] | bytes | None = None) -> Answer:
+    async def send(self, method: str, path: str, body: Mapping[str, Any] | bytes | None = None) -> PluginReply:
         """Send one request; `path` is sent as it is, `body` as JSON unless it is bytes.
 
         A 429 that names its Retry-After is obeyed a few times. Raises NoAnswerError where no answer came.
@@ -146,7 +146,9 @@ class Plugin:
                 await asyncio.sleep(retry_after_s)
         return answer
 
-    async def _send_once(self, did: str, method: str, path: str, content: bytes | None) -> tuple[Answer, float | None]:
+    async def _send_once(
+        self, did: str, method: str, path: str, content: bytes | None
+    ) -> tuple[PluginReply, float | None]:
         """Send it once; return the answer, and how many seconds it asks to wait."""
         request = httpx.Request(method, self.target.base + path, headers=self._headers, content=content)
         if content is not None:
@@ -164,7 +166,7 @@ class Plugin:
             raise NoAnswerError(did, f"no whole answer within {self._timeout_s:g} s") from None
         except httpx.HTTPError as error:
             raise NoAnswerError(did, f"no answer: {show_text(str(error)) or type(error).__name__}") from None
-        answer = Answer(did, response.status_code, response.headers.get("content-type", ""), raw, self._token)
+        answer = PluginReply(did, response.status_code, response.headers.get("content-type", ""), raw, self._token)
         return answer, _retry_after_s(response)
 
 

@@ -12,14 +12,14 @@ import typer
 from rich.console import Console
 
 from producers.contract_kit.catalog import select_cases
-from producers.contract_kit.client import Plugin, Target, parse_target
+from producers.contract_kit.client import Plugin, PluginTarget, parse_target
 from producers.contract_kit.errors import UnusableError
 from producers.contract_kit.findings import show_text
 from producers.contract_kit.junit import junit_xml
-from producers.contract_kit.probe import Settings
+from producers.contract_kit.probe import ContractSettings
 from producers.contract_kit.registry import Case
-from producers.contract_kit.report import Report, Result
-from producers.contract_kit.runner import Run, run_cases
+from producers.contract_kit.report import ContractReport, Result
+from producers.contract_kit.runner import ContractRun, run_cases
 from producers.contract_kit.store_switch import parse_switch
 from producers.contract_kit.terminal import print_cases, print_report
 from producers.contract_kit.wire import CONTRACT
@@ -54,10 +54,10 @@ def contract_test_command(
     ] = 5.0,
     namespace_prefix: Annotated[
         str, typer.Option(metavar="NAME", help="How the names of all namespaces begin that the kit makes.")
-    ] = Settings().prefix,
+    ] = ContractSettings().prefix,
     dimension: Annotated[
         int, typer.Option(min=2, max=4096, metavar="N", help="Numbers in the embeddings that the plugin takes.")
-    ] = Settings().dimension,
+    ] = ContractSettings().dimension,
     token_file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help=f"Bearer token to send (default: {TOKEN_VARIABLE}, else none)."),
@@ -81,14 +81,16 @@ def contract_test_command(
 
     **Example:** `afterturn contract-test http://127.0.0.1:9100 --junit report.xml`
     """
-    report = Report()
+    report = ContractReport()
     try:
         cases = select_cases(only or [])
         if list_cases:
             _print_list(cases, as_json=as_json)
             return
         _check_writable(junit)
-        run = Run(cases, Settings(namespace_prefix, dimension, parse_switch(stop_store, start_store)), fail_fast)
+        run = ContractRun(
+            cases, ContractSettings(namespace_prefix, dimension, parse_switch(stop_store, start_store)), fail_fast
+        )
         target, token = _parse_target(url), _read_token(token_file)
         report.url = target.shown
         asyncio.run(_run_cases(run, target, report, timeout_s=timeout, token=token, ca_file=ca_file))
@@ -103,7 +105,13 @@ def contract_test_command(
 
 
 async def _run_cases(
-    run: Run, target: Target, report: Report, *, timeout_s: float, token: str | None, ca_file: Path | None
+    run: ContractRun,
+    target: PluginTarget,
+    report: ContractReport,
+    *,
+    timeout_s: float,
+    token: str | None,
+    ca_file: Path | None,
 ) -> None:
     """Run the cases; a terminal sees meanwhile how far they are."""
     status = Console(stderr=True).status("asking for the plugin's health")
@@ -116,7 +124,7 @@ async def _run_cases(
             await run_cases(run, plugin, report, show)
 
 
-def _print_report(report: Report, *, as_json: bool) -> None:
+def _print_report(report: ContractReport, *, as_json: bool) -> None:
     """Print the report: on standard output, or, where nothing could be judged, one line on standard error."""
     if report.unusable is not None:
         print(f"contract-test: {show_text(report.unusable, 2000)}", file=sys.stderr)
@@ -144,7 +152,7 @@ def _build_console() -> Console:
     return Console(markup=False, highlight=False, emoji=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
 
-def _parse_target(url: str | None) -> Target:
+def _parse_target(url: str | None) -> PluginTarget:
     if not url:
         raise UnusableError("name the plugin: afterturn contract-test http://127.0.0.1:9100 (or MEMORY_PLUGIN_URL)")
     return parse_target(url)

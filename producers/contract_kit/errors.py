@@ -6,7 +6,7 @@ KitError
   DeviationError   a case cannot go on: the plugin does not do what the case builds on
 """
 
-from producers.contract_kit.findings import Finding
+from producers.contract_kit.findings import ContractFinding
 
 
 class KitError(Exception):
@@ -28,6 +28,6 @@ class NoAnswerError(KitError):
 class DeviationError(KitError):
     """The plugin deviates from the contract so that the case ends here."""
 
-    def __init__(self, finding: Finding) -> None:
+    def __init__(self, finding: ContractFinding) -> None:
         super().__init__(finding.saw)
         self.finding = finding

@@ -8,7 +8,7 @@ LONGEST_SHOWN = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ContractFinding:
     """What the kit did, what the contract has the plugin do, and what the plugin did."""
 
     did: str

@@ -3,23 +3,23 @@
 import re
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from producers.contract_kit.report import Report, Result, Verdict
+from producers.contract_kit.report import CaseVerdict, ContractReport, Result
 
 SUITE = "memory-plugin-contract"
 #: Characters that XML 1.0 cannot hold, not even escaped.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit_xml(report: Report) -> bytes:
+def junit_xml(report: ContractReport) -> bytes:
     """Return the whole report as one JUnit document in UTF-8."""
     counts = report.counts()
     broken = report.unusable or report.stopped or ("interrupted" if report.interrupted else None)
     totals = {
         "name": SUITE,
         "tests": str(len(report.results) + bool(broken)),
-        "failures": str(counts[Verdict.FAILED]),
+        "failures": str(counts[CaseVerdict.FAILED]),
         "errors": str(int(bool(broken))),
-        "skipped": str(counts[Verdict.SKIPPED]),
+        "skipped": str(counts[CaseVerdict.SKIPPED]),
         "time": f"{report.seconds:.3f}",
     }
     root = Element("testsuites", totals)
@@ -44,9 +44,9 @@ def _add_case(suite: Element, result: Result) -> None:
         name=result.case.id,
         time=f"{result.seconds:.3f}",
     )
-    if result.verdict is Verdict.SKIPPED:
+    if result.verdict is CaseVerdict.SKIPPED:
         SubElement(element, "skipped", message=_escape_xml(result.why_skipped))
-    elif result.verdict is Verdict.FAILED:
+    elif result.verdict is CaseVerdict.FAILED:
         first = result.findings[0]
         message = f"expected {first.expected}, saw {first.saw}"
         lines = [f"contract {result.case.clause}: {result.case.promise}"]

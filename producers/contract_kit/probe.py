@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from producers.contract_kit.client import Answer, Plugin, namespace_path
+from producers.contract_kit.client import Plugin, PluginReply, namespace_path
 from producers.contract_kit.errors import DeviationError, NoAnswerError
-from producers.contract_kit.findings import Finding, as_text, show_text
+from producers.contract_kit.findings import ContractFinding, as_text, show_text
 from producers.contract_kit.store_switch import StoreSwitch
 from producers.contract_kit.wire import LARGEST_LIMIT, Wire, is_text, memory_problem
 
@@ -21,7 +21,7 @@ SHOWN_STEPS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ContractSettings:
     """How the kit behaves; `prefix` begins the name of every namespace that it makes."""
 
     prefix: str = "custom:contract-kit"
@@ -49,11 +49,11 @@ class Names:
 class Probe:
     """One case's view of the plugin. What deviates is kept in `findings`; a case goes on where it can."""
 
-    def __init__(self, plugin: Plugin, settings: Settings, claimed: Container[str], names: Names) -> None:
+    def __init__(self, plugin: Plugin, settings: ContractSettings, claimed: Container[str], names: Names) -> None:
         self.settings = settings
         self.names = names
-        self.findings: list[Finding] = []
-        self.steps: list[Answer] = []
+        self.findings: list[ContractFinding] = []
+        self.steps: list[PluginReply] = []
         self.plugin = plugin
         self._claimed = claimed
 
@@ -64,39 +64,39 @@ class Probe:
     def store_away(self) -> AbstractAsyncContextManager[None]:
         """Take the plugin's store away for a block; only for cases that need the store commands."""
         if self.settings.switch is None:
-            raise DeviationError(Finding("nothing", "the two store commands", "none"))
+            raise DeviationError(ContractFinding("nothing", "the two store commands", "none"))
         return self.settings.switch.store_away()
 
     # -- requests
 
-    async def send(self, method: str, path: str, body: Mapping[str, Any] | bytes | None = None) -> Answer:
+    async def send(self, method: str, path: str, body: Mapping[str, Any] | bytes | None = None) -> PluginReply:
         """Send one request."""
         answer = await self.plugin.send(method, path, body)
         self.steps.append(answer)
         return answer
 
-    async def put(self, name: str, **body: Any) -> Answer:
+    async def put(self, name: str, **body: Any) -> PluginReply:
         """Upsert a namespace."""
         return await self.send("PUT", namespace_path(name), body)
 
-    async def patch(self, name: str, **body: Any) -> Answer:
+    async def patch(self, name: str, **body: Any) -> PluginReply:
         """Patch a namespace."""
         return await self.send("PATCH", namespace_path(name), body)
 
-    async def delete(self, name: str) -> Answer:
+    async def delete(self, name: str) -> PluginReply:
         """Delete a namespace."""
         return await self.send("DELETE", namespace_path(name))
 
-    async def write(self, namespace: str, content: Any = "The tea is in the cupboard.", **more: Any) -> Answer:
+    async def write(self, namespace: str, content: Any = "The tea is in the cupboard.", **more: Any) -> PluginReply:
         """Write a memory: a fact of an agent unless `more` says otherwise."""
         body = {"content": content, "kind": "fact", "source": "agent"} | more
         return await self.send("POST", namespace_path(namespace, "/memories"), body)
 
-    async def search(self, *namespaces: str, **more: Any) -> Answer:
+    async def search(self, *namespaces: str, **more: Any) -> PluginReply:
         """Search these namespaces."""
         return await self.send("POST", "/v1/search", {"namespaces": list(namespaces)} | more)
 
-    async def forget(self, memory_id: str, namespace: str) -> Answer:
+    async def forget(self, memory_id: str, namespace: str) -> PluginReply:
         """Forget a memory on behalf of a namespace."""
         return await self.send("DELETE", f"/v1/memories/{memory_id}", {"requested_by_namespace": namespace})
 
@@ -114,7 +114,7 @@ class Probe:
         self.require(answer, CREATED)
         memory_id = answer.get("id")
         if not is_text(memory_id):
-            raise DeviationError(Finding(answer.did, "201 with the memory's `id`", answer.saw))
+            raise DeviationError(ContractFinding(answer.did, "201 with the memory's `id`", answer.saw))
         return str(memory_id)
 
     async def found(self, *namespaces: str, **more: Any) -> list[Wire]:
@@ -124,50 +124,52 @@ class Probe:
         memories = self.memories_of(answer)
         wrong = next((problem for one in memories if (problem := memory_problem(one))), None)
         if wrong is not None:
-            raise DeviationError(Finding(answer.did, "memories as the contract has them", f"{wrong}: {answer.saw}"))
+            raise DeviationError(
+                ContractFinding(answer.did, "memories as the contract has them", f"{wrong}: {answer.saw}")
+            )
         if strangers := {str(one["namespace"]) for one in memories} - set(namespaces):
             # WHY not what it answered: these memories are not the kit's, and no report shows them.
             saw = f"memories of {len(strangers)} other namespaces"
-            raise DeviationError(Finding(answer.did, "memories of these namespaces alone", saw))
+            raise DeviationError(ContractFinding(answer.did, "memories of these namespaces alone", saw))
         return memories
 
-    def memories_of(self, answer: Answer) -> list[Wire]:
+    def memories_of(self, answer: PluginReply) -> list[Wire]:
         """Return the memories of an answer, none for null; ends the case where they are no list."""
         memories = answer.get("memories")
         if memories is None and isinstance(answer.value, dict) and "memories" in answer.value:
             return []
         if not isinstance(memories, list) or not all(isinstance(one, dict) for one in memories):
-            raise DeviationError(Finding(answer.did, "200 with a list of `memories`", answer.saw))
+            raise DeviationError(ContractFinding(answer.did, "200 with a list of `memories`", answer.saw))
         return memories
 
-    async def together(self, *requests: Awaitable[Answer]) -> list[Answer]:
+    async def together(self, *requests: Awaitable[PluginReply]) -> list[PluginReply]:
         """Send requests in parallel; return their answers in order, or raise the first failure when all have ended."""
         ended = await asyncio.gather(*requests, return_exceptions=True)
         for one in ended:
             if isinstance(one, BaseException):
                 raise one
-        return [one for one in ended if isinstance(one, Answer)]
+        return [one for one in ended if isinstance(one, PluginReply)]
 
-    def require(self, answer: Answer, *statuses: int) -> None:
+    def require(self, answer: PluginReply, *statuses: int) -> None:
         """End the case unless the answer has one of these statuses."""
         if answer.status not in statuses:
-            raise DeviationError(Finding(answer.did, _join_statuses(statuses), answer.saw))
+            raise DeviationError(ContractFinding(answer.did, _join_statuses(statuses), answer.saw))
 
     # -- expectations: the case goes on
 
-    def expect(self, answer: Answer, *statuses: int, code: str | None = None) -> bool:
+    def expect(self, answer: PluginReply, *statuses: int, code: str | None = None) -> bool:
         """Note a deviation unless the answer has one of these statuses, and this Error code if one is named."""
         holds = answer.status in statuses and (code is None or answer.get("code") == code)
         return self.judge(answer, f"{_join_statuses(statuses)}{f' with code {code}' if code else ''}", holds=holds)
 
-    def expect_no_failure(self, answer: Answer, accepted: int) -> bool:
+    def expect_no_failure(self, answer: PluginReply, accepted: int) -> bool:
         """Note a deviation unless the plugin accepts the request or refuses it with 400: never a 5xx."""
         return self.expect(answer, accepted, BAD_REQUEST)
 
-    def judge(self, answer: Answer, expected: str, *, holds: bool, saw: str | None = None) -> bool:
+    def judge(self, answer: PluginReply, expected: str, *, holds: bool, saw: str | None = None) -> bool:
         """Note a deviation of the plugin's unless the expectation holds; return whether it does."""
         if not holds:
-            self.findings.append(Finding(answer.did, expected, saw or answer.saw))
+            self.findings.append(ContractFinding(answer.did, expected, saw or answer.saw))
         return holds
 
     def judge_last(self, expected: str, *, holds: bool, saw: object) -> bool:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from producers.contract_kit.findings import Finding
+from producers.contract_kit.findings import ContractFinding
 from producers.contract_kit.registry import STORE_COMMANDS, Case
 from producers.contract_kit.wire import CAPABILITIES, CONTRACT
 
@@ -15,7 +15,7 @@ from producers.contract_kit.wire import CAPABILITIES, CONTRACT
 PASSED_STATUS, FAILED_STATUS, UNUSABLE_STATUS, INTERRUPTED_STATUS = 0, 1, 2, 130
 
 
-class Verdict(StrEnum):
+class CaseVerdict(StrEnum):
     """How a case ended."""
 
     PASSED = "passed"
@@ -28,9 +28,9 @@ class Result:
     """One case's end. A failed one has a finding for each deviation, a skipped one says which needs are `missing`."""
 
     case: Case
-    verdict: Verdict
+    verdict: CaseVerdict
     did: str
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[ContractFinding, ...] = ()
     missing: tuple[str, ...] = ()
     seconds: float = 0.0
 
@@ -63,7 +63,7 @@ def why_skipped(missing: Collection[str]) -> str:
 
 
 @dataclass(slots=True)
-class Report:
+class ContractReport:
     """The results of a run, complete at every moment: what is interrupted has reported what it did."""
 
     url: str = ""
@@ -82,7 +82,7 @@ class Report:
     @property
     def failed(self) -> list[Result]:
         """The results of the cases that failed."""
-        return [one for one in self.results if one.verdict is Verdict.FAILED]
+        return [one for one in self.results if one.verdict is CaseVerdict.FAILED]
 
     @property
     def exit_status(self) -> int:
@@ -96,7 +96,7 @@ class Report:
     def counts(self, results: Iterable[Result] | None = None) -> dict[str, int]:
         """Return how many cases passed, failed and were skipped."""
         seen = Counter(one.verdict for one in (self.results if results is None else results))
-        return {verdict.value: seen[verdict] for verdict in Verdict}
+        return {verdict.value: seen[verdict] for verdict in CaseVerdict}
 
     def by_capability(self) -> Mapping[str, Mapping[str, Any]]:
         """Return for each capability whether it is claimed, and how the cases that need it ended."""

@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from secrets import token_hex
 
-from producers.contract_kit.client import Answer, Plugin
+from producers.contract_kit.client import Plugin, PluginReply
 from producers.contract_kit.errors import DeviationError, NoAnswerError, UnusableError
-from producers.contract_kit.findings import Finding
-from producers.contract_kit.probe import OK, UNAVAILABLE, Names, Probe, Settings, delete_namespaces
+from producers.contract_kit.findings import ContractFinding
+from producers.contract_kit.probe import OK, UNAVAILABLE, ContractSettings, Names, Probe, delete_namespaces
 from producers.contract_kit.registry import STORE_COMMANDS, Case
-from producers.contract_kit.report import Report, Result, Verdict
+from producers.contract_kit.report import CaseVerdict, ContractReport, Result
 from producers.contract_kit.wire import CAPABILITIES, NAME
 
 #: Letters of the prefix of namespaces that leave room for the run, a number and what the cases append.
@@ -19,16 +19,16 @@ _NEEDS_TOKEN = (401, 403)
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ContractRun:
     """What one run judges: the cases, how it behaves, and whether it ends at the first failure."""
 
     cases: Sequence[Case]
-    settings: Settings
+    settings: ContractSettings
     fail_fast: bool = False
 
 
 async def run_cases(
-    run: Run, plugin: Plugin, report: Report, on_result: Callable[[Result], None] = lambda _: None
+    run: ContractRun, plugin: Plugin, report: ContractReport, on_result: Callable[[Result], None] = lambda _: None
 ) -> None:
     """Judge the plugin; the results are in `report` at every moment, also when this is cancelled.
 
@@ -44,7 +44,7 @@ async def run_cases(
         for case in run.cases:
             missing = tuple(need for need in case.needs if need not in available)
             probe = Probe(plugin, run.settings, claimed, names)
-            skipped = Result(case, Verdict.SKIPPED, "nothing", missing=missing)
+            skipped = Result(case, CaseVerdict.SKIPPED, "nothing", missing=missing)
             result = skipped if missing else await _run_case(case, probe, report)
             report.results.append(result)
             on_result(result)
@@ -57,7 +57,7 @@ async def run_cases(
         report.seconds = time.monotonic() - began
 
 
-async def _run_case(case: Case, probe: Probe, report: Report) -> Result:
+async def _run_case(case: Case, probe: Probe, report: ContractReport) -> Result:
     began = time.monotonic()
     lost = False
     try:
@@ -65,21 +65,23 @@ async def _run_case(case: Case, probe: Probe, report: Report) -> Result:
     except DeviationError as error:
         probe.findings.append(error.finding)
     except NoAnswerError as error:
-        probe.findings.append(Finding(error.did, case.promise, str(error)))
+        probe.findings.append(ContractFinding(error.did, case.promise, str(error)))
         lost = True
     except Exception as error:  # noqa: BLE001 - an answer that no case foresaw is a finding, and the run goes on
         last = probe.steps[-1].saw if probe.steps else "nothing"
         kind = type(error).__name__
-        probe.findings.append(Finding(probe.did, case.promise, f"an answer that cannot be judged ({kind}): {last}"))
+        probe.findings.append(
+            ContractFinding(probe.did, case.promise, f"an answer that cannot be judged ({kind}): {last}")
+        )
     finally:
         report.left_behind += await delete_namespaces(probe.plugin, probe.names)
     if lost and not await _is_listening(probe.plugin):
         report.stopped = f"the plugin no longer answers, since {case.id}; look at its log, and start it again"
-    verdict = Verdict.FAILED if probe.findings else Verdict.PASSED
+    verdict = CaseVerdict.FAILED if probe.findings else CaseVerdict.PASSED
     return Result(case, verdict, probe.did, tuple(probe.findings), seconds=time.monotonic() - began)
 
 
-async def _claimed_capabilities(plugin: Plugin, report: Report) -> frozenset[str]:
+async def _claimed_capabilities(plugin: Plugin, report: ContractReport) -> frozenset[str]:
     """Ask the plugin for its health; raises UnusableError where there is none to go by."""
     try:
         answer = await plugin.send("GET", "/v1/health")
@@ -102,7 +104,7 @@ async def _claimed_capabilities(plugin: Plugin, report: Report) -> frozenset[str
     return frozenset(report.claimed)
 
 
-def _text_field(answer: Answer, name: str) -> str | None:
+def _text_field(answer: PluginReply, name: str) -> str | None:
     value = answer.get(name)
     return value if isinstance(value, str) else None
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from producers.contract_kit.errors import DeviationError, UnusableError
-from producers.contract_kit.findings import Finding, show_text
+from producers.contract_kit.findings import ContractFinding, show_text
 
 #: Seconds that one of the commands may take.
 COMMAND_S = 60.0
@@ -54,16 +54,16 @@ async def _run_command(command: tuple[str, ...]) -> None:
             *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=pipe
         )
     except OSError as error:
-        raise DeviationError(Finding(did, expected, f"it could not be run: {error.strerror}")) from None
+        raise DeviationError(ContractFinding(did, expected, f"it could not be run: {error.strerror}")) from None
     try:
         async with asyncio.timeout(COMMAND_S):
             _, written = await process.communicate()
     except TimeoutError:
-        raise DeviationError(Finding(did, expected, "it did not end")) from None
+        raise DeviationError(ContractFinding(did, expected, "it did not end")) from None
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
     if process.returncode:
         said = show_text(written.decode(errors="replace").strip())
-        raise DeviationError(Finding(did, expected, f"exit status {process.returncode}: {said}"))
+        raise DeviationError(ContractFinding(did, expected, f"exit status {process.returncode}: {said}"))

@@ -9,14 +9,14 @@ from rich.table import Table
 from rich.text import Text
 
 from producers.contract_kit.registry import Case
-from producers.contract_kit.report import Report, Result, Verdict, why_skipped
+from producers.contract_kit.report import CaseVerdict, ContractReport, Result, why_skipped
 
 #: Deviations of one case that are shown; all are in --json and --junit.
 SHOWN_DEVIATIONS = 3
-_STYLES = {Verdict.PASSED: "green", Verdict.FAILED: "bold red", Verdict.SKIPPED: "dim"}
+_STYLES = {CaseVerdict.PASSED: "green", CaseVerdict.FAILED: "bold red", CaseVerdict.SKIPPED: "dim"}
 
 
-def print_report(report: Report, console: Console) -> None:
+def print_report(report: ContractReport, console: Console) -> None:
     """Print what a run came to."""
     claims = ", ".join(report.claimed) or "no capability"
     console.print(f"memory plugin at {report.url}, version {report.version or 'unknown'}, claims {claims}\n")
@@ -29,7 +29,7 @@ def print_report(report: Report, console: Console) -> None:
     console.print(format_summary(report), style="bold red" if report.failed or report.stopped else "bold")
 
 
-def format_summary(report: Report) -> str:
+def format_summary(report: ContractReport) -> str:
     """Return the run in one line."""
     counts = ", ".join(f"{number} {name}" for name, number in report.counts().items() if number or name == "passed")
     ended = "interrupted: " if report.interrupted else f"stopped: {report.stopped}: " if report.stopped else ""

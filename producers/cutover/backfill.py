@@ -20,7 +20,7 @@ from producers.perimeter.errors import (
     TreeError,
     TreeUnreadable,
 )
-from producers.perimeter.namespaces import Entry, derive_namespaces
+from producers.perimeter.namespaces import NamespaceAccess, derive_namespaces
 from producers.perimeter.perimeter import clean
 from producers.perimeter.trees import WorkspaceTree
 from producers.plugin.wire import Capability, MemoryKind, MemoryWrite, NamespaceUpsert, Source
@@ -40,7 +40,7 @@ Result = TypeVar("Result")
 
 
 @dataclass
-class Tally:
+class BackfillCounts:
     """What became of the rows; `left` are rows beyond the limit, which were not looked at."""
 
     scanned: int = 0
@@ -68,9 +68,9 @@ class NamespaceMap:
 
     def __init__(self, tree: WorkspaceTree) -> None:
         self._tree = tree
-        self._known: dict[str, tuple[Entry, ...] | Unmappable] = {}
+        self._known: dict[str, tuple[NamespaceAccess, ...] | Unmappable] = {}
 
-    async def namespace_of(self, workspace: str, scope: str) -> Entry:
+    async def namespace_of(self, workspace: str, scope: str) -> NamespaceAccess:
         """Return where a row belongs. Raises Unmappable, TreeUnreadable.
 
         A GLOBAL row belongs to the organisation, whichever workspace wrote it: all of them could read it before.
@@ -79,7 +79,7 @@ class NamespaceMap:
             raise Unmappable("unknown scope")
         return next(entry for entry in await self.entries(workspace) if entry.kind is SCOPES[scope])
 
-    async def entries(self, workspace: str) -> tuple[Entry, ...]:
+    async def entries(self, workspace: str) -> tuple[NamespaceAccess, ...]:
         """Return the namespaces of a workspace. Raises Unmappable, TreeUnreadable."""
         if workspace not in self._known:
             self._known[workspace] = await self._derive(workspace)
@@ -88,7 +88,7 @@ class NamespaceMap:
             raise known
         return known
 
-    async def _derive(self, workspace: str) -> tuple[Entry, ...] | Unmappable:
+    async def _derive(self, workspace: str) -> tuple[NamespaceAccess, ...] | Unmappable:
         try:
             return derive_namespaces(await self._tree.path_to_root(workspace))
         except TreeUnreadable:
@@ -178,9 +178,9 @@ class Backfill:
     advance: Callable[[int, int], None] = lambda _done, _all: None
     sleep: Sleep = asyncio.sleep
     clock: Clock = time.monotonic
-    tally: Tally = field(default_factory=Tally)
+    tally: BackfillCounts = field(default_factory=BackfillCounts)
 
-    async def run(self) -> Tally:
+    async def run(self) -> BackfillCounts:
         """Copy the rows, the oldest first. Raises LegacyUnreadable, TreeUnreadable, GaveUp, UnusableFile."""
         checkpoint = self.checkpoint
         ids = await self.source.ids(self.workspace, checkpoint.after if checkpoint else None)
@@ -218,7 +218,7 @@ class Backfill:
             return True
         return await self._write(self.plugin, row, entry, write)
 
-    async def _write(self, plugin: PluginClient, row: LegacyMemory, entry: Entry, write: MemoryWrite) -> bool:
+    async def _write(self, plugin: PluginClient, row: LegacyMemory, entry: NamespaceAccess, write: MemoryWrite) -> bool:
         patience = Patience(plugin, self.say, self.patience_s, self.sleep, self.clock)
         step = "err-ns"
         try:
@@ -235,11 +235,11 @@ class Backfill:
         self.tally.copied += 1
         return True
 
-    async def _make(self, plugin: PluginClient, entry: Entry) -> None:
+    async def _make(self, plugin: PluginClient, entry: NamespaceAccess) -> None:
         await plugin.upsert_namespace(entry.name, NamespaceUpsert(kind=entry.kind))
         self._made.add(entry.name)
 
-    async def _put(self, plugin: PluginClient, entry: Entry, write: MemoryWrite) -> None:
+    async def _put(self, plugin: PluginClient, entry: NamespaceAccess, write: MemoryWrite) -> None:
         """Write, and make the namespace again where it was deleted meanwhile."""
         try:
             await plugin.write(entry.name, write)

@@ -8,7 +8,7 @@ from pathlib import Path
 from uuid import UUID
 
 from producers.cutover.errors import UnusableFile
-from producers.cutover.legacy import Place
+from producers.cutover.legacy import LegacyCursor
 
 #: Rows between two writes of the file; as many at most are written again after a kill.
 EVERY = 100
@@ -24,7 +24,7 @@ class Checkpoint:
     file: Path
     source: str
     target: str
-    after: Place | None = None
+    after: LegacyCursor | None = None
     _standing: bool = field(default=False, repr=False)
     _unsaved: int = field(default=0, repr=False)
 
@@ -38,14 +38,14 @@ class Checkpoint:
             raise UnusableFile(f"{self.file}: no checkpoint can be read from it ({type(error).__name__})") from None
         try:
             same = (kept["source"], kept["target"]) == (self.source, self.target)
-            place = Place(datetime.fromisoformat(kept["created_at"]), UUID(kept["id"]))
+            place = LegacyCursor(datetime.fromisoformat(kept["created_at"]), UUID(kept["id"]))
         except (KeyError, TypeError, ValueError, AttributeError):
             raise UnusableFile(f"{self.file}: it is no checkpoint; remove it, or name another with -state") from None
         if not same:
             raise UnusableFile(f"{self.file}: it is of another source or target; name another with -state")
         self.after = place
 
-    def passed(self, place: Place) -> None:
+    def passed(self, place: LegacyCursor) -> None:
         """Note a row that needs no second try. Raises UnusableFile where it cannot be saved."""
         if not self._standing:
             self.after = place

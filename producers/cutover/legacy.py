@@ -34,7 +34,7 @@ _CREATED = func.coalesce(cast(_MEMORIES.c.created_at, DateTime(timezone=True)), 
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LegacyCursor:
     """Where a row stands in the order of the table: the oldest first."""
 
     created_at: datetime
@@ -52,9 +52,9 @@ class LegacyMemory:
     created_at: datetime
 
     @property
-    def place(self) -> Place:
+    def place(self) -> LegacyCursor:
         """Where it stands."""
-        return Place(self.created_at, self.id)
+        return LegacyCursor(self.created_at, self.id)
 
 
 class LegacyMemories:
@@ -63,7 +63,7 @@ class LegacyMemories:
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
 
-    async def ids(self, workspace: str | None = None, after: Place | None = None) -> Sequence[UUID]:
+    async def ids(self, workspace: str | None = None, after: LegacyCursor | None = None) -> Sequence[UUID]:
         """Return the ids of all rows, or of a workspace's, in their order; `after`: of those behind that place.
 
         They are read at once, sixteen bytes each: a table has no index by time, and a page would sort it anew.

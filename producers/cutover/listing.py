@@ -8,7 +8,7 @@ from producers.plugin.wire import LARGEST_LIMIT, Capability, Found, Memory, Memo
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class MemoryListing:
     """Memories by id; `complete`: these are all. `namespace`: what an export says of it, None where it says nothing."""
 
     memories: dict[str, Memory]
@@ -16,7 +16,7 @@ class Listing:
     namespace: Namespace | None = None
 
 
-async def list_memories(plugin: PluginClient, namespace: str, *, export: bool = False) -> Listing:
+async def list_memories(plugin: PluginClient, namespace: str, *, export: bool = False) -> MemoryListing:
     """Return the memories of a namespace: all of them where the plugin pages (`cursor`).
 
     `export`: with callers' vectors, and with its end and metadata, where the plugin shows these (`export`). Of a plugin
@@ -27,13 +27,13 @@ async def list_memories(plugin: PluginClient, namespace: str, *, export: bool = 
         return await _page_through(plugin, namespace, export=export and Capability.EXPORT in promised)
     found = await _search(plugin, namespace)
     if len(found.memories) < LARGEST_LIMIT:
-        return Listing(_by_id(found), complete=True)
+        return MemoryListing(_by_id(found), complete=True)
     memories, complete = _by_id(found), True
     for kind in MemoryKind:
         found = await _search(plugin, namespace, kinds=(kind,))
         memories |= _by_id(found)
         complete = complete and len(found.memories) < LARGEST_LIMIT
-    return Listing(memories, complete)
+    return MemoryListing(memories, complete)
 
 
 async def find_memory(plugin: PluginClient, namespace: str, memory_id: str, content: str) -> Memory | None:
@@ -49,7 +49,7 @@ EXPORTED = 32
 LONGEST_QUERY = 1000
 
 
-async def _page_through(plugin: PluginClient, namespace: str, *, export: bool) -> Listing:
+async def _page_through(plugin: PluginClient, namespace: str, *, export: bool) -> MemoryListing:
     memories, cursor, passed = dict[str, Memory](), None, set[str]()
     more: dict[str, object] = {"export": True, "limit": EXPORTED} if export else {}
     while True:
@@ -58,7 +58,7 @@ async def _page_through(plugin: PluginClient, namespace: str, *, export: bool) -
         cursor = found.next_cursor
         if cursor is None:
             shown = {one.name: one for one in found.namespaces}
-            return Listing(memories, complete=True, namespace=shown.get(namespace))
+            return MemoryListing(memories, complete=True, namespace=shown.get(namespace))
         if cursor in passed:
             raise UnreadableAnswer("the plugin's pages lead back to one that was read")
         passed.add(cursor)

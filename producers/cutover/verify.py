@@ -7,7 +7,7 @@ from random import Random
 from producers.cutover.backfill import NamespaceMap, Patience, Say, Unmappable
 from producers.cutover.errors import GaveUp
 from producers.cutover.legacy import LegacyMemories, LegacyMemory
-from producers.cutover.listing import Listing, find_memory, list_memories
+from producers.cutover.listing import MemoryListing, find_memory, list_memories
 from producers.perimeter.client import PluginClient
 from producers.perimeter.errors import PerimeterError, TreeUnreadable
 from producers.perimeter.perimeter import clean
@@ -25,7 +25,7 @@ class Unverifiable(Exception):
 
 
 @dataclass
-class Verdict:
+class VerificationReport:
     """What was found; `skipped` are rows that no backfill copies, because they have no namespace or no text."""
 
     sampled: int = 0
@@ -60,11 +60,11 @@ class Verify:
     patience_s: float = 0.0
     say: Say = print
     random: Random = field(default_factory=Random)
-    verdict: Verdict = field(default_factory=Verdict)
+    verdict: VerificationReport = field(default_factory=VerificationReport)
 
-    async def run(self) -> Verdict:
+    async def run(self) -> VerificationReport:
         """Compare. Raises LegacyUnreadable, TreeUnreadable."""
-        self._map, self._listings = NamespaceMap(self.tree), dict[str, Listing]()
+        self._map, self._listings = NamespaceMap(self.tree), dict[str, MemoryListing]()
         for workspace in await self._sample():
             self.verdict.sampled += 1
             try:
@@ -123,7 +123,7 @@ class Verify:
             return "is not in the plugin"
         return None if found.content == content else "has another text in the plugin"
 
-    async def _listing(self, namespace: str) -> Listing:
+    async def _listing(self, namespace: str) -> MemoryListing:
         if namespace not in self._listings:
             patience = Patience(self.plugin, self.say, self.patience_s)
             self._listings[namespace] = await patience.insist(lambda: list_memories(self.plugin, namespace))

@@ -35,7 +35,7 @@ from producers.service.corrections import CorrectionBody
 from producers.service.erasures import ErasureBody
 from producers.service.gateway_calls import AddBody, FlushBody, SearchBody
 from producers.service.knowledge import DirectiveBody, DocumentBody, LinkBody
-from producers.service.memory import Memory
+from producers.service.memory import MemoryFacade
 from producers.service.operations import NewKeyBody, Operations, QuotaBody, RotateBody
 from producers.service.operator_work import DrainBody, JobsBody
 from producers.service.recalls import RecallBody, RecallJobBody
@@ -75,9 +75,9 @@ BODIES: Sequence[type[WireModel]] = (
 
 
 def create_app(
-    memory: Memory,
+    memory: MemoryFacade,
     keys: Keys,
-    health: service.Health,
+    health: service.HealthCheck,
     metrics: service.Metrics,
     settings: ApiSettings,
     *,

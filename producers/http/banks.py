@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Request, Response
 
-from producers.http.openapi import LIMITED, WRITING, Access, Reply, describe_route
+from producers.http.openapi import LIMITED, WRITING, CallerClass, DescribedAnswer, describe_route
 from producers.http.reading import BankPlace, authenticate_and_queue, body_of, json_response, read_parameters
 from producers.service.banks import (
     BankBody,
@@ -13,14 +13,14 @@ from producers.service.banks import (
     MadeBank,
     as_json,
 )
-from producers.service.memory import Memory
+from producers.service.memory import MemoryFacade
 from store.errors import NotFound
 from store.tenancy.keys import Keys
 
-CHANGED = {200: Reply("the bank as it is from now on", (ChangedBank,))}
+CHANGED = {200: DescribedAnswer("the bank as it is from now on", (ChangedBank,))}
 
 
-def bank_routes(memory: Memory, keys: Keys) -> APIRouter:
+def bank_routes(memory: MemoryFacade, keys: Keys) -> APIRouter:
     """Return the routes of banks."""
     router = APIRouter(prefix="/api/v1", tags=["banks"])
 
@@ -29,8 +29,11 @@ def bank_routes(memory: Memory, keys: Keys) -> APIRouter:
         **describe_route(
             "Make a bank of the host, of an agent, or of a user",
             "The bank is there when this answers; again it changes nothing. A first turn makes its bank by itself.",
-            Access.WRITER,
-            {201: Reply("the bank is new", (MadeBank,)), 200: Reply("the bank was there", (MadeBank,))},
+            CallerClass.WRITER,
+            {
+                201: DescribedAnswer("the bank is new", (MadeBank,)),
+                200: DescribedAnswer("the bank was there", (MadeBank,)),
+            },
             body=BankBody,
             fails=LIMITED,
         ),
@@ -45,8 +48,8 @@ def bank_routes(memory: Memory, keys: Keys) -> APIRouter:
         **describe_route(
             "The banks a key reaches, page by page",
             "Lists what the key reaches and no other, by name; `after` begins behind a name.",
-            Access.READER,
-            {200: Reply("a page", (BanksAnswer,))},
+            CallerClass.READER,
+            {200: DescribedAnswer("a page", (BanksAnswer,))},
             query=BanksParameters,
         ),
     )
@@ -61,7 +64,7 @@ def bank_routes(memory: Memory, keys: Keys) -> APIRouter:
             "Change a bank's language or end",
             "New words are cut by the new language at once, older ones follow until `settled`. With `expires_at` "
             "null it never ends; one that has ended is there again.",
-            Access.KEEPER,
+            CallerClass.KEEPER,
             CHANGED,
             body=BankChange,
             fails=(NotFound, *WRITING),
@@ -76,7 +79,7 @@ def bank_routes(memory: Memory, keys: Keys) -> APIRouter:
         **describe_route(
             "Change a bank of any name",
             "As with the name in the path, for names that a client or proxy would rewrite there.",
-            Access.KEEPER,
+            CallerClass.KEEPER,
             CHANGED,
             body=BankChange,
             query=BankPlace,

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Request, Response
 
-from producers.http.openapi import WRITING, Access, Reply, describe_route
+from producers.http.openapi import WRITING, CallerClass, DescribedAnswer, describe_route
 from producers.http.reading import (
     Nothing,
     authenticate_and_queue,
@@ -12,16 +12,16 @@ from producers.http.reading import (
     read_parameters,
 )
 from producers.service.erasures import ErasureBody, ReceiptAnswer, as_json
-from producers.service.memory import Memory
+from producers.service.memory import MemoryFacade
 from store.erasure import Receipt
 from store.errors import IsReflection, NotFound
 from store.tenancy.keys import Keys
 
-ERASED = Reply("it is gone; the receipt", (ReceiptAnswer,))
-ERASING = Reply("it goes on by itself; the receipt so far", (ReceiptAnswer,))
+ERASED = DescribedAnswer("it is gone; the receipt", (ReceiptAnswer,))
+ERASING = DescribedAnswer("it goes on by itself; the receipt so far", (ReceiptAnswer,))
 
 
-def erasure_routes(memory: Memory, keys: Keys) -> APIRouter:
+def erasure_routes(memory: MemoryFacade, keys: Keys) -> APIRouter:
     """Return the routes of erasures."""
     router = APIRouter(prefix="/api/v1", tags=["erasures"])
 
@@ -31,7 +31,7 @@ def erasure_routes(memory: Memory, keys: Keys) -> APIRouter:
             "Erase a unit, a session, a user or a bank for good",
             "Erased from the log, from every row and from work in progress; once accepted it goes on to its end, "
             "whatever stops. Again it goes on where it is, or finds nothing left.",
-            Access.CHANGER,
+            CallerClass.CHANGER,
             {200: ERASED, 202: ERASING},
             body=ErasureBody,
             fails=(NotFound, IsReflection, *WRITING),
@@ -46,8 +46,8 @@ def erasure_routes(memory: Memory, keys: Keys) -> APIRouter:
         **describe_route(
             "The receipt of an erasure",
             "Says how far an erasure has come, and where copies may be that the service does not reach.",
-            Access.READER,
-            {200: Reply("the receipt", (ReceiptAnswer,))},
+            CallerClass.READER,
+            {200: DescribedAnswer("the receipt", (ReceiptAnswer,))},
             fails=(NotFound,),
         ),
     )

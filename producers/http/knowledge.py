@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 from fastapi import APIRouter, Request, Response
 
-from producers.http.openapi import LIMITED, WRITING, Access, Reply, describe_route
+from producers.http.openapi import LIMITED, WRITING, CallerClass, DescribedAnswer, describe_route
 from producers.http.reading import (
     BankParameters,
     authenticate_and_queue,
@@ -25,13 +25,13 @@ from producers.service.knowledge import (
     LinkReceipt,
     ReflectionsAnswer,
 )
-from producers.service.memory import Memory
+from producers.service.memory import MemoryFacade
 from producers.service.paging import BankPageParameters
 from store.errors import NotFound
 from store.tenancy.keys import Keys
 
 
-def knowledge_routes(memory: Memory, keys: Keys) -> APIRouter:
+def knowledge_routes(memory: MemoryFacade, keys: Keys) -> APIRouter:
     """Return the routes of documents, directives, links and reflections."""
     router = APIRouter(prefix="/api/v1", tags=["knowledge"])
     _add_document_routes(router, memory, keys)
@@ -40,16 +40,16 @@ def knowledge_routes(memory: Memory, keys: Keys) -> APIRouter:
     return router
 
 
-def _add_document_routes(router: APIRouter, memory: Memory, keys: Keys) -> None:
+def _add_document_routes(router: APIRouter, memory: MemoryFacade, keys: Keys) -> None:
     @router.post(
         "/docs",
         **describe_route(
             "Take in a document, or name the file of turns",
             "The document is durable when this answers; the same content again is the same document.",
-            Access.WRITER,
+            CallerClass.WRITER,
             {
-                201: Reply("the document is new", (DocumentReceipt,)),
-                200: Reply("the document was there", (DocumentReceipt,)),
+                201: DescribedAnswer("the document is new", (DocumentReceipt,)),
+                200: DescribedAnswer("the document was there", (DocumentReceipt,)),
             },
             body=DocumentBody,
             fails=LIMITED,
@@ -65,8 +65,8 @@ def _add_document_routes(router: APIRouter, memory: Memory, keys: Keys) -> None:
         **describe_route(
             "A document",
             "Shows what is known of a document and how many units it has; its text is in the units.",
-            Access.READER,
-            {200: Reply("the document", (DocumentAnswer,))},
+            CallerClass.READER,
+            {200: DescribedAnswer("the document", (DocumentAnswer,))},
             query=BankParameters,
             fails=(NotFound,),
         ),
@@ -81,8 +81,8 @@ def _add_document_routes(router: APIRouter, memory: Memory, keys: Keys) -> None:
         **describe_route(
             "The documents of a bank, page by page",
             "Those written last come first; a document that is added meanwhile shifts no page.",
-            Access.READER,
-            {200: Reply("a page", (DocumentsAnswer,))},
+            CallerClass.READER,
+            {200: DescribedAnswer("a page", (DocumentsAnswer,))},
             query=BankPageParameters,
         ),
     )
@@ -96,8 +96,8 @@ def _add_document_routes(router: APIRouter, memory: Memory, keys: Keys) -> None:
         **describe_route(
             "Forget a document and its units",
             "No read shows the document or its units any more when this answers.",
-            Access.CHANGER,
-            {204: Reply("it is forgotten")},
+            CallerClass.CHANGER,
+            {204: DescribedAnswer("it is forgotten")},
             query=BankParameters,
             fails=(NotFound, *WRITING),
         ),
@@ -109,16 +109,16 @@ def _add_document_routes(router: APIRouter, memory: Memory, keys: Keys) -> None:
         return Response(status_code=204)
 
 
-def _add_directive_routes(router: APIRouter, memory: Memory, keys: Keys) -> None:
+def _add_directive_routes(router: APIRouter, memory: MemoryFacade, keys: Keys) -> None:
     @router.post(
         "/directives",
         **describe_route(
             "Make or change a directive",
             "A directive is known by its name and told with every recall of its bank from now on.",
-            Access.CURATOR,
+            CallerClass.CURATOR,
             {
-                201: Reply("the directive is new or changed", (DirectiveReceipt,)),
-                200: Reply("the directive stood so", (DirectiveReceipt,)),
+                201: DescribedAnswer("the directive is new or changed", (DirectiveReceipt,)),
+                200: DescribedAnswer("the directive stood so", (DirectiveReceipt,)),
             },
             body=DirectiveBody,
             fails=LIMITED,
@@ -134,8 +134,8 @@ def _add_directive_routes(router: APIRouter, memory: Memory, keys: Keys) -> None
         **describe_route(
             "The directives of a bank, page by page",
             "Lists the standing directives, the highest priority first, and who laid each down.",
-            Access.READER,
-            {200: Reply("the directives", (DirectivesAnswer,))},
+            CallerClass.READER,
+            {200: DescribedAnswer("the directives", (DirectivesAnswer,))},
             query=BankPageParameters,
         ),
     )
@@ -149,8 +149,8 @@ def _add_directive_routes(router: APIRouter, memory: Memory, keys: Keys) -> None
         **describe_route(
             "End a directive",
             "No recall tells the directive any more.",
-            Access.CURATOR,
-            {204: Reply("it is ended")},
+            CallerClass.CURATOR,
+            {204: DescribedAnswer("it is ended")},
             query=BankParameters,
             fails=(NotFound, *WRITING),
         ),
@@ -162,14 +162,17 @@ def _add_directive_routes(router: APIRouter, memory: Memory, keys: Keys) -> None
         return Response(status_code=204)
 
 
-def _add_insight_routes(router: APIRouter, memory: Memory, keys: Keys) -> None:
+def _add_insight_routes(router: APIRouter, memory: MemoryFacade, keys: Keys) -> None:
     @router.post(
         "/links",
         **describe_route(
             "Link two units of a bank",
             "The link stands when this answers; the same link again changes nothing.",
-            Access.CHANGER,
-            {201: Reply("the link is new or changed", (LinkReceipt,)), 200: Reply("the link stood so", (LinkReceipt,))},
+            CallerClass.CHANGER,
+            {
+                201: DescribedAnswer("the link is new or changed", (LinkReceipt,)),
+                200: DescribedAnswer("the link stood so", (LinkReceipt,)),
+            },
             body=LinkBody,
             fails=(NotFound, *LIMITED),
         ),
@@ -184,8 +187,8 @@ def _add_insight_routes(router: APIRouter, memory: Memory, keys: Keys) -> None:
         **describe_route(
             "What a bank came to see in its facts, page by page",
             "Lists the reflections that workers drew from the bank's facts.",
-            Access.READER,
-            {200: Reply("the reflections", (ReflectionsAnswer,))},
+            CallerClass.READER,
+            {200: DescribedAnswer("the reflections", (ReflectionsAnswer,))},
             query=BankPageParameters,
         ),
     )

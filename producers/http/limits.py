@@ -27,7 +27,7 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 
-class Body:
+class RequestBody:
     """A request's body, handed on as it comes. Raises TooLarge past its limit, TooSlow when its time is over."""
 
     def __init__(self, receive: Receive, settings: ApiSettings) -> None:
@@ -55,7 +55,7 @@ class Body:
         return message
 
 
-class Answer:
+class ResponseSender:
     """Hands an answer to the server. Raises TooSlow when the client has not taken a long one in its time."""
 
     def __init__(self, send: Send, settings: ApiSettings) -> None:

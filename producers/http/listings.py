@@ -5,16 +5,16 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from producers.http.openapi import Access, Reply, describe_route
+from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
 from producers.http.reading import authenticate_and_queue, json_response, read_parameters
 from producers.service.listings import SessionsAnswer, UnitsAnswer, UsersAnswer
-from producers.service.memory import Memory
+from producers.service.memory import MemoryFacade
 from producers.service.paging import BankPageParameters, PageParameters
 from store.memory.listings import SessionListed
 from store.tenancy.keys import Keys
 
 
-def listing_routes(memory: Memory, keys: Keys) -> APIRouter:
+def listing_routes(memory: MemoryFacade, keys: Keys) -> APIRouter:
     """Return the routes of lists."""
     router = APIRouter(prefix="/api/v1", tags=["lists"])
 
@@ -23,8 +23,8 @@ def listing_routes(memory: Memory, keys: Keys) -> APIRouter:
         **describe_route(
             "The sessions of a bank, page by page",
             "The one with the newest turn comes first; one that goes on meanwhile moves to the front.",
-            Access.READER,
-            {200: Reply("a page", (SessionsAnswer,))},
+            CallerClass.READER,
+            {200: DescribedAnswer("a page", (SessionsAnswer,))},
             query=BankPageParameters,
         ),
     )
@@ -39,8 +39,8 @@ def listing_routes(memory: Memory, keys: Keys) -> APIRouter:
             "The units of a bank, page by page",
             "Messages and facts that are remembered, in the order of their ids; long texts are cut. Facts of "
             "the newest turns are listed before a worker has written them; until then a change of one is busy.",
-            Access.READER,
-            {200: Reply("a page", (UnitsAnswer,))},
+            CallerClass.READER,
+            {200: DescribedAnswer("a page", (UnitsAnswer,))},
             query=BankPageParameters,
         ),
     )
@@ -54,8 +54,8 @@ def listing_routes(memory: Memory, keys: Keys) -> APIRouter:
         **describe_route(
             "The users a key reaches, page by page",
             "Who said what is remembered in the banks the key reaches; a key of a user reaches its own user alone.",
-            Access.READER,
-            {200: Reply("a page", (UsersAnswer,))},
+            CallerClass.READER,
+            {200: DescribedAnswer("a page", (UsersAnswer,))},
             query=PageParameters,
         ),
     )

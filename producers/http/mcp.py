@@ -13,7 +13,7 @@ from producers.http.reading import Authenticator, authenticate_and_queue, json_r
 from producers.mcp.server import McpServer
 from producers.mcp.settings import McpSettings
 from producers.mcp.switches import ToolSwitches
-from producers.service.memory import Memory
+from producers.service.memory import MemoryFacade
 from producers.settings import ApiSettings
 
 #: With and without a slash at the end: clients differ, and a redirect would lose the body.
@@ -36,7 +36,7 @@ class Exchange(Response):
         await self._server.serve(self._asked, scope, receive, send)
 
 
-def mcp_routes(memory: Memory, keys: Authenticator, settings: ApiSettings) -> APIRouter:
+def mcp_routes(memory: MemoryFacade, keys: Authenticator, settings: ApiSettings) -> APIRouter:
     """Return the routes of MCP; `keys` know the tokens of issuers, where any are set."""
     router = APIRouter()
     server = McpServer(memory, ToolSwitches(settings.mcp.tools), settings.max_request_bytes)

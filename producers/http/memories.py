@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from producers.errors import Invalid, Unauthenticated
 from producers.fair_queue import RECALL_WEIGHT
 from producers.http.middleware import REQUEST_ID
-from producers.http.openapi import LIMITED, Access, Reply, describe_route
+from producers.http.openapi import LIMITED, CallerClass, DescribedAnswer, describe_route
 from producers.http.reading import body_of, json_response, wait_for_slot
 from producers.service.gateway_calls import (
     AddAnswer,
@@ -20,7 +20,7 @@ from producers.service.gateway_calls import (
     SearchAnswer,
     SearchBody,
 )
-from producers.service.memory import Memory
+from producers.service.memory import MemoryFacade
 from producers.service.turns import parse_body
 from store.errors import NotFound
 from store.tenancy.keys import Grant, Keys
@@ -28,7 +28,7 @@ from store.tenancy.keys import Grant, Keys
 REFUSAL = "these credentials open nothing"
 
 
-def gateway_routes(memory: Memory, keys: Keys) -> APIRouter:
+def gateway_routes(memory: MemoryFacade, keys: Keys) -> APIRouter:
     """Return the routes of the gateway."""
     router = APIRouter(prefix="/memories", tags=["gateway"])
 
@@ -38,8 +38,8 @@ def gateway_routes(memory: Memory, keys: Keys) -> APIRouter:
             "Remember messages of a session",
             "The messages are durable when this answers; the same message again is remembered once. Where it fails "
             "midway, `details.message_count` says how many are remembered.",
-            Access.GATEWAY,
-            {200: Reply("they are remembered", (AddAnswer,))},
+            CallerClass.GATEWAY,
+            {200: DescribedAnswer("they are remembered", (AddAnswer,))},
             body=AddBody,
             fails=(NotFound, *LIMITED),
         ),
@@ -56,8 +56,8 @@ def gateway_routes(memory: Memory, keys: Keys) -> APIRouter:
         **describe_route(
             "Nothing waits here: extraction began when the message came",
             "Changes nothing; it is there because clients of a gateway call it.",
-            Access.GATEWAY,
-            {200: Reply("nothing waits", (FlushAnswer,))},
+            CallerClass.GATEWAY,
+            {200: DescribedAnswer("nothing waits", (FlushAnswer,))},
             body=FlushBody,
         ),
     )
@@ -72,8 +72,8 @@ def gateway_routes(memory: Memory, keys: Keys) -> APIRouter:
         **describe_route(
             "Recall for a conversation",
             "Answers with the best of this conversation, or of all of the user's memory, as `scope` says.",
-            Access.GATEWAY,
-            {200: Reply("what was found", (SearchAnswer,))},
+            CallerClass.GATEWAY,
+            {200: DescribedAnswer("what was found", (SearchAnswer,))},
             body=SearchBody,
         ),
     )

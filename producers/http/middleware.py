@@ -14,7 +14,7 @@ from producers import metrics
 from producers.errors import PermissionDenied
 from producers.fair_queue import CURRENT, FairQueue, Slot
 from producers.http import problems
-from producers.http.limits import Answer, Body, Unfinished, too_large
+from producers.http.limits import RequestBody, ResponseSender, Unfinished, too_large
 from producers.http.loopback import is_loopback
 from producers.http.request_trace import describe_request, trace_request
 from producers.service.auditing import CallRecorder
@@ -70,11 +70,11 @@ class CallMiddleware:
             await self._serve(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        visit = _Visit(scope, Answer(send, self._settings), self._fair)
+        visit = _HttpRequest(scope, ResponseSender(send, self._settings), self._fair)
         try:
             with self._unfinished.one_more(scope):
                 self._admit(scope)
-                await self._app(scope, Body(receive, self._settings), visit.send)
+                await self._app(scope, RequestBody(receive, self._settings), visit.send)
         except Exception as error:  # noqa: BLE001 - an error's text must not reach the server's log
             await visit.failed(error, receive)
         finally:
@@ -98,7 +98,7 @@ class CallMiddleware:
         return not self._own_names_only or is_loopback(name) or name.lower().rstrip(".") in self._allowed
 
 
-class _Visit:
+class _HttpRequest:
     """One request's number, clock and outcome."""
 
     def __init__(self, scope: Scope, send: Send, fair: FairQueue) -> None:
@@ -172,7 +172,7 @@ class _Visit:
         door = next((door for start, door in INTERFACES.items() if path.startswith(start)), None)
         if door is not None:
             grant = self._scope.get(GRANT)
-            call = call_audit.Call(
+            call = call_audit.AuditedCall(
                 recorder.clock() - timedelta(milliseconds=took),
                 door,
                 f"{method} {route}",

@@ -50,7 +50,7 @@ MEANINGS: Mapping[str, str] = {
 }
 
 
-class Access(StrEnum):
+class CallerClass(StrEnum):
     """Who may call an operation."""
 
     ANYONE = "anyone; no key is needed"
@@ -93,7 +93,7 @@ class ErrorBody(WireModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class DescribedAnswer:
     """An answer that is a success: what it says, the models it may have, or the example of a plain text."""
 
     says: str
@@ -113,8 +113,8 @@ LIMITED: Kinds = (*WRITING, QuotaExceeded, RateLimited)
 def describe_route(
     summary: str,
     promise: str,
-    access: Access,
-    answers: Mapping[int, Reply],
+    access: CallerClass,
+    answers: Mapping[int, DescribedAnswer],
     *,
     body: type[WireModel] | None = None,
     query: type[BaseModel] | None = None,
@@ -125,8 +125,8 @@ def describe_route(
     `promise` is what holds when it answers. `fails` are the errors it raises beside those that any call with such an
     access and body may meet; their statuses and codes are those of `problems.WIRES`.
     """
-    with_key = access is not Access.ANYONE
-    extra: dict[str, Any] = {"security": [{KEY: []}]} if with_key and access is not Access.GATEWAY else {}
+    with_key = access is not CallerClass.ANYONE
+    extra: dict[str, Any] = {"security": [{KEY: []}]} if with_key and access is not CallerClass.GATEWAY else {}
     if body is not None:
         content = {JSON: {"schema": {"$ref": SCHEMA.format(model=body.__name__)}, "example": body.EXAMPLE}}
         extra["requestBody"] = {"required": True, "content": content}
@@ -152,7 +152,7 @@ def _describe_parameters(query: type[BaseModel]) -> list[dict[str, Any]]:
     ]
 
 
-def _describe_reply(reply: Reply) -> dict[str, Any]:
+def _describe_reply(reply: DescribedAnswer) -> dict[str, Any]:
     if reply.text is not None:
         plain = {"schema": {"type": "string"}, "example": reply.text}
         return {"description": reply.says, "content": {"text/plain": plain}}

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from producers.errors import PermissionDenied, Unauthenticated
 from producers.fair_queue import weight_of
 from producers.http.middleware import ENTER, GRANT
-from producers.http.openapi import Access, Reply, describe_route
+from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
 from producers.http.reading import WITH_BODY, body_of, json_response, parse_identifier, read_parameters
 from producers.service.operations import (
     AuditAnswer,
@@ -94,8 +94,8 @@ def _add_looks(router: APIRouter, operations: Operations) -> None:
         **describe_route(
             "The tenants, page by page",
             "Lists tenants by name, nothing of theirs.",
-            Access.OPERATOR,
-            {200: Reply("a page", (TenantsAnswer,))},
+            CallerClass.OPERATOR,
+            {200: DescribedAnswer("a page", (TenantsAnswer,))},
             query=PageParameters,
         ),
     )
@@ -109,8 +109,8 @@ def _add_looks(router: APIRouter, operations: Operations) -> None:
         **describe_route(
             "A tenant",
             "Shows the name, how many keys work and how much work is undone.",
-            Access.OPERATOR,
-            {200: Reply("the tenant", (TenantShownAnswer,))},
+            CallerClass.OPERATOR,
+            {200: DescribedAnswer("the tenant", (TenantShownAnswer,))},
             fails=(NotFound,),
         ),
     )
@@ -125,8 +125,8 @@ def _add_looks(router: APIRouter, operations: Operations) -> None:
         **describe_route(
             "How far all work has come",
             "Counts turns by stage and status over all tenants.",
-            Access.OPERATOR,
-            {200: Reply("the counts", (StatusAnswer,))},
+            CallerClass.OPERATOR,
+            {200: DescribedAnswer("the counts", (StatusAnswer,))},
         ),
     )
     async def status(request: Request) -> Response:
@@ -138,8 +138,8 @@ def _add_looks(router: APIRouter, operations: Operations) -> None:
         **describe_route(
             "The call audit",
             "Lists who called what and how it ended, the newest first.",
-            Access.OPERATOR,
-            {200: Reply("the calls", (AuditAnswer,))},
+            CallerClass.OPERATOR,
+            {200: DescribedAnswer("the calls", (AuditAnswer,))},
             query=AuditParameters,
         ),
     )
@@ -152,8 +152,8 @@ def _add_looks(router: APIRouter, operations: Operations) -> None:
         **describe_route(
             "Gateway targets",
             "Lists where turns are handed and how many wait; no key is shown.",
-            Access.OPERATOR,
-            {200: Reply("the targets", (TargetsAnswer,))},
+            CallerClass.OPERATOR,
+            {200: DescribedAnswer("the targets", (TargetsAnswer,))},
             query=TargetsParameters,
         ),
     )
@@ -168,8 +168,8 @@ def _add_key_routes(router: APIRouter, operations: Operations) -> None:
         **describe_route(
             "The keys of a tenant",
             "Lists them without their secrets, revoked and expired ones too.",
-            Access.OPERATOR,
-            {200: Reply("the keys", (KeysAnswer,))},
+            CallerClass.OPERATOR,
+            {200: DescribedAnswer("the keys", (KeysAnswer,))},
             query=TenantParameters,
         ),
     )
@@ -182,8 +182,8 @@ def _add_key_routes(router: APIRouter, operations: Operations) -> None:
         **describe_route(
             "Make a key of a tenant",
             "The key works when this answers, and is not shown again; a tenant is made with its first key.",
-            Access.OPERATOR,
-            {201: Reply("the key", (MadeKey,))},
+            CallerClass.OPERATOR,
+            {201: DescribedAnswer("the key", (MadeKey,))},
             body=NewKeyBody,
         ),
     )
@@ -195,8 +195,8 @@ def _add_key_routes(router: APIRouter, operations: Operations) -> None:
         **describe_route(
             "Replace a key of a tenant",
             "The new key may do the same; the old one works until the overlap is over.",
-            Access.OPERATOR,
-            {201: Reply("the new key", (MadeKey,))},
+            CallerClass.OPERATOR,
+            {201: DescribedAnswer("the new key", (MadeKey,))},
             body=RotateBody,
             fails=(NotFound,),
         ),
@@ -209,8 +209,8 @@ def _add_key_routes(router: APIRouter, operations: Operations) -> None:
         **describe_route(
             "Revoke a key of a tenant",
             "Within two seconds the key opens nothing any more.",
-            Access.OPERATOR,
-            {204: Reply("it is revoked")},
+            CallerClass.OPERATOR,
+            {204: DescribedAnswer("it is revoked")},
             query=TenantParameters,
             fails=(NotFound,),
         ),
@@ -234,8 +234,8 @@ def _add_changes(router: APIRouter, operations: Operations) -> None:
         **describe_route(
             "The quotas of a tenant",
             "Shows the limits of the tenant and of its banks, and what is used.",
-            Access.OPERATOR,
-            {200: Reply("the quotas", (QuotasAnswer,))},
+            CallerClass.OPERATOR,
+            {200: DescribedAnswer("the quotas", (QuotasAnswer,))},
             query=TenantParameters,
         ),
     )
@@ -248,8 +248,8 @@ def _add_changes(router: APIRouter, operations: Operations) -> None:
         **describe_route(
             "Set the limits of a tenant or bank",
             "All limits at once: what is not named has none, and what is there already counts.",
-            Access.OPERATOR,
-            {200: Reply("the quotas as they are", (QuotasAnswer,))},
+            CallerClass.OPERATOR,
+            {200: DescribedAnswer("the quotas as they are", (QuotasAnswer,))},
             body=QuotaBody,
             fails=(NotFound,),
         ),
@@ -267,8 +267,8 @@ def _add_work_routes(router: APIRouter, operations: Operations) -> None:
         **describe_route(
             "Work that waits, runs or failed",
             "Lists rows of the ledger page by page, the oldest first: ids, statuses and reasons.",
-            Access.OPERATOR,
-            {200: Reply("a page", (JobsAnswer,))},
+            CallerClass.OPERATOR,
+            {200: DescribedAnswer("a page", (JobsAnswer,))},
             query=JobsParameters,
         ),
     )
@@ -281,8 +281,8 @@ def _add_work_routes(router: APIRouter, operations: Operations) -> None:
         **describe_route(
             "How much work waits, runs or failed",
             "Counts rows of the ledger by status.",
-            Access.OPERATOR,
-            {200: Reply("the counts", (JobCounts,))},
+            CallerClass.OPERATOR,
+            {200: DescribedAnswer("the counts", (JobCounts,))},
             query=JobFilter,
         ),
     )
@@ -295,8 +295,8 @@ def _add_work_routes(router: APIRouter, operations: Operations) -> None:
         **describe_route(
             "The work of one turn",
             "Shows every stage of a turn, by its id or that of one of its rows, and what was noted of it.",
-            Access.OPERATOR,
-            {200: Reply("the rows", (JobHistoryAnswer,))},
+            CallerClass.OPERATOR,
+            {200: DescribedAnswer("the rows", (JobHistoryAnswer,))},
             query=TargetsParameters,
             fails=(NotFound,),
         ),
@@ -313,8 +313,8 @@ def _add_work_routes(router: APIRouter, operations: Operations) -> None:
         **describe_route(
             "Retry or drop work in quarantine",
             "Rows are requeued with a fresh attempt budget, or ended as skipped; what is under way stays.",
-            Access.OPERATOR,
-            {200: Reply("how many were changed", (JobsChanged,))},
+            CallerClass.OPERATOR,
+            {200: DescribedAnswer("how many were changed", (JobsChanged,))},
             body=JobsBody,
         ),
     )
@@ -329,8 +329,8 @@ def _add_work_routes(router: APIRouter, operations: Operations) -> None:
         **describe_route(
             "The worker processes",
             "Lists who works, on what, since when and by which version.",
-            Access.OPERATOR,
-            {200: Reply("the processes", (WorkersAnswer,))},
+            CallerClass.OPERATOR,
+            {200: DescribedAnswer("the processes", (WorkersAnswer,))},
         ),
     )
     async def workers(request: Request) -> Response:
@@ -342,8 +342,8 @@ def _add_work_routes(router: APIRouter, operations: Operations) -> None:
         **describe_route(
             "Have worker processes take no more work",
             "They end what they do within seconds and stay idle; the list of workers shows when they are drained.",
-            Access.OPERATOR,
-            {200: Reply("who worked until now", (DrainAnswer,))},
+            CallerClass.OPERATOR,
+            {200: DescribedAnswer("who worked until now", (DrainAnswer,))},
             body=DrainBody,
         ),
     )

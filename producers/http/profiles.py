@@ -2,14 +2,14 @@
 
 from fastapi import APIRouter, Request, Response
 
-from producers.http.openapi import Access, Reply, describe_route
+from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
 from producers.http.reading import authenticate_and_queue, json_response, read_parameters
-from producers.service.memory import Memory
+from producers.service.memory import MemoryFacade
 from producers.service.profiles import ProfileAnswer, ProfileParameters, as_json
 from store.tenancy.keys import Keys
 
 
-def profile_routes(memory: Memory, keys: Keys) -> APIRouter:
+def profile_routes(memory: MemoryFacade, keys: Keys) -> APIRouter:
     """Return the route of profiles."""
     router = APIRouter(prefix="/api/v1", tags=["knowledge"])
 
@@ -19,8 +19,8 @@ def profile_routes(memory: Memory, keys: Keys) -> APIRouter:
             "What is known of a person, and from where",
             "Tells the facts that hold, with their sources; with `history`, what they replaced, too. A key of a user "
             "asks about its own user, and by name in a bank it reaches.",
-            Access.READER,
-            {200: Reply("the profile", (ProfileAnswer,))},
+            CallerClass.READER,
+            {200: DescribedAnswer("the profile", (ProfileAnswer,))},
             query=ProfileParameters,
         ),
     )

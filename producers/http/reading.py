@@ -9,7 +9,7 @@ import orjson
 from fastapi import Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from producers.errors import Invalid, PermissionDenied, Problem, Unauthenticated
+from producers.errors import FieldProblem, Invalid, PermissionDenied, Unauthenticated
 from producers.fair_queue import weight_of
 from producers.http.middleware import ENTER, GRANT
 from producers.http.problems import Malformed
@@ -121,7 +121,7 @@ def read_parameters(request: Request, model: type[P]) -> P:
     """Return the query's parameters. Raises Invalid for unknown, repeated and wrong ones."""
     given = request.query_params.multi_items()
     if len({name for name, _ in given}) < len(given):
-        raise Invalid(Problem("query", "a parameter is given more than once"))
+        raise Invalid(FieldProblem("query", "a parameter is given more than once"))
     return parse_body(model, dict(given))
 
 

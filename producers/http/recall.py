@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request, Response
 
 from producers.fair_queue import RECALL_WEIGHT
-from producers.http.openapi import Access, Reply, describe_route
+from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
 from producers.http.reading import (
     BankFreshnessParameters,
     FreshnessParameters,
@@ -15,7 +15,7 @@ from producers.http.reading import (
     parse_identifier,
     read_parameters,
 )
-from producers.service.memory import Memory
+from producers.service.memory import MemoryFacade
 from producers.service.recall_json import (
     MOST_BYTES,
     JobAnswer,
@@ -31,10 +31,10 @@ from store.errors import NotFound, PositionBeyondLog, QuotaExceeded, RateLimited
 from store.recall.jobs import RecallJob
 from store.tenancy.keys import Grant, Keys
 
-FRESH = {200: Reply("how fresh the bank is", (FreshnessBlock,))}
+FRESH = {200: DescribedAnswer("how fresh the bank is", (FreshnessBlock,))}
 
 
-def recall_routes(memory: Memory, keys: Keys) -> APIRouter:
+def recall_routes(memory: MemoryFacade, keys: Keys) -> APIRouter:
     """Return the routes of recall."""
     router = APIRouter(prefix="/api/v1", tags=["recall"])
 
@@ -44,8 +44,8 @@ def recall_routes(memory: Memory, keys: Keys) -> APIRouter:
             "Recall from a bank",
             "Answers with the best units first, equal scores by `unit_id`, and with a message that is ready for the "
             "prompt. With `min_position` it waits up to `wait_ms`, then says what it could not show: `met` is false.",
-            Access.READER,
-            {200: Reply("what was recalled", (RecallReply,))},
+            CallerClass.READER,
+            {200: DescribedAnswer("what was recalled", (RecallReply,))},
             body=RecallBody,
             fails=(PositionBeyondLog,),
         ),
@@ -60,8 +60,8 @@ def recall_routes(memory: Memory, keys: Keys) -> APIRouter:
         **describe_route(
             "Have a worker recall",
             "A worker answers meanwhile; the answer is kept for `ttl_s` seconds.",
-            Access.READER,
-            {202: Reply("a worker will answer", (JobTicketAnswer,))},
+            CallerClass.READER,
+            {202: DescribedAnswer("a worker will answer", (JobTicketAnswer,))},
             body=RecallJobBody,
             fails=(QuotaExceeded, RateLimited),
         ),
@@ -76,8 +76,8 @@ def recall_routes(memory: Memory, keys: Keys) -> APIRouter:
         **describe_route(
             "What became of a recall job",
             "Waits up to `wait_ms` for the end of the job, then says how it stands.",
-            Access.READER,
-            {200: Reply("how the job stands", (JobAnswer,))},
+            CallerClass.READER,
+            {200: DescribedAnswer("how the job stands", (JobAnswer,))},
             query=WaitParameters,
             fails=(NotFound,),
         ),
@@ -92,8 +92,8 @@ def recall_routes(memory: Memory, keys: Keys) -> APIRouter:
         **describe_route(
             "Drop a recall job",
             "The job and its answer are gone when this answers.",
-            Access.READER,
-            {204: Reply("it is gone")},
+            CallerClass.READER,
+            {204: DescribedAnswer("it is gone")},
             fails=(NotFound,),
         ),
     )
@@ -108,7 +108,7 @@ def recall_routes(memory: Memory, keys: Keys) -> APIRouter:
         **describe_route(
             "How fresh a bank is",
             "Without `position` it answers at once; with it, it waits up to `wait_ms` until every stage passed it.",
-            Access.READER,
+            CallerClass.READER,
             FRESH,
             query=FreshnessParameters,
             fails=(PositionBeyondLog,),
@@ -124,7 +124,7 @@ def recall_routes(memory: Memory, keys: Keys) -> APIRouter:
         **describe_route(
             "How fresh a bank of any name is",
             "As with the name in the path, for names that a client or proxy would rewrite there.",
-            Access.READER,
+            CallerClass.READER,
             FRESH,
             query=BankFreshnessParameters,
             fails=(PositionBeyondLog,),

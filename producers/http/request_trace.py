@@ -6,19 +6,28 @@ from contextlib import AbstractContextManager, nullcontext
 from starlette.types import Scope
 
 from store.tenancy.keys import Grant
-from store.tracing import NO_SPAN, Attribute, Kind, Span, current_span, is_tracing, read_traceparent, trace_operation
+from store.tracing import (
+    NO_SPAN,
+    Attribute,
+    SpanRole,
+    TraceSpan,
+    current_span,
+    is_tracing,
+    read_traceparent,
+    trace_operation,
+)
 
 #: The first status of an answer that says the service failed.
 FAILED = 500
 
 
-def trace_request(scope: Scope) -> AbstractContextManager[Span]:
+def trace_request(scope: Scope) -> AbstractContextManager[TraceSpan]:
     """Trace a request, as a part of the trace that its `traceparent` header names, if it names one."""
     if not is_tracing():
         return nullcontext(NO_SPAN)
     given = next((value for name, value in scope["headers"] if name == b"traceparent"), b"")
     parent = read_traceparent(given.decode("latin-1").strip())
-    return trace_operation("request", kind=Kind.SERVER, parent=parent)
+    return trace_operation("request", kind=SpanRole.SERVER, parent=parent)
 
 
 def describe_request(told: Mapping[str, object], grant: Grant | None, failure: str | None = None) -> None:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Protocol
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
-from producers.http.openapi import Access, Reply, describe_route
+from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
 from producers.http.reading import json_response
 from producers.service.wire import WireModel
 
@@ -43,7 +43,7 @@ class ReadyAnswer(WireModel):
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"status": "ready", "failing": {}, "reasons": []}
 
 
-class Health(Protocol):
+class HealthCheck(Protocol):
     """Looks at what the service stands on."""
 
     async def ready(self) -> Readiness:
@@ -54,7 +54,7 @@ class Health(Protocol):
 Metrics = Callable[[], Awaitable[bytes]]
 
 
-def service_routes(health: Health, metrics: Metrics) -> APIRouter:
+def service_routes(health: HealthCheck, metrics: Metrics) -> APIRouter:
     """Return the routes of the service itself."""
     router = APIRouter(tags=["service"])
 
@@ -63,8 +63,8 @@ def service_routes(health: Health, metrics: Metrics) -> APIRouter:
         **describe_route(
             "Whether the process lives",
             "Answers while the process lives; touches nothing.",
-            Access.ANYONE,
-            {200: Reply("it lives", (LiveAnswer,))},
+            CallerClass.ANYONE,
+            {200: DescribedAnswer("it lives", (LiveAnswer,))},
         ),
     )
     async def live(request: Request) -> Response:
@@ -76,10 +76,10 @@ def service_routes(health: Health, metrics: Metrics) -> APIRouter:
         **describe_route(
             "Whether it can do its work",
             "Says which parts fail, and why the service is degraded; takes seconds at the most.",
-            Access.ANYONE,
+            CallerClass.ANYONE,
             {
-                200: Reply("it is ready, or degraded", (ReadyAnswer,)),
-                503: Reply("parts fail", (ReadyAnswer,)),
+                200: DescribedAnswer("it is ready, or degraded", (ReadyAnswer,)),
+                503: DescribedAnswer("parts fail", (ReadyAnswer,)),
             },
         ),
     )
@@ -94,8 +94,8 @@ def service_routes(health: Health, metrics: Metrics) -> APIRouter:
         **describe_route(
             "Prometheus text",
             "What all processes of this service count; no label names a tenant.",
-            Access.ANYONE,
-            {200: Reply("the metrics", text='afterturn_requests_total{status="200"} 7.0\n')},
+            CallerClass.ANYONE,
+            {200: DescribedAnswer("the metrics", text='afterturn_requests_total{status="200"} 7.0\n')},
         ),
     )
     async def scrape(request: Request) -> Response:

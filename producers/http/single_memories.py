@@ -4,16 +4,16 @@ from dataclasses import asdict
 
 from fastapi import APIRouter, Request, Response
 
-from producers.http.openapi import LIMITED, WRITING, Access, Reply, describe_route
+from producers.http.openapi import LIMITED, WRITING, CallerClass, DescribedAnswer, describe_route
 from producers.http.reading import BankParameters, authenticate_and_queue, body_of, json_response, read_parameters
 from producers.http.units import UnitAnswer, unit_json
-from producers.service.memory import Memory
+from producers.service.memory import MemoryFacade
 from producers.service.single_memories import MemoryBody, MemoryReceipt
 from store.errors import NotFound
 from store.tenancy.keys import Keys
 
 
-def single_memory_routes(memory: Memory, keys: Keys) -> APIRouter:
+def single_memory_routes(memory: MemoryFacade, keys: Keys) -> APIRouter:
     """Return the routes of single memories."""
     router = APIRouter(prefix="/api/v1", tags=["memories"])
 
@@ -24,10 +24,10 @@ def single_memory_routes(memory: Memory, keys: Keys) -> APIRouter:
             "The memory is durable and readable when this answers. One of the same `id` in the bank is replaced in "
             "every field and keeps when it was created; without an `id`, the same text is the same memory. The same "
             "again changes nothing.",
-            Access.WRITER,
+            CallerClass.WRITER,
             {
-                201: Reply("the memory is new", (MemoryReceipt,)),
-                200: Reply("the memory was there, and says this now", (MemoryReceipt,)),
+                201: DescribedAnswer("the memory is new", (MemoryReceipt,)),
+                200: DescribedAnswer("the memory was there, and says this now", (MemoryReceipt,)),
             },
             body=MemoryBody,
             fails=LIMITED,
@@ -43,8 +43,8 @@ def single_memory_routes(memory: Memory, keys: Keys) -> APIRouter:
         **describe_route(
             "A single memory",
             "Shows the unit that the memory is; `turn_id` is its id.",
-            Access.READER,
-            {200: Reply("the memory", (UnitAnswer,))},
+            CallerClass.READER,
+            {200: DescribedAnswer("the memory", (UnitAnswer,))},
             query=BankParameters,
             fails=(NotFound,),
         ),
@@ -60,8 +60,8 @@ def single_memory_routes(memory: Memory, keys: Keys) -> APIRouter:
             "End a single memory",
             "No read shows the memory any more when this answers, nor the facts that nothing else says. Its id may be "
             "used again.",
-            Access.CHANGER,
-            {204: Reply("it is ended")},
+            CallerClass.CHANGER,
+            {204: DescribedAnswer("it is ended")},
             query=BankParameters,
             fails=(NotFound, *WRITING),
         ),

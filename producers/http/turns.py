@@ -10,12 +10,12 @@ from fastapi import APIRouter, Request, Response
 
 from producers.fair_queue import RECALL_WEIGHT
 from producers.http import problems
-from producers.http.openapi import LIMITED, Access, Failure, Reply, describe_route
+from producers.http.openapi import LIMITED, CallerClass, DescribedAnswer, Failure, describe_route
 from producers.http.reading import BankParameters, authenticate_and_queue, body_of, json_response, read_parameters
 from producers.service.fields import SessionName, TurnName
 from producers.service.intake import TurnResult
 from producers.service.listings import TurnsAnswer, TurnsParameters
-from producers.service.memory import Memory
+from producers.service.memory import MemoryFacade
 from producers.service.turns import BatchBody, TurnBody, parse_body
 from producers.service.wire import Done, WireModel
 from producers.turns.requests import AfterTurnAnswer, AfterTurnBody, BeforeTurnAnswer, BeforeTurnBody
@@ -146,10 +146,10 @@ class TurnAnswer(TurnStatusAnswer):
     }
 
 
-SHOWN = {200: Reply("the turn", (TurnAnswer,))}
+SHOWN = {200: DescribedAnswer("the turn", (TurnAnswer,))}
 
 
-def turn_routes(memory: Memory, keys: Keys) -> APIRouter:
+def turn_routes(memory: MemoryFacade, keys: Keys) -> APIRouter:
     """Return the routes of turns."""
     router = APIRouter(prefix="/api/v1", tags=["turns"])
 
@@ -159,8 +159,11 @@ def turn_routes(memory: Memory, keys: Keys) -> APIRouter:
             "Take in a completed turn",
             "The turn is durable, readable and on its way through the stages when this answers. The same turn and body "
             "again is a duplicate with the first position; another body is refused.",
-            Access.WRITER,
-            {201: Reply("the turn is new", (TurnReceipt,)), 200: Reply("the turn was there", (TurnReceipt,))},
+            CallerClass.WRITER,
+            {
+                201: DescribedAnswer("the turn is new", (TurnReceipt,)),
+                200: DescribedAnswer("the turn was there", (TurnReceipt,)),
+            },
             body=TurnBody,
             fails=(NotFound, TurnConflict, *LIMITED),
         ),
@@ -176,8 +179,8 @@ def turn_routes(memory: Memory, keys: Keys) -> APIRouter:
             "What to give the model: recall, history, input",
             "Answers with what is recalled, the session's history and the current input, the input last, within "
             "`max_input_tok`; writes nothing.",
-            Access.READER,
-            {200: Reply("what to give the model", (BeforeTurnAnswer,))},
+            CallerClass.READER,
+            {200: DescribedAnswer("what to give the model", (BeforeTurnAnswer,))},
             body=BeforeTurnBody,
             fails=(PositionBeyondLog,),
         ),
@@ -191,8 +194,8 @@ def turn_routes(memory: Memory, keys: Keys) -> APIRouter:
         **describe_route(
             "Keep a completed turn, exactly once",
             "The turn is durable and readable when this answers; the same request again changes nothing.",
-            Access.WRITER,
-            {200: Reply("the turn is kept", (AfterTurnAnswer,))},
+            CallerClass.WRITER,
+            {200: DescribedAnswer("the turn is kept", (AfterTurnAnswer,))},
             body=AfterTurnBody,
             fails=(TurnConflict, *LIMITED),
         ),
@@ -206,8 +209,8 @@ def turn_routes(memory: Memory, keys: Keys) -> APIRouter:
         **describe_route(
             "Take in up to 500 turns",
             "Answers for each turn in order; the accepted ones are written together, a refused one undoes no other.",
-            Access.WRITER,
-            {200: Reply("what became of each", (BatchAnswer,))},
+            CallerClass.WRITER,
+            {200: DescribedAnswer("what became of each", (BatchAnswer,))},
             body=BatchBody,
             fails=LIMITED,
         ),
@@ -222,7 +225,7 @@ def turn_routes(memory: Memory, keys: Keys) -> APIRouter:
         **describe_route(
             "A turn: how far it has come, and its messages",
             "Says where the turn stands in the log and in each stage; facts derived later show in freshness only.",
-            Access.READER,
+            CallerClass.READER,
             SHOWN,
             query=BankParameters,
             fails=(NotFound,),
@@ -241,8 +244,8 @@ def turn_routes(memory: Memory, keys: Keys) -> APIRouter:
             "The turns of a session, page by page; or one turn of any name",
             "Lists what is remembered of a session in its order. With `turn_id`, it shows that turn as with the names "
             "in the path, for names that a client or proxy would rewrite there.",
-            Access.READER,
-            {200: Reply("a page, or the turn", (TurnsAnswer, TurnAnswer))},
+            CallerClass.READER,
+            {200: DescribedAnswer("a page, or the turn", (TurnsAnswer, TurnAnswer))},
             query=TurnOrTurnsParameters,
             fails=(NotFound,),
         ),

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 
 from producers.errors import TooSlow
 from producers.http.erasures import ERASING, answer_receipt
-from producers.http.openapi import WRITING, Access, Reply, describe_route
+from producers.http.openapi import WRITING, CallerClass, DescribedAnswer, describe_route
 from producers.http.reading import (
     BankParameters,
     authenticate_and_queue,
@@ -21,7 +21,7 @@ from producers.http.reading import (
 )
 from producers.service.corrections import CorrectionBody
 from producers.service.erasures import ReceiptAnswer
-from producers.service.memory import Memory
+from producers.service.memory import MemoryFacade
 from producers.service.wire import Done, WireModel
 from store.errors import ConcurrencyError, IsReflection, NotFound
 from store.memory.links import Linked
@@ -141,10 +141,10 @@ class ForgottenAnswer(Done):
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, "unit_id": UNIT, "position": 45, "facts_forgotten": 1}
 
 
-PINNED = {200: Reply("the unit as it is from now on", (CorrectionReceipt,))}
+PINNED = {200: DescribedAnswer("the unit as it is from now on", (CorrectionReceipt,))}
 
 
-def unit_routes(memory: Memory, keys: Keys) -> APIRouter:
+def unit_routes(memory: MemoryFacade, keys: Keys) -> APIRouter:
     """Return the routes of units."""
     router = APIRouter(prefix="/api/v1", tags=["units"])
 
@@ -153,8 +153,8 @@ def unit_routes(memory: Memory, keys: Keys) -> APIRouter:
         **describe_route(
             "A unit with its provenance",
             "Shows the whole text of a unit, where it was said and what was drawn from it.",
-            Access.READER,
-            {200: Reply("the unit", (UnitAnswer,))},
+            CallerClass.READER,
+            {200: DescribedAnswer("the unit", (UnitAnswer,))},
             query=BankParameters,
             fails=(NotFound,),
         ),
@@ -170,8 +170,8 @@ def unit_routes(memory: Memory, keys: Keys) -> APIRouter:
             "Correct a unit",
             "The unit says the new text when this answers, and facts that were drawn from the old one end. With "
             "`version`, only if the unit is still as it was seen.",
-            Access.CHANGER,
-            {200: Reply("the unit is corrected", (CorrectionReceipt,))},
+            CallerClass.CHANGER,
+            {200: DescribedAnswer("the unit is corrected", (CorrectionReceipt,))},
             body=CorrectionBody,
             query=BankParameters,
             fails=(NotFound, IsReflection, ConcurrencyError, *WRITING),
@@ -188,7 +188,7 @@ def unit_routes(memory: Memory, keys: Keys) -> APIRouter:
         **describe_route(
             "Have a unit told with every answer",
             "Every recall of the bank tells the unit from now on; again it changes nothing.",
-            Access.CURATOR,
+            CallerClass.CURATOR,
             PINNED,
             query=BankParameters,
             fails=(NotFound, IsReflection, TooSlow, *WRITING),
@@ -202,7 +202,7 @@ def unit_routes(memory: Memory, keys: Keys) -> APIRouter:
         **describe_route(
             "Pin a unit no longer",
             "The unit is recalled as any other from now on; again it changes nothing.",
-            Access.CURATOR,
+            CallerClass.CURATOR,
             PINNED,
             query=BankParameters,
             fails=(NotFound, IsReflection, *WRITING),
@@ -223,10 +223,12 @@ def unit_routes(memory: Memory, keys: Keys) -> APIRouter:
             "Forget a unit, or erase it for good",
             "No read shows the unit any more when this answers. `with_facts` forgets the facts that nothing else says, "
             "too; `erase` takes it out of the log as well, as an erasure does, and answers with its receipt.",
-            Access.CHANGER,
+            CallerClass.CHANGER,
             {
-                204: Reply("it is forgotten"),
-                200: Reply("it is forgotten `with_facts`, or it is erased (`erase`)", (ForgottenAnswer, ReceiptAnswer)),
+                204: DescribedAnswer("it is forgotten"),
+                200: DescribedAnswer(
+                    "it is forgotten `with_facts`, or it is erased (`erase`)", (ForgottenAnswer, ReceiptAnswer)
+                ),
                 202: ERASING,
             },
             query=ForgetParameters,

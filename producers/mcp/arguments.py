@@ -26,7 +26,7 @@ class Untitled(GenerateJsonSchema):
         return False
 
 
-class Arguments(BaseModel):
+class ToolArguments(BaseModel):
     """What every tool takes."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -35,7 +35,7 @@ class Arguments(BaseModel):
     plugin: str | None = Field(None, description="accepted and ignored")
 
 
-class TurnArguments(Arguments):
+class TurnArguments(ToolArguments):
     """What both calls of a turn's life cycle take."""
 
     session_id: str = Field(DEFAULT, description="conversation")
@@ -92,7 +92,7 @@ class AfterTurnArguments(TurnArguments):
     output_items: Items = Field(default_factory=list, repr=False, description="what the agent said and did")
 
 
-class RunTurnArguments(Arguments):
+class RunTurnArguments(ToolArguments):
     """A turn in two calls."""
 
     session_id: str = Field(DEFAULT, description="conversation")
@@ -124,7 +124,7 @@ class RunTurnArguments(Arguments):
         return as_items(self.output or [], "assistant")
 
 
-class SessionArguments(Arguments):
+class SessionArguments(ToolArguments):
     """A whole session."""
 
     session_id: str = Field(DEFAULT, description="conversation")
@@ -138,21 +138,21 @@ class ListArguments(SessionArguments):
     limit: int = Field(DEFAULT_LIMIT, description="directories at most")
 
 
-class SearchArguments(Arguments):
+class SearchArguments(ToolArguments):
     """A question."""
 
     query: str = Field(repr=False, description="what to look for, in words")
     k: int = Field(5, ge=1, le=50, description="results at most")
 
 
-class RememberArguments(Arguments):
+class RememberArguments(ToolArguments):
     """Something to keep."""
 
     text: str = Field(repr=False, description="what to remember, understandable by itself")
     title: str | None = Field(None, repr=False, description="what it is about")
 
 
-class ForgetArguments(Arguments):
+class ForgetArguments(ToolArguments):
     """Something to forget."""
 
     id: str = Field(description="`unit_id` of memory_search, or `id` of memory_remember")

@@ -10,11 +10,11 @@ from urllib.parse import quote, unquote
 from afterturn_client.reference import escaped
 from mcp import types
 
-from producers.errors import Invalid, Problem
+from producers.errors import FieldProblem, Invalid
 from producers.mcp.arguments import DEFAULT, SearchArguments
 from producers.mcp.tools import search
 from producers.service.banks import BanksParameters
-from producers.service.memory import Memory
+from producers.service.memory import MemoryFacade
 from producers.service.turns import parse_body
 from store.errors import NotFound
 from store.tenancy.keys import Grant
@@ -41,7 +41,7 @@ TEMPLATE = types.ResourceTemplate(
 )
 
 
-async def get_prompt(memory: Memory, grant: Grant, name: str, given: Mapping[str, Any]) -> types.GetPromptResult:
+async def get_prompt(memory: MemoryFacade, grant: Grant, name: str, given: Mapping[str, Any]) -> types.GetPromptResult:
     """Return the messages of a prompt. Raises NotFound, Invalid, PermissionDenied."""
     if name != RECALL.name:
         raise NotFound("no such prompt; prompts/list names them")
@@ -52,7 +52,7 @@ async def get_prompt(memory: Memory, grant: Grant, name: str, given: Mapping[str
     return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=content)])
 
 
-async def list_resources(memory: Memory, grant: Grant) -> list[types.Resource]:
+async def list_resources(memory: MemoryFacade, grant: Grant) -> list[types.Resource]:
     """Return the projects that a key reaches, the first hundred by name."""
     page = await memory.list_banks(grant, BanksParameters(limit=PROJECTS))
     return [
@@ -63,10 +63,10 @@ async def list_resources(memory: Memory, grant: Grant) -> list[types.Resource]:
     ]
 
 
-async def read_resource(memory: Memory, grant: Grant, uri: str) -> types.ReadResourceResult:
+async def read_resource(memory: MemoryFacade, grant: Grant, uri: str) -> types.ReadResourceResult:
     """Return the facts of the project that a URI names. Raises Invalid, PermissionDenied."""
     if not uri.startswith(SCHEME):
-        raise Invalid(Problem("uri", f"must be {SCHEME}PROJECT"))
+        raise Invalid(FieldProblem("uri", f"must be {SCHEME}PROJECT"))
     told = await memory.sessions.tell_facts(grant, unquote(uri.removeprefix(SCHEME)))
     contents = types.TextResourceContents(uri=uri, mime_type="application/json", text=escaped(told))
     return types.ReadResourceResult(contents=[contents])

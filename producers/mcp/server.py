@@ -18,16 +18,16 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
 from starlette.types import Message, Receive, Scope, Send
 
-from producers.errors import Invalid, PermissionDenied, Problem
+from producers.errors import FieldProblem, Invalid, PermissionDenied
 from producers.http.middleware import GRANT, TOOL
 from producers.http.problems import INTERNAL, UNAVAILABLE, describe_error, error_to_wire
 from producers.mcp import context as context_calls
 from producers.mcp.arguments import Untitled
 from producers.mcp.switches import ToolSwitches
-from producers.mcp.tools import TOOLS, Tool
-from producers.service.memory import Memory
+from producers.mcp.tools import TOOLS, McpTool
+from producers.service.memory import MemoryFacade
 from store.tenancy.keys import Grant
-from store.tracing import Kind, Span, read_traceparent, trace_operation
+from store.tracing import SpanRole, TraceSpan, read_traceparent, trace_operation
 
 INSTRUCTIONS = (
     "Long-term memory. Call memory_before_turn when a turn begins and memory_after_turn when it ends, with one turn_id "
@@ -63,7 +63,7 @@ logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
 class McpServer:
     """Serves exchanges of the protocol, one request each."""
 
-    def __init__(self, memory: Memory, switches: ToolSwitches, most_bytes: int) -> None:
+    def __init__(self, memory: MemoryFacade, switches: ToolSwitches, most_bytes: int) -> None:
         """Serve the tools of `memory` that a key is to have; a request may have `most_bytes`."""
         self._memory = memory
         self._switches = switches
@@ -102,7 +102,7 @@ class McpServer:
         tool = self._switches.tools_of(grant).get(asked.name)
         try:
             if tool is None:
-                raise Invalid(Problem("name", "no such tool; tools/list names them"))  # noqa: TRY301 - one way to fail
+                raise Invalid(FieldProblem("name", "no such tool; tools/list names them"))  # noqa: TRY301 - one way to fail
             with _trace_call(tool, asked):
                 answer = await tool.call(self._memory, grant, asked.arguments or {})
         except Exception as error:  # noqa: BLE001 - an error's text must not reach a client or the SDK's log
@@ -159,14 +159,14 @@ class McpServer:
             scope[TOOL] = (operation, code, kind)
 
 
-def _trace_call(tool: Tool, asked: types.CallToolRequestParams) -> AbstractContextManager[Span]:
+def _trace_call(tool: McpTool, asked: types.CallToolRequestParams) -> AbstractContextManager[TraceSpan]:
     """Trace a call: in the trace that its message names (`_meta.traceparent`), else in that of its request."""
     named = {"mcp.method.name": "tools/call", "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool.name}
     parent = read_traceparent((asked.meta or {}).get("traceparent"))
-    return trace_operation(f"tools/call {tool.name}", named, kind=Kind.SERVER, parent=parent)
+    return trace_operation(f"tools/call {tool.name}", named, kind=SpanRole.SERVER, parent=parent)
 
 
-def describe_tool(tool: Tool) -> types.Tool:
+def describe_tool(tool: McpTool) -> types.Tool:
     """Return a tool as clients see it."""
     return types.Tool(
         name=tool.name,
@@ -188,7 +188,7 @@ def _schema_of(model: Any) -> dict[str, Any]:
     return schema
 
 
-def _refuse(tool: Tool | None, error: Exception, scope: Scope) -> types.CallToolResult:
+def _refuse(tool: McpTool | None, error: Exception, scope: Scope) -> types.CallToolResult:
     told, kind = _describe(error)
     scope[TOOL] = ("unknown" if tool is None else tool.name, told["code"], kind)
     return types.CallToolResult(

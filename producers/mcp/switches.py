@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from producers.mcp.settings import ToolSettings
-from producers.mcp.tools import TOOLS, Tool
+from producers.mcp.tools import TOOLS, McpTool
 from store import identity
 from store.tenancy.keys import Grant
 
@@ -16,7 +16,7 @@ class ToolSwitches:
         self._settings = settings
         self._tenants = {identity.host_id(name): switches for name, switches in settings.tenants.items()}
 
-    def tools_of(self, grant: Grant) -> Mapping[str, Tool]:
+    def tools_of(self, grant: Grant) -> Mapping[str, McpTool]:
         """Return the tools that a key is served, by name."""
         layers = (self._settings.keys.get(grant.key_id, {}), self._tenants.get(grant.host_id, {}), self._settings.each)
         merged: dict[str, bool] = {}

@@ -12,7 +12,7 @@ from producers.perimeter.errors import UnknownCaller
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class CallingWorkspace:
     """A workspace that calls; its own `key` is replaced in what it writes."""
 
     workspace: str
@@ -22,7 +22,7 @@ class Caller:
 class Callers(Protocol):
     """Knows whose a key is."""
 
-    async def find(self, key: str) -> Caller:
+    async def find(self, key: str) -> CallingWorkspace:
         """Return who calls with this key. Raises UnknownCaller."""
         ...
 
@@ -36,7 +36,7 @@ class CallerFile:
     def __init__(self, file: Path) -> None:
         self._file = file
 
-    async def find(self, key: str) -> Caller:
+    async def find(self, key: str) -> CallingWorkspace:
         """Return who calls with this key. Raises UnknownCaller, for a file that cannot be read, too."""
         digest = hashlib.sha256(key.encode(errors="replace")).hexdigest()
         try:
@@ -46,6 +46,6 @@ class CallerFile:
             problem = type(error).__name__
         else:
             if key and len(workspaces) == 1 and isinstance(workspaces[0], str):
-                return Caller(workspaces[0], key)
+                return CallingWorkspace(workspaces[0], key)
             raise UnknownCaller("a valid key is needed: Authorization: Bearer <key>")
         raise UnknownCaller(f"the file of keys ({self._file.name}) cannot be read: {problem}")

@@ -17,7 +17,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from embeddings.retry import AT_ONCE, Retry, Sleep
-from producers.contract_kit.client import Target, namespace_path, parse_target
+from producers.contract_kit.client import PluginTarget, namespace_path, parse_target
 from producers.contract_kit.errors import UnusableError
 from producers.perimeter.breaker import CircuitBreaker
 from producers.perimeter.errors import InvalidCall, PluginOverloaded, PluginRefused, PluginUnavailable, UnreadableAnswer
@@ -71,7 +71,7 @@ class PluginAddress:
     ca_file: Path | None = None
 
     @property
-    def target(self) -> Target:
+    def target(self) -> PluginTarget:
         """The URL in its parts."""
         try:
             return parse_target(self.url)

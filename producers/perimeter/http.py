@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from producers.perimeter.callers import Caller, Callers
+from producers.perimeter.callers import Callers, CallingWorkspace
 from producers.perimeter.client import make
 from producers.perimeter.errors import InvalidCall, NotConfigured, PerimeterError, UnknownCaller, WorkspaceNotFound
 from producers.perimeter.mcp import PerimeterMcp
-from producers.perimeter.namespaces import Entry
+from producers.perimeter.namespaces import NamespaceAccess
 from producers.perimeter.perimeter import Perimeter
 from producers.perimeter.tools import SearchArguments, Toolbox
 
@@ -29,7 +29,7 @@ STATUSES = {
 }
 HINT = "set MEMORY_PLUGIN_URL to where a memory plugin of contract v1 listens"
 
-Serve = Callable[[Request, Caller], Awaitable[Response]]
+Serve = Callable[[Request, CallingWorkspace], Awaitable[Response]]
 
 
 def create_perimeter_app(perimeter: Perimeter, callers: Callers, *, tools: bool = False) -> Starlette:
@@ -44,17 +44,17 @@ def create_perimeter_app(perimeter: Perimeter, callers: Callers, *, tools: bool 
 
         return Route(f"/workspaces/{{id}}/v2{path}", answer, methods=[method])
 
-    async def namespaces(_: Request, caller: Caller) -> Response:
+    async def namespaces(_: Request, caller: CallingWorkspace) -> Response:
         readable = await perimeter.readable(caller)
         shown = {"readable": readable, "writable": [entry for entry in readable if entry.writable]}
         return JSONResponse({name: [_labelled(entry) for entry in entries] for name, entries in shown.items()})
 
-    async def search(request: Request, caller: Caller) -> Response:
+    async def search(request: Request, caller: CallingWorkspace) -> Response:
         asked = _search_of(request)
         hits = await perimeter.search(caller, asked.query, asked.namespaces, asked.kinds, asked.limit)
         return JSONResponse(hits.as_json())
 
-    async def forget(request: Request, caller: Caller) -> Response:
+    async def forget(request: Request, caller: CallingWorkspace) -> Response:
         try:
             memory_id = UUID(request.path_params["memory_id"])
         except ValueError:
@@ -77,7 +77,7 @@ async def _answer_unknown(_request: Request, error: Exception) -> Response:
     return _refused(error) if isinstance(error, PerimeterError) else Response(status_code=500)
 
 
-async def _caller(request: Request, callers: Callers) -> Caller:
+async def _caller(request: Request, callers: Callers) -> CallingWorkspace:
     """Return whose key it is. Raises UnknownCaller; WorkspaceNotFound where the path names another workspace."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer":
@@ -104,7 +104,7 @@ def _search_of(request: Request) -> SearchArguments:
     )
 
 
-def _labelled(entry: Entry) -> dict[str, str]:
+def _labelled(entry: NamespaceAccess) -> dict[str, str]:
     return {"name": entry.name, "kind": entry.kind, "label": entry.display_name or entry.name}
 
 

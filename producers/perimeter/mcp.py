@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from producers.mcp.server import without_echoes
-from producers.perimeter.callers import Caller, Callers
+from producers.perimeter.callers import Callers, CallingWorkspace
 from producers.perimeter.errors import UnknownCaller
 from producers.perimeter.tools import Answer, Toolbox, ToolFailed
 
@@ -58,7 +58,7 @@ class PerimeterMcp:
         return types.ListToolsResult(tools=[types.Tool.model_validate(one) for one in await self._toolbox.listed()])
 
     async def _call(self, context: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
-        caller: Caller = context.request.scope[CALLER]
+        caller: CallingWorkspace = context.request.scope[CALLER]
         try:
             answer = await self._toolbox.call(caller, asked.name, asked.arguments or {})
         except ToolFailed as error:

@@ -9,7 +9,7 @@ from producers.plugin.wire import NamespaceKind, is_namespace
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class NamespaceAccess:
     """A namespace that a workspace reads; `writable`: and writes."""
 
     name: str
@@ -24,7 +24,7 @@ class Entry:
         return shown | ({"display_name": self.display_name} if self.display_name else {})
 
 
-def derive_namespaces(path: Sequence[Workspace]) -> tuple[Entry, Entry, Entry]:
+def derive_namespaces(path: Sequence[Workspace]) -> tuple[NamespaceAccess, NamespaceAccess, NamespaceAccess]:
     """Return the three namespaces of the first workspace of a way to the root, always in this order.
 
     Its own and its team's (its parent's, or its own where it is the root) are written by it, the organisation's by the
@@ -33,15 +33,17 @@ def derive_namespaces(path: Sequence[Workspace]) -> tuple[Entry, Entry, Entry]:
     own, root = path[0], path[-1]
     parent = path[1] if len(path) > 1 else own
     entries = (
-        Entry(f"workspace:{own.id}", NamespaceKind.WORKSPACE, "Memories of this workspace alone.", True, own.name),
-        Entry(
+        NamespaceAccess(
+            f"workspace:{own.id}", NamespaceKind.WORKSPACE, "Memories of this workspace alone.", True, own.name
+        ),
+        NamespaceAccess(
             f"team:{parent.id}",
             NamespaceKind.TEAM,
             "Memories shared with the workspaces of the same parent.",
             True,
             parent.name,
         ),
-        Entry(
+        NamespaceAccess(
             f"org:{root.id}",
             NamespaceKind.ORG,
             "Memories that every workspace of the organisation reads; its root writes them.",
@@ -54,7 +56,7 @@ def derive_namespaces(path: Sequence[Workspace]) -> tuple[Entry, Entry, Entry]:
     return entries
 
 
-def writable_entry(entries: Sequence[Entry], name: str | None) -> Entry:
+def writable_entry(entries: Sequence[NamespaceAccess], name: str | None) -> NamespaceAccess:
     """Return the namespace to write to; None is the workspace's own. Raises NotPermitted.
 
     A namespace that is not reached and one that does not exist are refused in the same words.
@@ -67,6 +69,6 @@ def writable_entry(entries: Sequence[Entry], name: str | None) -> Entry:
     raise NotPermitted("this workspace does not write to that namespace: ask list_writable_namespaces")
 
 
-def readable_entries(entries: Sequence[Entry], names: Sequence[str]) -> tuple[Entry, ...]:
+def readable_entries(entries: Sequence[NamespaceAccess], names: Sequence[str]) -> tuple[NamespaceAccess, ...]:
     """Return the namespaces to read: of those asked for the ones that are reached; all of them where none is named."""
     return tuple(entry for entry in entries if not names or entry.name in names)

@@ -9,11 +9,11 @@ from uuid import UUID
 import structlog
 
 from producers.perimeter.audit import OrganisationAudit, OrganisationWrite
-from producers.perimeter.callers import Caller
+from producers.perimeter.callers import CallingWorkspace
 from producers.perimeter.client import PluginClient, make
 from producers.perimeter.errors import InvalidCall, NotConfigured, PluginRefused
 from producers.perimeter.fence import disarm_marks, mark_organisation
-from producers.perimeter.namespaces import Entry, derive_namespaces, readable_entries, writable_entry
+from producers.perimeter.namespaces import NamespaceAccess, derive_namespaces, readable_entries, writable_entry
 from producers.perimeter.trees import WorkspaceTree
 from producers.plugin.wire import (
     Capability,
@@ -97,12 +97,12 @@ class Perimeter:
         self._plugin, self._tree, self._audit, self._redaction, self._clock = plugin, tree, audit, redaction, clock
         self._made: dict[str, None] = {}
 
-    async def readable(self, caller: Caller) -> Sequence[Entry]:
+    async def readable(self, caller: CallingWorkspace) -> Sequence[NamespaceAccess]:
         """Return the namespaces that the caller reads."""
         self._wired()
         return derive_namespaces(await self._tree.path_to_root(caller.workspace))
 
-    async def writable(self, caller: Caller) -> Sequence[Entry]:
+    async def writable(self, caller: CallingWorkspace) -> Sequence[NamespaceAccess]:
         """Return the namespaces that the caller writes."""
         return tuple(entry for entry in await self.readable(caller) if entry.writable)
 
@@ -110,7 +110,7 @@ class Perimeter:
         """Return what the plugin promises."""
         return await self._wired().capabilities()
 
-    async def commit(self, caller: Caller, commit: Commit) -> Committed:
+    async def commit(self, caller: CallingWorkspace, commit: Commit) -> Committed:
         """Remember a text: without secrets, and without what imitates the organisation's mark."""
         plugin = self._wired()
         write = make(
@@ -132,7 +132,7 @@ class Perimeter:
 
     async def search(
         self,
-        caller: Caller,
+        caller: CallingWorkspace,
         query: str | None = None,
         namespaces: Sequence[str] = (),
         kinds: Sequence[MemoryKind] = (),
@@ -158,13 +158,13 @@ class Perimeter:
         )
         return Hits(tuple(shown), ignored)
 
-    async def forget(self, caller: Caller, memory_id: UUID, namespace: str | None = None) -> None:
+    async def forget(self, caller: CallingWorkspace, memory_id: UUID, namespace: str | None = None) -> None:
         """Forget a memory of a namespace that the caller writes."""
         plugin = self._wired()
         entry = writable_entry(await self.readable(caller), namespace)
         await plugin.forget(memory_id, make(ForgetRequest, requested_by_namespace=entry.name))
 
-    def clean(self, content: str, caller: Caller | None = None) -> str:
+    def clean(self, content: str, caller: CallingWorkspace | None = None) -> str:
         """Return a text as it is stored: its secrets replaced, the caller's own key among them, its marks disarmed."""
         return clean(content, self._redaction, (caller.key,) if caller and caller.key else ())
 
@@ -179,7 +179,7 @@ class Perimeter:
             raise InvalidCall("expires_at: must be in the future")
         return commit.expires_at or (now + SUMMARY_TTL if commit.kind is MemoryKind.SUMMARY else None)
 
-    async def _write(self, plugin: PluginClient, entry: Entry, write: MemoryWrite) -> Written:
+    async def _write(self, plugin: PluginClient, entry: NamespaceAccess, write: MemoryWrite) -> Written:
         """Write to a namespace, which is made where it is not known to be there.
 
         It is not made before every write: some plugins forget a namespace's metadata and end when it is made again.
@@ -194,7 +194,7 @@ class Perimeter:
         await self._make(plugin, entry)
         return await plugin.write(entry.name, write)
 
-    async def _make(self, plugin: PluginClient, entry: Entry) -> None:
+    async def _make(self, plugin: PluginClient, entry: NamespaceAccess) -> None:
         await plugin.upsert_namespace(entry.name, NamespaceUpsert(kind=entry.kind))
         if len(self._made) >= MOST_KNOWN:
             self._made.clear()

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
-from producers.perimeter.callers import Caller
+from producers.perimeter.callers import CallingWorkspace
 from producers.perimeter.client import make
 from producers.perimeter.errors import InvalidCall, PerimeterError, PluginUnavailable
 from producers.perimeter.perimeter import Commit, Committed, Perimeter
@@ -75,11 +75,11 @@ class RecallArguments(_Arguments):
 
 
 Answer = dict[str, Any] | list[dict[str, Any]] | str
-Run = Callable[[Perimeter, Caller, Any], Awaitable[Answer]]
+Run = Callable[[Perimeter, CallingWorkspace, Any], Awaitable[Answer]]
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class PerimeterTool:
     """One tool: `schema` is the JSON schema of its arguments, `read_only` and `idempotent` are MCP's hints."""
 
     name: str
@@ -106,7 +106,7 @@ _NEEDS = {
 }
 
 
-async def _commit(perimeter: Perimeter, caller: Caller, given: CommitArguments) -> Answer:
+async def _commit(perimeter: Perimeter, caller: CallingWorkspace, given: CommitArguments) -> Answer:
     if given.scope and given.namespace:
         raise InvalidCall("name a namespace or a scope, not both")
     namespace = await _namespace_of(perimeter, caller, given.scope) if given.scope else given.namespace
@@ -115,30 +115,30 @@ async def _commit(perimeter: Perimeter, caller: Caller, given: CommitArguments) 
     return {"id": done.id, "scope": given.scope} if given.scope else _committed(done)
 
 
-async def _summarise(perimeter: Perimeter, caller: Caller, given: SummaryArguments) -> Answer:
+async def _summarise(perimeter: Perimeter, caller: CallingWorkspace, given: SummaryArguments) -> Answer:
     commit = Commit(given.content, given.namespace, MemoryKind.SUMMARY, expires_at=given.expires_at)
     return _committed(await perimeter.commit(caller, commit))
 
 
-async def _search(perimeter: Perimeter, caller: Caller, given: SearchArguments) -> Answer:
+async def _search(perimeter: Perimeter, caller: CallingWorkspace, given: SearchArguments) -> Answer:
     hits = await perimeter.search(caller, given.query, given.namespaces, given.kinds, given.limit)
     return hits.as_json()
 
 
-async def _forget(perimeter: Perimeter, caller: Caller, given: ForgetArguments) -> Answer:
+async def _forget(perimeter: Perimeter, caller: CallingWorkspace, given: ForgetArguments) -> Answer:
     await perimeter.forget(caller, given.memory_id, given.namespace)
     return {"forgotten": True}
 
 
-async def _list_readable(perimeter: Perimeter, caller: Caller, _: NoArguments) -> Answer:
+async def _list_readable(perimeter: Perimeter, caller: CallingWorkspace, _: NoArguments) -> Answer:
     return {"namespaces": [entry.as_json() for entry in await perimeter.readable(caller)]}
 
 
-async def _list_writable(perimeter: Perimeter, caller: Caller, _: NoArguments) -> Answer:
+async def _list_writable(perimeter: Perimeter, caller: CallingWorkspace, _: NoArguments) -> Answer:
     return {"namespaces": [entry.as_json() for entry in await perimeter.writable(caller)]}
 
 
-async def _recall(perimeter: Perimeter, caller: Caller, given: RecallArguments) -> Answer:
+async def _recall(perimeter: Perimeter, caller: CallingWorkspace, given: RecallArguments) -> Answer:
     """Answer as the older tool did: a list with scopes, or a sentence where there is nothing."""
     if (given.scope or "") not in _READ_BY_SCOPE:
         raise _unknown_scope(given.scope)
@@ -156,7 +156,7 @@ _READ_BY_SCOPE = {
 }
 
 
-async def _namespace_of(perimeter: Perimeter, caller: Caller, scope: str) -> str:
+async def _namespace_of(perimeter: Perimeter, caller: CallingWorkspace, scope: str) -> str:
     """Return the namespace that an older scope means."""
     if scope not in {"LOCAL", "TEAM"}:
         raise _unknown_scope(scope)
@@ -181,17 +181,21 @@ def _recalled(memory: Memory, kind: NamespaceKind) -> dict[str, Any]:
     }
 
 
-TOOLS: Sequence[Tool] = (
-    Tool("commit_memory", "Remember something.", CommitArguments, _commit),
-    Tool("search_memory", "Find memories, or list the newest.", SearchArguments, _search, read_only=True),
-    Tool("commit_summary", "Remember a summary, for 30 days unless it says otherwise.", SummaryArguments, _summarise),
-    Tool("list_writable_namespaces", "List where you may remember.", NoArguments, _list_writable, read_only=True),
-    Tool("list_readable_namespaces", "List where you may look.", NoArguments, _list_readable, read_only=True),
-    Tool("forget_memory", "Forget a memory for good.", ForgetArguments, _forget, idempotent=True),
+TOOLS: Sequence[PerimeterTool] = (
+    PerimeterTool("commit_memory", "Remember something.", CommitArguments, _commit),
+    PerimeterTool("search_memory", "Find memories, or list the newest.", SearchArguments, _search, read_only=True),
+    PerimeterTool(
+        "commit_summary", "Remember a summary, for 30 days unless it says otherwise.", SummaryArguments, _summarise
+    ),
+    PerimeterTool(
+        "list_writable_namespaces", "List where you may remember.", NoArguments, _list_writable, read_only=True
+    ),
+    PerimeterTool("list_readable_namespaces", "List where you may look.", NoArguments, _list_readable, read_only=True),
+    PerimeterTool("forget_memory", "Forget a memory for good.", ForgetArguments, _forget, idempotent=True),
 )
 #: For agents that know the older words (LOCAL, TEAM).
-LEGACY_TOOLS: Sequence[Tool] = (
-    Tool("recall_memory", "Find memories by the older scopes.", RecallArguments, _recall, read_only=True),
+LEGACY_TOOLS: Sequence[PerimeterTool] = (
+    PerimeterTool("recall_memory", "Find memories by the older scopes.", RecallArguments, _recall, read_only=True),
 )
 
 
@@ -232,7 +236,7 @@ class Toolbox:
             for tool in self._tools.values()
         ]
 
-    async def call(self, caller: Caller, name: str, arguments: Mapping[str, Any]) -> Answer:
+    async def call(self, caller: CallingWorkspace, name: str, arguments: Mapping[str, Any]) -> Answer:
         """Run a tool and return its answer, ready for JSON. Raises ToolFailed."""
         tool = self._tools.get(name)
         if tool is None:

@@ -27,7 +27,7 @@ from starlette.types import Receive, Scope, Send
 from producers import metrics
 from producers.errors import Invalid, Overloaded, PermissionDenied, TooLarge, TooSlow, Unauthenticated
 from producers.fair_queue import CURRENT, FairQueue, Slot, weight_of
-from producers.http.limits import Answer, Body
+from producers.http.limits import RequestBody, ResponseSender
 from producers.http.middleware import METHODS
 from producers.http.request_trace import describe_request, trace_request
 from producers.plugin.openapi import describe_routes
@@ -161,7 +161,7 @@ class PluginApp:
         except ClientDisconnect:
             return
         try:
-            await response(scope, receive, Answer(send, self._settings))
+            await response(scope, receive, ResponseSender(send, self._settings))
         except TooSlow:
             log.info("answer_not_taken", status=response.status_code)
         if self._alone:
@@ -176,13 +176,13 @@ class PluginApp:
         log.info("plugin_request", method=method, route=route, status=status, ms=round(took_s * 1000, 2))
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response:
-        request = Request(scope, Body(receive, self._settings))
+        request = Request(scope, RequestBody(receive, self._settings))
         try:
             self._check_names(request)
             raw = await request.body()
             store = await self._store_of(request)
             async with self._turn(store.tenant, len(raw)):
-                return await _Visit(store, raw).route(request.method, _segments(scope))
+                return await _PluginRequest(store, raw).route(request.method, _segments(scope))
         except ClientDisconnect:
             raise
         except Exception as error:  # noqa: BLE001 - an error's text must not reach the server's log
@@ -212,7 +212,7 @@ class PluginApp:
             slot.give_back()
 
 
-class _Visit:
+class _PluginRequest:
     """One request before its store."""
 
     def __init__(self, store: PluginStore, raw: bytes) -> None:

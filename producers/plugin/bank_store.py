@@ -13,7 +13,7 @@ from uuid import UUID
 
 import structlog
 
-from producers.errors import Invalid, PermissionDenied, Problem
+from producers.errors import FieldProblem, Invalid, PermissionDenied
 from producers.plugin.wire import (
     DEFAULT_LIMIT,
     VERSION,
@@ -36,7 +36,7 @@ from store.errors import NotFound
 from store.ledger.stages import Stage
 from store.plugin.memories import PluginMemories, PluginMemory, StoredMemory
 from store.plugin.namespaces import NamespaceChange, NamespaceRow, Namespaces
-from store.plugin.search import Asked, Place, PluginSearch
+from store.plugin.search import ListingCursor, PluginSearch, SearchQuery
 from store.plugin.vectors import normalise
 from store.tenancy.keys import Grant
 
@@ -162,7 +162,7 @@ class BankPluginStore:
         """Return memories of the named namespaces. Raises Invalid for a cursor or a vector that fits nothing there."""
         for name in request.namespaces:
             self._require(name, writes=False)
-        asked = Asked(
+        asked = SearchQuery(
             tuple(dict.fromkeys(request.namespaces)),
             [kind.value for kind in request.kinds],
             request.limit or DEFAULT_LIMIT,
@@ -172,9 +172,9 @@ class BankPluginStore:
         if not request.embedding and not query:
             return await self._list(asked, request.cursor, names, export=request.export)
         if request.export:
-            raise Invalid(Problem("export", "only a listing is exported: leave out query and embedding"))
+            raise Invalid(FieldProblem("export", "only a listing is exported: leave out query and embedding"))
         if request.cursor is not None:
-            raise Invalid(Problem("cursor", "only a listing has pages: leave out query and embedding"))
+            raise Invalid(FieldProblem("cursor", "only a listing has pages: leave out query and embedding"))
         found = await self._find(asked, query, request.embedding)
         return Found(memories=tuple(_as_memory(one, names) for one in found))
 
@@ -194,9 +194,9 @@ class BankPluginStore:
         await self.parts.erasing.add(self.host, erasures)
         return erasures
 
-    async def _list(self, asked: Asked, cursor: str | None, names: Mapping[UUID, str], *, export: bool) -> Found:
+    async def _list(self, asked: SearchQuery, cursor: str | None, names: Mapping[UUID, str], *, export: bool) -> Found:
         after = None if cursor is None else _read_cursor(cursor)
-        more = Asked(asked.names, asked.kinds, asked.limit + 1)
+        more = SearchQuery(asked.names, asked.kinds, asked.limit + 1)
         found = await self.parts.search.page(self.host, more, after)
         page = found[: asked.limit]
         vectors, namespaces = dict[UUID, Sequence[float]](), list[NamespaceRow]()
@@ -209,7 +209,7 @@ class BankPluginStore:
             namespaces=tuple(map(_shown, namespaces)),
         )
 
-    async def _find(self, asked: Asked, query: str, embedding: Sequence[float] | None) -> Sequence[StoredMemory]:
+    async def _find(self, asked: SearchQuery, query: str, embedding: Sequence[float] | None) -> Sequence[StoredMemory]:
         """Search by the caller's vector where one of its dimension is kept, else by the text."""
         search, reference = self.parts.search, self.parts.settings.search_mode is SearchMode.REFERENCE
         if embedding:
@@ -218,7 +218,9 @@ class BankPluginStore:
                 return found
             if not query and known:
                 told = ", ".join(map(str, known))
-                raise Invalid(Problem("embedding", f"has {len(embedding)} numbers; kept there are vectors of {told}"))
+                raise Invalid(
+                    FieldProblem("embedding", f"has {len(embedding)} numbers; kept there are vectors of {told}")
+                )
         if not query:
             return ()
         if len(query.encode()) == 1:
@@ -290,9 +292,9 @@ def _write_cursor(last: StoredMemory) -> str:
     return base64.urlsafe_b64encode(place.encode()).decode()
 
 
-def _read_cursor(cursor: str) -> Place:
+def _read_cursor(cursor: str) -> ListingCursor:
     try:
         pinned, at, memory_id = base64.urlsafe_b64decode(cursor.encode("ascii")).decode("ascii").split(" ")
-        return Place(bool(int(pinned)), parse_time(at), UUID(memory_id))
+        return ListingCursor(bool(int(pinned)), parse_time(at), UUID(memory_id))
     except (ValueError, binascii.Error):
-        raise Invalid(Problem("cursor", "must be a next_cursor of this plugin")) from None
+        raise Invalid(FieldProblem("cursor", "must be a next_cursor of this plugin")) from None

@@ -7,14 +7,14 @@ from typing import Any
 from afterturn_client.envelopes import TURN, TURN_ITEMS
 
 from producers import metrics
-from producers.errors import Invalid, Problem
+from producers.errors import FieldProblem, Invalid
 from producers.http.problems import INTERNAL, describe_error, error_to_wire
 from producers.queue.messages import Published, read_message
-from producers.service.memory import Memory
+from producers.service.memory import MemoryFacade
 from store.database_outage import may_pass
 from store.errors import QuotaExceeded
 from store.tenancy.keys import Grant
-from store.tracing import Kind, trace_operation
+from store.tracing import SpanRole, trace_operation
 
 
 class TryAgain(Exception):
@@ -38,7 +38,7 @@ class QueueIntake:
     makes the tenant where it has no key yet.
     """
 
-    memory: Memory
+    memory: MemoryFacade
     grant: Grant
     most_bytes: int
     max_attempts: int
@@ -55,7 +55,7 @@ class QueueIntake:
             if not self._ensured:
                 await self.ensure_tenant()
                 self._ensured = True
-            with trace_operation("process turn queue", kind=Kind.CONSUMER, parent=published.traceparent):
+            with trace_operation("process turn queue", kind=SpanRole.CONSUMER, parent=published.traceparent):
                 await self._hand_over(published)
         except Exception as error:  # noqa: BLE001 - after an error of any kind the message or its reason is kept
             if self._may_be_tried(error, attempt):
@@ -75,7 +75,7 @@ class QueueIntake:
         elif published.job is not None:
             await self.memory.asking.request_recall(self.grant, published.body, job=published.job)
         else:
-            raise Invalid(Problem("type", "is not known"))
+            raise Invalid(FieldProblem("type", "is not known"))
 
     def _may_be_tried(self, error: Exception, attempt: int) -> bool:
         wire = error_to_wire(error)

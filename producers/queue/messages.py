@@ -9,7 +9,7 @@ import orjson
 from afterturn_client.envelopes import RECALL
 from pydantic import BaseModel, ConfigDict, Field
 
-from producers.errors import Invalid, Problem, TooLarge
+from producers.errors import FieldProblem, Invalid, TooLarge
 from producers.service.turns import parse_body
 from store.tracing import read_traceparent
 
@@ -31,7 +31,7 @@ class Envelope(BaseModel):
     traceparent: Any = Field(default=None, repr=False)
 
 
-class Arguments(BaseModel):
+class MessageArguments(BaseModel):
     """What is read of a dramatiq message: its one argument."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
@@ -56,8 +56,8 @@ def read_message(raw: bytes, most_bytes: int) -> Published:
     try:
         value = orjson.loads(raw)
     except orjson.JSONDecodeError:
-        raise Invalid(Problem("", "is not JSON")) from None
-    envelope = parse_body(Envelope, parse_body(Arguments, value).args[0])
+        raise Invalid(FieldProblem("", "is not JSON")) from None
+    envelope = parse_body(Envelope, parse_body(MessageArguments, value).args[0])
     body = {name: one for name, one in envelope.data.items() if name not in TENANT_FIELDS}
     job = _read_job(envelope.id) if envelope.type == RECALL else None
     return Published(envelope.type, body, job, read_traceparent(envelope.traceparent))
@@ -67,4 +67,4 @@ def _read_job(name: str) -> UUID:
     try:
         return UUID(name)
     except ValueError:
-        raise Invalid(Problem("id", "of a question must be a uuid: it names the job")) from None
+        raise Invalid(FieldProblem("id", "of a question must be a uuid: it names the job")) from None

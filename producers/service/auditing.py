@@ -17,7 +17,7 @@ from datetime import datetime
 import structlog
 
 from producers.metrics import CALLS_AUDITED, UNAUTHENTICATED
-from store.tenancy.call_audit import NO_HOST, Call, Interface
+from store.tenancy.call_audit import NO_HOST, AuditedCall, Interface
 
 log = structlog.get_logger("afterturn.audit")
 
@@ -34,7 +34,7 @@ SUM_EVERY_S = 60.0
 #: The operation of a row that sums up such calls; its `rows` is their number, its time that of the first.
 SUMMED_UP = "calls without a valid key"
 
-Write = Callable[[Sequence[Call]], Awaitable[None]]
+Write = Callable[[Sequence[AuditedCall]], Awaitable[None]]
 #: By which interface a call came in, and how it was refused: status and code.
 _Refusal = tuple[Interface, int | None, str | None]
 
@@ -55,13 +55,13 @@ class CallRecorder:
         self._write = write
         self._limit = limit
         self._pause_s = pause_s
-        self._waiting: deque[Call] = deque()
+        self._waiting: deque[AuditedCall] = deque()
         self._now = now
         self._strangers: Counter[_Refusal] = Counter()
-        self._first: dict[_Refusal, Call] = {}
+        self._first: dict[_Refusal, AuditedCall] = {}
         self._sum_at = float("-inf")
 
-    def note(self, call: Call) -> None:
+    def note(self, call: AuditedCall) -> None:
         """Record a call, or drop it when too many wait already; one without a valid key is only counted."""
         if call.host_id == NO_HOST and call.key_id is None:
             self._count(call)
@@ -70,7 +70,7 @@ class CallRecorder:
         else:
             self._waiting.append(call)
 
-    def _count(self, call: Call) -> None:
+    def _count(self, call: AuditedCall) -> None:
         UNAUTHENTICATED.labels(call.door.value, str(call.status)).inc()
         refusal = call.door, call.status, call.code
         self._strangers[refusal] += 1

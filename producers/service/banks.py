@@ -12,9 +12,9 @@ from uuid import UUID
 
 from pydantic import AfterValidator, ConfigDict, model_validator
 
-from producers.errors import Invalid, PermissionDenied, Problem
+from producers.errors import FieldProblem, Invalid, PermissionDenied
 from producers.service.fields import BANK_BYTES, BankName, Moment, Name, Text, field_error
-from producers.service.paging import Listing, PageAnswer, PageParameters, read_name
+from producers.service.paging import ListOrder, PageAnswer, PageParameters, read_name
 from producers.service.wire import Done, WireModel
 from store.memory.turns import NewTurn
 from store.tenancy.banks import Bank, Banks
@@ -120,7 +120,7 @@ def _bank_place(bank: Bank) -> tuple[object, ...]:
     return (bank.name,)
 
 
-BANKS: Listing[Bank] = Listing("banks", _bank_place, (read_name,))
+BANKS: ListOrder[Bank] = ListOrder("banks", _bank_place, (read_name,))
 
 
 async def resolve_bank(banks: Banks, grant: Grant, bank: str) -> str:
@@ -142,7 +142,7 @@ async def reaches_bank(banks: Banks, grant: Grant, name: str) -> bool:
 def fit_name(name: str) -> str:
     """Return the whole name of a bank. Raises Invalid when the owner's name leaves too little room for the bank's."""
     if len(name.encode()) > BANK_BYTES:
-        raise Invalid(Problem("bank", f"must have at most {BANK_BYTES} bytes together with the name of its owner"))
+        raise Invalid(FieldProblem("bank", f"must have at most {BANK_BYTES} bytes together with the name of its owner"))
     return name
 
 

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict, Field
 
-from producers.errors import Invalid, Problem
+from producers.errors import FieldProblem, Invalid
 from producers.service.fields import Text
 from producers.service.turns import limit_text, parse_body
 from producers.service.wire import WireModel
@@ -27,6 +27,6 @@ def correction_of(value: Any, settings: ApiSettings) -> CorrectionBody:
     """Return the correction a JSON value is. Raises Invalid, or TooLarge for a text past a message's limit."""
     body = parse_body(CorrectionBody, value)
     if not body.content.strip():
-        raise Invalid(Problem("content", "must not be blank; to remove a unit, delete it"))
+        raise Invalid(FieldProblem("content", "must not be blank; to remove a unit, delete it"))
     limit_text("content", len(body.content.encode()), settings)
     return body

@@ -12,7 +12,7 @@ from producers.service.recalls import Recalls
 from store.derived.pending_words import KeptShort
 from store.derived.persons import Persons
 from store.erasure import Erasures
-from store.maintenance.ending import Ending
+from store.maintenance.ending import ExpiryTask
 from store.memory.directives import Curation
 from store.memory.documents import Documents
 from store.memory.memories import Memories
@@ -24,7 +24,7 @@ from store.tenancy.keys import Grant
 
 
 @dataclass(frozen=True, slots=True)
-class Dependencies:
+class ServiceDependencies:
     """What the facade stands on."""
 
     turns: TurnStore
@@ -43,7 +43,7 @@ class Dependencies:
     embed: Callable[[UUID, Sequence[UUID], int], bool] | None = None
     words: KeptShort | None = None
     #: Ends what is over by its own time when maintenance is asked for; workers do by schedule.
-    ending: Ending | None = None
+    ending: ExpiryTask | None = None
 
     @property
     def authorisation(self) -> Authorisation:

@@ -13,7 +13,7 @@ from uuid import UUID
 import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from producers.errors import Invalid, Problem
+from producers.errors import FieldProblem, Invalid
 from producers.service.fields import BANK_BYTES, SESSION_BYTES, Moment, Name, Text, field_error, session_name
 from producers.service.recall_json import MOST_BYTES, ROOM_FOR_NOTE, describe_cut
 from producers.service.redacting import Redactor
@@ -264,7 +264,7 @@ def question_of(body: SearchBody) -> RecallQuery | None:
         return None
     question = body.query.strip()[:LONGEST_QUESTION]
     if not question:
-        raise Invalid(Problem("query", "must not be blank"))
+        raise Invalid(FieldProblem("query", "must not be blank"))
     return RecallQuery(
         bank=body.bank,
         text=question,

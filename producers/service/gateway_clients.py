@@ -16,7 +16,7 @@ from afterturn_client.transport import check_base_url
 from producers.kept_posts import KeptPosts
 from store.database import Database
 from store.ledger.circuit_breakers import Gate, GatePolicy, gate_name
-from store.tenancy.gateway_targets import Target
+from store.tenancy.gateway_targets import GatewayTarget
 
 
 class TargetUnusable(Exception):
@@ -24,7 +24,7 @@ class TargetUnusable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class TargetCredentials:
     """Where a target is, and its user's key."""
 
     base_url: str
@@ -51,7 +51,9 @@ class GatewayClients:
     `access` says how this process reaches a target; it raises TargetUnusable. Belongs to one event loop.
     """
 
-    def __init__(self, database: Database, access: Callable[[Target], Access], calling: Calling, *use: str) -> None:
+    def __init__(
+        self, database: Database, access: Callable[[GatewayTarget], TargetCredentials], calling: Calling, *use: str
+    ) -> None:
         self._database = database
         self._access = access
         self._calling = calling
@@ -59,7 +61,7 @@ class GatewayClients:
         self._posts: dict[str, KeptPosts] = {}
         self._gates: dict[UUID, Gate] = {}
 
-    def client(self, target: Target) -> GatewayClient:
+    def client(self, target: GatewayTarget) -> GatewayClient:
         """Return a client of a target; its connections are closed with this. Raises TargetUnusable."""
         access, user = self._access(target), target.user
         try:
@@ -71,7 +73,7 @@ class GatewayClients:
         key = access.user_key
         return GatewayClient(access.base_url, user.user_id, key, user.app_id, user.project_id, patience_s, posts=posts)
 
-    def gate(self, target: Target) -> Gate:
+    def gate(self, target: GatewayTarget) -> Gate:
         """Return the gate before a target, which all processes share."""
         if (found := self._gates.get(target.target_id)) is None:
             name = gate_name("gateway", str(target.target_id), *self._use)

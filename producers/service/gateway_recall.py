@@ -14,7 +14,7 @@ from afterturn_client.errors import GatewayError, InvalidRequestError
 from afterturn_client.gateway import GatewayHit
 from afterturn_client.reference import SHORTEST_CUT, cut
 
-from producers.errors import Invalid, PermissionDenied, Problem
+from producers.errors import FieldProblem, Invalid, PermissionDenied
 from producers.service.gateway_clients import GatewayClients, TargetUnusable
 from store import identity
 from store.database import Database
@@ -69,7 +69,7 @@ class GatewayRecall:
         """
         target = await self.targets.of_bank(grant.host_id, identity.bank_id(grant.host_id, bank))
         if target is None:
-            raise Invalid(Problem("sources", "this bank has no gateway to ask; use local"))
+            raise Invalid(FieldProblem("sources", "this bank has no gateway to ask; use local"))
         restricted = grant.banks is not None or grant.user is not None or grant.agent is not None
         if target.bank_id is None and restricted:
             raise PermissionDenied(

@@ -13,7 +13,7 @@ from producers.errors import PermissionDenied, ProducerError
 from producers.service.authorisation import Action, require_write
 from producers.service.banks import written_by
 from producers.service.call_place import note_place
-from producers.service.dependencies import Dependencies
+from producers.service.dependencies import ServiceDependencies
 from producers.service.gateway_calls import AddBody, turns_of
 from producers.service.load_shedding import Shed
 from producers.service.redacting import Redactor
@@ -42,7 +42,7 @@ LOOK_AGAIN_S, BUSY_S = 0.025, 1.0
 class Intake:
     """Takes in completed turns, and says how far they have come."""
 
-    def __init__(self, parts: Dependencies, settings: ApiSettings) -> None:
+    def __init__(self, parts: ServiceDependencies, settings: ApiSettings) -> None:
         """Keep the collaborators."""
         self._parts = parts
         self._settings = settings

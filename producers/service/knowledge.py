@@ -9,11 +9,11 @@ from pydantic import ConfigDict, Field, model_validator
 
 from producers.service.authorisation import Action, require_write
 from producers.service.banks import describe_keeper, resolve_speaker
-from producers.service.dependencies import Dependencies
+from producers.service.dependencies import ServiceDependencies
 from producers.service.fields import BankName, Moment, Name, Text, field_error
 from producers.service.paging import (
     BankPageParameters,
-    Listing,
+    ListOrder,
     Page,
     PageAnswer,
     read_moment,
@@ -139,9 +139,9 @@ def _reflection_place(reflection: Reflection) -> tuple[object, ...]:
     return reflection.updated_at.isoformat(), reflection.reflection_id
 
 
-DOCUMENTS: Listing[Document] = Listing("docs", _document_place, (read_moment, UUID))
-DIRECTIVES: Listing[Directive] = Listing("directives", _directive_place, (read_priority, read_name, UUID))
-REFLECTIONS: Listing[Reflection] = Listing("reflections", _reflection_place, (read_moment, UUID))
+DOCUMENTS: ListOrder[Document] = ListOrder("docs", _document_place, (read_moment, UUID))
+DIRECTIVES: ListOrder[Directive] = ListOrder("directives", _directive_place, (read_priority, read_name, UUID))
+REFLECTIONS: ListOrder[Reflection] = ListOrder("reflections", _reflection_place, (read_moment, UUID))
 
 
 class DocumentReceipt(Done):
@@ -232,7 +232,7 @@ class LinkReceipt(Done):
 class Knowledge:
     """Commands upon banks; every call takes the grant of a key, as the facade's do."""
 
-    def __init__(self, parts: Dependencies, settings: ApiSettings) -> None:
+    def __init__(self, parts: ServiceDependencies, settings: ApiSettings) -> None:
         """Keep the collaborators; a directive has the limit of a message."""
         self._parts = parts
         self._settings = settings

@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from producers.service.banks import listable_names
-from producers.service.dependencies import Dependencies
+from producers.service.dependencies import ServiceDependencies
 from producers.service.fields import SessionName
 from producers.service.paging import (
     BankPageParameters,
-    Listing,
+    ListOrder,
     Page,
     PageAnswer,
     PageParameters,
@@ -156,16 +156,16 @@ def _user_place(user: UserListed) -> tuple[object, ...]:
     return (user.user,)
 
 
-SESSIONS: Listing[SessionListed] = Listing("sessions", _session_place, (read_position, UUID))
-TURNS: Listing[TurnListed] = Listing("turns", _turn_place, (read_position,))
-UNITS: Listing[UnitListed] = Listing("units", _unit_place, (UUID,))
-USERS: Listing[UserListed] = Listing("users", _user_place, (UUID,))
+SESSIONS: ListOrder[SessionListed] = ListOrder("sessions", _session_place, (read_position, UUID))
+TURNS: ListOrder[TurnListed] = ListOrder("turns", _turn_place, (read_position,))
+UNITS: ListOrder[UnitListed] = ListOrder("units", _unit_place, (UUID,))
+USERS: ListOrder[UserListed] = ListOrder("users", _user_place, (UUID,))
 
 
 class Lists:
     """Pages of what a key reaches; every call takes its grant, as the facade's do."""
 
-    def __init__(self, parts: Dependencies) -> None:
+    def __init__(self, parts: ServiceDependencies) -> None:
         """Keep the collaborators."""
         self._parts = parts
         self._listings = parts.turns.listings

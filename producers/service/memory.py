@@ -9,14 +9,14 @@ from typing import Any
 from producers.errors import PermissionDenied
 from producers.service.authorisation import Action, require_write
 from producers.service.banks import BANKS, BankBody, BankChange, BanksParameters, fit_name, listable_names, space_for
-from producers.service.dependencies import Dependencies
+from producers.service.dependencies import ServiceDependencies
 from producers.service.intake import Intake
 from producers.service.knowledge import Knowledge
 from producers.service.listings import Lists
 from producers.service.open_turns import OpenTurnCalls
 from producers.service.paging import Page
 from producers.service.profiles import ProfileParameters, read_profile
-from producers.service.recall_service import Asking
+from producers.service.recall_service import RecallService
 from producers.service.session_calls import SessionCalls
 from producers.service.single_memories import SingleMemories
 from producers.service.turn_lifecycle import TurnLifecycle
@@ -28,17 +28,17 @@ from store.tenancy.banks import Bank
 from store.tenancy.keys import Grant
 
 
-class Memory:
+class MemoryFacade:
     """The facade: every call of an agent on its memory, whatever interface it came by."""
 
-    def __init__(self, parts: Dependencies, settings: ApiSettings) -> None:
+    def __init__(self, parts: ServiceDependencies, settings: ApiSettings) -> None:
         """Keep the collaborators."""
         self._parts = parts
         self.intake = Intake(parts, settings)
         self.lifecycle = TurnLifecycle(parts, settings, self.intake)
         self.open_turns = OpenTurnCalls(parts, settings, self.lifecycle)
         self.sessions = SessionCalls(parts)
-        self.asking = Asking(parts, settings)
+        self.asking = RecallService(parts, settings)
         self.revisions = Revisions(parts, settings)
         self.knowledge = Knowledge(parts, settings)
         self.memories = SingleMemories(parts, settings)

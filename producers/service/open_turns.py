@@ -7,9 +7,9 @@ it: once, under its own name, so that a token and another interface cannot both 
 from datetime import UTC
 from typing import Any
 
-from producers.errors import Invalid, Problem
+from producers.errors import FieldProblem, Invalid
 from producers.service.authorisation import require_write
-from producers.service.dependencies import Dependencies
+from producers.service.dependencies import ServiceDependencies
 from producers.service.redacting import Redactor
 from producers.service.turn_lifecycle import TurnLifecycle
 from producers.service.turns import parse_body
@@ -25,7 +25,7 @@ _CLOSED = "must be one that memory_run_turn gave this key within the last hour; 
 class OpenTurnCalls:
     """Begins turns and completes them."""
 
-    def __init__(self, parts: Dependencies, settings: ApiSettings, lifecycle: TurnLifecycle) -> None:
+    def __init__(self, parts: ServiceDependencies, settings: ApiSettings, lifecycle: TurnLifecycle) -> None:
         """Keep the collaborators."""
         self._parts = parts
         self._settings = settings
@@ -62,7 +62,7 @@ class OpenTurnCalls:
         require_write(grant)
         turn = await self._read(grant, token)
         if project not in (None, turn.request["project"]):
-            raise Invalid(Problem("project", "is not the one that the token is of"))
+            raise Invalid(FieldProblem("project", "is not the one that the token is of"))
         body = {**turn.request, "output_items": output}
         # What breaks a rule must not become the output that the token is used with.
         read_after(parse_body(AfterTurnBody, body), self._settings.max_message_bytes)
@@ -76,7 +76,7 @@ class OpenTurnCalls:
         try:
             return await self._parts.turns.open.read(grant.host_id, _holder_of(grant), token)
         except NotFound:
-            raise Invalid(Problem("token", _CLOSED)) from None
+            raise Invalid(FieldProblem("token", _CLOSED)) from None
 
 
 def _holder_of(grant: Grant) -> str:

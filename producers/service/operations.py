@@ -13,10 +13,10 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.exc import IntegrityError
 
-from producers.errors import Invalid, Problem
+from producers.errors import FieldProblem, Invalid
 from producers.service.fields import BankName, Name, Text
 from producers.service.operator_work import AT, KEY_ID, TENANT_ID, OperatorWork
-from producers.service.paging import MAX_LISTED, Listing, Page, PageAnswer, PageParameters, read_name
+from producers.service.paging import MAX_LISTED, ListOrder, Page, PageAnswer, PageParameters, read_name
 from producers.service.turns import parse_body
 from producers.service.wire import WireModel
 from store import identity
@@ -28,7 +28,7 @@ from store.tenancy.call_audit import NO_HOST, CallAudit, Interface, Sought
 from store.tenancy.gateway_targets import GatewayTargets
 from store.tenancy.keys import Keys
 from store.tenancy.operator_keys import OperatorKeys
-from store.tenancy.quotas import Limits, Quotas
+from store.tenancy.quotas import QuotaLimits, Quotas
 from store.tenancy.tenants import Tenant, Tenants
 
 TENANT: Mapping[str, Any] = {"tenant_id": TENANT_ID, "name": "acme", "created_at": AT}
@@ -293,7 +293,7 @@ def _tenant_place(tenant: Tenant) -> tuple[object, ...]:
     return (tenant.name,)
 
 
-TENANTS: Listing[Tenant] = Listing("tenants", _tenant_place, (read_name,))
+TENANTS: ListOrder[Tenant] = ListOrder("tenants", _tenant_place, (read_name,))
 
 
 class Operations:
@@ -339,7 +339,7 @@ class Operations:
         """Make a key of a tenant, and the tenant with its first one. Raises Invalid."""
         body = parse_body(NewKeyBody, asked)
         if body.curate and not body.write:
-            raise Invalid(Problem("curate", "a key that only reads lays nothing down"))
+            raise Invalid(FieldProblem("curate", "a key that only reads lays nothing down"))
         until = None if body.expires_s is None else self._clock() + timedelta(seconds=body.expires_s)
         token = await self._tenant_keys.create(
             body.tenant,
@@ -380,8 +380,8 @@ class Operations:
         """Set all limits of a tenant or bank; without any there is no quota. Raises Invalid, NotFound."""
         body = parse_body(QuotaBody, asked)
         if body.bank is not None and body.max_banks is not None:
-            raise Invalid(Problem("max_banks", "is a limit of the tenant, not of a bank"))
-        limits = Limits(body.max_turns, body.max_bytes, body.max_banks, body.turns_per_minute)
+            raise Invalid(FieldProblem("max_banks", "is a limit of the tenant, not of a bank"))
+        limits = QuotaLimits(body.max_turns, body.max_bytes, body.max_banks, body.turns_per_minute)
         try:
             await Quotas(self._database, self._clock).set(body.tenant, body.bank, limits)
         except IntegrityError:

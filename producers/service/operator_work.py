@@ -8,12 +8,12 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from producers.errors import Invalid, Problem
+from producers.errors import FieldProblem, Invalid
 from producers.service.fields import BankName, Name, Text
 from producers.service.paging import (
     CURSOR_CHARACTERS,
     MAX_LISTED,
-    Listing,
+    ListOrder,
     PageAnswer,
     read_moment,
     read_position,
@@ -23,7 +23,7 @@ from producers.service.wire import Done, WireModel
 from store import identity
 from store.database import Database
 from store.errors import NotFound
-from store.ledger.listing import OPEN_STATUSES, Backlog, Entry, Place, Selection
+from store.ledger.listing import OPEN_STATUSES, Backlog, LedgerCursor, LedgerEntry, Selection
 from store.ledger.quarantine import Quarantine
 from store.ledger.stages import Stage
 from store.ledger.workers import WorkerRegistry
@@ -54,10 +54,10 @@ class JobFilter(BaseModel):
     category: Name | None = None
     older_than_s: float | None = Field(None, ge=0, le=10 * 366 * 86_400)
 
-    def select(self, after: Place | None = None) -> Selection:
+    def select(self, after: LedgerCursor | None = None) -> Selection:
         """Return the rows that are meant, those behind a place. Raises Invalid."""
         if self.bank is not None and self.tenant is None:
-            raise Invalid(Problem("bank", "is a bank of a tenant: name the tenant, too"))
+            raise Invalid(FieldProblem("bank", "is a bank of a tenant: name the tenant, too"))
         host = None if self.tenant is None else identity.host_id(self.tenant)
         return Selection(
             stages=tuple(Stage) if self.stage is None else (self.stage,),
@@ -229,7 +229,7 @@ class DrainAnswer(Done):
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, "draining": [WORKER]}
 
 
-JOBS: Listing[Entry] = Listing("jobs", lambda entry: entry.place, (read_moment, read_position, Stage, UUID))
+JOBS: ListOrder[LedgerEntry] = ListOrder("jobs", lambda entry: entry.place, (read_moment, read_position, Stage, UUID))
 
 
 class OperatorWork:
@@ -244,7 +244,7 @@ class OperatorWork:
         """List rows of the ledger. Raises Invalid."""
         scope = asked.model_dump_json(exclude={"limit", "cursor"})
         place = JOBS.open(NO_HOST, scope, asked.cursor)
-        rows, _ = await self._backlog.rows(asked.select(Place(*place) if place else None), asked.limit + 1)
+        rows, _ = await self._backlog.rows(asked.select(LedgerCursor(*place) if place else None), asked.limit + 1)
         page = JOBS.close(NO_HOST, scope, rows, asked.limit)
         return page.as_json("jobs", [_describe_job(row) for row in page.rows])
 
@@ -282,11 +282,11 @@ class OperatorWork:
         """Have worker processes take no more work. Raises Invalid."""
         body = parse_body(DrainBody, asked)
         if bool(body.workers) is body.everyone:
-            raise Invalid(Problem("workers", "name worker processes, or say everyone: true"))
+            raise Invalid(FieldProblem("workers", "name worker processes, or say everyone: true"))
         return {"ok": True, "draining": await self._workers.drain(body.workers, everyone=body.everyone)}
 
 
-def _describe_job(row: Entry) -> dict[str, Any]:
+def _describe_job(row: LedgerEntry) -> dict[str, Any]:
     return {
         "id": row.item_id,
         "turn_id": row.turn_id,
@@ -309,4 +309,4 @@ def _parse_id(text: str) -> UUID:
     try:
         return UUID(text)
     except ValueError:
-        raise Invalid(Problem("ids", "must be ids that the list of jobs shows")) from None
+        raise Invalid(FieldProblem("ids", "must be ids that the list of jobs shows")) from None

@@ -12,7 +12,7 @@ from uuid import UUID
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
-from producers.errors import Invalid, Problem
+from producers.errors import FieldProblem, Invalid
 from producers.service.fields import POSITION_MAX, BankName
 from producers.service.wire import WireModel
 from store.log.storable import check_text
@@ -61,7 +61,7 @@ class Page(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Listing(Generic[T]):
+class ListOrder(Generic[T]):
     """A list and its order: `place` gives the values that order a row, `read` reads each back from text."""
 
     name: str
@@ -81,7 +81,7 @@ class Listing(Generic[T]):
                 raise ValueError("another list's")  # noqa: TRY301 - one answer to all of them
             return tuple(read(value) for read, value in zip(self.read, values, strict=True))
         except (ValueError, TypeError, AttributeError, binascii.Error):
-            raise Invalid(Problem("cursor", "must be a cursor that a page of this list gave")) from None
+            raise Invalid(FieldProblem("cursor", "must be a cursor that a page of this list gave")) from None
 
     def close(self, host: UUID, scope: str, found: Sequence[T], limit: int) -> Page[T]:
         """Return the page of what was found, which is one more than `limit` where there is a next one."""

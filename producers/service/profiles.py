@@ -7,11 +7,11 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from producers.errors import Invalid, Problem
+from producers.errors import FieldProblem, Invalid
 from producers.service.banks import listable_names, resolve_bank, resolve_speaker
 from producers.service.fields import BankName, Name
 from producers.service.wire import WireModel
-from store.derived.persons import Beside, Known, Person, Persons, Whom
+from store.derived.persons import Beside, Person, PersonFact, Persons, Whom
 from store.tenancy.banks import Banks
 from store.tenancy.keys import Grant
 
@@ -97,7 +97,7 @@ async def read_profile(persons: Persons, banks: Banks, grant: Grant, asked: Prof
     """
     user = asked.user_id if asked.name else asked.user_id or grant.user
     if user is None and asked.name is None:
-        raise Invalid(Problem("user_id", "say whose profile: user_id, name, or both"))
+        raise Invalid(FieldProblem("user_id", "say whose profile: user_id, name, or both"))
     if user is not None:
         resolve_speaker(grant, user)
     bank = asked.bank or (None if user else DEFAULT_BANK)
@@ -117,7 +117,7 @@ def as_json(person: Person) -> dict[str, Any]:
     }
 
 
-def _fact_json(one: Known) -> dict[str, Any]:
+def _fact_json(one: PersonFact) -> dict[str, Any]:
     return {
         "fact_id": one.identity.fact_id,
         "key": one.key,

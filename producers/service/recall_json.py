@@ -14,7 +14,7 @@ from afterturn_client.reference import cut
 
 from producers.service.framing import ReferenceDirective, ReferenceItem, frame_message
 from producers.service.gateway_recall import GatewayFinding
-from producers.service.recalls import Answer, Freshly
+from producers.service.recalls import Freshly, RecallResult
 from producers.service.wire import FreshnessBlock, WireModel
 from store.memory.directives import Directive
 from store.off_loop import off_loop
@@ -160,12 +160,12 @@ class JobAnswer(WireModel):
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"status": "done", "result": RecallReply.EXAMPLE}
 
 
-async def answer_as_json(answer: Answer, most_bytes: int) -> bytes:
+async def answer_as_json(answer: RecallResult, most_bytes: int) -> bytes:
     """Return what `as_json` does, made off the event loop where its texts are long."""
     return await off_loop(sum(len(item.text) for item in answer.items), as_json, answer, most_bytes)
 
 
-def as_json(answer: Answer, most_bytes: int = MOST_BYTES) -> bytes:
+def as_json(answer: RecallResult, most_bytes: int = MOST_BYTES) -> bytes:
     """Return the answer as the contract writes it, with the reference message ready for a prompt.
 
     Where it would have more than `most_bytes`, it says that it is `truncated` and holds the best results alone, as many
@@ -208,7 +208,7 @@ def describe_cut(
     return {"truncated": True, "note": f"{kept} of {found} results: an answer has at most {most_bytes} bytes; {advice}"}
 
 
-def _written(answer: Answer, note: Mapping[str, Any] = NOTHING) -> bytes:
+def _written(answer: RecallResult, note: Mapping[str, Any] = NOTHING) -> bytes:
     items = [reference_item(item) for item in answer.items]
     standing = [ReferenceDirective(one.name, one.content, one.laid_down_by or UNKNOWN) for one in answer.directives]
     value: dict[str, Any] = {

@@ -9,12 +9,12 @@ from typing import Any
 from uuid import UUID
 
 from producers import fair_queue, metrics
-from producers.errors import Invalid, Problem
+from producers.errors import FieldProblem, Invalid
 from producers.service.banks import listable_names, reaches_bank, resolve_speaker
-from producers.service.dependencies import Dependencies
+from producers.service.dependencies import ServiceDependencies
 from producers.service.gateway_calls import SearchBody, answer_of, question_of
 from producers.service.load_shedding import Shed
-from producers.service.recalls import Answer, Freshly, RecallBody, RecallJobBody
+from producers.service.recalls import Freshly, RecallBody, RecallJobBody, RecallResult
 from producers.service.turns import parse_body
 from producers.settings import ApiSettings
 from store.errors import NotFound
@@ -31,15 +31,15 @@ class JobTicket:
     expires_at: datetime
 
 
-class Asking:
+class RecallService:
     """Answers questions, and says how fresh what it answers is."""
 
-    def __init__(self, parts: Dependencies, settings: ApiSettings) -> None:
+    def __init__(self, parts: ServiceDependencies, settings: ApiSettings) -> None:
         """Keep the collaborators; as many recall jobs may wait as the settings say."""
         self._parts = parts
         self._settings = settings
 
-    async def recall(self, grant: Grant, asked: Any) -> Answer:
+    async def recall(self, grant: Grant, asked: Any) -> RecallResult:
         """Answer a question from one bank. Raises Invalid, PermissionDenied, PositionBeyondLog."""
         with count_question():
             body = parse_body(RecallBody, asked)
@@ -49,7 +49,7 @@ class Asking:
             target = await self._parts.recalls.choose_target(grant, body, bank)
             return await self._parts.recalls.answer(grant.host_id, body.model_copy(update={"bank": bank}), target)
 
-    async def _across(self, grant: Grant, body: RecallBody) -> Answer:
+    async def _across(self, grant: Grant, body: RecallBody) -> RecallResult:
         """Answer from the banks a user wrote to last, of those the key reaches."""
         whose = await self._whose(grant, body)
         whole = body.model_copy(update={"user_id": whose["user_id"]})
@@ -59,7 +59,7 @@ class Asking:
         """Return the user who is asked about, and the banks they wrote to last, of those the key reaches."""
         user = resolve_speaker(grant, body.user_id)
         if user is None:
-            raise Invalid(Problem("across_banks", "say whose banks: user_id"))
+            raise Invalid(FieldProblem("across_banks", "say whose banks: user_id"))
         banks = await self._parts.banks.of_user(grant.host_id, grant.space, user, names=listable_names(grant))
         return {"user_id": user, "banks": banks}
 

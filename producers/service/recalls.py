@@ -13,7 +13,7 @@ from uuid import UUID
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from producers import fair_queue, metrics
-from producers.errors import Invalid, Problem, Unavailable
+from producers.errors import FieldProblem, Invalid, Unavailable
 from producers.service.fields import NAME_BYTES, POSITION_MAX, BankName, Moment, Name, SessionName, field_error
 from producers.service.gateway_recall import GatewayFinding, GatewayQuestion, GatewayRecall, cut_finding
 from producers.service.read_replica import ReadReplica, RecallReader, note_failure
@@ -170,7 +170,7 @@ class Freshly:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RecallResult:
     """What was recalled, best first; `took_ms` leaves the waiting out, `trace` are its steps, shown with `explain`.
 
     `degraded` names the parts that did not answer; `directives` are the bank's, the most important first. `evidence`
@@ -214,10 +214,10 @@ class Recalls:
         if "gateway" not in body.sources:
             return None
         if self._gateway is None:
-            raise Invalid(Problem("sources", "this service asks no gateways; use local"))
+            raise Invalid(FieldProblem("sources", "this service asks no gateways; use local"))
         return await self._gateway.choose(grant, bank)
 
-    async def answer(self, host: UUID, body: RecallBody, target: UUID | None = None) -> Answer:
+    async def answer(self, host: UUID, body: RecallBody, target: UUID | None = None) -> RecallResult:
         """Answer a question from all its sources, at once; the answer names a gateway that failed.
 
         `target` is the gateway target that was chosen for the caller.
@@ -243,11 +243,11 @@ class Recalls:
             finding = cut_finding(finding, body.max_tokens * CHARACTERS_PER_TOKEN - used)
         return replace(answer, gateway=finding, took_ms=max(answer.took_ms, finding.took_ms))
 
-    async def _nothing(self, host: UUID, body: RecallBody) -> Answer:
+    async def _nothing(self, host: UUID, body: RecallBody) -> RecallResult:
         """Return what a question that is not asked here is answered with: how fresh an answer would have been."""
-        return Answer((), await self.freshness(host, body.bank, None, 0), 0.0)
+        return RecallResult((), await self.freshness(host, body.bank, None, 0), 0.0)
 
-    async def across(self, host: UUID, body: RecallBody, banks: Sequence[str]) -> Answer:
+    async def across(self, host: UUID, body: RecallBody, banks: Sequence[str]) -> RecallResult:
         """Answer from several banks as from one, each asked alike; every item says which it is from.
 
         `freshness` is the least of theirs, their work added up. A bank's directives are for those who ask that bank, so
@@ -255,7 +255,7 @@ class Recalls:
         Raises PositionBeyondLog.
         """
         if not banks:
-            return Answer((), Freshly(Freshness(0, 0, 0, 0, 0), 0, met=True), 0.0)
+            return RecallResult((), Freshly(Freshness(0, 0, 0, 0, 0), 0, met=True), 0.0)
         return await self._here(host, body, banks)
 
     async def _of_banks(
@@ -279,7 +279,7 @@ class Recalls:
             items = [items[n] for n in which_fit(sizes, pinned, room)]
         return RecallAnswer(tuple(items), merge_freshness(fresh), degraded=tuple(degraded), evidence=best, room=room)
 
-    async def _here(self, host: UUID, body: RecallBody, banks: Sequence[str] = ()) -> Answer:
+    async def _here(self, host: UUID, body: RecallBody, banks: Sequence[str] = ()) -> RecallResult:
         start = time.perf_counter()
         recaller, met = await self._choose_reader(host, body.min_position, body.wait_ms)
         begin = time.perf_counter()
@@ -288,7 +288,7 @@ class Recalls:
         waited = round((begin - start) * 1000) if body.min_position is not None else 0
         took = (time.perf_counter() - begin) * 1000
         freshly = Freshly(found.freshness, waited, met)
-        return Answer(
+        return RecallResult(
             found.items,
             freshly,
             round(took, 2),

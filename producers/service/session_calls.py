@@ -9,8 +9,8 @@ from afterturn_client.reference import KIND, NOTE
 from producers import fair_queue, metrics
 from producers.service.authorisation import require_write
 from producers.service.call_place import note_place
-from producers.service.dependencies import Dependencies
-from producers.turns.directories import Wanted, list_directories, read_path
+from producers.service.dependencies import ServiceDependencies
+from producers.turns.directories import DirectoryQuery, list_directories, read_path
 from producers.turns.recalled import fact_json
 from producers.turns.requests import check_session
 from store import identity
@@ -29,7 +29,7 @@ WAIT_S = 8.0
 class SessionCalls:
     """Works on whole sessions."""
 
-    def __init__(self, parts: Dependencies) -> None:
+    def __init__(self, parts: ServiceDependencies) -> None:
         """Keep the collaborators."""
         self._parts = parts
 
@@ -85,7 +85,9 @@ class SessionCalls:
             left = await self._parts.turns.sessions.undone(grant.host_id, bank, session)
         return left
 
-    async def list_directories(self, grant: Grant, project: str, session: str, wanted: Wanted) -> dict[str, Any]:
+    async def list_directories(
+        self, grant: Grant, project: str, session: str, wanted: DirectoryQuery
+    ) -> dict[str, Any]:
         """List a session's directories with what each holds; creates nothing. One that is not there has none.
 
         Answers {project, summaries: [{path, abstract, updated_at, has_overview}], has_more}. Raises Invalid.

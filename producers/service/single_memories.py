@@ -8,7 +8,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from producers.service.authorisation import Action, require_write
 from producers.service.banks import resolve_speaker
-from producers.service.dependencies import Dependencies
+from producers.service.dependencies import ServiceDependencies
 from producers.service.fields import BankName, Moment, Name, Text, field_error, session_name
 from producers.service.framing import strip
 from producers.service.redacting import Redactor
@@ -18,7 +18,7 @@ from producers.settings import ApiSettings
 from store.ledger.stages import Stage
 from store.memory.corrections import PINNED
 from store.memory.memories import KeptMemory, NewMemory, id_of_text
-from store.memory.units import Forgotten, Unit
+from store.memory.units import ForgottenUnit, Unit
 from store.off_loop import off_loop
 from store.tenancy.keys import Grant
 
@@ -86,7 +86,7 @@ class MemoryReceipt(Done):
 class SingleMemories:
     """Commands upon single memories; every call takes the grant of a key, as the facade's do."""
 
-    def __init__(self, parts: Dependencies, settings: ApiSettings) -> None:
+    def __init__(self, parts: ServiceDependencies, settings: ApiSettings) -> None:
         """Keep the collaborators; a memory has the limit of a message."""
         self._parts = parts
         self._settings = settings
@@ -137,7 +137,7 @@ class SingleMemories:
         unit = await self._parts.memories.find(grant.host_id, bank, memory_id)
         return await self._parts.units.get(grant.host_id, bank, unit)
 
-    async def end(self, grant: Grant, bank: str, memory_id: str) -> Forgotten:
+    async def end(self, grant: Grant, bank: str, memory_id: str) -> ForgottenUnit:
         """End a memory, with the facts that nothing else says. Raises NotFound, PermissionDenied."""
         require_write(grant)
         bank = await self._parts.reach(grant, bank)

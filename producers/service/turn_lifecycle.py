@@ -15,7 +15,7 @@ from producers import metrics
 from producers.service.authorisation import require_write
 from producers.service.banks import written_by
 from producers.service.call_place import note_place
-from producers.service.dependencies import Dependencies
+from producers.service.dependencies import ServiceDependencies
 from producers.service.intake import Intake, time_call
 from producers.service.recall_json import freshness_json
 from producers.service.recall_service import count_question
@@ -27,13 +27,13 @@ from producers.turns.history import choose_delta, choose_history, cut_history
 from producers.turns.items import KEPT, Item, count_tokens, role_of, text_of
 from producers.turns.recalled import (
     INSIGHT_KINDS,
-    Told,
+    RecalledContext,
     chunk_json,
     fact_json,
     insight_json,
     rank_facts,
 )
-from producers.turns.requests import AfterTurnBody, BeforeTurnBody, Place, read_after, read_before, read_place
+from producers.turns.requests import AfterTurnBody, BeforeTurnBody, TurnReference, read_after, read_before, read_place
 from store.errors import StoreError
 from store.memory.session_history import HoldingFact, KeptMessage
 from store.memory.turns import NewMessage, NewTurn
@@ -52,7 +52,7 @@ BUSY_S = 5.0
 class TurnLifecycle:
     """Prepares turns and keeps them."""
 
-    def __init__(self, parts: Dependencies, settings: ApiSettings, intake: Intake) -> None:
+    def __init__(self, parts: ServiceDependencies, settings: ApiSettings, intake: Intake) -> None:
         self._parts = parts
         self._settings = settings
         self._intake = intake
@@ -116,7 +116,7 @@ class TurnLifecycle:
             "freshness": freshness_json(fresh),
         }
 
-    async def _build_turn(self, grant: Grant, bank: str, place: Place, body: AfterTurnBody) -> NewTurn:
+    async def _build_turn(self, grant: Grant, bank: str, place: TurnReference, body: AfterTurnBody) -> NewTurn:
         said = read_after(body, self._settings.max_message_bytes)
         # As it is kept: else what it echoes would not be found again.
         given = Redactor.of(self._settings, grant).value(said.given)
@@ -173,7 +173,7 @@ class TurnLifecycle:
 
     def _choose_told(
         self, found: Sequence[Recalled], facts: Sequence[HoldingFact], query: str, shown: "_Shown"
-    ) -> Told:
+    ) -> RecalledContext:
         """Return what is told beside the history: what that shows is not told again."""
         limits = self._settings.mcp.memory
         insights = [insight_json(one) for one in found if one.kind in INSIGHT_KINDS]
@@ -182,7 +182,7 @@ class TurnLifecycle:
             for one in found
             if one.kind not in INSIGHT_KINDS and not shown.has(one) and query.strip()
         ]
-        return Told(
+        return RecalledContext(
             [fact_json(one) for one in rank_facts(facts, query)[: limits.recall_facts_limit]],
             insights[: limits.insight_recall_limit],
             chunks[: limits.search_limit],
@@ -224,7 +224,10 @@ def _message_of(item: Item) -> NewMessage:
 
 
 def _trim(
-    place: Place, told: Told, conversation: tuple[Sequence[Item], Sequence[Item], Sequence[Item]], most: int
+    place: TurnReference,
+    told: RecalledContext,
+    conversation: tuple[Sequence[Item], Sequence[Item], Sequence[Item]],
+    most: int,
 ) -> dict[str, Any]:
     """Return the answer within `most` tokens: the oldest of the stored history goes first, then what is recalled.
 

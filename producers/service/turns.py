@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from producers.errors import Invalid, Problem, ProducerError, TooLarge
+from producers.errors import FieldProblem, Invalid, ProducerError, TooLarge
 from producers.service.fields import BankName, Moment, Name, SessionName, Text, TurnName, field_error
 from producers.service.framing import strip
 from producers.service.wire import WireModel
@@ -176,12 +176,12 @@ class BatchBody(WireModel):
 def parse_body(model: type[B], value: Any) -> B:
     """Return the body a JSON value is. Raises Invalid with every broken rule, free of values."""
     if not isinstance(value, dict):
-        raise Invalid(Problem("", "must be a JSON object"))
+        raise Invalid(FieldProblem("", "must be a JSON object"))
     try:
         return model.model_validate(value)
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False, include_input=False)
-    raise Invalid(*(Problem(_format_path(one["loc"]), one["msg"]) for one in found))
+    raise Invalid(*(FieldProblem(_format_path(one["loc"]), one["msg"]) for one in found))
 
 
 def _format_path(place: tuple[int | str, ...]) -> str:
@@ -196,17 +196,17 @@ def read_turn(value: Any, settings: ApiSettings) -> NewTurn:
     """
     body = parse_body(TurnBody, value)
     if len(body.messages) > settings.max_messages:
-        raise Invalid(Problem("messages", f"max_messages allows {settings.max_messages} messages a turn"))
+        raise Invalid(FieldProblem("messages", f"max_messages allows {settings.max_messages} messages a turn"))
     limit_metadata(body.metadata)
     if body.tags and TAGS in body.metadata:
-        raise Invalid(Problem("tags", "are given twice: among the metadata too"))
+        raise Invalid(FieldProblem("tags", "are given twice: among the metadata too"))
     for n, message in enumerate(body.messages):
         limit_text(f"messages.{n}.content", size_of(message.content), settings)
     said = [
         _build_message(message) for message in body.messages if message.content.parts or message.content.text.strip()
     ]
     if not said:
-        raise Invalid(Problem("messages", "nothing to remember: every message is blank or recalled text"))
+        raise Invalid(FieldProblem("messages", "nothing to remember: every message is blank or recalled text"))
     return NewTurn(
         bank=body.bank,
         session_id=body.session_id,

@@ -6,17 +6,17 @@ from uuid import UUID
 
 from producers.service.authorisation import Action, require_user_erasure, require_write
 from producers.service.corrections import correction_of
-from producers.service.dependencies import Dependencies
+from producers.service.dependencies import ServiceDependencies
 from producers.service.erasures import ErasureBody, may_see_receipt, scope_of
 from producers.service.redacting import Redactor
 from producers.service.turns import parse_body
 from producers.settings import ApiSettings
-from store.erasure import Kind, Receipt, Target
+from store.erasure import ErasureTarget, Kind, Receipt
 from store.errors import NotFound, ResourceBusy
 from store.gen_ai_spans import MemoryOperation, trace_memory
 from store.ledger.stages import Stage
 from store.memory.corrections import Corrected
-from store.memory.units import Forgotten, Unit
+from store.memory.units import ForgottenUnit, Unit
 from store.off_loop import off_loop
 from store.tenancy.keys import Grant
 
@@ -27,7 +27,7 @@ ERASE_FOR = timedelta(seconds=5)
 class Revisions:
     """Reads and changes what is remembered."""
 
-    def __init__(self, parts: Dependencies, settings: ApiSettings) -> None:
+    def __init__(self, parts: ServiceDependencies, settings: ApiSettings) -> None:
         """Keep the collaborators."""
         self._parts = parts
         self._settings = settings
@@ -64,7 +64,7 @@ class Revisions:
             self._parts.notifier.notify(Stage.EMBEDDING)
         return told
 
-    async def forget(self, grant: Grant, bank: str, unit: UUID, *, with_facts: bool = False) -> Forgotten:
+    async def forget(self, grant: Grant, bank: str, unit: UUID, *, with_facts: bool = False) -> ForgottenUnit:
         """Forget one unit, and `with_facts` those drawn from it that nothing else says: see store.memory.units.
 
         Raises NotFound, PermissionDenied.
@@ -99,13 +99,13 @@ class Revisions:
         await self._parts.authorisation.require(grant, action, name, units=[unit])
         return name
 
-    async def _target(self, grant: Grant, body: ErasureBody) -> Target:
+    async def _target(self, grant: Grant, body: ErasureBody) -> ErasureTarget:
         """Return what a key may have erased. Raises NotFound, PermissionDenied."""
         if body.kind == "user":
             require_user_erasure(grant, body.name)
-            return Target(Kind.USER, None, body.name)
+            return ErasureTarget(Kind.USER, None, body.name)
         bank = await self._parts.reach(grant, body.bank)
-        target = Target(Kind(body.kind), bank, body.name)
+        target = ErasureTarget(Kind(body.kind), bank, body.name)
         if target.kind is Kind.UNIT:
             await self._parts.authorisation.require(grant, Action.ERASE, bank, units=[target.ids(grant.host_id)[1]])
         else:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from producers.errors import Invalid, Problem
+from producers.errors import FieldProblem, Invalid
 from store.memory.session_history import SessionOverview
 
 DEFAULT_DEPTH, DEFAULT_LIMIT = 8, 200
@@ -74,7 +74,7 @@ _ALL = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DirectoryQuery:
     """Which directories: at `path` and at most `depth` levels below it (0: the default), the first `limit` of them."""
 
     path: str = ""
@@ -83,7 +83,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedDirectory:
     """One directory: its path, what it holds in 100 to 200 words, when the session changed last (RFC 3339)."""
 
     path: str
@@ -91,15 +91,15 @@ class Listed:
     updated_at: str
 
 
-def read_path(wanted: Wanted, session: str) -> str:
+def read_path(wanted: DirectoryQuery, session: str) -> str:
     """Return the path below the session's folder that is wanted: relative to it, or beginning with it.
 
     Raises Invalid for what leads elsewhere or is no path, and for a depth or limit out of range.
     """
     if wanted.depth < 0:
-        raise Invalid(Problem("depth", f"must be 0 (for the default, {DEFAULT_DEPTH}) or more"))
+        raise Invalid(FieldProblem("depth", f"must be 0 (for the default, {DEFAULT_DEPTH}) or more"))
     if not 0 < wanted.limit <= MOST:
-        raise Invalid(Problem("limit", f"must be 1 to {MOST}"))
+        raise Invalid(FieldProblem("limit", f"must be 1 to {MOST}"))
     root = f"/memory/{session}"
     own = wanted.path == root or wanted.path.startswith(f"{root}/")
     path = wanted.path.removeprefix(root) if own else wanted.path
@@ -114,12 +114,14 @@ def read_path(wanted: Wanted, session: str) -> str:
 
 
 def list_directories(
-    overview: SessionOverview, session: str, path: str, wanted: Wanted
-) -> tuple[Sequence[Listed], bool]:
+    overview: SessionOverview, session: str, path: str, wanted: DirectoryQuery
+) -> tuple[Sequence[ListedDirectory], bool]:
     """Return the directories below `path`, sorted, and whether there are more than were wanted."""
     changed = overview.updated_at.astimezone(UTC).replace(microsecond=0)
     below = [name for name in sorted(DIRECTORIES) if _reaches(path, name, wanted.depth)]
-    listed = [Listed(_join(session, name), _describe(session, name, overview), _format(changed)) for name in below]
+    listed = [
+        ListedDirectory(_join(session, name), _describe(session, name, overview), _format(changed)) for name in below
+    ]
     return listed[: wanted.limit], len(listed) > wanted.limit
 
 
@@ -146,4 +148,4 @@ def _format(moment: datetime) -> str:
 
 
 def _invalid(rule: str) -> Invalid:
-    return Invalid(Problem("path", f"INVALID_PATH: {rule}"))
+    return Invalid(FieldProblem("path", f"INVALID_PATH: {rule}"))

@@ -11,7 +11,7 @@ from typing import Any
 
 from afterturn_client.reference import RULE, strip, strip_parts
 
-from producers.errors import Invalid, Problem, TooLarge
+from producers.errors import FieldProblem, Invalid, TooLarge
 from store.log.storable import check_json
 
 Item = dict[str, Any]
@@ -49,14 +49,16 @@ def clean_items(values: Sequence[Any], field: str, most_bytes: int) -> list[Item
 
 def _clean_item(value: Any, field: str, most_bytes: int) -> Item | None:
     if not isinstance(value, dict) or not (isinstance(value.get("type"), str) or isinstance(value.get("role"), str)):
-        raise Invalid(Problem(field, "an item must be an object with a type or a role"))
+        raise Invalid(FieldProblem(field, "an item must be an object with a type or a role"))
     if any(name in value and not isinstance(value[name], str) for name in ("type", "role")):
-        raise Invalid(Problem(field, "type and role of an item must be texts"))
+        raise Invalid(FieldProblem(field, "type and role of an item must be texts"))
     _limit_levels(value, field)
     try:
         check_json(value)
     except ValueError:
-        raise Invalid(Problem(field, "an item holds text that cannot be stored: a lone surrogate or NUL")) from None
+        raise Invalid(
+            FieldProblem(field, "an item holds text that cannot be stored: a lone surrogate or NUL")
+        ) from None
     if _is_recall(value):
         return None
     cleaned: Item = _clean_value(value, "", field, most_bytes)
@@ -69,7 +71,7 @@ def _limit_levels(value: Any, field: str) -> None:
         level = [inner for one in level for inner in _iterate_inside(one)]
         if not level:
             return
-    raise Invalid(Problem(field, f"an item may be nested {MAX_LEVELS} levels deep"))
+    raise Invalid(FieldProblem(field, f"an item may be nested {MAX_LEVELS} levels deep"))
 
 
 def _iterate_inside(value: Any) -> Iterator[Any]:

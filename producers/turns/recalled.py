@@ -26,7 +26,7 @@ _SEPARATORS = str.maketrans(dict.fromkeys("?!.,;:\"'", " "))
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RecalledContext:
     """What is told beside the history: facts, insights and chunks as the frame has them."""
 
     facts: Sequence[dict[str, Any]] = ()
@@ -41,13 +41,13 @@ class Told:
         text = f"<memory_reference>\n{escaped({'kind': KIND, 'untrusted': True, 'note': NOTE, **told})}\n"
         return [_message("developer", RULE), _message("user", f"{text}</memory_reference>")]
 
-    def shorter(self) -> "Told | None":
+    def shorter(self) -> "RecalledContext | None":
         """Return it without its last chunk, insight or fact; None where there is nothing left to leave out."""
         if self.chunks:
-            return Told(self.facts, self.insights, self.chunks[:-1])
+            return RecalledContext(self.facts, self.insights, self.chunks[:-1])
         if self.insights:
-            return Told(self.facts, self.insights[:-1])
-        return Told(self.facts[:-1]) if self.facts else None
+            return RecalledContext(self.facts, self.insights[:-1])
+        return RecalledContext(self.facts[:-1]) if self.facts else None
 
 
 def rank_facts(facts: Sequence[HoldingFact], query: str) -> list[HoldingFact]:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
-from producers.errors import Invalid, Problem
+from producers.errors import FieldProblem, Invalid
 from producers.service.fields import BANK_BYTES, POSITION_MAX, TURN_BYTES, BankName, Moment, Name, session_name
 from producers.service.wire import Done, FreshnessBlock, WireModel
 from producers.turns.history import choose_current
@@ -28,7 +28,7 @@ class InvalidTurnInput(Invalid):
     """What was handed in breaks a rule that the contract has a code for: `code`, `field`; its text begins with it."""
 
     def __init__(self, code: str, field: str, message: str) -> None:
-        super().__init__(Problem(field, f"{code}: {message}"))
+        super().__init__(FieldProblem(field, f"{code}: {message}"))
         self.code = code
         self.field = field
 
@@ -132,7 +132,7 @@ class AfterTurnAnswer(KeptTurn):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TurnReference:
     """Which turn of which session and project, in the agent's own names."""
 
     project: str
@@ -140,16 +140,16 @@ class Place:
     turn: str
 
 
-def read_place(body: _LifecycleBody) -> Place:
+def read_place(body: _LifecycleBody) -> TurnReference:
     """Return which turn is meant. Raises InvalidTurnInput, Invalid where `project` and `bank` differ."""
     if body.project is not None and body.bank is not None and body.project != body.bank:
-        raise Invalid(Problem("project", "is another name for bank: give one of them"))
+        raise Invalid(FieldProblem("project", "is another name for bank: give one of them"))
     project = body.bank or ("default" if body.project is None else body.project)
     check_session(project, body.session_id)
     if not body.turn_id.strip():
         raise InvalidTurnInput("TURN_ID_REQUIRED", "turn_id", "must not be blank")
     _limit(body.turn_id, "turn_id", TURN_BYTES)
-    return Place(project, body.session_id, body.turn_id)
+    return TurnReference(project, body.session_id, body.turn_id)
 
 
 def check_session(project: str, session: str) -> None:
@@ -172,7 +172,7 @@ def _limit(text: str, field: str, limit: int) -> None:
     except ValueError:
         fits = False
     if not fits:
-        raise Invalid(Problem(field, f"must have 1 to {limit} bytes that can be stored"))
+        raise Invalid(FieldProblem(field, f"must have 1 to {limit} bytes that can be stored"))
 
 
 def read_before(body: BeforeTurnBody, most_bytes: int) -> tuple[list[Item], list[Item]]:

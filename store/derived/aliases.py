@@ -18,7 +18,7 @@ PERSONAL = frozenset({"person", "name"})
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class EntityName:
     """What an entity is called by most of its mentions; `folded` is the name without case and accents."""
 
     entity_id: UUID
@@ -33,14 +33,14 @@ class Profile:
         return self.folded.partition(" ")[0]
 
 
-def canonical_entities(profiles: Sequence[Profile]) -> dict[UUID, UUID]:
+def canonical_entities(profiles: Sequence[EntityName]) -> dict[UUID, UUID]:
     """Return for each entity the one it is the same as, itself unless it is an alias.
 
     Takes all profiles of the stems concerned, in any order; of a stem that more than COMPARED entities share, at least
     one more than these: none of them is an alias. Of several spellings the most mentioned is canonical.
     """
     sharing = Counter(profile.stem for profile in profiles)
-    spellings: dict[tuple[str, bool], list[Profile]] = defaultdict(list)
+    spellings: dict[tuple[str, bool], list[EntityName]] = defaultdict(list)
     for profile in profiles:
         if profile.kind in NAMED and sharing[profile.stem] <= COMPARED:
             spellings[profile.folded, _is_no_person(profile)].append(profile)
@@ -55,14 +55,14 @@ def canonical_entities(profiles: Sequence[Profile]) -> dict[UUID, UUID]:
     return found
 
 
-def _is_no_person(profile: Profile) -> bool:
+def _is_no_person(profile: EntityName) -> bool:
     """Whether the name is surely no person's: a place and a person of one name are two."""
     return profile.kind not in PERSONAL
 
 
-def _people_by_first_name(heads: Sequence[Profile]) -> Mapping[str, Profile]:
+def _people_by_first_name(heads: Sequence[EntityName]) -> Mapping[str, EntityName]:
     """Return the one person each first name can mean; a first name that two people share means neither."""
-    full: dict[str, list[Profile]] = defaultdict(list)
+    full: dict[str, list[EntityName]] = defaultdict(list)
     for head in heads:
         if head.kind == "person" and " " in head.folded:
             full[head.stem].append(head)

@@ -6,7 +6,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.derived.aliases import COMPARED, Profile, canonical_entities
+from store.derived.aliases import COMPARED, EntityName, canonical_entities
 from store.derived.projection import FORGET_NAMES
 
 #: Entities whose profiles one statement writes.
@@ -91,10 +91,10 @@ async def _write_profiles(
     Of a stem that more entities share than are compared, each is its own already, and none but these are written.
     """
     place = {"host": host, "bank": bank}
-    read = [Profile(*row) for row in await connection.execute(READ, {**place, "entities": list(entities)})]
+    read = [EntityName(*row) for row in await connection.execute(READ, {**place, "entities": list(entities)})]
     stems = stems | {profile.stem for profile in read}
     found = await connection.execute(OF_STEMS, {**place, "stems": sorted(stems), "most": COMPARED + 1})
-    profiles = sorted([*read, *(Profile(*row) for row in found)], key=lambda one: one.entity_id)
+    profiles = sorted([*read, *(EntityName(*row) for row in found)], key=lambda one: one.entity_id)
     same = canonical_entities(profiles)
     await connection.execute(
         WRITE,

@@ -128,7 +128,7 @@ class Whom:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class PersonFact:
     """One fact of a person: it holds `since`, until `until` (None: still), and was stated in `stated` turns.
 
     `unit_id`, session, turn and `said_at` are those of its newest statement, `sources` the messages that says it.
@@ -150,7 +150,7 @@ class Known:
     stated: int
     confidence: float | None
     sources: tuple[UUID, ...]
-    history: tuple["Known", ...] = ()
+    history: tuple["PersonFact", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class Person:
     """What is known of a person; `names` are those the facts were stated under, `whole` says that nothing was cut."""
 
     names: tuple[str, ...] = field(repr=False)
-    facts: tuple[Known, ...]
+    facts: tuple[PersonFact, ...]
     beside: tuple[Beside, ...]
     whole: bool
 
@@ -202,7 +202,7 @@ class Persons:
         return Person(tuple(sorted(set(names.values()))), tuple(facts[:limit]), beside, whole)
 
 
-def lined_up(statements: Iterable[Known], *, history: bool) -> list[Known]:
+def lined_up(statements: Iterable[PersonFact], *, history: bool) -> list[PersonFact]:
     """Return what holds now, each with its history; of two banks that know different values, the newer holds. Pure."""
     found = []
     for _, of_one in groupby(sorted(statements, key=_sort_key), key=_identity_of):
@@ -221,20 +221,20 @@ def lined_up(statements: Iterable[Known], *, history: bool) -> list[Known]:
     return found
 
 
-def _identity_of(one: Known) -> Identity:
+def _identity_of(one: PersonFact) -> Identity:
     return one.identity
 
 
-def _sort_key(one: Known) -> tuple[Identity, bool, datetime, datetime, UUID]:
+def _sort_key(one: PersonFact) -> tuple[Identity, bool, datetime, datetime, UUID]:
     """Return what puts statements in line: what holds still behind what was replaced, the newest last."""
     return one.identity, one.until is None, one.since, one.said_at, one.unit_id
 
 
-def _says_same(one: Known, now: Known) -> bool:
+def _says_same(one: PersonFact, now: PersonFact) -> bool:
     return one.until is None and now.until is None and one.value.casefold() == now.value.casefold()
 
 
-def _as_replaced(one: Known, by: Known) -> Known:
+def _as_replaced(one: PersonFact, by: PersonFact) -> PersonFact:
     """Return a value of another bank as one that was replaced; what was replaced in its own stays as it is."""
     return one if one.until is not None else replace(one, until=by.since, superseded_by=by.unit_id)
 
@@ -244,7 +244,7 @@ def _is_of(one: SaidFact, subjects: Sequence[str] | None) -> bool:
     return one.identity.fact_id not in PASSING and (subjects is None or one.identity.subject in subjects)
 
 
-def _read_names(rows: Sequence[Row[Any]], said: Sequence[SaidFact], facts: Sequence[Known]) -> dict[str, str]:
+def _read_names(rows: Sequence[Row[Any]], said: Sequence[SaidFact], facts: Sequence[PersonFact]) -> dict[str, str]:
     """Return what a person is called: the names that facts were stated under, and the one they say is theirs."""
     kept = {one.unit_id for one in facts}
     fresh = [one for one in said if one.unit_id in kept]
@@ -284,8 +284,8 @@ async def _read_neighbours(
     return tuple(Beside(*row) for row in await connection.execute(AROUND, arguments))
 
 
-def _build_known(row: Row[Any]) -> Known:
-    return Known(
+def _build_known(row: Row[Any]) -> PersonFact:
+    return PersonFact(
         bank=row.bank_name,
         identity=Identity(row.fact_id, row.subject, row.key),
         key=row.shown_key,
@@ -304,8 +304,8 @@ def _build_known(row: Row[Any]) -> Known:
     )
 
 
-def _build_said(one: SaidFact) -> Known:
-    return Known(
+def _build_said(one: SaidFact) -> PersonFact:
+    return PersonFact(
         bank=one.bank_name,
         identity=one.identity,
         key=one.fact.key,

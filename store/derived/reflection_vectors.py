@@ -43,7 +43,7 @@ LACKING = text("""
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class ChangedReflection:
     """A reflection that was made or changed, and the turn whose word was the last of those it was drawn from."""
 
     reflection_id: UUID
@@ -64,7 +64,9 @@ def reflection_of(row: LedgerRow, generation: int) -> UUID | None:
     return row.session_id if row.item_id in ids else None
 
 
-async def open_rows(connection: AsyncConnection, origin: Origin, drawn: Sequence[Drawn], position: int) -> None:
+async def open_rows(
+    connection: AsyncConnection, origin: Origin, drawn: Sequence[ChangedReflection], position: int
+) -> None:
     """Have these reflections embedded, inside the transaction that appended their events up to `position`."""
     ids = [(one, row_id(one.reflection_id, position)) for one in drawn]
     rows = [

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.facts import Identity, identity_columns
 from store.derived.insights import Statement, derive_insight
-from store.derived.reflection_vectors import Drawn, open_rows
+from store.derived.reflection_vectors import ChangedReflection, open_rows
 from store.derived.temporal_links import read_weights
 from store.log.append import append_events
 from store.log.catalog import EventType
@@ -90,7 +90,7 @@ async def _consolidate(connection: AsyncConnection, origin: Origin, identities: 
     living = [key for key, event in reflections.items() if event["type"] != EventType.REFLECTION_DELETED]
     if position is None or not living:
         return False
-    drawn = [Drawn(id_, stated[identity][-1].turn_id) for id_, identity in living]
+    drawn = [ChangedReflection(id_, stated[identity][-1].turn_id) for id_, identity in living]
     await open_rows(connection, origin, drawn, position)
     return True
 

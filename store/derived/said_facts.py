@@ -18,7 +18,7 @@ from store.derived.facts import MANY_VALUED, Identity
 from store.driver_rows import DriverRow, fetch_rows
 from store.expiry import LASTS
 from store.off_loop import off_loop
-from store.text.rules import VERSION, Fact, MessageText
+from store.text.rules import VERSION, ExtractedFact, MessageText
 from store.text.rules.facts import MINED_ROLE, find_facts, passes_at
 from store.text.terms import Terms, analyse_text, lexical_text
 from store.text.word_rules import WordRules
@@ -90,7 +90,7 @@ class SaidFact:
     unit_id: UUID
     identity: Identity = field(repr=False)
     value: str = field(repr=False)
-    fact: Fact = field(repr=False)
+    fact: ExtractedFact = field(repr=False)
     bank_name: str
     source: UUID
     user_id: UUID
@@ -102,7 +102,7 @@ class SaidFact:
     expires_at: datetime | None
 
 
-def fact_unit_id(turn: UUID, fact: Fact, version: str = VERSION) -> UUID:
+def fact_unit_id(turn: UUID, fact: ExtractedFact, version: str = VERSION) -> UUID:
     """Return the id of the unit a fact of a turn becomes: one id, whichever version of the rules finds it.
 
     So what one version found and a caller forgot stays forgotten, and of a message that is read anew nothing is
@@ -112,13 +112,13 @@ def fact_unit_id(turn: UUID, fact: Fact, version: str = VERSION) -> UUID:
     return uuid5(turn, f"fact:{reader}:{fact.ordinal}:{fact.slug}:{fact.key}:{fact.value}")
 
 
-def fact_ends_at(fact: Fact, said_at: datetime, source_ends: datetime | None) -> datetime | None:
+def fact_ends_at(fact: ExtractedFact, said_at: datetime, source_ends: datetime | None) -> datetime | None:
     """Return when a fact ends: what is to be done passes by, and no fact outlives what it was drawn from."""
     ends = (source_ends, passes_at(fact, said_at))
     return min((end for end in ends if end is not None), default=None)
 
 
-def fact_metadata(fact: Fact, version: str = VERSION) -> dict[str, str]:
+def fact_metadata(fact: ExtractedFact, version: str = VERSION) -> dict[str, str]:
     """Return what the unit of a fact carries as its metadata."""
     return {
         "fact_id": fact.fact_id,
@@ -133,7 +133,7 @@ def fact_metadata(fact: Fact, version: str = VERSION) -> dict[str, str]:
     }
 
 
-def analyse_fact(fact: Fact, said_at: datetime, rules: WordRules) -> Terms:
+def analyse_fact(fact: ExtractedFact, said_at: datetime, rules: WordRules) -> Terms:
     """Return the index terms of a fact; `rules`: how the bank's words are cut."""
     return analyse_text(lexical_text(None, said_at, fact.statement, rules), rules)
 
@@ -165,7 +165,7 @@ def _read_waiting(banks: str) -> TextClause:
     return text(f"with banks as materialized ({banks}) {WAITING}")
 
 
-def _find_facts(rows: Sequence[DriverRow], now: datetime) -> list[tuple[DriverRow, Fact]]:
+def _find_facts(rows: Sequence[DriverRow], now: datetime) -> list[tuple[DriverRow, ExtractedFact]]:
     """Return what these messages state and has not ended, the first said first."""
     ordered = sorted(rows, key=lambda row: (row.event_date, row.position))
     found = (
@@ -178,7 +178,9 @@ def _find_facts(rows: Sequence[DriverRow], now: datetime) -> list[tuple[DriverRo
     ]
 
 
-async def _fold(connection: AsyncConnection, host: UUID, found: Sequence[tuple[DriverRow, Fact]]) -> list[SaidFact]:
+async def _fold(
+    connection: AsyncConnection, host: UUID, found: Sequence[tuple[DriverRow, ExtractedFact]]
+) -> list[SaidFact]:
     """Return them under the identities that the projection stage will give them."""
     units = [fact_unit_id(row.turn_id, fact) for row, fact in found]
     arguments = {

@@ -24,7 +24,7 @@ from store.identity import user_id
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
-from store.log.reader import ADVANCE, HOLD, OPEN, Place, at_home
+from store.log.reader import ADVANCE, HOLD, OPEN, LogPosition, at_home
 from store.recall.settings import RecallSettings
 
 #: What the log knows this reader as.
@@ -105,8 +105,8 @@ FORMER = text("""
 class _Page:
     """Texts by bank, between two places of the log, and the version each unit they name was seen at."""
 
-    after: Place
-    upto: Place
+    after: LogPosition
+    upto: LogPosition
     texts: Mapping[UUID, Sequence[Later]]
 
 
@@ -170,7 +170,7 @@ class NearLinks:
                     break
                 texts.setdefault(bank, []).append(Later(row.unit_id, row.aggregate_version, row.position, row.turn_id))
                 lists[bank] = sizes[bank].lists
-            upto = Place(row.xid, row.position)
+            upto = LogPosition(row.xid, row.position)
         return _Page(after, upto, texts), lists
 
     async def _write(
@@ -180,7 +180,7 @@ class NearLinks:
         await connection.execute(LOCK, {"banks": list(near)})
         await connection.execute(OPEN, key)
         held = (await connection.execute(HOLD, key)).one()
-        if Place(held.xid, held.position) != page.after:
+        if LogPosition(held.xid, held.position) != page.after:
             return 0
         events = []
         for bank, found in near.items():
@@ -236,9 +236,9 @@ class NearLinks:
         return build_offer(origin, kind, (*pair, KIND), data, nth=str(version))
 
 
-async def _read_position(connection: AsyncConnection, host: UUID) -> Place:
+async def _read_position(connection: AsyncConnection, host: UUID) -> LogPosition:
     row = (await connection.execute(STANDS, {"host": host, "name": SUBSCRIPTION})).one_or_none()
-    return Place(row.xid, row.position) if row else Place()
+    return LogPosition(row.xid, row.position) if row else LogPosition()
 
 
 def _is_ready(row: Row[Any]) -> bool:

@@ -83,7 +83,7 @@ LACKING_ALONE = text("""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class UnitsToEmbed:
     """The units of a turn that are to have vectors: its messages, or the facts drawn from it.
 
     A unit that belongs to no turn stands in the place of one, with its own id.
@@ -106,7 +106,7 @@ class Unembedded:
 
 
 async def read_missing(
-    connection: AsyncConnection, host: UUID, generation: int, wanted: Sequence[Wanted]
+    connection: AsyncConnection, host: UUID, generation: int, wanted: Sequence[UnitsToEmbed]
 ) -> list[Unembedded]:
     """Return the active units of these turns that have no vector of this generation."""
     arguments = {

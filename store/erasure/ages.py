@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Row, and_, bindparam, func, select, text
 
-from store.erasure.units import Place, erase_units
+from store.erasure.units import LockedBank, erase_units
 from store.schema import ERASURE, TIME, TURN
 
 #: Turns of one transaction.
@@ -45,7 +45,7 @@ UNITS = text("""
      order by 1""")
 
 
-async def old_enough(place: Place, before: datetime) -> tuple[int, int]:
+async def old_enough(place: LockedBank, before: datetime) -> tuple[int, int]:
     """Return where to begin, and up to where turns are old; the same when none is."""
     reached = int((await place.ask(REACHED))[0][0])
     rows = await place.ask(OLD, reached=reached, before=before)
@@ -56,12 +56,12 @@ def _is_old(row: Row[Any]) -> bool:
     return bool(row.old)
 
 
-async def count_old(place: Place, before: datetime) -> int:
+async def count_old(place: LockedBank, before: datetime) -> int:
     """Count the turns that are old and not erased for that yet."""
     return int((await place.ask(COUNT, before=before))[0][0])
 
 
-async def erase_old(place: Place) -> bool:
+async def erase_old(place: LockedBank) -> bool:
     """Erase the next old turns; says whether there are more."""
     erasure = place.erasure
     turns = await place.ask(TURNS, reached=erasure.reached, upto=erasure.upto)

@@ -10,7 +10,7 @@ from store.erasure.units import (
     ORIGINS,
     SCRUB,
     SCRUB_SESSIONS,
-    Place,
+    LockedBank,
     count_delivered,
 )
 from store.errors import NotFound
@@ -60,7 +60,7 @@ KINDS = {
 }
 
 
-async def begin_bank(place: Place) -> None:
+async def begin_bank(place: LockedBank) -> None:
     """End the bank and everything still to be done in it. Raises NotFound."""
     rows = await place.ask(BANK)
     if not rows:
@@ -80,7 +80,7 @@ async def begin_bank(place: Place) -> None:
     place.erasure.upto = int((await place.ask(ISSUED))[0][0])
 
 
-async def erase_page(place: Place) -> bool:
+async def erase_page(place: LockedBank) -> bool:
     """Rewrite the next events of the bank; says whether there may be more."""
     erasure = place.erasure
     page = await place.ask(PAGE, reached=erasure.reached, upto=erasure.upto, limit=PAGE_EVENTS)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import text
 
-from store.erasure.units import Place, erase_units
+from store.erasure.units import LockedBank, erase_units
 
 #: Units of one transaction.
 PAGE_UNITS = 100
@@ -23,12 +23,12 @@ def to_number(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
-async def has_ended(place: Place, before: datetime) -> bool:
+async def has_ended(place: LockedBank, before: datetime) -> bool:
     """Say whether something of the bank ended before that, and keeps its text."""
     return bool(await place.ask(UNITS, before=before, limit=1))
 
 
-async def erase_ended(place: Place) -> bool:
+async def erase_ended(place: LockedBank) -> bool:
     """Erase the next units that had ended; says whether there are more."""
     before = _EPOCH + timedelta(microseconds=place.erasure.upto)
     units = [row.unit_id for row in await place.ask(UNITS, before=before, limit=PAGE_UNITS)]

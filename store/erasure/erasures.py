@@ -21,8 +21,8 @@ from store.erasure import requests
 from store.erasure.ages import count_old, erase_old, old_enough
 from store.erasure.banks import BANK, ISSUED, begin_bank, erase_page
 from store.erasure.ended import erase_ended, has_ended, to_number
-from store.erasure.requests import Erasure, Kind, Receipt, Target
-from store.erasure.units import ERASE_EVENTS, SCRUB_SESSIONS, Place, erase_units
+from store.erasure.requests import Erasure, ErasureTarget, Kind, Receipt
+from store.erasure.units import ERASE_EVENTS, SCRUB_SESSIONS, LockedBank, erase_units
 from store.erasure.user_names import find_units_naming, read_user_names
 from store.erasure.users import by_bank, erase_keys, erase_written, next_page
 from store.errors import NotFound
@@ -122,7 +122,7 @@ class Erasures:
         self._clock = clock
         self._samples = Coalescer(self._erase_samples, eager=True)
 
-    async def request(self, host: UUID, target: Target) -> UUID:
+    async def request(self, host: UUID, target: ErasureTarget) -> UUID:
         """Take an erasure in; returns its id. What is to be gone is then refused to come back, and `run` makes it so.
 
         The same asked for again while it runs is the same erasure. Raises NotFound for what is unknown or foreign,
@@ -155,7 +155,7 @@ class Erasures:
             raise NotFound("no such erasure")
         return found
 
-    async def estimate(self, host: UUID, target: Target) -> Receipt:
+    async def estimate(self, host: UUID, target: ErasureTarget) -> Receipt:
         """Say what an erasure would come to, and write nothing: it is done in one transaction and undone.
 
         Keeps the writers of the bank, or of the host for a user, waiting meanwhile. Raises NotFound.
@@ -180,7 +180,7 @@ class Erasures:
         """
         erasure = Erasure(host, uuid4(), Kind.AGE, bank, bank, self._clock())
         async with self._database.tenant(host) as connection:
-            erasure.reached, erasure.upto = await old_enough(Place(connection, erasure, bank), before)
+            erasure.reached, erasure.upto = await old_enough(LockedBank(connection, erasure, bank), before)
         if erasure.reached == erasure.upto:
             return await self._running_age(host, bank)
         async with self._database.tenant(host) as connection:
@@ -199,7 +199,7 @@ class Erasures:
             await connection.execute(LOCK_BANK, {"bank": bank})
             if running := await requests.find_running(connection, host, Kind.ENDED, bank):
                 return running
-            if not await has_ended(Place(connection, erasure, bank), before):
+            if not await has_ended(LockedBank(connection, erasure, bank), before):
                 return None
             await requests.save_progress(connection, await requests.begin_request(connection, erasure))
         return erasure.erasure_id
@@ -207,7 +207,9 @@ class Erasures:
     async def aged(self, host: UUID, bank: UUID, before: datetime) -> int:
         """Count the turns of a bank that `age` would take in, in the end."""
         async with self._database.tenant(host) as connection:
-            return await count_old(Place(connection, Erasure(host, bank, Kind.AGE, bank, bank, before), bank), before)
+            return await count_old(
+                LockedBank(connection, Erasure(host, bank, Kind.AGE, bank, bank, before), bank), before
+            )
 
     async def _running_age(self, host: UUID, bank: UUID) -> UUID | None:
         async with self._database.tenant(host) as connection:
@@ -234,12 +236,12 @@ class Erasures:
                 return False
         return await self._end(host, erasure)
 
-    async def _look(self, connection: AsyncConnection, host: UUID, target: Target) -> None:
+    async def _look(self, connection: AsyncConnection, host: UUID, target: ErasureTarget) -> None:
         bank, thing = target.ids(host)
         erasure = Erasure(host, uuid4(), target.kind, bank, thing, self._clock())
-        await _find(Place(connection, erasure, bank or host), target)
+        await _find(LockedBank(connection, erasure, bank or host), target)
 
-    async def _open(self, connection: AsyncConnection, host: UUID, target: Target) -> UUID:
+    async def _open(self, connection: AsyncConnection, host: UUID, target: ErasureTarget) -> UUID:
         """Write the request, and make sure that nothing of what is to be gone is on its way into the log."""
         bank, thing = target.ids(host)
         await connection.execute(LOCK_HOST if bank is None else LOCK_LOG, {"host": host})
@@ -258,7 +260,7 @@ class Erasures:
         if closed := (await connection.execute(closing, {"host": host})).rowcount:
             erasure.counts["open_turns"] += closed
         if bank is not None:
-            await _begin_place(Place(connection, erasure, bank))
+            await _begin_place(LockedBank(connection, erasure, bank))
         else:
             forgotten = await connection.execute(FORGET_JOBS_OF, {"host": host, "name": target.name})
             erasure.counts["recall_jobs"] += forgotten.rowcount
@@ -321,7 +323,7 @@ async def _sees_bank(connection: AsyncConnection, host: UUID, bank: UUID) -> boo
     return bool((await connection.execute(SEES_BANK, {"host": host, "bank": bank})).scalar())
 
 
-async def _find(place: Place, target: Target) -> None:
+async def _find(place: LockedBank, target: ErasureTarget) -> None:
     """See that there is something to erase, without any lock. Raises NotFound, IsReflection."""
     host, thing = place.erasure.host, place.erasure.target
     match target.kind:
@@ -339,13 +341,13 @@ async def _find(place: Place, target: Target) -> None:
         raise NotFound(f"no such {target.kind.value}")
 
 
-async def _open_named(connection: AsyncConnection, erasure: Erasure, target: Target) -> None:
+async def _open_named(connection: AsyncConnection, erasure: Erasure, target: ErasureTarget) -> None:
     """Make what others said in which a name of the request stands part of a user's erasure."""
     units = await find_units_naming(connection, erasure.host, erasure.target, target.called)
     await requests.open_units(connection, erasure, units)
 
 
-async def _begin_place(place: Place) -> None:
+async def _begin_place(place: LockedBank) -> None:
     match place.erasure.kind:
         case Kind.BANK:
             await begin_bank(place)
@@ -356,7 +358,7 @@ async def _begin_place(place: Place) -> None:
                 raise NotFound("no such unit")
 
 
-async def _begin_session(place: Place) -> None:
+async def _begin_session(place: LockedBank) -> None:
     """End a session's history: what is said from now on begins another of the same name. Raises NotFound."""
     session = place.erasure.target
     rows = await place.ask(SESSION, session=session)
@@ -372,7 +374,7 @@ async def _begin_session(place: Place) -> None:
 async def _page_of_bank(connection: AsyncConnection, erasure: Erasure) -> bool:
     assert erasure.bank is not None  # noqa: S101 - told apart by the caller
     await connection.execute(LOCK_BANK, {"bank": erasure.bank})
-    place = Place(connection, erasure, erasure.bank)
+    place = LockedBank(connection, erasure, erasure.bank)
     match erasure.kind:
         case Kind.BANK:
             return await erase_page(place)
@@ -387,7 +389,7 @@ async def _page_of_bank(connection: AsyncConnection, erasure: Erasure) -> bool:
             return False
 
 
-async def _page_of_session(place: Place) -> bool:
+async def _page_of_session(place: LockedBank) -> bool:
     """Erase the next units of a session; with the last of them, what its history keeps itself."""
     erasure = place.erasure
     arguments = {"session": erasure.target, "reached": erasure.reached, "upto": erasure.upto}
@@ -409,7 +411,7 @@ async def _page_of_user(connection: AsyncConnection, erasure: Erasure) -> bool:
     written = by_bank(page)
     await connection.execute(LOCK_BANKS, {"banks": list(written)})
     for bank, wrote in written.items():
-        await erase_written(Place(connection, erasure, bank), wrote)
+        await erase_written(LockedBank(connection, erasure, bank), wrote)
     if page:
         erasure.reached = page[-1].position
     return bool(page)
@@ -428,7 +430,7 @@ async def _page_of_named(connection: AsyncConnection, erasure: Erasure) -> bool:
     await connection.execute(SHARE_QUOTA, {"host": erasure.host})
     await connection.execute(LOCK_BANKS, {"banks": [row.bank_id for row in rows]})
     for bank, some in groupby(rows, lambda row: row.bank_id):
-        await erase_units(Place(connection, erasure, bank), [row.target_id for row in some])
+        await erase_units(LockedBank(connection, erasure, bank), [row.target_id for row in some])
     await requests.finish_units(connection, erasure, [row.erasure_id for row in rows])
     return True
 
@@ -449,14 +451,14 @@ async def _own_bank(connection: AsyncConnection, erasure: Erasure) -> bool:
         part = Erasure(
             erasure.host, uuid4(), Kind.BANK, row.bank_id, row.bank_id, erasure.at, parent=erasure.erasure_id
         )
-        await begin_bank(Place(connection, await requests.begin_request(connection, part), row.bank_id))
+        await begin_bank(LockedBank(connection, await requests.begin_request(connection, part), row.bank_id))
         await requests.save_progress(connection, part)
         return True
     await requests.adopt(connection, row.erasure_id, erasure)
     part = await requests.lock_request(connection, erasure.host, row.erasure_id, erasure.at)
     await connection.execute(SHARE_QUOTA, {"host": erasure.host})
     await connection.execute(LOCK_BANK, {"bank": row.bank_id})
-    more = await erase_page(Place(connection, part, row.bank_id))
+    more = await erase_page(LockedBank(connection, part, row.bank_id))
     await requests.save_progress(connection, part)
     if not more:
         await requests.finish_request(connection, part)

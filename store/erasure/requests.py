@@ -69,7 +69,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ErasureTarget:
     """What is to be gone, by the agent's own names: a unit (its id) or session of `bank`, a user, or the bank.
 
     With a user go what others said in which one of `called` stands, in the banks where the user spoke.
@@ -150,7 +150,7 @@ async def find_running(connection: AsyncConnection, host: UUID, kind: Kind, targ
     return erasure
 
 
-async def write_request(connection: AsyncConnection, host: UUID, target: Target, now: datetime) -> Erasure:
+async def write_request(connection: AsyncConnection, host: UUID, target: ErasureTarget, now: datetime) -> Erasure:
     """Write a new erasure, of which nothing is done yet. Raises NotFound, IsReflection."""
     bank, thing = target.ids(host)
     if target.kind is Kind.UNIT and bank is not None:

@@ -17,7 +17,7 @@ from store.erasure.units import (
     ERASE_WORDS,
     SCRUB,
     SCRUB_SESSIONS,
-    Place,
+    LockedBank,
     end_orphans,
     erase_units,
     settle_derived,
@@ -78,7 +78,7 @@ TAKE_BACK = text("select afterturn.end_turns(:host, array[cast(:turn as uuid)], 
 FOR_EVER = 2**63 - 1
 
 
-async def remainder(place: Place, kind: Aggregate, thing: UUID) -> Remainder:
+async def remainder(place: LockedBank, kind: Aggregate, thing: UUID) -> Remainder:
     """Return what is left of a thing without the words of the user who is erased."""
     user = place.erasure.target
     rows = await place.ask(VERSIONS, thing=thing, user=user)
@@ -98,7 +98,7 @@ async def remainder(place: Place, kind: Aggregate, thing: UUID) -> Remainder:
     return left
 
 
-async def say_again(place: Place, kind: Aggregate, thing: UUID, state: Mapping[str, Any]) -> None:
+async def say_again(place: LockedBank, kind: Aggregate, thing: UUID, state: Mapping[str, Any]) -> None:
     """Append what a thing says from now on, behind its version in the log."""
     [name], subject = ID_FIELDS[kind], place.subject(thing)
     version = (await read_versions(place.connection, place.erasure.host, [subject]))[subject]
@@ -107,7 +107,7 @@ async def say_again(place: Place, kind: Aggregate, thing: UUID, state: Mapping[s
     await append_events(place.connection, place.erasure.host, [event])
 
 
-async def take_back_unit(place: Place, unit: UUID) -> bool:
+async def take_back_unit(place: LockedBank, unit: UUID) -> bool:
     """Remove a user's versions from a unit that another began; True: the user began it, and nothing was done."""
     left = await remainder(place, Aggregate.UNIT, unit)
     if left.theirs or not left.positions:
@@ -141,7 +141,7 @@ async def take_back_unit(place: Place, unit: UUID) -> bool:
     return False
 
 
-async def _unlink(place: Place, unit: UUID, mentions: Sequence[Any]) -> None:
+async def _unlink(place: LockedBank, unit: UUID, mentions: Sequence[Any]) -> None:
     events = [
         build_offer(
             place.origin,
@@ -156,7 +156,7 @@ async def _unlink(place: Place, unit: UUID, mentions: Sequence[Any]) -> None:
     await append_events(place.connection, place.erasure.host, sorted(events, key=lambda event: str(event["subject"])))
 
 
-def _state_of(place: Place, kind: Aggregate, data: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _state_of(place: LockedBank, kind: Aggregate, data: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return every field of the state that an event tells, in one form; None for one that was erased."""
     if data.get("erased"):
         return None

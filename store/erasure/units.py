@@ -101,7 +101,7 @@ READ = frozenset({"message", "document", "memory"})
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LockedBank:
     """One bank, held alone by the transaction of one erasure."""
 
     connection: AsyncConnection
@@ -147,7 +147,7 @@ class Place:
         return build_offer(self.origin, kind, parts, {**data, "erased": True}, nth=str(version))
 
 
-async def erase_units(place: Place, seeds: Sequence[UUID]) -> None:
+async def erase_units(place: LockedBank, seeds: Sequence[UUID]) -> None:
     """Erase these units and all that was drawn from them; those that are erased already change nothing."""
     found = await place.ask(TO_ERASE, units=list(seeds))
     if not found:
@@ -170,7 +170,7 @@ async def erase_units(place: Place, seeds: Sequence[UUID]) -> None:
     await place.count("recall_jobs", FORGET_JOBS)
 
 
-async def end_turns(place: Place, turns: Sequence[UUID]) -> None:
+async def end_turns(place: LockedBank, turns: Sequence[UUID]) -> None:
     """Make the guards of turns match nothing, end what is still to be done for those that have no message left."""
     if not turns:
         return
@@ -180,7 +180,7 @@ async def end_turns(place: Place, turns: Sequence[UUID]) -> None:
     await place.count("work", END_TURNS, turns=list(turns), ended=emptied)
 
 
-async def count_delivered(place: Place, turns: Sequence[UUID]) -> None:
+async def count_delivered(place: LockedBank, turns: Sequence[UUID]) -> None:
     """Note in the receipt which sessions at a gateway were told these turns, by the names they have there."""
     for row in await place.ask(DELIVERED, turns=list(turns)):
         known = row.target_id is not None
@@ -188,7 +188,7 @@ async def count_delivered(place: Place, turns: Sequence[UUID]) -> None:
         place.erasure.delivered[session] += row.turns
 
 
-async def _count_units(place: Place, found: Sequence[Row[Any]], units: Sequence[UUID]) -> None:
+async def _count_units(place: LockedBank, found: Sequence[Row[Any]], units: Sequence[UUID]) -> None:
     for row in found:
         place.erasure.counts[ORIGINS[row.origin]] += 1
     [weight] = await place.ask(WEIGHT, units=units)
@@ -197,7 +197,7 @@ async def _count_units(place: Place, found: Sequence[Row[Any]], units: Sequence[
     place.erasure.counts.update(await count_sent(place.connection, place.erasure.host, place.bank, units))
 
 
-async def settle_derived(place: Place, units: Sequence[UUID]) -> None:
+async def settle_derived(place: LockedBank, units: Sequence[UUID]) -> None:
     """Bring derived state up to the units' end, all of it: nothing of it may be left for later."""
     await bank_state.advance_bank(place.connection, place.origin, [])
     while (await place.ask(UNCOUNTED))[0][0]:
@@ -205,14 +205,14 @@ async def settle_derived(place: Place, units: Sequence[UUID]) -> None:
     await place.ask(FORGET_NOTES, units=units)
 
 
-async def _end_ties(place: Place, units: Sequence[UUID]) -> list[str]:
+async def _end_ties(place: LockedBank, units: Sequence[UUID]) -> list[str]:
     ties = await place.ask(TIES, units=units)
     for tie in ties:
         place.erasure.counts[tie.kind] += 1
     return [tie.subject for tie in ties]
 
 
-async def end_orphans(place: Place, units: Sequence[UUID]) -> list[str]:
+async def end_orphans(place: LockedBank, units: Sequence[UUID]) -> list[str]:
     """End the entities that these units named and no living unit names any more; return their aggregate ids."""
     orphans = await place.ask(ORPHANS, units=units)
     await place.end(EventType.ENTITY_DELETED, [(row.entity_id, row.version) for row in orphans], "entityId")
@@ -220,7 +220,7 @@ async def end_orphans(place: Place, units: Sequence[UUID]) -> list[str]:
     return [place.subject(row.entity_id) for row in orphans]
 
 
-async def _erase_documents(place: Place, found: Sequence[Row[Any]]) -> list[str]:
+async def _erase_documents(place: LockedBank, found: Sequence[Row[Any]]) -> list[str]:
     """Take the whole text of documents that erased units are parts of; their other units stay."""
     docs = sorted({row.doc_id for row in found if row.doc_id})
     if not docs:
@@ -239,7 +239,7 @@ async def _erase_documents(place: Place, found: Sequence[Row[Any]]) -> list[str]
     return [place.subject(row.doc_id) for row in rows]
 
 
-async def _erase_reflections(place: Place, units: Sequence[UUID]) -> tuple[list[str], list[int]]:
+async def _erase_reflections(place: LockedBank, units: Sequence[UUID]) -> tuple[list[str], list[int]]:
     """Return the reflections that repeat these units and where; one that says nothing else by now ends."""
     rows = await place.ask(REFLECTIONS, units=units)
     ending = [(row.reflection_id, row.version) for row in rows if row.last and row.active]

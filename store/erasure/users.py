@@ -23,7 +23,7 @@ from store.erasure.units import (
     FORGET_JOBS,
     SCRUB,
     SCRUB_SESSIONS,
-    Place,
+    LockedBank,
     erase_units,
 )
 from store.log.append import append_events, read_versions
@@ -80,7 +80,7 @@ MADE: Mapping[Aggregate, tuple[EventType, str, str]] = {
 
 
 @dataclass(slots=True)
-class Written:
+class UserEvents:
     """What a page of the log holds of a user in one bank."""
 
     #: Units of which every event is the user's, and those of which others wrote some.
@@ -110,15 +110,15 @@ async def next_page(connection: AsyncConnection, erasure: Erasure) -> Sequence[R
     return (await connection.execute(PAGE, {**arguments, "limit": PAGE_EVENTS})).all()
 
 
-def by_bank(page: Sequence[Row[Any]]) -> dict[UUID, Written]:
+def by_bank(page: Sequence[Row[Any]]) -> dict[UUID, UserEvents]:
     """Return what a page holds, by bank."""
-    found: dict[UUID, Written] = {}
+    found: dict[UUID, UserEvents] = {}
     for row in page:
-        found.setdefault(row.bank_id, Written()).add(row)
+        found.setdefault(row.bank_id, UserEvents()).add(row)
     return dict(sorted(found.items()))
 
 
-async def erase_written(place: Place, written: Written) -> None:
+async def erase_written(place: LockedBank, written: UserEvents) -> None:
     """Erase what a user wrote in one bank, as far as one page of the log tells of it."""
     for kind, things in written.made.items():
         for thing in sorted(things):
@@ -150,7 +150,7 @@ async def erase_keys(connection: AsyncConnection, erasure: Erasure) -> None:
     erasure.counts["keys"] += len(theirs)
 
 
-async def _erase_made(place: Place, kind: Aggregate, thing: UUID) -> None:
+async def _erase_made(place: LockedBank, kind: Aggregate, thing: UUID) -> None:
     """Erase what a user made beside turns, and their versions of what others made."""
     end, name, label = MADE[kind]
     left = await remainder(place, kind, thing)
@@ -170,11 +170,11 @@ async def _erase_made(place: Place, kind: Aggregate, thing: UUID) -> None:
     place.erasure.counts[label if left.theirs else "versions"] += 1
 
 
-async def _others_stand_in(place: Place, doc: UUID) -> bool:
+async def _others_stand_in(place: LockedBank, doc: UUID) -> bool:
     return bool((await place.ask(OTHERS_IN_DOC, doc=doc, user=place.erasure.target))[0][0])
 
 
-async def _end_sessions(place: Place, sessions: Sequence[UUID]) -> None:
+async def _end_sessions(place: LockedBank, sessions: Sequence[UUID]) -> None:
     """End sessions that are the user's alone, with their names."""
     erasure = place.erasure
     found = await place.ask(THEIR_SESSIONS, sessions=list(sessions), user=erasure.target, upto=erasure.upto)

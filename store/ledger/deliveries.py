@@ -62,7 +62,7 @@ class _Move:
         return {**held, **self.outcome.as_json(), "event": self.event, "payload": self.payload}
 
 
-class Deliveries:
+class DeliveryWriter:
     """Writes the steps of deliveries; those that come at the same time share a call and its commit.
 
     Belongs to one event loop.

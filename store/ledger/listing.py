@@ -107,7 +107,7 @@ _STAGES = [stage.value for stage in Stage]
 ROWS_OF_A_TURN = 100
 
 
-class Place(NamedTuple):
+class LedgerCursor(NamedTuple):
     """What orders the list, and so says behind which row one goes on."""
 
     accepted_at: datetime
@@ -130,7 +130,7 @@ class Selection:
     bank: UUID | None = None
     category: str | None = None
     older_than: timedelta | None = None
-    after: Place | None = None
+    after: LedgerCursor | None = None
 
     def open_states(self) -> tuple[list[str], list[str]]:
         """Return the ledger's own names of the states: those of undone rows, and of failed ones."""
@@ -166,7 +166,7 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LedgerEntry:
     """One row of the ledger. `state` is its status there; `waits_for` the stage it cannot begin before.
 
     `age_s` is how long ago its turn was accepted, in seconds; `worker` who holds it, under a lease that still runs.
@@ -197,9 +197,9 @@ class Entry:
         return public_status(self.state)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> LedgerCursor:
         """Where it stands in the list."""
-        return Place(self.accepted_at, self.position, self.stage, self.item_id)
+        return LedgerCursor(self.accepted_at, self.position, self.stage, self.item_id)
 
     @property
     def is_follow_up(self) -> bool:
@@ -222,13 +222,13 @@ class Backlog:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def rows(self, selection: Selection, limit: int) -> tuple[list[Entry], bool]:
+    async def rows(self, selection: Selection, limit: int) -> tuple[list[LedgerEntry], bool]:
         """Return at most `limit` rows, those accepted first before others, and whether there are more."""
         async with self._database.operator() as connection:
             rows = (await connection.execute(list_rows(selection, limit + 1))).all()
         return [_build_entry(row) for row in rows[:limit]], len(rows) > limit
 
-    async def pages(self, selection: Selection, size: int) -> AsyncGenerator[list[Entry]]:
+    async def pages(self, selection: Selection, size: int) -> AsyncGenerator[list[LedgerEntry]]:
         """Yield all rows, `size` at a time; a row that was changed meanwhile does not come twice."""
         more = True
         while more:
@@ -251,7 +251,7 @@ class Backlog:
         async with self._database.operator() as connection:
             return int((await connection.execute(count_newly_failed(within))).scalar_one())
 
-    async def of_turn(self, item: UUID, host: UUID | None = None) -> list[Entry]:
+    async def of_turn(self, item: UUID, host: UUID | None = None) -> list[LedgerEntry]:
         """Return every row of a turn, follow-ups included; `item` is the turn or any of its rows. Empty: unknown.
 
         Of a turn that left the ledger after it was done: how each stage of it ended.
@@ -279,7 +279,7 @@ class Backlog:
             )
             return [Noted(event, at, payload) for event, at, payload in rows]
 
-    async def bank_names(self, entries: Iterable[Entry]) -> dict[UUID, str]:
+    async def bank_names(self, entries: Iterable[LedgerEntry]) -> dict[UUID, str]:
         """Return the names of the banks these rows belong to; banks that are gone have none."""
         by_host: dict[UUID, set[UUID]] = defaultdict(set)
         for entry in entries:
@@ -293,7 +293,7 @@ class Backlog:
                 names |= {row.bank_id: row.bank_name for row in found}
         return names
 
-    async def deliveries(self, entries: Iterable[Entry]) -> dict[UUID, Destination]:
+    async def deliveries(self, entries: Iterable[LedgerEntry]) -> dict[UUID, Destination]:
         """Return where deliveries among these rows go to, or went to, by their item."""
         by_host: dict[UUID, list[UUID]] = defaultdict(list)
         for entry in entries:
@@ -340,7 +340,7 @@ def list_rows_of_turn(host: UUID, item: UUID) -> Select[*tuple[Any, ...]]:
 
 
 def _order_of(rows: ReadOnlyColumnCollection[str, Any]) -> tuple[ColumnElement[Any], ...]:
-    """Return what orders the list (`Place`)."""
+    """Return what orders the list (`LedgerCursor`)."""
     return rows.accepted_at, rows.position, rows.stage, rows.item_id
 
 
@@ -348,9 +348,9 @@ def _status_names(statuses: Sequence[str]) -> list[str]:
     return [*statuses, *(state for state, public in PUBLIC.items() if public in statuses)]
 
 
-def _build_entry(row: Row[Any]) -> Entry:
+def _build_entry(row: Row[Any]) -> LedgerEntry:
     stage = Stage(row.stage)
-    return Entry(
+    return LedgerEntry(
         row.host_id,
         row.host,
         stage,

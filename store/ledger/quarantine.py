@@ -16,7 +16,7 @@ from sqlalchemy import TextClause, text
 from store.database import Database
 from store.derived import locks
 from store.errors import NotFound, NotSettled
-from store.ledger.listing import Entry
+from store.ledger.listing import LedgerEntry
 from store.ledger.stages import Stage
 
 #: Rows that one transaction changes.
@@ -37,7 +37,7 @@ DROPPABLE = ("pending", "running", "dead", "unknown", "add_unknown", "add_failed
 UNSETTLED = ("add_unknown", "add_failed", "flush_failed")
 
 
-class Found(StrEnum):
+class DeliveryFinding(StrEnum):
     """What a person found out about a delivery at the other side."""
 
     DELIVERED = "delivered"
@@ -55,10 +55,14 @@ class Then(StrEnum):
 
 #: How the row stands after that, by how it stood and what was found.
 SETTLEMENTS = {
-    (Found.DELIVERED, Then.FLUSH): {"add_unknown": "added", "add_failed": "added"},
-    (Found.DELIVERED, Then.DONE): dict.fromkeys(UNSETTLED, "flushed"),
-    (Found.NOT_DELIVERED, Then.RETRY): {"add_unknown": "pending", "add_failed": "pending", "flush_failed": "added"},
-    (Found.NOT_DELIVERED, Then.SKIP): dict.fromkeys(UNSETTLED, "skipped"),
+    (DeliveryFinding.DELIVERED, Then.FLUSH): {"add_unknown": "added", "add_failed": "added"},
+    (DeliveryFinding.DELIVERED, Then.DONE): dict.fromkeys(UNSETTLED, "flushed"),
+    (DeliveryFinding.NOT_DELIVERED, Then.RETRY): {
+        "add_unknown": "pending",
+        "add_failed": "pending",
+        "flush_failed": "added",
+    },
+    (DeliveryFinding.NOT_DELIVERED, Then.SKIP): dict.fromkeys(UNSETTLED, "skipped"),
 }
 
 
@@ -85,15 +89,15 @@ class Quarantine:
         self._database = database
         self._by = by
 
-    async def retry(self, entries: Sequence[Entry]) -> Changed:
+    async def retry(self, entries: Sequence[LedgerEntry]) -> Changed:
         """Put dead rows back to the start with all their attempts; of deliveries those surely not processed."""
         return await self._change(RETRY, entries, None)
 
-    async def drop(self, entries: Sequence[Entry], reason: str) -> Changed:
+    async def drop(self, entries: Sequence[LedgerEntry], reason: str) -> Changed:
         """End rows as skipped, for a reason (its first 200 characters are kept); deliveries under way stay."""
         return await self._change(DROP, entries, reason[:REASON_LENGTH])
 
-    async def resolve(self, delivery: Entry, found: Found, then: Then) -> str:
+    async def resolve(self, delivery: LedgerEntry, found: DeliveryFinding, then: Then) -> str:
         """Settle a delivery by what a person found out; returns how it stands now.
 
         Raises NotSettled when it is not there to be settled so (any more), NotFound when it is gone.
@@ -119,7 +123,7 @@ class Quarantine:
             raise NotSettled(f"it moved meanwhile: it stands at {before} now")
         return status
 
-    async def _change(self, statement: TextClause, entries: Sequence[Entry], reason: str | None) -> Changed:
+    async def _change(self, statement: TextClause, entries: Sequence[LedgerEntry], reason: str | None) -> Changed:
         changed = 0
         ordered = sorted(entries, key=lambda e: (e.host_id, e.bank_id, e.stage, e.item_id))
         for (host, bank, stage), group in groupby(ordered, key=lambda e: (e.host_id, e.bank_id, e.stage)):

@@ -59,7 +59,7 @@ class EventData(BaseModel):
         return self
 
 
-class Bank(EventData):
+class BankData(EventData):
     """A bank's state."""
 
     bank_name: str = Field(min_length=1, max_length=256)
@@ -98,7 +98,7 @@ class UnitKey(EventData):
     unit_id: UUID
 
 
-class Unit(UnitKey):
+class UnitData(UnitKey):
     """A unit's state."""
 
     content: str
@@ -132,7 +132,7 @@ def _check_parts(text: str) -> str:
 PartsText = Annotated[str, AfterValidator(_check_parts)]
 
 
-class RetainedUnit(Unit):
+class RetainedUnit(UnitData):
     """A unit's state and where it comes from; the place in a conversation never changes afterwards.
 
     `agent_def_id` is the agent whose key handed it in. `parts` that came before they were text are a list.
@@ -157,7 +157,7 @@ class EntityKey(EventData):
     entity_id: UUID
 
 
-class Entity(EntityKey):
+class EntityData(EntityKey):
     """An entity's state; how often it was mentioned is counted, not told."""
 
     canonical_name: str = Field(min_length=1)
@@ -205,7 +205,7 @@ class DirectiveKey(EventData):
     directive_id: UUID
 
 
-class Directive(DirectiveKey):
+class DirectiveData(DirectiveKey):
     """A directive's state, and who laid it down so."""
 
     name: str = Field(min_length=1, max_length=256)
@@ -221,7 +221,7 @@ class ReflectionKey(EventData):
     reflection_id: UUID
 
 
-class Reflection(ReflectionKey):
+class ReflectionData(ReflectionKey):
     """A reflection's state; its sources are the units it was drawn from."""
 
     content: str
@@ -229,7 +229,7 @@ class Reflection(ReflectionKey):
     embedding_model: str | None = None
 
 
-class Said(BaseModel):
+class HistoryMessage(BaseModel):
     """One message of a history: its words (`content`), or the unit that keeps them (`unit_id`)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, validate_by_name=True)
@@ -267,7 +267,7 @@ class CreatedSession(SessionKey):
 
     session_name: str | None = None
     metadata: Mapping[str, JsonValue] = Field(default_factory=dict)
-    messages: tuple[Said | ErasedMessage, ...] = ()
+    messages: tuple[HistoryMessage | ErasedMessage, ...] = ()
 
 
 class AppendedSession(SessionKey):
@@ -278,13 +278,13 @@ class AppendedSession(SessionKey):
     turn_name: str | None = None
     body_digest: str | None = Field(None, pattern="^[0-9a-f]{64}$")
     metadata: Mapping[str, JsonValue] = Field(default_factory=dict)
-    messages: tuple[Said | ErasedMessage, ...]
+    messages: tuple[HistoryMessage | ErasedMessage, ...]
 
 
 class CompactedSession(SessionKey):
     """The history from now on: these messages in place of all before."""
 
-    messages: tuple[Said | ErasedMessage, ...]
+    messages: tuple[HistoryMessage | ErasedMessage, ...]
     metadata: Mapping[str, JsonValue] | None = None
 
 

@@ -45,7 +45,7 @@ LOST_POSITIONS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class LogPosition:
     """Where a reader stands in the log: behind this commit and this position."""
 
     xid: int = 0
@@ -56,7 +56,7 @@ class Place:
 class LoggedEvent:
     """An event of the log; `payload` is the whole CloudEvent, `metadata` its extension attributes."""
 
-    place: Place
+    place: LogPosition
     id: UUID
     type: str
     aggregate_id: str
@@ -68,7 +68,7 @@ class LoggedEvent:
     metadata: Mapping[str, Any] | None = field(repr=False)
 
 
-async def read_events(connection: AsyncConnection, host: UUID, after: Place, limit: int) -> list[LoggedEvent]:
+async def read_events(connection: AsyncConnection, host: UUID, after: LogPosition, limit: int) -> list[LoggedEvent]:
     """Return the next events of a host after a place, at most `limit`, inside the tenant's transaction.
 
     Events that are returned later stand behind them. Raises RestoredElsewhere when the log was restored from another
@@ -78,7 +78,7 @@ async def read_events(connection: AsyncConnection, host: UUID, after: Place, lim
         raise RestoredElsewhere("this log was restored from another cluster and must be stamped for this one")
     arguments = {"host": host, "xid": str(after.xid), "position": after.position, "limit": limit}
     rows = await connection.execute(PAGE, arguments)
-    return [LoggedEvent(Place(row.xid, row.position), *row[2:]) for row in rows]
+    return [LoggedEvent(LogPosition(row.xid, row.position), *row[2:]) for row in rows]
 
 
 class Subscription:
@@ -101,7 +101,7 @@ class Subscription:
         async with self._database.tenant(self._host) as connection:
             await connection.execute(OPEN, self._key)
             row = (await connection.execute(HOLD, self._key)).one()
-            events = await read_events(connection, self._host, Place(row.xid, row.position), limit)
+            events = await read_events(connection, self._host, LogPosition(row.xid, row.position), limit)
             yield connection, events
             if events:
                 last = events[-1].place

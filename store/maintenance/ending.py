@@ -18,7 +18,7 @@ from store.expiry import NOW
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
-from store.maintenance.pruning import Page, find_next_host
+from store.maintenance.pruning import PrunedBatch, find_next_host
 from store.schema import BANK, TIME, UNIT
 
 #: Units that are ended in one transaction.
@@ -78,20 +78,20 @@ class Ended:
     units_of: UUID | None
 
 
-class Ending:
+class ExpiryTask:
     """Ends what is over, tenant by tenant."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
         self._clock = clock
 
-    async def step(self, place: str | None) -> Page:
+    async def step(self, place: str | None) -> PrunedBatch:
         """End a bank, or some units of one, of the tenant behind `place`; the same tenant again while there is more."""
         host = await self.next_host(place)
         if host is None:
-            return Page(0, None)
+            return PrunedBatch(0, None)
         ended = await self._end_bank(host) or await self._end_units(host)
-        return Page(ended, (place or str(UUID(int=0))) if ended else str(host))
+        return PrunedBatch(ended, (place or str(UUID(int=0))) if ended else str(host))
 
     async def end_in_bank(self, host: UUID, bank: UUID) -> int:
         """End at most `UNITS` units of one bank that are over; returns how many were. Raises ResourceBusy."""

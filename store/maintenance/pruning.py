@@ -57,7 +57,7 @@ DROP_CLAIMS = text("""
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class PrunedBatch:
     """What one batch came to; `place` is where the next begins, None when there is none."""
 
     removed: int
@@ -70,21 +70,21 @@ class Pruning:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def ledger(self, before: datetime, place: str | None) -> Page:
+    async def ledger(self, before: datetime, place: str | None) -> PrunedBatch:
         """Prune turns whose stages all ended well before that; their status and counts stay what they were."""
         return await self._walk(PRUNE_LEDGER, place, str(UUID(int=0)), LEDGER_PAGE, before)
 
-    async def audit(self, before: datetime, place: str | None) -> Page:
+    async def audit(self, before: datetime, place: str | None) -> PrunedBatch:
         """Throw away audit rows from before that."""
         return await self._walk(PRUNE_AUDIT, place, "0", AUDIT_PAGE, before)
 
-    async def calls(self, before: datetime, _place: str | None) -> Page:
+    async def calls(self, before: datetime, _place: str | None) -> PrunedBatch:
         """Prune rows of the call audit from before that."""
         async with self._database.operator() as connection:
             gone = await connection.execute(
                 _delete_page(CALL_AUDIT, CALL_AUDIT.c.at < before, CALL_AUDIT.c.at, AUDIT_PAGE)
             )
-        return Page(gone.rowcount, MORE if gone.rowcount == AUDIT_PAGE else None)
+        return PrunedBatch(gone.rowcount, MORE if gone.rowcount == AUDIT_PAGE else None)
 
     async def next_bank(self, place: str | None) -> tuple[UUID, UUID] | None:
         """Return the host and bank behind a place, an active one or not; None when there is none any more."""
@@ -102,19 +102,19 @@ class Pruning:
             if host is None:
                 return None
 
-    async def claims(self, grace: timedelta) -> Page:
+    async def claims(self, grace: timedelta) -> PrunedBatch:
         """Drop claims whose lease ran out longer ago than `grace`: their streams are free either way."""
         async with self._database.operator() as connection:
             gone = await connection.execute(DROP_CLAIMS, {"grace": grace, "limit": CLAIMS_PAGE})
-        return Page(gone.rowcount, MORE if gone.rowcount == CLAIMS_PAGE else None)
+        return PrunedBatch(gone.rowcount, MORE if gone.rowcount == CLAIMS_PAGE else None)
 
-    async def open_turns(self, now: datetime) -> Page:
+    async def open_turns(self, now: datetime) -> PrunedBatch:
         """Drop turns whose output did not come before they expired, and what is left of those whose output did."""
         async with self._database.operator() as connection:
             gone = await connection.execute(
                 _delete_page(OPEN_TURN, OPEN_TURN.c.expires_at <= now, OPEN_TURN.c.expires_at, CLAIMS_PAGE)
             )
-        return Page(gone.rowcount, MORE if gone.rowcount == CLAIMS_PAGE else None)
+        return PrunedBatch(gone.rowcount, MORE if gone.rowcount == CLAIMS_PAGE else None)
 
     async def expired_turns(self, now: datetime) -> int:
         """Count the turns that `open_turns` would drop."""
@@ -140,19 +140,21 @@ class Pruning:
         async with self._database.operator() as connection:
             return int((await connection.execute(query)).scalar_one())
 
-    async def _walk(self, batch: TextClause, place: str | None, first: str, limit: int, before: datetime) -> Page:
+    async def _walk(
+        self, batch: TextClause, place: str | None, first: str, limit: int, before: datetime
+    ) -> PrunedBatch:
         """Take the next batch of the host that `place` names, or go to the next host."""
         host, _, after = (place or "").partition(" ")
         async with self._database.operator() as connection:
             if not after:
                 found = await connection.scalar(find_next_host(UUID(host) if host else None))
                 if found is None:
-                    return Page(0, None)
+                    return PrunedBatch(0, None)
                 host, after = str(found), first
             arguments = {"host": host, "after": _page_key(after), "before": before, "limit": limit}
             row: Row[Any] = (await connection.execute(batch, arguments)).one()
         full = row.looked == limit and row.last is not None
-        return Page(row.removed, f"{host} {row.last}" if full else host)
+        return PrunedBatch(row.removed, f"{host} {row.last}" if full else host)
 
 
 def find_next_host(after: UUID | None) -> Select[UUID]:

@@ -35,7 +35,7 @@ PLANNED = select(
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TaskRun:
     """A run of a task that is ours: its number, and where the one before was cut short."""
 
     task: str
@@ -67,7 +67,7 @@ class Schedule:
         async with self._database.operator() as connection:
             return list((await connection.execute(DUE, {"tasks": tasks})).scalars())
 
-    async def take(self, task: str, *, lease: timedelta, worker: str, by_hand: bool = False) -> Run | None:
+    async def take(self, task: str, *, lease: timedelta, worker: str, by_hand: bool = False) -> TaskRun | None:
         """Take a run, by hand whether it is time or not; None when it is not, or another process runs it."""
         ready = update(MAINTENANCE).where(_TASK.task == task, _FREE)
         if not by_hand:
@@ -76,15 +76,15 @@ class Schedule:
         async with self._database.operator() as connection:
             await connection.execute(insert(MAINTENANCE).values(task=task).on_conflict_do_nothing())
             row = (await connection.execute(ready.values(taken).returning(_TASK.run, _TASK.place))).one_or_none()
-        return None if row is None else Run(task, row.run, row.place)
+        return None if row is None else TaskRun(task, row.run, row.place)
 
-    async def go_on(self, run: Run, *, lease: timedelta, place: str | None, removed: int) -> bool:
+    async def go_on(self, run: TaskRun, *, lease: timedelta, place: str | None, removed: int) -> bool:
         """Write how far a run has come and prolong its lease. False: another process has it now."""
         reached = {"lease_until": func.now() + lease, "place": place, "removed": _TASK.removed + removed}
         async with self._database.operator() as connection:
             return bool((await connection.execute(_update_run(run).values(reached))).rowcount)
 
-    async def finish(self, run: Run, *, outcome: str, pause: timedelta) -> None:
+    async def finish(self, run: TaskRun, *, outcome: str, pause: timedelta) -> None:
         """End a run; the next one may begin after `pause`. Changes nothing when another process has it now."""
         ended = {"lease_until": None, "ended_at": func.now(), "outcome": outcome, "next_run": func.now() + pause}
         async with self._database.operator() as connection:
@@ -96,6 +96,6 @@ class Schedule:
             return [Planned(*row) for row in await connection.execute(PLANNED)]
 
 
-def _update_run(run: Run) -> Update:
+def _update_run(run: TaskRun) -> Update:
     """Change a run that is still ours."""
     return update(MAINTENANCE).where(_TASK.task == run.task, _TASK.run == run.number, _TASK.lease_until.is_not(None))

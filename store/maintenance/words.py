@@ -14,7 +14,7 @@ from sqlalchemy import Row, Text, and_, bindparam, cast, func, select, text
 
 from store.database import Database
 from store.derived import locks, postings, projection
-from store.maintenance.pruning import MORE, Page
+from store.maintenance.pruning import MORE, PrunedBatch
 from store.schema import BANK_LANGUAGE, UNIT, UNIT_WORD
 from store.tenancy import languages
 from store.text.word_rules import AUTO, WordRules, rules_of
@@ -93,14 +93,14 @@ class WordsAnew:
         async with self._database.operator() as connection:
             return int((await connection.execute(UNDONE)).scalar_one())
 
-    async def step(self) -> Page:
+    async def step(self) -> PrunedBatch:
         """Cut a page of one bank's units; returns how many got other words."""
         async with self._database.operator() as connection:
             settled = _LANGUAGE.changed_at < func.now() - timedelta(seconds=self._settle_s)
             row = (await connection.execute(NEXT.where(settled))).one_or_none()
         if row is None:
-            return Page(0, None)
-        return Page(await self._page_of(row.host_id, row.bank_id), MORE)
+            return PrunedBatch(0, None)
+        return PrunedBatch(await self._page_of(row.host_id, row.bank_id), MORE)
 
     async def _page_of(self, host: UUID, bank: UUID) -> int:
         key = {"host": host, "bank": bank}

@@ -25,7 +25,7 @@ from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
 from store.memory import authorship
 from store.memory.authorship import Author
-from store.memory.prepared_turns import PreparedTurn, build_turn_event, said_in
+from store.memory.prepared_turns import AppendableTurn, build_turn_event, said_in
 from store.memory.turn_writes import in_trace, write_offered
 from store.off_loop import Steps, in_steps, off_loop
 from store.tenancy.banks import bank_created_fields
@@ -280,7 +280,7 @@ def _by_agent(host: UUID, document: NewDocument) -> dict[str, str]:
 
 def _prepare_document(
     host: UUID, document: NewDocument, doc: UUID, chunks: Sequence[str], now: datetime, *, rules: WordRules
-) -> Steps[PreparedTurn]:
+) -> Steps[AppendableTurn]:
     """Return a document in the form `append_turns` takes, in steps: its own turn, in a session of its own."""
     bank = identity.bank_id(host, document.bank)
     origin = Origin(host, bank, identity.user_id(host, document.user_id), now)
@@ -301,7 +301,7 @@ def _prepare_document(
         said = said_in(lexical_text(document.title, at, chunk, rules), rules)
         events.append(build_turn_event(origin, EventType.UNIT_RETAINED, (unit,), data, said=said))
         yield
-    return PreparedTurn(
+    return AppendableTurn(
         turn=doc,
         bank=bank,
         session=doc,

@@ -22,9 +22,9 @@ from store.errors import NotFound, TurnBusy
 from store.log.catalog import EventType
 from store.log.envelope import Origin
 from store.memory import corrections
-from store.memory.prepared_turns import PreparedTurn, build_turn_event, said_in
+from store.memory.prepared_turns import AppendableTurn, build_turn_event, said_in
 from store.memory.turn_writes import in_trace, write_offered
-from store.memory.units import Forgotten, Units
+from store.memory.units import ForgottenUnit, Units
 from store.off_loop import off_loop
 from store.tenancy.banks import bank_created_fields
 from store.tenancy.languages import Languages, rules_for_writing
@@ -43,7 +43,7 @@ LIVES = text("""
      where u.host_id = :host and u.bank_id = :bank and u.session_id = :session and u.origin = 'memory'""")
 
 #: Appends what a memory that is not there begins with, in one call; returns its outcome (`append_turns`) and position.
-Append = Callable[[PreparedTurn], Awaitable[tuple[str, int | None]]]
+Append = Callable[[AppendableTurn], Awaitable[tuple[str, int | None]]]
 #: Asked before a memory that is there is replaced; raises where that is not allowed.
 Permit = Callable[[UUID], Awaitable[None]]
 
@@ -134,7 +134,7 @@ class Memories:
             raise NotFound("no such memory")
         return lives.living
 
-    async def end(self, host: UUID, bank: str, memory_id: str, user: str | None = None) -> Forgotten:
+    async def end(self, host: UUID, bank: str, memory_id: str, user: str | None = None) -> ForgottenUnit:
         """End a memory, as `user`: gone from every read when this returns, with what was drawn from it alone.
 
         Raises NotFound.
@@ -176,7 +176,7 @@ class Memories:
             return None
         return KeptMemory(identity.unit_id(turn, 0), position, created=True, changed=True)
 
-    async def _append(self, host: UUID, prepared: PreparedTurn) -> tuple[str, int | None]:
+    async def _append(self, host: UUID, prepared: AppendableTurn) -> tuple[str, int | None]:
         [(outcome, position, _)] = await write_offered(self._database, host, [prepared])
         return outcome, position
 
@@ -227,7 +227,7 @@ def _state_of(memory: NewMemory, created_at: datetime) -> dict[str, Any]:
     }
 
 
-def prepare_memory(origin: Origin, memory: NewMemory, turn: UUID, rules: WordRules) -> PreparedTurn:
+def prepare_memory(origin: Origin, memory: NewMemory, turn: UUID, rules: WordRules) -> AppendableTurn:
     """Return a memory's beginning in the form `append_turns` takes: a turn with one unit."""
     unit, session = identity.unit_id(turn, 0), memory_session(origin.bank, memory.memory_id)
     state = _state_of(memory, memory.created_at or origin.at)
@@ -236,7 +236,7 @@ def prepare_memory(origin: Origin, memory: NewMemory, turn: UUID, rules: WordRul
     retained = {**place, **state, **by, "origin": "memory", "bytes": _size_of(memory)}
     bank = bank_created_fields(origin.host, memory.bank, memory.private_to)
     said = said_in(lexical_text(memory.title, state["eventDate"], memory.content, rules), rules)
-    return PreparedTurn(
+    return AppendableTurn(
         turn=turn,
         bank=origin.bank,
         session=session,

@@ -61,7 +61,7 @@ class NewTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class PreparationContext:
     """What a turn is prepared with: its host's key of digests, sessions that live, how words of banks are cut."""
 
     digest_key: bytes = field(repr=False)
@@ -70,7 +70,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class IndexedText:
     """What the index knows of a text that is said: how often each term stands in it (JSON), and its words."""
 
     terms: str
@@ -83,7 +83,7 @@ TurnEvent = tuple[str, str, str, str, str, str | None, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedTurn:
+class AppendableTurn:
     """A turn as `append_traced_turns` takes it (the SQL of turns says what each of these is)."""
 
     turn: UUID
@@ -111,7 +111,7 @@ def build_turn_event(
     parts: tuple[object, ...],
     data: Mapping[str, Any],
     *,
-    said: Said | None = None,
+    said: IndexedText | None = None,
     nth: str = "1",
 ) -> TurnEvent:
     """Return one event of a turn; `parts`, `data` and `nth` are those of `build_offer`."""
@@ -120,13 +120,13 @@ def build_turn_event(
     return offer["id"], offer["type"], offer["aggregate"], offer["subject"], orjson.dumps(data).decode(), *told
 
 
-def said_in(text: str, rules: WordRules) -> Said:
+def said_in(text: str, rules: WordRules) -> IndexedText:
     """Return what the index knows of a text that is said."""
     return _build_said(analyse_text(text, rules))
 
 
-def _build_said(terms: Terms) -> Said:
-    return Said(orjson.dumps(terms.counts).decode(), terms.length)
+def _build_said(terms: Terms) -> IndexedText:
+    return IndexedText(orjson.dumps(terms.counts).decode(), terms.length)
 
 
 def _digest_turn(turn: NewTurn, key: bytes) -> bytes:
@@ -154,16 +154,18 @@ def estimate_effort(turns: Sequence[NewTurn]) -> int:
     return sum(len(m.content) for turn in turns for m in turn.messages) + 500 * len(turns)
 
 
-def prepare_turns(host: UUID, turns: Sequence[NewTurn], now: datetime, known: Known) -> Steps[list[PreparedTurn]]:
+def prepare_turns(
+    host: UUID, turns: Sequence[NewTurn], now: datetime, known: PreparationContext
+) -> Steps[list[AppendableTurn]]:
     """Return the turns in the form `append_turns` takes, in steps. Those of living sessions make none."""
-    found: list[PreparedTurn] = []
+    found: list[AppendableTurn] = []
     for turn in turns:
         offered = yield from _prepare_turn(host, turn, now, known)
         found.append(offered)
     return found
 
 
-def _prepare_turn(host: UUID, turn: NewTurn, now: datetime, known: Known) -> Steps[PreparedTurn]:
+def _prepare_turn(host: UUID, turn: NewTurn, now: datetime, known: PreparationContext) -> Steps[AppendableTurn]:
     """Return one turn in the form `append_turns` takes: its identity, its events and its words."""
     bank = identity.bank_id(host, turn.bank)
     session = identity.session_id(bank, turn.session_id)
@@ -185,7 +187,7 @@ def _prepare_turn(host: UUID, turn: NewTurn, now: datetime, known: Known) -> Ste
         terms = analyse_message(message.name or message.role, at, message.content, rules)
         events.append(build_turn_event(origin, EventType.UNIT_RETAINED, (unit,), data, said=_build_said(terms)))
         yield
-    return PreparedTurn(
+    return AppendableTurn(
         turn=turn_id,
         bank=bank,
         session=session,

@@ -52,7 +52,7 @@ STILL_DRAWN = f"""not exists (
 
 
 @dataclass(frozen=True, slots=True)
-class Reflection:
+class ReflectionSources:
     """A living reflection, where it stands in the log, and the facts it was drawn from."""
 
     reflection_id: UUID
@@ -65,13 +65,13 @@ class Reflection:
 
 async def read_reflection(
     connection: AsyncConnection, host: UUID, bank: UUID, reflection: UUID, now: datetime = BEFORE_ALL
-) -> Reflection:
+) -> ReflectionSources:
     """Return a living reflection, all of whose facts last at `now`. Raises NotFound, for any other unit, too."""
     place = {"host": host, "bank": bank, "reflection": reflection, "now": now}
     row = (await connection.execute(GET, place)).one_or_none()
     if row is None:
         raise NotFound("no such unit")
-    return Reflection(reflection, row.content, row.version, row.updated_at, row.position, tuple(row.sources))
+    return ReflectionSources(reflection, row.content, row.version, row.updated_at, row.position, tuple(row.sources))
 
 
 async def refuse_reflection(connection: AsyncConnection, host: UUID, bank: UUID, unit: UUID) -> None:

@@ -6,7 +6,7 @@ from itertools import chain, islice
 from uuid import UUID
 
 from store.database import Database
-from store.memory.prepared_turns import PreparedTurn
+from store.memory.prepared_turns import AppendableTurn
 from store.tenancy.quotas import retry_on_quota
 from store.tracing import current_traceparent
 
@@ -21,13 +21,13 @@ APPEND = "select outcomes, positions, delivers from afterturn.append_turns($1, $
 APPEND_TRACED = "select outcomes, positions, delivers from afterturn.append_traced_turns($1, $2, $3, $4)"
 
 
-def in_trace(turn: PreparedTurn) -> PreparedTurn:
+def in_trace(turn: AppendableTurn) -> AppendableTurn:
     """Return a turn that continues the trace of the current request, if that is traced."""
     return replace(turn, traceparent=traceparent) if (traceparent := current_traceparent()) else turn
 
 
 async def write_together(
-    database: Database, host: UUID, turns: Sequence[Sequence[PreparedTurn]]
+    database: Database, host: UUID, turns: Sequence[Sequence[AppendableTurn]]
 ) -> list[list[Outcome]]:
     """Write turns of many in one call, none of which waits for another's bank or session: that outcome is `held`."""
     found = iter(await write_offered(database, host, list(chain.from_iterable(turns)), wait=False))
@@ -35,7 +35,7 @@ async def write_together(
 
 
 async def write_offered(
-    database: Database, host: UUID, turns: Sequence[PreparedTurn], *, wait: bool = True
+    database: Database, host: UUID, turns: Sequence[AppendableTurn], *, wait: bool = True
 ) -> list[Outcome]:
     """Append turns in one call; return what became of each. What is named twice is asked for again once it is written.
 
@@ -51,7 +51,7 @@ async def write_offered(
     return [found[n] for n in range(len(turns))]
 
 
-async def _write_turns(database: Database, host: UUID, turns: Sequence[PreparedTurn], *, wait: bool) -> list[Outcome]:
+async def _write_turns(database: Database, host: UUID, turns: Sequence[AppendableTurn], *, wait: bool) -> list[Outcome]:
     if not turns:
         return []
     statement, arguments = APPEND, list[object](append_arguments(host, turns, wait=wait))
@@ -66,13 +66,13 @@ async def _write_turns(database: Database, host: UUID, turns: Sequence[PreparedT
     return await retry_on_quota(write)
 
 
-def append_arguments(host: UUID, turns: Sequence[PreparedTurn], *, wait: bool) -> tuple[UUID, list[object], bool]:
+def append_arguments(host: UUID, turns: Sequence[AppendableTurn], *, wait: bool) -> tuple[UUID, list[object], bool]:
     """Return what APPEND takes: host, turns (one at least and none named twice), whether to wait for other writers."""
     follows = _count_earlier(turn.session for turn in turns)
     return host, [_as_offered(turn, before) for turn, before in zip(turns, follows, strict=True)], wait
 
 
-def _as_offered(turn: PreparedTurn, follows: int) -> tuple[object, ...]:
+def _as_offered(turn: AppendableTurn, follows: int) -> tuple[object, ...]:
     """Return a turn as `afterturn.offered_turn` has it."""
     return (
         turn.turn,

@@ -17,7 +17,14 @@ from store.ledger.ledger import StageStatus, public_status
 from store.ledger.stages import Stage
 from store.memory.listings import Listings
 from store.memory.open_turns import OpenTurns
-from store.memory.prepared_turns import Known, NewMessage, NewTurn, PreparedTurn, estimate_effort, prepare_turns
+from store.memory.prepared_turns import (
+    AppendableTurn,
+    NewMessage,
+    NewTurn,
+    PreparationContext,
+    estimate_effort,
+    prepare_turns,
+)
 from store.memory.session_history import SessionHistory
 from store.memory.turn_writes import Outcome, in_trace, write_offered, write_together
 from store.off_loop import in_steps
@@ -89,7 +96,7 @@ class TurnStore:
         self.sessions = SessionHistory(database, clock)
         self.open = OpenTurns(database, clock)
         self.listings = Listings(database, clock)
-        self._writes: WeakValueDictionary[UUID, Coalescer[list[PreparedTurn], list[Outcome]]] = WeakValueDictionary()
+        self._writes: WeakValueDictionary[UUID, Coalescer[list[AppendableTurn], list[Outcome]]] = WeakValueDictionary()
         self._digest_keys: dict[UUID, bytes] = {}
         # Sessions that lived when last written to: their turns need not bring what makes bank and session.
         self._living: set[UUID] = set()
@@ -114,7 +121,7 @@ class TurnStore:
 
     async def _append(self, host: UUID, turns: Sequence[NewTurn], now: datetime) -> list[Appended | Refused]:
         """Write turns, those whose session ended unknown to us once more, with what makes it again."""
-        known = Known(await self._digest_key(host), self._living, await self._languages.of(host))
+        known = PreparationContext(await self._digest_key(host), self._living, await self._languages.of(host))
         offered = await in_steps(estimate_effort(turns), prepare_turns(host, turns, now, known))
         found = await self._write(host, [in_trace(turn) for turn in offered])
         unborn = [n for n, (outcome, *_) in enumerate(found) if outcome == "unborn"]
@@ -130,7 +137,7 @@ class TurnStore:
         )
         return answers
 
-    async def _write(self, host: UUID, offered: list[PreparedTurn]) -> list[Outcome]:
+    async def _write(self, host: UUID, offered: list[AppendableTurn]) -> list[Outcome]:
         """Write turns with those of others; wait alone where another transaction locks their bank or session."""
         found = await self._together(host).ask(offered)
         if held := [n for n, (outcome, *_) in enumerate(found) if outcome == "held"]:
@@ -139,14 +146,14 @@ class TurnStore:
                 found[n] = outcome
         return found
 
-    async def _write_alone(self, host: UUID, offered: list[PreparedTurn]) -> list[Outcome]:
+    async def _write_alone(self, host: UUID, offered: list[AppendableTurn]) -> list[Outcome]:
         """Write turns whose bank or session another transaction holds, once it lets go; what it keeps is busy."""
         try:
             return await write_offered(self._database, host, offered)
         except ResourceBusy:
             return [("busy", None, False)] * len(offered)
 
-    def _together(self, host: UUID) -> Coalescer[list[PreparedTurn], list[Outcome]]:
+    def _together(self, host: UUID) -> Coalescer[list[AppendableTurn], list[Outcome]]:
         """Return where turns of a host meet that come at the same time: the busier we are, the less each one costs."""
         if (found := self._writes.get(host)) is None:
             write = partial(write_together, self._database, host)
@@ -186,7 +193,7 @@ class TurnStore:
         return self._digest_keys[host]
 
 
-def _weigh_turns(turns: list[PreparedTurn]) -> int:
+def _weigh_turns(turns: list[AppendableTurn]) -> int:
     return sum(turn.weight for turn in turns)
 
 

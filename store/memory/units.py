@@ -24,7 +24,7 @@ from store.memory import authorship, corrections, reflections
 from store.memory.authorship import Author
 from store.memory.corrections import Corrected
 from store.memory.links import Linked, links_of
-from store.memory.reflections import Reflection
+from store.memory.reflections import ReflectionSources
 from store.tenancy.quotas import within_quota
 
 GET = text(f"""
@@ -59,7 +59,7 @@ FACTS_OF_TURN = text("""
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class UnitFact:
     """A living fact that was drawn from a unit."""
 
     unit_id: UUID
@@ -95,12 +95,12 @@ class Unit:
     superseded_by: UUID | None = None
     version: int = 1
     expires_at: datetime | None = None
-    facts: tuple[Drawn, ...] = ()
+    facts: tuple[UnitFact, ...] = ()
     links: tuple[Linked, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
+class ForgottenUnit:
     """Where the end of a unit stands in the log, and how many facts ended with it."""
 
     position: int
@@ -171,7 +171,7 @@ class Units:
 
     async def forget(
         self, host: UUID, bank: str, unit: UUID, user: str | None = None, *, with_facts: bool = False
-    ) -> Forgotten:
+    ) -> ForgottenUnit:
         """Forget one unit, as `user`: gone from every read when this returns.
 
         Its words, vectors and mentions go with it. Facts drawn from it are units of their own and stay, unless
@@ -187,7 +187,7 @@ class Units:
             await connection.execute(corrections.LOCK, {"host": host, "bank": bank_id, "session": session or unit})
             found = await _read_unit_row(connection, host, bank_id, unit)
             if found is None:
-                return Forgotten(await reflections.forget_reflection(connection, origin, unit), 0)
+                return ForgottenUnit(await reflections.forget_reflection(connection, origin, unit), 0)
             with_facts = with_facts or found.origin == corrections.MEMORY
             facts = await _said_here_alone(connection, host, bank_id, found) if with_facts else {}
             ending = facts | ({unit: found.aggregate_version} if found.active else {})
@@ -197,7 +197,7 @@ class Units:
             await bank_state.request_recount(connection, origin, position)
             if with_facts and found.turn_id:
                 await connection.execute(corrections.TAKE_BACK, {"host": host, "turn": found.turn_id})
-        return Forgotten(position, len(facts))
+        return ForgottenUnit(position, len(facts))
 
     @asynccontextmanager
     async def _writable(self, host: UUID, bank: str, units: Sequence[UUID]) -> AsyncIterator[None]:
@@ -239,7 +239,7 @@ def _end_events(origin: Origin, units: Mapping[UUID, int]) -> list[dict[str, Any
     return sorted(ends, key=lambda event: str(event["subject"]))
 
 
-def _unit_of_reflection(found: Reflection) -> Unit:
+def _unit_of_reflection(found: ReflectionSources) -> Unit:
     return Unit(
         unit_id=found.reflection_id,
         kind=reflections.KIND,
@@ -300,6 +300,6 @@ def _build_unit(row: Row[Any], facts: Sequence[Row[Any]], links: Sequence[Linked
         superseded_by=row.superseded_by,
         version=row.aggregate_version,
         expires_at=row.expires_at,
-        facts=tuple(Drawn(fact.unit_id, fact.content) for fact in facts),
+        facts=tuple(UnitFact(fact.unit_id, fact.content) for fact in facts),
         links=tuple(links),
     )

@@ -18,10 +18,10 @@ from sqlalchemy import Row, text
 from store import identity
 from store.coalescing import Coalescer
 from store.database import Database
-from store.erasure import Erasures, Kind, Target
+from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import NotFound
 from store.memory.memories import Memories, NewMemory, memory_session
-from store.memory.prepared_turns import PreparedTurn
+from store.memory.prepared_turns import AppendableTurn
 from store.memory.turn_writes import append_arguments
 from store.memory.turns import LANES, MOST_BYTES
 from store.plugin.namespaces import read_namespaces
@@ -100,7 +100,7 @@ class StoredMemory:
 
 
 #: A memory as it is appended, with the vector that its caller brought.
-Offered = tuple[PreparedTurn, CallersVector | None]
+Offered = tuple[AppendableTurn, CallersVector | None]
 #: What became of it (`append_plugin_memories`), and its position.
 Outcome = tuple[str, int | None]
 #: Bytes of a number of a vector, as it is sent.
@@ -140,7 +140,7 @@ class PluginMemories:
             await self._end_replacing(host, namespace, memory_id, memory.vector)
         return memory_id
 
-    async def _append(self, host: UUID, vector: CallersVector | None, memory: PreparedTurn) -> Outcome:
+    async def _append(self, host: UUID, vector: CallersVector | None, memory: AppendableTurn) -> Outcome:
         """Append a memory with its vector while its namespace is there, with those of others. Raises NotFound."""
         outcome, position = await self._together(host).ask((memory, vector))
         if outcome == "held":
@@ -199,7 +199,7 @@ class PluginMemories:
             row = (await connection.execute(STATE, place)).one_or_none()
         if row is None or _has_passed(orjson.loads(row.mark).get("expires_at"), self._clock()):
             raise NotFound("memory not found in namespace")
-        erasure = await self._erasures.request(host, Target(Kind.UNIT, namespace, str(row.unit_id)))
+        erasure = await self._erasures.request(host, ErasureTarget(Kind.UNIT, namespace, str(row.unit_id)))
         await self._memories.end(host, namespace, name_memory(memory_id))
         async with self._database.tenant(host) as connection:
             await keep_only(connection, place, "")
@@ -214,7 +214,7 @@ class PluginMemories:
         async with self._database.tenant(host) as connection:
             others = bool((await connection.execute(OTHERS, {"host": host, "bank": bank})).scalar())
         if not others:
-            return [await self._erasures.request(host, Target(Kind.BANK, namespace))]
+            return [await self._erasures.request(host, ErasureTarget(Kind.BANK, namespace))]
         erasures: list[UUID] = []
         while names := await self._own(host, bank):
             erasures += [await self._end(host, namespace, name) for name in names]
@@ -227,7 +227,7 @@ class PluginMemories:
 
     async def _end(self, host: UUID, namespace: str, name: str) -> UUID:
         unit = await self._memories.find(host, namespace, name)
-        erasure = await self._erasures.request(host, Target(Kind.UNIT, namespace, str(unit)))
+        erasure = await self._erasures.request(host, ErasureTarget(Kind.UNIT, namespace, str(unit)))
         await self._memories.end(host, namespace, name)
         return erasure
 

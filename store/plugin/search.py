@@ -257,7 +257,7 @@ MOST = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ListingCursor:
     """The last memory of a page of a listing: the next page begins behind it."""
 
     pinned: bool
@@ -266,7 +266,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SearchQuery:
     """Where a search looks: the names of namespaces, the kinds of memories (none: all), and how many it returns."""
 
     names: Sequence[str]
@@ -300,7 +300,7 @@ class _Wanted:
     """A search by text: the question, its vector where it has one, and whether pinned memories stand first."""
 
     host: UUID
-    asked: Asked
+    asked: SearchQuery
     question: Question
     vector: NDArray[np.float32] | None
     pins_first: bool
@@ -343,7 +343,7 @@ class PluginSearch:
         self._languages = Languages(database)
 
     async def page(
-        self, host: UUID, asked: Asked, after: Place | None = None, letter: str | None = None
+        self, host: UUID, asked: SearchQuery, after: ListingCursor | None = None, letter: str | None = None
     ) -> list[StoredMemory]:
         """List memories: pinned ones, the newest, then by id; `letter`: those that hold it, in either case."""
         begin = {"pinned": after and after.pinned, "at": after and after.created_at, "id": after and after.memory_id}
@@ -352,7 +352,9 @@ class PluginSearch:
             rows = await connection.execute(LIST, {**scope.arguments, **begin, "letter": letter, "limit": asked.limit})
             return [build_memory(row) for row in rows]
 
-    async def vectors(self, host: UUID, asked: Asked, memories: Sequence[StoredMemory]) -> dict[UUID, Sequence[float]]:
+    async def vectors(
+        self, host: UUID, asked: SearchQuery, memories: Sequence[StoredMemory]
+    ) -> dict[UUID, Sequence[float]]:
         """Return the callers' vectors of listed memories by unit, of the length that they were sent with."""
         async with self._database.tenant(host) as connection:
             scope = await self._scope(connection, host, asked)
@@ -360,13 +362,13 @@ class PluginSearch:
             rows = await connection.execute(VECTORS, about)
             return {row.unit_id: [float(number) * row.norm for number in row.numbers] for row in rows}
 
-    async def dimensions(self, host: UUID, asked: Asked) -> list[int]:
+    async def dimensions(self, host: UUID, asked: SearchQuery) -> list[int]:
         """Return the dimensions of the callers' vectors that the namespaces hold."""
         async with self._database.tenant(host) as connection:
             return await read_dimensions(connection, host, (await self._scope(connection, host, asked)).banks)
 
     async def nearest(
-        self, host: UUID, asked: Asked, vector: CallersVector, *, pins_first: bool = True
+        self, host: UUID, asked: SearchQuery, vector: CallersVector, *, pins_first: bool = True
     ) -> list[StoredMemory]:
         """Return the memories whose callers' vectors of its dimension are nearest; the score is 1 - distance."""
         about = {"numbers": list(vector.numbers), "dimension": vector.dimension, "pins_first": pins_first}
@@ -385,7 +387,7 @@ class PluginSearch:
             return sorted(memories.values(), key=lambda one: _rank(one, pins_first))[: asked.limit]
 
     async def find(
-        self, host: UUID, asked: Asked, query: str, *, by_words: bool = False, pins_first: bool = True
+        self, host: UUID, asked: SearchQuery, query: str, *, by_words: bool = False, pins_first: bool = True
     ) -> list[StoredMemory]:
         """Return the memories that share a word with a query or are near it, the best first; `by_words`: those alone.
 
@@ -401,13 +403,13 @@ class PluginSearch:
             return found
         return await self._find(wanted, everything=True) or []
 
-    async def _scope(self, connection: AsyncConnection, host: UUID, asked: Asked) -> _Scope:
+    async def _scope(self, connection: AsyncConnection, host: UUID, asked: SearchQuery) -> _Scope:
         rows = await read_namespaces(connection, host, asked.names)
         arguments = self._arguments(host, [], asked)
         living = [one.bank for one in rows if not one.has_ended(arguments["now"])]
         return _Scope(connection, {**arguments, "banks": living})
 
-    def _arguments(self, host: UUID, banks: Sequence[UUID], asked: Asked) -> dict[str, Any]:
+    def _arguments(self, host: UUID, banks: Sequence[UUID], asked: SearchQuery) -> dict[str, Any]:
         return {"host": host, "banks": banks, "kinds": list(asked.kinds) or None, "now": self._clock()}
 
     async def _rules(self, host: UUID, names: Sequence[str]) -> Sequence[WordRules]:

@@ -71,7 +71,7 @@ class StoredBank:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CheckedQuestion:
     """One question to a bank: under which filter, how many neighbours there are, how many of them were found."""
 
     bank: StoredBank
@@ -102,7 +102,9 @@ async def stored_banks(database: Database, name: str | None = None) -> list[Stor
     return found
 
 
-async def compare_searches(database: Database, bank: StoredBank, units: int, settings: RecallSettings) -> list[Asked]:
+async def compare_searches(
+    database: Database, bank: StoredBank, units: int, settings: RecallSettings
+) -> list[CheckedQuestion]:
     """Ask a bank for the neighbours of some of its units, under every filter that fits; transactions are short."""
     asked = []
     async with database.tenant(bank.host_id) as connection:
@@ -157,7 +159,7 @@ def _build_state(
 
 async def _compare_one(
     connection: AsyncConnection, state: RecallState, unit: _Unit, of: tuple[StoredBank, str]
-) -> Asked:
+) -> CheckedQuestion:
     key = {"host": state.host, "bank": state.bank, "generation": state.generation, "vector": state.vector}
     more = {"unit": unit.unit_id, "neighbours": NEIGHBOURS, **state.filters}
     exact = (await connection.execute(EXACT, {**key, **more})).all()
@@ -166,7 +168,7 @@ async def _compare_one(
     cosines = {row.unit_id: row.cosine for row in await connection.execute(COSINES, {**key, "units": others})}
     least = exact[-1].cosine - TOLERANCE if exact else 0.0
     near = sum(cosines.get(one, -2.0) >= least for one in others)
-    return Asked(*of, len(exact), min(near, len(exact)))
+    return CheckedQuestion(*of, len(exact), min(near, len(exact)))
 
 
 def _widen_state(state: RecallState) -> RecallState:

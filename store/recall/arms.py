@@ -5,7 +5,7 @@ from typing import Protocol
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.recall.settings import RecallSettings
-from store.recall.state import Found, RecallState
+from store.recall.state import ArmResult, RecallState
 
 
 class Arm(Protocol):
@@ -20,6 +20,6 @@ class Arm(Protocol):
         """Return how much its scores count in the sum."""
         ...
 
-    async def find(self, connection: AsyncConnection, state: RecallState) -> Found:
+    async def find(self, connection: AsyncConnection, state: RecallState) -> ArmResult:
         """Search the bank inside the tenant's transaction."""
         ...

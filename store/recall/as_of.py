@@ -14,7 +14,7 @@ from store.derived.postings import UnitTerms, terms_of
 from store.driver_rows import DriverRow, fetch_rows
 from store.off_loop import Steps, in_steps
 from store.recall.lexical import POSTING, Place, Postings
-from store.recall.pool import Pool
+from store.recall.pool import CandidatePool
 from store.recall.query import RecallQuery
 from store.text.word_rules import WordRules
 
@@ -102,7 +102,7 @@ def correct_postings(
     return {term: rows for term, rows in found.items() if len(rows)}
 
 
-def restore_texts(pool: Pool, changed: Mapping[UUID, Earlier]) -> Pool:
+def restore_texts(pool: CandidatePool, changed: Mapping[UUID, Earlier]) -> CandidatePool:
     """Return the candidates saying what they said then."""
     if not changed:
         return pool

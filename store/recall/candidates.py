@@ -13,7 +13,7 @@ from store.driver_rows import fetch_rows
 from store.recall.dense import Products, compute_products
 from store.recall.filters import filter_conditions
 from store.recall.pinned_arm import IS_PINNED
-from store.recall.pool import Candidate, Pool
+from store.recall.pool import Candidate, CandidatePool
 from store.recall.reflections import with_reflections
 from store.recall.state import RecallState
 from store.recall.unindexed import add_unindexed
@@ -114,7 +114,7 @@ TEXTS = text("""
      where t.bytes <= :most""")
 
 
-async def load_pool(connection: AsyncConnection, state: RecallState) -> Pool:
+async def load_pool(connection: AsyncConnection, state: RecallState) -> CandidatePool:
     """Read every unit that some arm found, and how near it and its neighbours are; filters hold here too.
 
     What an arm found that is no unit is a reflection.
@@ -140,7 +140,7 @@ async def load_pool(connection: AsyncConnection, state: RecallState) -> Pool:
     if state.tail and state.vector is not None:
         around = [(row.unit_id, row.before_id, row.after_id) for row in rows]
         await _add_tail(connection, state, state.vector, near, around)
-    pool = add_unindexed(state, Pool(candidates, near), units)
+    pool = add_unindexed(state, CandidatePool(candidates, near), units)
     return await with_reflections(connection, state, pool, units)
 
 

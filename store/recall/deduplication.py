@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from store.recall.fusion import Ranking
-from store.recall.pool import Candidate, Pool
+from store.recall.pool import Candidate, CandidatePool
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Recent:
         return unit.session_id == self.session_id and unit.seq is not None and unit.seq >= self.since
 
 
-def deduplicate_ranking(ranking: Ranking, pool: Pool, recent: Recent | None = None) -> Iterator[Folded]:
+def deduplicate_ranking(ranking: Ranking, pool: CandidatePool, recent: Recent | None = None) -> Iterator[Folded]:
     """Return the ranking's order without the facts whose source stands in the pool, and each text once.
 
     A source keeps its own place: it holds the fact's words and more. A text that is said several times has the place

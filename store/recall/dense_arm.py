@@ -16,11 +16,11 @@ from store.database import NO_SETTINGS, ONE_PLAN, Settings
 from store.driver_rows import DriverRow, fetch_rows
 from store.recall.dense import context_cosines, context_weights
 from store.recall.filters import filter_conditions, is_filtered
-from store.recall.pool import Pool
+from store.recall.pool import CandidatePool
 from store.recall.reflections import IS_ASKED_FOR
 from store.recall.reflections import NEAREST as MOST_REFLECTIONS
 from store.recall.settings import RecallSettings
-from store.recall.state import Found, RecallState
+from store.recall.state import ArmResult, RecallState
 
 # Unit vectors: the inner product is the cosine, and `<#>` is its negative. An order that no index can serve is exact.
 NEAREST = """
@@ -107,15 +107,15 @@ class DenseArm:
         """Return how much a cosine counts against a share of words found."""
         return settings.ranking.dense_weight
 
-    async def find(self, connection: AsyncConnection, state: RecallState) -> Found:
+    async def find(self, connection: AsyncConnection, state: RecallState) -> ArmResult:
         """Find the nearest units, stored or of the fresh tail; without the question's vector there is nothing to do."""
         if state.vector is None:
-            return Found([], [], lambda pool: np.zeros(len(pool)))
+            return ArmResult([], [], lambda pool: np.zeros(len(pool)))
         rows = await _find_nearest(connection, state)
         near = dict(_nearest_of_tail(state.tail, state.vector)) | {row.unit_id: float(row.cosine) for row in rows}
         best = sorted(near, key=lambda unit: (-near[unit], unit))[: state.settings.candidates]
 
-        def view(pool: Pool) -> NDArray[np.float64]:
+        def view(pool: CandidatePool) -> NDArray[np.float64]:
             ranking = state.settings.ranking
             before, after = (pool.heard * context_weights(pool.products, pool.sizes, ranking.dense_short)).T
             beside = ranking.dense_context
@@ -123,7 +123,7 @@ class DenseArm:
                 pool.products, before * (beside + ranking.dense_answer * pool.answers), after * beside
             )
 
-        return Found(best, [], view)
+        return ArmResult(best, [], view)
 
 
 async def _find_nearest(connection: AsyncConnection, state: RecallState) -> Sequence[DriverRow]:

@@ -10,13 +10,13 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from store.recall.pool import Pool
+from store.recall.pool import CandidatePool
 from store.recall.query import About, Evidence
 from store.recall.settings import EvidenceSettings
 
 
 def weigh_evidence(
-    scores: NDArray[np.float64], pool: Pool, named: Collection[str], settings: EvidenceSettings
+    scores: NDArray[np.float64], pool: CandidatePool, named: Collection[str], settings: EvidenceSettings
 ) -> Evidence:
     """Return the flags of a pool with these final scores, shape (len(pool),), what pins add left out.
 
@@ -28,7 +28,9 @@ def weigh_evidence(
     return Evidence(top, top >= settings.floor, _judge_speaker(scores, pool, named, settings.margin))
 
 
-def _judge_speaker(scores: NDArray[np.float64], pool: Pool, named: Collection[str], margin: float) -> About | None:
+def _judge_speaker(
+    scores: NDArray[np.float64], pool: CandidatePool, named: Collection[str], margin: float
+) -> About | None:
     if len(named) != 1:
         return None
     theirs = pool.having(lambda unit: unit.speaker in named) > 0

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from store.recall.heads import NAME as HEADS
 from store.recall.heads import with_heads
-from store.recall.pool import Pool
+from store.recall.pool import CandidatePool
 from store.recall.query import ArmScore, Explanation
 from store.recall.question import Question
 from store.recall.rules import PINNED, RULES
@@ -49,7 +49,7 @@ class Ranking:
 
 
 def fuse_scores(
-    pool: Pool,
+    pool: CandidatePool,
     arms: Mapping[str, Scores],
     weights: Mapping[str, float],
     question: Question,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from store.recall.pool import Pool
+from store.recall.pool import CandidatePool
 
 #: What a question calls this rule to leave it out, and what explanations call it.
 NAME = "heads"
@@ -21,7 +21,7 @@ Scores = NDArray[np.float64]
 
 
 def with_heads(
-    scores: Scores, pool: Pool, arms: Mapping[str, Scores], weights: Mapping[str, float], best: int
+    scores: Scores, pool: CandidatePool, arms: Mapping[str, Scores], weights: Mapping[str, float], best: int
 ) -> Scores:
     """Raise the `best` candidates of each weighted arm into the FIRST of the pool; the others stay.
 
@@ -43,11 +43,11 @@ def with_heads(
     return raised
 
 
-def _sort_by_score(scores: Scores, pool: Pool) -> list[int]:
+def _sort_by_score(scores: Scores, pool: CandidatePool) -> list[int]:
     return sorted(range(len(pool)), key=lambda index: (-scores[index], pool.candidates[index].unit_id))
 
 
-def _select_heads(order: Sequence[int], pool: Pool, arms: Sequence[Scores], best: int) -> set[int]:
+def _select_heads(order: Sequence[int], pool: CandidatePool, arms: Sequence[Scores], best: int) -> set[int]:
     present = {candidate.unit_id for candidate in pool.candidates}
     own = [index for index in order if present.isdisjoint(pool.candidates[index].sources)]
     found: set[int] = set()

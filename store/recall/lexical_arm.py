@@ -11,9 +11,9 @@ from store.driver_rows import fetch_rows
 from store.recall.as_of import correct_postings
 from store.recall.filters import filter_conditions, is_filtered
 from store.recall.lexical import POSTING, Postings, readable_terms, score_postings
-from store.recall.pool import Pool
+from store.recall.pool import CandidatePool
 from store.recall.settings import RecallSettings
-from store.recall.state import Found, RecallState
+from store.recall.state import ArmResult, RecallState
 from store.recall.waiting import PACKED, PLACE, WAITING
 
 # The limit holds back a term that turns out commoner than its statistics said.
@@ -47,16 +47,16 @@ class LexicalArm:
         """Words are the measure; the other arms are weighed against them."""
         return 1.0
 
-    async def find(self, connection: AsyncConnection, state: RecallState) -> Found:
+    async def find(self, connection: AsyncConnection, state: RecallState) -> ArmResult:
         """Score everything that holds one of the question's readable terms."""
         postings = await _read_postings(connection, state)
         scores = score_postings(postings, state.question, state.statistics, state.settings.ranking)
 
-        def view(pool: Pool) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        def view(pool: CandidatePool) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
             return scores.of(pool.places, pool.answers, pool.heard)
 
         places = scores.best(state.settings.candidates)
-        return Found([unit for unit, seq in places if seq < 0], [place for place in places if place[1] >= 0], view)
+        return ArmResult([unit for unit, seq in places if seq < 0], [place for place in places if place[1] >= 0], view)
 
 
 async def _read_postings(connection: AsyncConnection, state: RecallState) -> Mapping[str, Postings]:

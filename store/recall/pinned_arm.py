@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.recall.pool import Pool
+from store.recall.pool import CandidatePool
 from store.recall.settings import RecallSettings
-from store.recall.state import Found, RecallState
+from store.recall.state import ArmResult, RecallState
 
 #: The predicate of the index `unit_pinned`, to the letter.
 IS_PINNED = "{unit}.metadata->>'pinned' = 'true'"
@@ -39,10 +39,10 @@ class PinnedArm:
         """They are put first by the rule of the same name, after all others: no session is raised by its pins."""
         return 0.0
 
-    async def find(self, _connection: AsyncConnection, state: RecallState) -> Found:
+    async def find(self, _connection: AsyncConnection, state: RecallState) -> ArmResult:
         """Return the pinned units; nothing is read."""
-        return Found(state.pinned, [], _score_pinned)
+        return ArmResult(state.pinned, [], _score_pinned)
 
 
-def _score_pinned(pool: Pool) -> NDArray[np.float64]:
+def _score_pinned(pool: CandidatePool) -> NDArray[np.float64]:
     return np.array([unit.pinned for unit in pool.candidates], dtype=np.float64)

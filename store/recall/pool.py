@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from store.recall.dense import Products
 from store.recall.lexical import Place
-from store.recall.short_questions import Asking, split_questions
+from store.recall.short_questions import ShortQuestions, split_questions
 
 Numbers = NDArray[np.float64]
 
@@ -58,7 +58,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Pool:
+class CandidatePool:
     """Candidates, and how near they and their neighbours are to the question: row by row, the same order.
 
     `muted` are the neighbours before and after that lend a candidate nothing, shape (len(self), 2); None: all lend.
@@ -87,7 +87,7 @@ class Pool:
         return np.array([candidate.answers for candidate in self.candidates], dtype=np.bool_)
 
     @cached_property
-    def asking(self) -> Sequence[Asking]:
+    def asking(self) -> Sequence[ShortQuestions]:
         """What each candidate's text only asks."""
         return [split_questions(candidate.text) for candidate in self.candidates]
 

@@ -26,7 +26,7 @@ from store.recall.fusion import Ranking, fuse_scores
 from store.recall.lexical_arm import LexicalArm
 from store.recall.meaning import Meanings
 from store.recall.pinned_arm import PinnedArm, most_first
-from store.recall.pool import Candidate, Pool
+from store.recall.pool import Candidate, CandidatePool
 from store.recall.preparation import prepare_search
 from store.recall.query import Evidence, RecallAnswer, Recalled, RecallQuery
 from store.recall.question import EFFORT, named_speakers, parse_question
@@ -144,7 +144,7 @@ class Recaller:
             kept, await fresh, steps.milliseconds(), tuple(state.degraded), laid_down, evidence=evidence, room=room
         )
 
-    async def _read_pool(self, state: RecallState, arms: Sequence[Arm]) -> Pool:
+    async def _read_pool(self, state: RecallState, arms: Sequence[Arm]) -> CandidatePool:
         """Ask the arms, and return the pool of what they found; where one fails, each is asked apart."""
         try:
             return await self._query_arms(state, arms, apart=False)
@@ -154,7 +154,7 @@ class Recaller:
                 raise cause from None
         return await self._query_arms(state, arms, apart=True)
 
-    async def _query_arms(self, state: RecallState, arms: Sequence[Arm], *, apart: bool) -> Pool:
+    async def _query_arms(self, state: RecallState, arms: Sequence[Arm], *, apart: bool) -> CandidatePool:
         """Read in one transaction, which ends before anything is ranked: ranking holds no connection."""
         opened = search_settings(state.lists, filtered=filters.is_filtered(state.filters))
         async with self._database.tenant(state.host, opened) as connection:
@@ -164,7 +164,7 @@ class Recaller:
         return restore_texts(pool, state.earlier)
 
     async def _rank(
-        self, state: RecallState, arms: Sequence[Arm], pool: Pool, wanted: int
+        self, state: RecallState, arms: Sequence[Arm], pool: CandidatePool, wanted: int
     ) -> tuple[Sequence[Recalled], Evidence]:
         """Return the best units, up to a number, and whether they are evidence."""
         query, weights = state.query, {arm.name: arm.weight(state.settings) for arm in arms}
@@ -207,7 +207,7 @@ def _with_fewer_pins(ranking: RankingSettings, k: int) -> RankingSettings:
 
 
 def _build_recalled(
-    found: Folded, pool: Pool, ranking: Ranking, texts: Mapping[UUID, str], *, explain: bool
+    found: Folded, pool: CandidatePool, ranking: Ranking, texts: Mapping[UUID, str], *, explain: bool
 ) -> Recalled:
     index = found.index
     unit: Candidate = pool.candidates[index]

@@ -12,9 +12,9 @@ import numpy as np
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.recall.filters import filter_conditions
-from store.recall.pool import Pool
+from store.recall.pool import CandidatePool
 from store.recall.settings import RecallSettings
-from store.recall.state import Found, RecallState
+from store.recall.state import ArmResult, RecallState
 
 #: Most messages, and most turns they are of.
 MESSAGES = 8
@@ -49,14 +49,14 @@ class RecentArm:
         """Return how much being the newest counts against a share of words found."""
         return settings.ranking.recent_weight
 
-    async def find(self, _connection: AsyncConnection, state: RecallState) -> Found:
+    async def find(self, _connection: AsyncConnection, state: RecallState) -> ArmResult:
         """Return the newest messages, the newest first; they were read with the other facts about the bank."""
         scores = {unit: score_newness(nth, state.now - at) for nth, (unit, at) in enumerate(state.just_said)}
 
-        def view(pool: Pool) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        def view(pool: CandidatePool) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
             return np.array([scores.get(unit.unit_id, 0.0) for unit in pool.candidates], dtype=np.float64)
 
-        return Found(list(scores), [], view)
+        return ArmResult(list(scores), [], view)
 
 
 def recent_parameters(now: datetime, settings: RecallSettings) -> Mapping[str, Any]:

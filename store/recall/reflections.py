@@ -17,7 +17,7 @@ from store.log.catalog import EventType
 from store.memory.reflections import KIND
 from store.recall.dense import Products
 from store.recall.filters import conditions_of_any_kind
-from store.recall.pool import Candidate, Pool
+from store.recall.pool import Candidate, CandidatePool
 from store.recall.state import RecallState
 
 #: The nearest reflections that are found beside the units where a filter applies; they displace no unit.
@@ -55,7 +55,9 @@ TOLD = text(f"""
                        and v.unit_id = w.reflection_id and v.chunk = 0 limit 1) v""")  # noqa: S608 - constants of ours
 
 
-async def with_reflections(connection: AsyncConnection, state: RecallState, pool: Pool, found: Sequence[UUID]) -> Pool:
+async def with_reflections(
+    connection: AsyncConnection, state: RecallState, pool: CandidatePool, found: Sequence[UUID]
+) -> CandidatePool:
     """Add to a pool what was `found` and is a reflection that may be told; nothing is asked where there is none."""
     units = {candidate.unit_id for candidate in pool.candidates}
     others = [one for one in found if one not in units]
@@ -74,7 +76,7 @@ async def with_reflections(connection: AsyncConnection, state: RecallState, pool
         return pool
     near = np.array([[row.near, 0, 0] for row in rows], dtype=np.float64)
     alone = Products(near, np.zeros_like(near), np.array([[True, False, False]] * len(rows)))
-    return Pool([*pool.candidates, *map(_build_candidate, rows)], pool.products.and_those_of(alone))
+    return CandidatePool([*pool.candidates, *map(_build_candidate, rows)], pool.products.and_those_of(alone))
 
 
 def _build_candidate(row: DriverRow) -> Candidate:

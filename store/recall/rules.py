@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.recall.lexical import Place
-from store.recall.pool import Candidate, Pool
+from store.recall.pool import Candidate, CandidatePool
 from store.recall.question import Question, named_speakers
 from store.recall.settings import RankingSettings
 from store.text.terms import question_terms, words_of
 
 Scores = NDArray[np.float64]
-Rule = Callable[[Scores, Pool, Question, RankingSettings], Scores]
+Rule = Callable[[Scores, CandidatePool, Question, RankingSettings], Scores]
 
 #: Who echoes a question, or speaks beside one without answering it.
 AGENTS = frozenset({"assistant", "tool", "system", "developer"})
@@ -41,13 +41,13 @@ PINNED = "pinned"
 ABOVE_ALL = 10.0
 
 
-def apply_substance(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
+def apply_substance(scores: Scores, pool: CandidatePool, _question: Question, ranking: RankingSettings) -> Scores:
     """Raise what says more: by a share of the logarithm of its words."""
     raised: Scores = scores + ranking.substance * np.log1p(np.minimum(pool.words, SUBSTANCE_WORDS))
     return raised
 
 
-def apply_speaker(scores: Scores, pool: Pool, question: Question, ranking: RankingSettings) -> Scores:
+def apply_speaker(scores: Scores, pool: CandidatePool, question: Question, ranking: RankingSettings) -> Scores:
     """Raise what was said by the one speaker whom the question names."""
     asked = named_speakers(question, {name for name in pool.speakers if name})
     if len(asked) != 1:
@@ -55,7 +55,7 @@ def apply_speaker(scores: Scores, pool: Pool, question: Question, ranking: Ranki
     return scores + ranking.speaker * pool.having(lambda unit: unit.speaker in asked)
 
 
-def apply_session(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
+def apply_session(scores: Scores, pool: CandidatePool, _question: Question, ranking: RankingSettings) -> Scores:
     """Raise what stands in a session that has other good units: by a share of the mean of its three best."""
     if not len(pool):
         return scores
@@ -72,7 +72,7 @@ def apply_session(scores: Scores, pool: Pool, _question: Question, ranking: Rank
     return raised
 
 
-def apply_short_question(scores: Scores, pool: Pool, question: Question, ranking: RankingSettings) -> Scores:
+def apply_short_question(scores: Scores, pool: CandidatePool, question: Question, ranking: RankingSettings) -> Scores:
     """Hold back texts that ask: a short question does not tell, least of all one that asks for the same.
 
     Of an agent's user the earlier questions and the agent's echoes of them are nearer to a question than any answer;
@@ -88,7 +88,7 @@ def apply_short_question(scores: Scores, pool: Pool, question: Question, ranking
     return held
 
 
-def apply_assistant(scores: Scores, pool: Pool, question: Question, ranking: RankingSettings) -> Scores:
+def apply_assistant(scores: Scores, pool: CandidatePool, question: Question, ranking: RankingSettings) -> Scores:
     """Hold back what the assistant said, and most of all an agent's short lines, unless that is what is asked for."""
     if question.wants_assistant:
         return scores
@@ -102,13 +102,13 @@ def is_line(unit: Candidate) -> bool:
     return unit.role in AGENTS and len(unit.text.split(None, LINE_WORDS)) <= LINE_WORDS
 
 
-def apply_length(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
+def apply_length(scores: Scores, pool: CandidatePool, _question: Question, ranking: RankingSettings) -> Scores:
     """Hold back long texts that are no person's and no assistant's: documents and what tools put out."""
     words = pool.words * pool.having(lambda unit: unit.role not in ("user", "assistant"))
     return scores / (1 + ranking.length_brake * np.log(np.maximum(1.0, words / BRAKE_WORDS)))
 
 
-def apply_recency(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
+def apply_recency(scores: Scores, pool: CandidatePool, _question: Question, ranking: RankingSettings) -> Scores:
     """Raise what was said later, by less than any arm finds: it decides between what is equal otherwise.
 
     Measured on questions about half a year's talk: at 0.02 nothing is lost and the first five gain 0.001; at 0.05 the
@@ -119,7 +119,7 @@ def apply_recency(scores: Scores, pool: Pool, _question: Question, ranking: Rank
     return raised
 
 
-def apply_pinned(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
+def apply_pinned(scores: Scores, pool: CandidatePool, _question: Question, ranking: RankingSettings) -> Scores:
     """Put pinned units first: the best of them, up to `pinned`, in their own order."""
     places = [index for index, candidate in enumerate(pool.candidates) if candidate.pinned]
     places.sort(key=lambda index: (-scores[index], pool.candidates[index].unit_id))
@@ -141,7 +141,7 @@ RULES: Sequence[tuple[str, Rule]] = (
 )
 
 
-def mute_echoes(pool: Pool, question: Question) -> Pool:
+def mute_echoes(pool: CandidatePool, question: Question) -> CandidatePool:
     """Return the pool in which a question for the same lends nothing to its neighbours, between a user and an agent.
 
     Of people the one who is asked answers next; in talk with an agent an earlier question and its echo surround each

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.recall.arms import Arm
-from store.recall.pool import Pool
-from store.recall.state import Found, RecallState
+from store.recall.pool import CandidatePool
+from store.recall.state import ArmResult, RecallState
 
 
 class ArmFailed(Exception):
@@ -34,7 +34,9 @@ async def query_arms(connection: AsyncConnection, arms: Sequence[Arm], state: Re
         state.steps.done(arm.name)
 
 
-def score_pool(found: Mapping[str, Found], pool: Pool) -> tuple[Mapping[str, NDArray[np.float64]], Sequence[str]]:
+def score_pool(
+    found: Mapping[str, ArmResult], pool: CandidatePool
+) -> tuple[Mapping[str, NDArray[np.float64]], Sequence[str]]:
     """Return each arm's scores of the pool, shape (len(pool),), and which arms had none to give, with the reason."""
     scores: dict[str, NDArray[np.float64]] = {}
     failed = []
@@ -46,7 +48,7 @@ def score_pool(found: Mapping[str, Found], pool: Pool) -> tuple[Mapping[str, NDA
     return scores, failed
 
 
-async def _query_in_savepoint(connection: AsyncConnection, arm: Arm, state: RecallState) -> Found:
+async def _query_in_savepoint(connection: AsyncConnection, arm: Arm, state: RecallState) -> ArmResult:
     async with connection.begin_nested():
         return await arm.find(connection, state)
 

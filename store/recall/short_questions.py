@@ -12,17 +12,17 @@ _SENTENCE_END = re.compile(r"(?<=[.!?\uff1f\u3002])\s+|\n+")
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class ShortQuestions:
     """The short questions of a text, and the share of its words that stand in them, from 0 to 1."""
 
     questions: Sequence[str] = field(default=(), repr=False)
     share: float = 0.0
 
 
-NOTHING_ASKED = Asking()
+NOTHING_ASKED = ShortQuestions()
 
 
-def split_questions(text: str) -> Asking:
+def split_questions(text: str) -> ShortQuestions:
     """Return the short questions of a text: its sentences that end in a question mark."""
     if not any(mark in text for mark in QUESTION_MARKS):
         return NOTHING_ASKED
@@ -33,4 +33,4 @@ def split_questions(text: str) -> Asking:
         for sentence, count in zip(sentences, words, strict=True)
         if sentence[-1] in QUESTION_MARKS and count <= SHORT_QUESTION_WORDS
     ]
-    return Asking([sentence for sentence, _ in asking], sum(count for _, count in asking) / max(1, sum(words)))
+    return ShortQuestions([sentence for sentence, _ in asking], sum(count for _, count in asking) / max(1, sum(words)))

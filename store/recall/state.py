@@ -14,13 +14,13 @@ from store.memory.directives import Directive
 from store.recall.as_of import Earlier
 from store.recall.deduplication import Recent
 from store.recall.lexical import Place, Statistics
-from store.recall.pool import Candidate, Pool
+from store.recall.pool import Candidate, CandidatePool
 from store.recall.query import RecallQuery
 from store.recall.question import Question
 from store.recall.settings import RecallSettings
 from store.recall.steps import StepTimer
 from store.recall.tail import Fresh
-from store.text.times import Span
+from store.text.times import TimeSpan
 
 #: When the projection stage has not counted yet.
 DEFAULT_MEAN_LENGTH = 12.0
@@ -28,12 +28,12 @@ _UNREAD, _UNCOUNTED = Freshness(0, 0, 0, 0, 0), Statistics(1, DEFAULT_MEAN_LENGT
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ArmResult:
     """An arm's best units, by id or by place in their session, and its view of any pool: scores from 0 to 1."""
 
     units: Sequence[UUID]
     places: Sequence[Place]
-    score: Callable[[Pool], NDArray[np.float64]]
+    score: Callable[[CandidatePool], NDArray[np.float64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class RecallState:
     settings: RecallSettings
     generation: int
     now: datetime
-    times: Sequence[Span] = ()
+    times: Sequence[TimeSpan] = ()
     steps: StepTimer = field(default_factory=StepTimer, repr=False)
 
     freshness: Freshness = _UNREAD
@@ -95,5 +95,5 @@ class RecallState:
     vector: NDArray[np.float32] | None = field(default=None, repr=False)
     tail: Mapping[UUID, NDArray[np.float32]] = field(default_factory=dict, repr=False)
 
-    found: dict[str, Found] = field(default_factory=dict, repr=False)
+    found: dict[str, ArmResult] = field(default_factory=dict, repr=False)
     degraded: list[str] = field(default_factory=list)

@@ -11,11 +11,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.driver_rows import fetch_rows
 from store.recall.filters import filter_conditions
-from store.recall.pool import Pool
+from store.recall.pool import CandidatePool
 from store.recall.settings import RecallSettings
-from store.recall.state import Found, RecallState
+from store.recall.state import ArmResult, RecallState
 from store.text.terms import BIGRAM_PREFIX, analyse_text, lexical_text
-from store.text.times import DAY, Span, find_spans
+from store.text.times import DAY, TimeSpan, find_spans
 from store.text.word_rules import WordRules
 
 Numbers = NDArray[np.float64]
@@ -72,10 +72,10 @@ class TimeArm:
         """Return how much being of the right time counts against a share of words found."""
         return settings.ranking.time_weight
 
-    async def find(self, connection: AsyncConnection, state: RecallState) -> Found:
+    async def find(self, connection: AsyncConnection, state: RecallState) -> ArmResult:
         """Find the units said on the asked days, the nearest in meaning first."""
         if not state.times or not state.settings.ranking.time_weight:
-            return Found([], [], lambda pool: np.zeros(len(pool)))
+            return ArmResult([], [], lambda pool: np.zeros(len(pool)))
         days = day_terms(state.times, state.question.rules)
         arguments = {
             "host": state.host,
@@ -90,10 +90,10 @@ class TimeArm:
             **state.filters,
         }
         found: list[UUID] = [row.unit_id for row in await fetch_rows(connection, SAID, arguments)] if days else []
-        return Found(found, [], lambda pool: score_timeliness(pool, state.times))
+        return ArmResult(found, [], lambda pool: score_timeliness(pool, state.times))
 
 
-def day_terms(times: Sequence[Span], rules: Sequence[WordRules]) -> list[str]:
+def day_terms(times: Sequence[TimeSpan], rules: Sequence[WordRules]) -> list[str]:
     """Return the words that stand in the units said on the days of these times; none where they are too many.
 
     `rules` are those by which the bank's texts were cut into words.
@@ -111,7 +111,7 @@ def day_terms(times: Sequence[Span], rules: Sequence[WordRules]) -> list[str]:
     return list(dict.fromkeys(pair for found in pairs for pair in found[:1]))
 
 
-def score_timeliness(pool: Pool, times: Sequence[Span]) -> Numbers:
+def score_timeliness(pool: CandidatePool, times: Sequence[TimeSpan]) -> Numbers:
     """Return how well each unit fits the asked times, from 0 to 1; shape (len(pool),).
 
     1 for what was said in one of them or tells of it, less for what was said in the days after.
@@ -125,7 +125,7 @@ def score_timeliness(pool: Pool, times: Sequence[Span]) -> Numbers:
     return scores
 
 
-def score_moments(moments: Sequence[datetime], times: Sequence[Span]) -> Numbers:
+def score_moments(moments: Sequence[datetime], times: Sequence[TimeSpan]) -> Numbers:
     """Return how well what was said at each moment fits the times (one at least), from 0 to 1; shape (moments,)."""
     at, (begins, ends) = _to_seconds(moments)[:, None], _time_bounds(times)
     later = TOLD_LATER * np.exp(-np.maximum(at - ends, 0.0) / SOON.total_seconds())
@@ -133,13 +133,13 @@ def score_moments(moments: Sequence[datetime], times: Sequence[Span]) -> Numbers
     return best
 
 
-def distance_to_times(moments: Sequence[datetime], times: Sequence[Span]) -> Numbers:
+def distance_to_times(moments: Sequence[datetime], times: Sequence[TimeSpan]) -> Numbers:
     """Return how far each moment is from the nearest beginning or end of the times, in seconds; shape (moments,)."""
     nearest: Numbers = np.abs(_to_seconds(moments)[:, None] - np.concatenate(_time_bounds(times))).min(axis=1)
     return nearest
 
 
-def tells_of(content: str, at: datetime, times: Sequence[Span]) -> bool:
+def tells_of(content: str, at: datetime, times: Sequence[TimeSpan]) -> bool:
     """Say whether a text, said at this moment, speaks of one of the times, and not of a much longer one."""
     begins, ends = _time_bounds(times)
     near = np.minimum(np.abs(begins - at.timestamp()), np.abs(ends - at.timestamp())) < ABOUT.total_seconds()
@@ -151,7 +151,7 @@ def tells_of(content: str, at: datetime, times: Sequence[Span]) -> bool:
     return bool(np.any((theirs < ends) & (begins < end_theirs) & (end_theirs - theirs <= longest)))
 
 
-def _time_bounds(times: Sequence[Span]) -> tuple[Numbers, Numbers]:
+def _time_bounds(times: Sequence[TimeSpan]) -> tuple[Numbers, Numbers]:
     return _to_seconds([span.begin for span in times]), _to_seconds([span.end for span in times])
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from store.recall import filters
 from store.recall.dense import compute_products
-from store.recall.pool import Pool
+from store.recall.pool import CandidatePool
 from store.recall.state import RecallState, Unindexed
 from store.recall.tail import CHARACTERS, Fresh
 
@@ -43,7 +43,7 @@ def build_tail(state: RecallState) -> list[Fresh]:
     return sorted([*said, *state.fresh], key=lambda fresh: not fresh.own)
 
 
-def add_unindexed(state: RecallState, pool: Pool, found: Collection[UUID]) -> Pool:
+def add_unindexed(state: RecallState, pool: CandidatePool, found: Collection[UUID]) -> CandidatePool:
     """Add to a pool what is in no index and was `found`."""
     units = [one for one in state.unindexed.candidates.values() if one.unit_id in found]
     if not units:
@@ -52,4 +52,4 @@ def add_unindexed(state: RecallState, pool: Pool, found: Collection[UUID]) -> Po
     nothing = np.zeros_like(vector)
     own = np.stack([state.tail.get(one.unit_id, nothing) for one in units])
     alone = compute_products(vector, own, np.zeros_like(own), np.zeros_like(own))
-    return Pool([*pool.candidates, *units], pool.products.and_those_of(alone))
+    return CandidatePool([*pool.candidates, *units], pool.products.and_those_of(alone))

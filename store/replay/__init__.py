@@ -3,8 +3,8 @@
 `verify` compares, `swap` compares and then replaces, `repair` mends one host or bank in place.
 """
 
-from store.replay.report import Report, TableReport
+from store.replay.report import ReplayReport, TableReport
 from store.replay.run import repair_scope, swap_tables, verify_log
-from store.replay.shadow import Scope
+from store.replay.shadow import ReplayScope
 
-__all__ = ["Report", "Scope", "TableReport", "repair_scope", "swap_tables", "verify_log"]
+__all__ = ["ReplayReport", "ReplayScope", "TableReport", "repair_scope", "swap_tables", "verify_log"]

@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.derived.aliases import Profile, canonical_entities
+from store.derived.aliases import EntityName, canonical_entities
 from store.replay.digest import NAMED
 from store.replay.expected import OF
 from store.replay.report import Difference
@@ -84,7 +84,7 @@ async def find_differences(connection: AsyncConnection, arguments: Mapping[str, 
 
 def _compare_rows(rows: Sequence[Row[Any]]) -> Iterator[Difference]:
     profiles = {
-        row.entity_id: Profile(row.entity_id, row.name, row.kind, row.folded, row.mentions)
+        row.entity_id: EntityName(row.entity_id, row.name, row.kind, row.folded, row.mentions)
         for row in rows
         if row.name is not None
     }
@@ -95,7 +95,7 @@ def _compare_rows(rows: Sequence[Row[Any]]) -> Iterator[Difference]:
 
 
 def _compare_row(
-    row: Row[Any], live: tuple[Any, ...], profile: Profile | None, same: Mapping[UUID, UUID]
+    row: Row[Any], live: tuple[Any, ...], profile: EntityName | None, same: Mapping[UUID, UUID]
 ) -> Iterator[Difference]:
     key = {"host_id": str(row.host_id), "bank_id": str(row.bank_id), "entity_id": str(row.entity_id)}
     told = None

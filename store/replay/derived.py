@@ -11,17 +11,17 @@ from store.derived import bank_state, projection
 from store.derived.facts import MANY_VALUED
 from store.derived.unit_words import wrong_words
 from store.replay import aliases
-from store.replay.digest import NAMED, Bank, first_differences
+from store.replay.digest import NAMED, BankIdentity, first_differences
 from store.replay.expected import EXPECTED, OF, WORDS
-from store.replay.report import Derived, Difference
-from store.replay.shadow import Scope
+from store.replay.report import DerivedStateReport, Difference
+from store.replay.shadow import ReplayScope
 from store.tenancy import languages
 
 BANKS = text(f"""
     select r.host_id, r.bank_id from afterturn.agent_memory_bank_t r where {OF.format("r")} order by 1, 2""")  # noqa: S608 - constants
 
 
-async def check_derived(connection: AsyncConnection, scope: Scope) -> list[Derived]:
+async def check_derived(connection: AsyncConnection, scope: ReplayScope) -> list[DerivedStateReport]:
     """Compare derived state with what its pipeline makes of the rows it has counted so far; see `expected.py`.
 
     Every turn of the log has its guard. Every living unit has the words that it should, and every vector belongs to
@@ -38,11 +38,11 @@ async def check_derived(connection: AsyncConnection, scope: Scope) -> list[Deriv
             )
         if name == WORDS:
             wrong += await _wrong_words(connection, scope)
-        found.append(Derived(name, wrong[:NAMED]))
-    return [*found, Derived("aliases", await aliases.find_differences(connection, arguments))]
+        found.append(DerivedStateReport(name, wrong[:NAMED]))
+    return [*found, DerivedStateReport("aliases", await aliases.find_differences(connection, arguments))]
 
 
-async def _wrong_words(connection: AsyncConnection, scope: Scope) -> list[Difference]:
+async def _wrong_words(connection: AsyncConnection, scope: ReplayScope) -> list[Difference]:
     """Return the first units whose words are missing, or not those that they should have."""
     found: list[Difference] = []
     rules: dict[UUID, Mapping[UUID, languages.Rules]] = {}
@@ -64,13 +64,13 @@ async def _wrong_words(connection: AsyncConnection, scope: Scope) -> list[Differ
     return found
 
 
-async def read_banks(connection: AsyncConnection, scope: Scope) -> list[Bank]:
+async def read_banks(connection: AsyncConnection, scope: ReplayScope) -> list[BankIdentity]:
     """Return all banks of a scope."""
     rows = await connection.execute(BANKS, {"host": scope.host, "bank": scope.bank})
-    return [Bank(*row) for row in rows]
+    return [BankIdentity(*row) for row in rows]
 
 
-async def rebuild_derived(engine: AsyncEngine, concerned: Iterable[Bank]) -> None:
+async def rebuild_derived(engine: AsyncEngine, concerned: Iterable[BankIdentity]) -> None:
     """Make the derived state of banks again from nothing, words that wait included, a transaction for each bank."""
     for bank in concerned:
         async with engine.begin() as connection:

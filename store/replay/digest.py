@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.log.catalog import AGGREGATES, Aggregate, AggregateSpec
 from store.replay.report import Difference, TableReport
-from store.replay.shadow import Scope
+from store.replay.shadow import ReplayScope
 
 #: Differences that are named for each table.
 NAMED = 5
@@ -67,29 +67,29 @@ BANKS = """
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Bank:
+class BankIdentity:
     """A bank and whose it is."""
 
     host: UUID
     bank: UUID
 
 
-async def compare_tables(connection: AsyncConnection, schema: str, scope: Scope) -> list[TableReport]:
+async def compare_tables(connection: AsyncConnection, schema: str, scope: ReplayScope) -> list[TableReport]:
     """Compare every event-backed table with its shadow, inside a transaction that shows both at the same end."""
     return [await _compare_table(connection, schema, scope, table) for table in COMPARED]
 
 
 async def changed_banks(
-    connection: AsyncConnection, schema: str, scope: Scope, reports: Sequence[TableReport]
-) -> list[Bank]:
+    connection: AsyncConnection, schema: str, scope: ReplayScope, reports: Sequence[TableReport]
+) -> list[BankIdentity]:
     """Return the banks with rows that the shadow has otherwise and derived state is made of; tables as in `reports`."""
     wrong = {one.table for one in reports if not one.equal}.intersection(DERIVED_FROM)
-    found = set[Bank]()
+    found = set[BankIdentity]()
     for table in (one for one in COMPARED if one.table in wrong):
         live, shadow = (_rows_query(table, where) for where in ("afterturn", schema))
         query = text(BANKS.format(key=", ".join(table.key), live=live, shadow=shadow))
         rows = await connection.execute(query, {"host": scope.host, "bank": scope.bank})
-        found.update(Bank(*row) for row in rows)
+        found.update(BankIdentity(*row) for row in rows)
     return sorted(found)
 
 
@@ -114,7 +114,7 @@ async def first_differences(
     ]
 
 
-async def _compare_table(connection: AsyncConnection, schema: str, scope: Scope, table: Compared) -> TableReport:
+async def _compare_table(connection: AsyncConnection, schema: str, scope: ReplayScope, table: Compared) -> TableReport:
     key = ", ".join(table.key)
     arguments = {"host": scope.host, "bank": scope.bank}
     live, shadow = (_rows_query(table, where) for where in ("afterturn", schema))

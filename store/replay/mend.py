@@ -13,9 +13,9 @@ from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.postings import UnitTerms, insert_postings, terms_of
-from store.derived.reflection_vectors import Drawn, open_rows
+from store.derived.reflection_vectors import ChangedReflection, open_rows
 from store.log.envelope import Origin
-from store.replay.shadow import Scope
+from store.replay.shadow import ReplayScope
 from store.tenancy import languages
 
 # Asked before the shadow's rows are put in place.
@@ -78,7 +78,7 @@ EMBED_AGAIN = text("""
                           and v.bank_id = u.bank_id and v.unit_id = u.unit_id)""")
 
 
-async def note_changes(connection: AsyncConnection, schema: str, scope: Scope, *, any_: bool) -> None:
+async def note_changes(connection: AsyncConnection, schema: str, scope: ReplayScope, *, any_: bool) -> None:
     """Note which units (none unless `any_`) and reflections the shadow in `schema` will change, for `mend_rows`.
 
     In the same transaction.
@@ -96,7 +96,7 @@ async def mend_rows(connection: AsyncConnection) -> None:
     await connection.execute(EMBED_REFLECTIONS_AGAIN)
     for row in (await connection.execute(REFLECTIONS)).all():
         origin = Origin(row.host_id, row.bank_id, row.host_id, row.update_ts)
-        await open_rows(connection, origin, [Drawn(row.reflection_id, row.reflection_id)], row.position)
+        await open_rows(connection, origin, [ChangedReflection(row.reflection_id, row.reflection_id)], row.position)
     await _mend_words(connection, (await connection.execute(WORDLESS)).all())
     await connection.execute(OPEN_AGAIN)
     await connection.execute(EMBED_AGAIN)

@@ -35,7 +35,7 @@ class TableReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Derived:
+class DerivedStateReport:
     """One kind of state outside the log, and its first rows that its pipeline would not make of what it has counted."""
 
     name: str
@@ -48,11 +48,11 @@ class Derived:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReplayReport:
     """What a replay of `events` events found."""
 
     tables: Sequence[TableReport]
-    derived: Sequence[Derived]
+    derived: Sequence[DerivedStateReport]
     events: int
     seconds: float
 

@@ -14,20 +14,20 @@ from store.connections import create_owner_engine
 from store.database_outage import DEADLOCK, LOCK_NOT_AVAILABLE, again_after, state_of
 from store.errors import ReplayError
 from store.replay import derived, digest
-from store.replay.digest import Bank
+from store.replay.digest import BankIdentity
 from store.replay.expected import TURNS
 from store.replay.mend import mend_rows, note_changes
-from store.replay.report import Report
-from store.replay.shadow import ASK_AGAIN, LOCK_TIMEOUT, ErasedMeanwhileError, Progress, Scope, Shadow
+from store.replay.report import ReplayReport
+from store.replay.shadow import ASK_AGAIN, LOCK_TIMEOUT, ErasedMeanwhileError, Progress, ReplayScope, Shadow
 
-EVERYTHING = Scope()
+EVERYTHING = ReplayScope()
 VERIFIED, SWAPPED, REPAIRED = "afterturn_replay", "afterturn_swap", "afterturn_repair"
 #: How often a replay is made because something was erased meanwhile.
 BEGIN_AGAIN = Retry(AT_ONCE, attempts=3)
 #: What ends a transaction that met others.
 MET_OTHERS = (LOCK_NOT_AVAILABLE, DEADLOCK)
 
-Act = Callable[[AsyncConnection, Shadow, Report], Awaitable[Sequence[Bank]]]
+Act = Callable[[AsyncConnection, Shadow, ReplayReport], Awaitable[Sequence[BankIdentity]]]
 
 TAKE_LOG = text("select pg_advisory_xact_lock(afterturn.log_lock())")
 TAKE_COUNTS = text("lock table afterturn.agent_memory_unit_entity_t in exclusive mode")
@@ -44,8 +44,8 @@ APPLY = text("select * from afterturn.apply_shadow(:schema, :host, cast(:bank as
 
 
 async def verify_log(
-    owner_url: str, scope: Scope = EVERYTHING, *, progress: Progress | None = None, resume: bool = False
-) -> Report:
+    owner_url: str, scope: ReplayScope = EVERYTHING, *, progress: Progress | None = None, resume: bool = False
+) -> ReplayReport:
     """Replay the log beside the live tables and compare them; nothing live is touched, appends go on.
 
     `progress` is told events done and events in all. `resume` takes up a replay that was cut off. Raises ReplayError
@@ -59,7 +59,7 @@ async def verify_log(
     return report
 
 
-async def swap_tables(owner_url: str, *, progress: Progress | None = None, resume: bool = False) -> Report:
+async def swap_tables(owner_url: str, *, progress: Progress | None = None, resume: bool = False) -> ReplayReport:
     """Replay the log, compare, and put what was replayed in the place of the live tables.
 
     Appends wait while the last events are replayed and the tables change places; nothing that was accepted is lost.
@@ -82,7 +82,7 @@ async def swap_tables(owner_url: str, *, progress: Progress | None = None, resum
     return report
 
 
-async def repair_scope(owner_url: str, scope: Scope, *, progress: Progress | None = None) -> Report:
+async def repair_scope(owner_url: str, scope: ReplayScope, *, progress: Progress | None = None) -> ReplayReport:
     """Replay one host, or one bank of it, and correct the live rows in place; equal rows stay untouched.
 
     Derived state of the host or bank is made anew. The report tells how the rows were before. Raises ReplayError
@@ -100,7 +100,7 @@ async def repair_scope(owner_url: str, scope: Scope, *, progress: Progress | Non
     return report
 
 
-async def _verify_shadow(shadow: Shadow, started: float, progress: Progress | None, *, resume: bool) -> Report:
+async def _verify_shadow(shadow: Shadow, started: float, progress: Progress | None, *, resume: bool) -> ReplayReport:
     def begin_anew(error: Exception) -> float | None:
         nonlocal resume
         resume = False
@@ -113,7 +113,7 @@ async def _verify_shadow(shadow: Shadow, started: float, progress: Progress | No
         raise
 
 
-async def _compare_shadow(shadow: Shadow, started: float, progress: Progress | None, *, resume: bool) -> Report:
+async def _compare_shadow(shadow: Shadow, started: float, progress: Progress | None, *, resume: bool) -> ReplayReport:
     try:
         await shadow.prepare(resume=resume)
         await shadow.catch_up(progress)
@@ -123,18 +123,20 @@ async def _compare_shadow(shadow: Shadow, started: float, progress: Progress | N
             beside = await derived.check_derived(connection, shadow.scope)
     except DBAPIError as error:
         raise ReplayError(f"the log could not be replayed ({_sqlstate_of(error)})") from None
-    return Report(tables, beside, await shadow.events(), time.monotonic() - started)
+    return ReplayReport(tables, beside, await shadow.events(), time.monotonic() - started)
 
 
-async def _concerned_banks(engine: AsyncEngine, scope: Scope) -> Sequence[Bank]:
+async def _concerned_banks(engine: AsyncEngine, scope: ReplayScope) -> Sequence[BankIdentity]:
     async with engine.connect() as connection:
         return await derived.read_banks(connection, scope)
 
 
-async def _run_when_quiet(engine: AsyncEngine, shadow: Shadow, report: Report, act: Act) -> Sequence[Bank]:
+async def _run_when_quiet(
+    engine: AsyncEngine, shadow: Shadow, report: ReplayReport, act: Act
+) -> Sequence[BankIdentity]:
     """Do it in one transaction that holds the log alone, as soon as there is a moment for it."""
 
-    async def run() -> Sequence[Bank]:
+    async def run() -> Sequence[BankIdentity]:
         async with engine.begin() as connection:
             await connection.execute(LOCK_TIMEOUT)
             await connection.execute(TAKE_LOG)
@@ -159,7 +161,7 @@ async def _run_when_quiet(engine: AsyncEngine, shadow: Shadow, report: Report, a
         raise ReplayError(problem) from None
 
 
-async def _put_in_place(connection: AsyncConnection, shadow: Shadow, report: Report) -> Sequence[Bank]:
+async def _put_in_place(connection: AsyncConnection, shadow: Shadow, report: ReplayReport) -> Sequence[BankIdentity]:
     await connection.execute(CARRY, {"schema": shadow.schema})
     concerned = await digest.changed_banks(connection, shadow.schema, shadow.scope, report.tables)
     await note_changes(connection, shadow.schema, shadow.scope, any_=_has_difference(report, "agent_memory_unit_t"))
@@ -169,7 +171,7 @@ async def _put_in_place(connection: AsyncConnection, shadow: Shadow, report: Rep
     return concerned
 
 
-async def _correct_rows(connection: AsyncConnection, shadow: Shadow, report: Report) -> Sequence[Bank]:
+async def _correct_rows(connection: AsyncConnection, shadow: Shadow, report: ReplayReport) -> Sequence[BankIdentity]:
     await note_changes(connection, shadow.schema, shadow.scope, any_=_has_difference(report, "agent_memory_unit_t"))
     scope = {"host": shadow.scope.host, "bank": shadow.scope.bank}
     await connection.execute(APPLY, {"schema": shadow.schema, **scope})
@@ -177,7 +179,7 @@ async def _correct_rows(connection: AsyncConnection, shadow: Shadow, report: Rep
     return ()
 
 
-def _has_difference(report: Report, table: str) -> bool:
+def _has_difference(report: ReplayReport, table: str) -> bool:
     return any(one.table == table and not one.equal for one in report.tables)
 
 

@@ -54,7 +54,7 @@ class ErasedMeanwhileError(ReplayError):
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class ReplayScope:
     """What is replayed: everything, one host, or one bank of it."""
 
     host: UUID | None = None
@@ -64,7 +64,7 @@ class Scope:
 class Shadow:
     """A replay in the making. Its checkpoint is written with what it made, so it can be taken up again."""
 
-    def __init__(self, engine: AsyncEngine, scope: Scope, schema: str) -> None:
+    def __init__(self, engine: AsyncEngine, scope: ReplayScope, schema: str) -> None:
         self.schema = schema
         self.scope = scope
         self._engine = engine

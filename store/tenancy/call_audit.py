@@ -59,7 +59,7 @@ class Interface(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class AuditedCall:
     """One call: `operation` is a route's template or a command's name; `code` how it was refused, if it was.
 
     `actor` is who was logged in where an operator's command was run. `rows`: how many rows that changed, or how many
@@ -83,7 +83,7 @@ class Call:
 class Recorded:
     """A call as it was kept, with the names of its host and key, where they still are."""
 
-    call: Call
+    call: AuditedCall
     host: str | None
     key_label: str | None
 
@@ -106,7 +106,7 @@ class CallAudit:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def write(self, calls: Sequence[Call]) -> None:
+    async def write(self, calls: Sequence[AuditedCall]) -> None:
         """Write calls in one statement."""
         async with self._database.operator() as connection:
             await connection.execute(WRITE, {"calls": orjson.dumps(calls, default=str).decode()})
@@ -115,7 +115,9 @@ class CallAudit:
         """Return at most `limit` calls, the newest first, and whether there are more."""
         async with self._database.operator() as connection:
             rows = (await connection.execute(READ.where(*_conditions(sought)).limit(limit + 1))).all()
-        found = [Recorded(Call(row.at, Interface(row.door), *row[2:11]), row.host, row.label) for row in rows[:limit]]
+        found = [
+            Recorded(AuditedCall(row.at, Interface(row.door), *row[2:11]), row.host, row.label) for row in rows[:limit]
+        ]
         return found, len(rows) > limit
 
 

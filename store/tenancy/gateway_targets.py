@@ -70,7 +70,7 @@ class GatewayUser:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class GatewayTarget:
     """A target as it is kept.
 
     `bank_id` None: of the tenant. `sealed_key` None: the settings hold the key, or it is unset. `scope` is where a
@@ -134,15 +134,15 @@ class Target:
 class Destination:
     """Where a turn is handed to, and what its session is called there ('' where a name it is made of was erased)."""
 
-    target: Target
+    target: GatewayTarget
     session: str
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedTarget:
     """A target as an operator sees it; `bank` is None where the bank does not exist (yet, or any more)."""
 
-    target: Target
+    target: GatewayTarget
     host: str
     bank: str | None
     waiting: int
@@ -150,7 +150,7 @@ class Listed:
 
 def destination(row: NamedColumns) -> Destination:
     """Return where a turn is handed to, of a row with its target's columns and the names of its bank and session."""
-    target = Target.of(row)
+    target = GatewayTarget.of(row)
     return Destination(target, target.session(row["bank_name"], row["session_name"]))
 
 
@@ -165,15 +165,17 @@ class GatewayTargets:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def of_bank(self, host: UUID, bank: UUID) -> Target | None:
+    async def of_bank(self, host: UUID, bank: UUID) -> GatewayTarget | None:
         """Return the target in force for a bank: its own, else the tenant's."""
         async with self._database.tenant(host) as connection:
             query = select(GATEWAY_TARGET).where(_TARGET.host_id == host, _PLACE.in_([bank, host]), _IN_FORCE)
             found = await connection.execute(query.order_by(_TARGET.bank_id.nulls_last()).limit(1))
             row = found.mappings().one_or_none()
-        return None if row is None else Target.of(row)
+        return None if row is None else GatewayTarget.of(row)
 
-    async def set(self, host: UUID, bank: UUID | None, user: GatewayUser, scope: Sequence[str], key: str) -> Target:
+    async def set(
+        self, host: UUID, bank: UUID | None, user: GatewayUser, scope: Sequence[str], key: str
+    ) -> GatewayTarget:
         """Have the turns of a tenant, or of one bank, handed to this user of a gateway; `key` is the user's, sealed.
 
         The same user again gets this key and scope, deliveries under way included. Another replaces the one before.
@@ -205,13 +207,13 @@ class GatewayTargets:
 
     async def follow_settings(
         self, host: str, user: GatewayUser | None, scope: Sequence[str], by: str
-    ) -> Target | None:
+    ) -> GatewayTarget | None:
         """Make the target of the settings that of this tenant (None: there is none), and end other targets of settings.
 
         One that an operator set for the tenant stays, and is returned. The host is made where there is none yet.
         Raises TargetTaken; what was the settings' before has ended then.
         """
-        found: Target | None = None
+        found: GatewayTarget | None = None
         async with self._database.operator() as connection:
             host_id = identity.host_id(host)
             if user is not None:
@@ -227,13 +229,13 @@ class GatewayTargets:
         async with self._database.operator() as connection:
             return await _set(connection, (host_id, None), user, scope, None)
 
-    async def sealed(self) -> list[Target]:
+    async def sealed(self) -> list[GatewayTarget]:
         """Return the targets of all hosts that have a sealed key."""
         async with self._database.operator() as connection:
             query = select(GATEWAY_TARGET).where(_TARGET.sealed_key.is_not(None)).order_by(_TARGET.target_id)
-            return [Target.of(row) for row in (await connection.execute(query)).mappings()]
+            return [GatewayTarget.of(row) for row in (await connection.execute(query)).mappings()]
 
-    async def reseal(self, target: Target, key: str) -> bool:
+    async def reseal(self, target: GatewayTarget, key: str) -> bool:
         """Keep a target's key sealed anew; False: it was set anew meanwhile."""
         async with self._database.operator() as connection:
             done = await connection.execute(
@@ -243,11 +245,11 @@ class GatewayTargets:
             )
             return bool(done.rowcount)
 
-    async def list(self, host: UUID | None = None, *, unset: bool = False) -> list[Listed]:
+    async def list(self, host: UUID | None = None, *, unset: bool = False) -> list[ListedTarget]:
         """List targets of all hosts or one, in force or replaced, and with `unset` those that ended, too."""
         async with self._database.operator() as connection:
             found = await connection.execute(LIST, {"host": host, "unset": unset})
-            rows = [(Target.of(row), row["host_name"], row["waiting"]) for row in found.mappings()]
+            rows = [(GatewayTarget.of(row), row["host_name"], row["waiting"]) for row in found.mappings()]
         banks: dict[UUID, str] = {}
         for of in {target.host_id for target, _, _ in rows if target.bank_id}:
             async with self._database.tenant(of) as connection:
@@ -256,7 +258,9 @@ class GatewayTargets:
                     select(BANK.c.bank_id, BANK.c.bank_name).where(BANK.c.host_id == of, BANK.c.bank_id.in_(wanted))
                 )
                 banks |= {row.bank_id: row.bank_name for row in named if row.bank_name}
-        return [Listed(t, name, banks.get(t.bank_id) if t.bank_id else None, waiting) for t, name, waiting in rows]
+        return [
+            ListedTarget(t, name, banks.get(t.bank_id) if t.bank_id else None, waiting) for t, name, waiting in rows
+        ]
 
 
 async def _set(
@@ -265,7 +269,7 @@ async def _set(
     user: GatewayUser,
     scope: Sequence[str],
     key: str | None,
-) -> Target:
+) -> GatewayTarget:
     host, bank = place
     if await connection.scalar(_name_of(host)) is None:
         raise NotFound("there is no such host: make a key for it first")
@@ -290,13 +294,13 @@ async def _set(
             found = await connection.execute(insert(GATEWAY_TARGET).values(new).returning(GATEWAY_TARGET))
     except IntegrityError:
         raise TargetTaken("another tenant was just given this user of the gateway") from None
-    return Target.of(found.mappings().one())
+    return GatewayTarget.of(found.mappings().one())
 
 
-async def _current(connection: AsyncConnection, host: UUID, bank: UUID | None) -> Target | None:
+async def _current(connection: AsyncConnection, host: UUID, bank: UUID | None) -> GatewayTarget | None:
     query = select(GATEWAY_TARGET).where(_TARGET.host_id == host, _PLACE.in_([bank or host]), _IN_FORCE)
     row = (await connection.execute(query)).mappings().one_or_none()
-    return None if row is None else Target.of(row)
+    return None if row is None else GatewayTarget.of(row)
 
 
 def _name_of(host: UUID) -> Select[str]:

@@ -43,7 +43,7 @@ SHOW = select(
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class QuotaLimits:
     """What is allowed; None: without limit. Banks only for a whole host.
 
     Bytes are those that callers wrote, in UTF-8, for what is still remembered: messages with their parts and metadata,
@@ -62,7 +62,7 @@ class Quota:
     """The limits of a host (`bank` None) or of a bank, and what of them is used."""
 
     bank: str | None
-    limits: Limits
+    limits: QuotaLimits
     turns: int
     bytes: int
     banks: int
@@ -75,7 +75,7 @@ class Quotas:
         self._database = database
         self._clock = clock
 
-    async def set(self, host: str, bank: str | None, limits: Limits) -> None:
+    async def set(self, host: str, bank: str | None, limits: QuotaLimits) -> None:
         """Set all limits of a host or of a bank; without any, there is no quota any more. What is there is counted."""
         host_id = identity.host_id(host)
         given = {name: value for name, value in asdict(limits).items() if value is not None}
@@ -93,7 +93,7 @@ class Quotas:
         """Return the quotas of a host, its own first."""
         async with self._database.operator() as connection:
             rows = await connection.execute(SHOW.where(_QUOTA.host_id == identity.host_id(host)))
-            return [Quota(row[0], Limits(*row[1:5]), *row[5:]) for row in rows]
+            return [Quota(row[0], QuotaLimits(*row[1:5]), *row[5:]) for row in rows]
 
 
 async def retry_on_quota(write: Callable[[], Awaitable[T]]) -> T:

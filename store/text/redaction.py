@@ -28,7 +28,7 @@ class Redaction(StrEnum):
     ALL = "all"
 
 
-class Secret(NamedTuple):
+class SecretSpan(NamedTuple):
     """Where a secret stands in a text, and what kind it is."""
 
     label: str
@@ -53,11 +53,11 @@ def redact_secrets(text: str, level: Redaction = Redaction.KEYS, own_keys: Itera
     return _replace_secrets(text, find_secrets(text, level, own_keys))
 
 
-def find_secrets(text: str, level: Redaction = Redaction.KEYS, own_keys: Iterable[str] = ()) -> list[Secret]:
+def find_secrets(text: str, level: Redaction = Redaction.KEYS, own_keys: Iterable[str] = ()) -> list[SecretSpan]:
     """Return the secrets of a text, in their order; none overlaps another."""
     if level is Redaction.OFF:
         return []
-    found, lowered = list[Secret](), text.lower()
+    found, lowered = list[SecretSpan](), text.lower()
     for rule in (*_own_rules(own_keys), *_KEYS, *(_BLOBS if level is Redaction.ALL else ())):
         if rule.hint in lowered:
             found = _merge_secrets(found, _find_matches(text, rule))
@@ -69,16 +69,16 @@ def _own_rules(own_keys: Iterable[str]) -> Iterator[_Rule]:
         yield _Rule(OWN_KEY, "", re.compile(re.escape(key)))
 
 
-def _find_matches(text: str, rule: _Rule) -> Iterator[Secret]:
+def _find_matches(text: str, rule: _Rule) -> Iterator[SecretSpan]:
     group = "secret" if "secret" in rule.pattern.groupindex else 0
     for found in rule.pattern.finditer(text):
         if rule.is_one(found[group]):
-            yield Secret(rule.label, *found.span(group))
+            yield SecretSpan(rule.label, *found.span(group))
 
 
-def _merge_secrets(before: list[Secret], new: Iterable[Secret]) -> list[Secret]:
+def _merge_secrets(before: list[SecretSpan], new: Iterable[SecretSpan]) -> list[SecretSpan]:
     """Return both in their order, without what is new and touches what was found before."""
-    merged, n = list[Secret](), 0
+    merged, n = list[SecretSpan](), 0
     for one in new:
         while n < len(before) and before[n].end <= one.start:
             merged.append(before[n])
@@ -88,7 +88,7 @@ def _merge_secrets(before: list[Secret], new: Iterable[Secret]) -> list[Secret]:
     return merged + before[n:]
 
 
-def _replace_secrets(text: str, secrets: list[Secret]) -> str:
+def _replace_secrets(text: str, secrets: list[SecretSpan]) -> str:
     pieces, at = list[str](), 0
     for one in secrets:
         pieces += (text[at : one.start], f"[REDACTED:{one.label}]")

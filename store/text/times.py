@@ -32,7 +32,7 @@ _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Span:
+class TimeSpan:
     """From `begin` to `end`, which is no longer in it; both in UTC."""
 
     begin: datetime
@@ -43,15 +43,15 @@ class Span:
         """How long it is."""
         return self.end - self.begin
 
-    def shifted(self, by: timedelta) -> "Span":
+    def shifted(self, by: timedelta) -> "TimeSpan":
         """Return the span so much later."""
-        return Span(self.begin + by, self.end + by)
+        return TimeSpan(self.begin + by, self.end + by)
 
 
-Read = Callable[[Match[str], datetime, Calendar], Iterable[Span]]
+Read = Callable[[Match[str], datetime, Calendar], Iterable[TimeSpan]]
 
 
-def find_spans(text: str, today: datetime) -> list[Span]:
+def find_spans(text: str, today: datetime) -> list[TimeSpan]:
     """Return the spans of time that a text names, said at `today`; in the order of their beginning, none twice.
 
     It is read by the calendar of its language. A month or a day without a year is that of any of the last years. A date
@@ -72,7 +72,7 @@ def _time_signs(calendar: Calendar) -> frozenset[str]:
     return calendar.signs
 
 
-def _spans_in_calendar(text: str, today: datetime, calendar: Calendar) -> Iterator[Span]:
+def _spans_in_calendar(text: str, today: datetime, calendar: Calendar) -> Iterator[TimeSpan]:
     left = list(text)
     for pattern, read in _time_forms(calendar):
         for match in pattern.finditer("".join(left)):
@@ -87,7 +87,9 @@ def _spans_in_calendar(text: str, today: datetime, calendar: Calendar) -> Iterat
             left[match.start() : match.end()] = " " * len(match.group())
 
 
-def _apply_references(found: Sequence[Span], before: str, today: datetime, calendar: Calendar) -> Iterator[Span]:
+def _apply_references(
+    found: Sequence[TimeSpan], before: str, today: datetime, calendar: Calendar
+) -> Iterator[TimeSpan]:
     """Yield what the words before a time make of it: "two weeks before ..", "since ..", "until .."."""
     away, until, since = _reference_patterns(calendar)
     if match := away.search(before):
@@ -95,18 +97,18 @@ def _apply_references(found: Sequence[Span], before: str, today: datetime, calen
         number, unit = sign * _parse_number(match["n"], calendar), _parse_unit(match["unit"], calendar)
         yield from (_span_around(span, number, unit) for span in found)
     elif until.search(before):
-        yield from (Span(FIRST, span.begin) for span in found)
+        yield from (TimeSpan(FIRST, span.begin) for span in found)
     elif since.search(before):
-        yield from (Span(span.begin, max(span.end, today + DAY)) for span in found)
+        yield from (TimeSpan(span.begin, max(span.end, today + DAY)) for span in found)
     else:
         yield from found
 
 
-def _span_around(span: Span, number: float, unit: str) -> Span:
+def _span_around(span: TimeSpan, number: float, unit: str) -> TimeSpan:
     """Return the span a number of units away: as wide as one of them, and no narrower than it was."""
     middle = span.begin + span.length / 2 + timedelta(days=number * DAYS[unit])
     half = max(span.length, timedelta(days=DAYS[unit])) / 2
-    return Span(middle - half, middle + half)
+    return TimeSpan(middle - half, middle + half)
 
 
 @cache
@@ -175,7 +177,7 @@ def _pattern_alternatives(calendar: Calendar) -> Mapping[str, str]:
     }
 
 
-def _read_date(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
+def _read_date(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[TimeSpan]:
     """Read what has a year, a month or a day: a span of the least of them, in each year where none is told."""
     told = match.groupdict()
     number = told.get("number") or told.get("month")
@@ -183,25 +185,25 @@ def _read_date(match: Match[str], today: datetime, calendar: Calendar) -> Iterat
     years = [int(told["year"])] if told.get("year") else range(today.year, today.year - YEARS, -1)
     for year in years:
         if month is None:
-            yield Span(_first_of_month(year, 1), _first_of_month(year + 1, 1))
+            yield TimeSpan(_first_of_month(year, 1), _first_of_month(year + 1, 1))
         elif told.get("day") is None:
             yield _month_span(year, month)
         elif int(told["day"]) <= _month_span(year, month).length.days:
             yield _day_span(_first_of_month(year, month).replace(day=int(told["day"])))
 
 
-def _month_alone(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
+def _month_alone(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[TimeSpan]:
     if match["at"] or match["month"] not in calendar.may_be_no_time:
         yield from _read_date(match, today, calendar)
 
 
-def _which_month(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
+def _which_month(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[TimeSpan]:
     month = _index_of(match["month"], calendar.months)
     found = [_month_span(year, month) for year in range(today.year - 2, today.year + 3)]
     yield _choose_span(found, match["which"], today, calendar)
 
 
-def _read_season(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
+def _read_season(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[TimeSpan]:
     begins = next(month for words, month in calendar.seasons.items() if re.fullmatch(words, match["season"]))
     told = match.groupdict()
     which = told.get("which")
@@ -214,36 +216,36 @@ def _read_season(match: Match[str], today: datetime, calendar: Calendar) -> Iter
     yield from found if which is None else [_choose_span(found, which, today, calendar)]
 
 
-def _read_ago(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
+def _read_ago(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[TimeSpan]:
     yield _span_around(_day_span(today), -_parse_number(match["n"], calendar), _parse_unit(match["unit"], calendar))
 
 
-def _read_past(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
+def _read_past(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[TimeSpan]:
     days = _parse_number(match["n"], calendar) * DAYS[_parse_unit(match["unit"], calendar)]
-    yield Span(today - timedelta(days=days), today + DAY)
+    yield TimeSpan(today - timedelta(days=days), today + DAY)
 
 
-def _this_unit(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
+def _this_unit(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[TimeSpan]:
     unit = _parse_unit(match["unit"], calendar)
     way = _direction_of(match["which"], calendar)
     if unit == "year":
-        yield Span(_first_of_month(today.year + way, 1), _first_of_month(today.year + way + 1, 1))
+        yield TimeSpan(_first_of_month(today.year + way, 1), _first_of_month(today.year + way + 1, 1))
     elif unit == "month":
         yield _months_span(today.year, today.month + way, 1)
     else:
         begin = _day_span(today).begin - (timedelta(days=today.weekday()) if unit == "week" else timedelta(0))
         long = timedelta(days=DAYS[unit])
-        yield Span(begin, begin + long).shifted(way * long)
+        yield TimeSpan(begin, begin + long).shifted(way * long)
 
 
-def _read_weekend(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
+def _read_weekend(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[TimeSpan]:
     saturday = _day_span(today).begin - timedelta(days=today.weekday() - 5)
     which = match.groupdict().get("which")
     way = _direction_of(which, calendar) if which else 0 if today >= saturday else -1
-    yield Span(saturday, saturday + 2 * DAY).shifted(way * timedelta(days=7))
+    yield TimeSpan(saturday, saturday + 2 * DAY).shifted(way * timedelta(days=7))
 
 
-def _read_weekday(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
+def _read_weekday(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[TimeSpan]:
     which = match.groupdict().get("which")
     way = _direction_of(which, calendar) if which else -1
     wanted = _index_of(match["weekday"], calendar.weekdays)
@@ -251,12 +253,12 @@ def _read_weekday(match: Match[str], today: datetime, calendar: Calendar) -> Ite
     yield _day_span(today + timedelta(days=ahead if way >= 0 and ahead else ahead + (7 if way > 0 else -7)))
 
 
-def _read_days(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
+def _read_days(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[TimeSpan]:
     away = next(days for words, days in calendar.days.items() if re.fullmatch(words, match["days"]))
     yield _day_span(today + away * DAY)
 
 
-def _choose_span(found: Sequence[Span], which: str, today: datetime, calendar: Calendar) -> Span:
+def _choose_span(found: Sequence[TimeSpan], which: str, today: datetime, calendar: Calendar) -> TimeSpan:
     """Return the last that is over, the next that has not begun, or the one of this year; spans in order."""
     way = _direction_of(which, calendar)
     if way < 0:
@@ -288,20 +290,20 @@ def _index_of(text: str, names: Sequence[str]) -> int:
     return 1 + next(n for n, words in enumerate(names) if re.fullmatch(words, text))
 
 
-def _day_span(moment: datetime) -> Span:
+def _day_span(moment: datetime) -> TimeSpan:
     begin = moment.replace(hour=0, minute=0, second=0, microsecond=0)
-    return Span(begin, begin + DAY)
+    return TimeSpan(begin, begin + DAY)
 
 
 def _first_of_month(year: int, month: int) -> datetime:
     return datetime(year + (month - 1) // 12, (month - 1) % 12 + 1, 1, tzinfo=UTC)
 
 
-def _month_span(year: int, month: int) -> Span:
+def _month_span(year: int, month: int) -> TimeSpan:
     if not 1 <= month <= 12:  # noqa: PLR2004 - months of a year
         raise ValueError(month)
     return _months_span(year, month, 1)
 
 
-def _months_span(year: int, month: int, count: int) -> Span:
-    return Span(_first_of_month(year, month), _first_of_month(year, month + count))
+def _months_span(year: int, month: int, count: int) -> TimeSpan:
+    return TimeSpan(_first_of_month(year, month), _first_of_month(year, month + count))

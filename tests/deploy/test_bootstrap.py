@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from deploy.bootstrap import Credentials, bootstrap_database
+from deploy.bootstrap import BootstrapKeys, bootstrap_database
 from deploy.local import PostgresEndpoint
 from store.database import Database
 from store.identity import host_id
@@ -25,7 +25,7 @@ def endpoint(postgres: TestPostgres) -> PostgresEndpoint:
     )
 
 
-async def made(data: Path, postgres: TestPostgres) -> Credentials:
+async def made(data: Path, postgres: TestPostgres) -> BootstrapKeys:
     return await asyncio.to_thread(bootstrap_database, data, endpoint(postgres))
 
 

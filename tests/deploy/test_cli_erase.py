@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from store import identity
-from store.erasure import Erasures, Kind, Target
+from store.erasure import Erasures, ErasureTarget, Kind
 from store.memory.turns import NewMessage, NewTurn, TurnStore
 from tests.deploy.operated import HOST_ID, SECRET, Busy, Operated, turn_id
 from tests.store.erasure.dump import dump, lines_with
@@ -110,9 +110,9 @@ async def test_a_name_can_be_taken_after_the_user_is_erased(called: Busy) -> Non
 async def test_a_name_is_taken_by_an_erasure_that_runs_already(called: Busy) -> None:
     async with called.opened() as database:
         erasures = Erasures(database, lambda: datetime.now(UTC))
-        running = await erasures.request(HOST_ID, Target(Kind.USER, None, "kat"))
-        assert await erasures.request(HOST_ID, Target(Kind.USER, None, "kat")) == running
-        assert await erasures.request(HOST_ID, Target(Kind.USER, None, "kat", ("Kate",))) == running
+        running = await erasures.request(HOST_ID, ErasureTarget(Kind.USER, None, "kat"))
+        assert await erasures.request(HOST_ID, ErasureTarget(Kind.USER, None, "kat")) == running
+        assert await erasures.request(HOST_ID, ErasureTarget(Kind.USER, None, "kat", ("Kate",))) == running
         receipt = await erasures.run(HOST_ID, running)
     assert (receipt.done, receipt.counts["messages"]) == (True, 5)
     assert lines_with(await dump(called.postgres), "kate") == []
@@ -123,13 +123,13 @@ async def test_a_name_is_taken_by_an_erasure_that_is_about_to_end(
 ) -> None:
     async with called.opened() as database:
         erasures = Erasures(database, lambda: datetime.now(UTC))
-        running = await erasures.request(HOST_ID, Target(Kind.USER, None, "kat"))
+        running = await erasures.request(HOST_ID, ErasureTarget(Kind.USER, None, "kat"))
         samples = Erasures._erase_samples
         asked: list[UUID] = []
 
         async def name_meanwhile(self: Erasures, ended: Sequence[tuple[UUID, UUID]]) -> Sequence[None]:
             if not asked:
-                asked.append(await erasures.request(HOST_ID, Target(Kind.USER, None, "kat", ("Kate",))))
+                asked.append(await erasures.request(HOST_ID, ErasureTarget(Kind.USER, None, "kat", ("Kate",))))
             return await samples(self, ended)
 
         monkeypatch.setattr(Erasures, "_erase_samples", name_meanwhile)

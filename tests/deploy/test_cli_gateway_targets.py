@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from deploy.cli import doctor_checks
 from deploy.cli.doctor_checks import DoctorTarget
-from deploy.cli.doctor_rules import Finding, Verdict
+from deploy.cli.doctor_rules import CheckVerdict, DoctorFinding
 from deploy.gateways import TargetAccess
 from deploy.local.stack import Stack
 from deploy.settings import Settings
@@ -19,7 +19,7 @@ from store.tenancy.gateway_targets import UNSET, GatewayTargets
 from store.tenancy.keys import Keys
 from tests.deploy.operated import HOST_ID, Busy
 from tests.workers.targets import SEALING
-from workers.settings import GatewaySettings
+from workers.settings import DeliverySettings
 
 KEY = "uk_Harrowgatemere-4711"
 URL = "https://gateway.example.com"
@@ -27,7 +27,7 @@ URL = "https://gateway.example.com"
 
 async def keys_of(busy: Busy, sealing: str = SEALING) -> dict[str, str]:
     """The keys that the stack's workers open, by the gateway's user."""
-    access = TargetAccess(GatewaySettings(sealing_keys=SecretStr(sealing)))
+    access = TargetAccess(DeliverySettings(sealing_keys=SecretStr(sealing)))
     async with busy.opened() as database:
         return {one.user.user_id: access(one).user_key for one in await GatewayTargets(database).sealed()}
 
@@ -176,10 +176,10 @@ async def test_no_key_is_in_anything_an_operator_sees_nor_in_the_database(busy: 
 
 async def test_doctor_says_of_a_key_that_the_stack_cannot_open_what_to_do(busy: Busy) -> None:
     [fine] = await findings(busy)
-    assert (fine.verdict, fine.seen) == (Verdict.OK, "1 in force; every key that was set can be opened")
+    assert (fine.verdict, fine.seen) == (CheckVerdict.OK, "1 in force; every key that was set can be opened")
     stack_with(busy, Fernet.generate_key().decode())
     [wrong] = await findings(busy)
-    assert (wrong.verdict, "host default, user-1 at http" in wrong.seen) == (Verdict.FAIL, True)
+    assert (wrong.verdict, "host default, user-1 at http" in wrong.seen) == (CheckVerdict.FAIL, True)
     assert "afterturn gateway set" in wrong.remedy
 
 
@@ -189,11 +189,11 @@ async def test_doctor_says_of_a_gateway_that_is_not_called_because_it_fails(busy
         name = gate_name("gateway", str(one.target.target_id))
         await Gate(database, name, GatePolicy(threshold=1)).report(well=False)
     found = await findings(busy)
-    assert [one.verdict for one in found] == [Verdict.OK, Verdict.WARN]
+    assert [one.verdict for one in found] == [CheckVerdict.OK, CheckVerdict.WARN]
     assert "user-1 at http" in found[1].seen
 
 
-async def findings(busy: Busy) -> list[Finding]:
+async def findings(busy: Busy) -> list[DoctorFinding]:
     """What doctor finds of gateway targets."""
     stack = Stack.model_validate_json((busy.folder / "stack.json").read_text())
     return [one async for one in doctor_checks.gateways(DoctorTarget(Settings(), stack))]

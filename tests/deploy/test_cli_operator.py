@@ -10,7 +10,7 @@ from sqlalchemy import NullPool, text
 
 from deploy.bootstrap import HOST
 from deploy.cli import doctor_rules
-from deploy.cli.doctor_rules import Verdict
+from deploy.cli.doctor_rules import CheckVerdict
 from store import identity
 from store.connections import create_owner_engine
 from store.memory.turns import NewMessage, NewTurn, TurnStore
@@ -150,25 +150,27 @@ async def test_the_doctor_sees_what_others_could_read(operated: Operated) -> Non
 @pytest.mark.parametrize(
     "finding,verdict",
     [
-        (doctor_rules.judge_postgresql_version(150_004, "15.4"), Verdict.FAIL),
-        (doctor_rules.judge_postgresql_version(160_000, "16.0"), Verdict.OK),
-        (doctor_rules.judge_pgvector_version(None), Verdict.FAIL),
-        (doctor_rules.judge_pgvector_version("0.8.4"), Verdict.FAIL),
-        (doctor_rules.judge_pgvector_version("0.8.5"), Verdict.OK),
-        (doctor_rules.judge_pgvector_version("0.10"), Verdict.OK),
-        (doctor_rules.judge_schema_revision(None, "0001", "migrate"), Verdict.FAIL),
-        (doctor_rules.judge_schema_revision("0001", "0002", "migrate"), Verdict.FAIL),
-        (doctor_rules.judge_schema_revision("0002", "0002", None), Verdict.OK),
-        (doctor_rules.judge_schema_revision("0003", "0002", None), Verdict.OK),
-        (doctor_rules.judge_database_role("application", above=True), Verdict.FAIL),
-        (doctor_rules.judge_free_space("/", 10 * 1024**3), Verdict.OK),
-        (doctor_rules.judge_free_space("/", 1024**3), Verdict.WARN),
-        (doctor_rules.judge_free_space("/", 1024), Verdict.FAIL),
-        (doctor_rules.judge_file_mode("/x", 0o100600, holds_secrets=True), Verdict.OK),
-        (doctor_rules.judge_file_mode("/x", 0o100640, holds_secrets=True), Verdict.FAIL),
-        (doctor_rules.judge_file_mode("/x", 0o40755, holds_secrets=False), Verdict.WARN),
+        (doctor_rules.judge_postgresql_version(150_004, "15.4"), CheckVerdict.FAIL),
+        (doctor_rules.judge_postgresql_version(160_000, "16.0"), CheckVerdict.OK),
+        (doctor_rules.judge_pgvector_version(None), CheckVerdict.FAIL),
+        (doctor_rules.judge_pgvector_version("0.8.4"), CheckVerdict.FAIL),
+        (doctor_rules.judge_pgvector_version("0.8.5"), CheckVerdict.OK),
+        (doctor_rules.judge_pgvector_version("0.10"), CheckVerdict.OK),
+        (doctor_rules.judge_schema_revision(None, "0001", "migrate"), CheckVerdict.FAIL),
+        (doctor_rules.judge_schema_revision("0001", "0002", "migrate"), CheckVerdict.FAIL),
+        (doctor_rules.judge_schema_revision("0002", "0002", None), CheckVerdict.OK),
+        (doctor_rules.judge_schema_revision("0003", "0002", None), CheckVerdict.OK),
+        (doctor_rules.judge_database_role("application", above=True), CheckVerdict.FAIL),
+        (doctor_rules.judge_free_space("/", 10 * 1024**3), CheckVerdict.OK),
+        (doctor_rules.judge_free_space("/", 1024**3), CheckVerdict.WARN),
+        (doctor_rules.judge_free_space("/", 1024), CheckVerdict.FAIL),
+        (doctor_rules.judge_file_mode("/x", 0o100600, holds_secrets=True), CheckVerdict.OK),
+        (doctor_rules.judge_file_mode("/x", 0o100640, holds_secrets=True), CheckVerdict.FAIL),
+        (doctor_rules.judge_file_mode("/x", 0o40755, holds_secrets=False), CheckVerdict.WARN),
     ],
 )
-def test_each_rule_says_what_to_do_unless_all_is_well(finding: doctor_rules.Finding, verdict: Verdict) -> None:
+def test_each_rule_says_what_to_do_unless_all_is_well(
+    finding: doctor_rules.DoctorFinding, verdict: CheckVerdict
+) -> None:
     assert finding.verdict is verdict
-    assert bool(finding.remedy) == (verdict is not Verdict.OK)
+    assert bool(finding.remedy) == (verdict is not CheckVerdict.OK)

@@ -12,9 +12,9 @@ from deploy.cli import recall_check
 from deploy.cli.recall_check import SIZE_LIMITS, SIZE_NAMES, classify_size
 from deploy.local.stack import FILE, Stack
 from store import identity
-from store.derived.unit_vectors import Wanted, insert_vectors, read_missing
+from store.derived.unit_vectors import UnitsToEmbed, insert_vectors, read_missing
 from store.recall import dense_arm
-from store.recall.accuracy_check import Asked
+from store.recall.accuracy_check import CheckedQuestion
 from store.recall.settings import RecallSettings
 from tests.deploy.operated import HOST_ID, Busy, busy_stack
 from tests.servers import TestPostgres, TestValkey
@@ -37,7 +37,7 @@ async def _embedded(busy: Busy, bank: UUID) -> None:
     async with busy.opened() as database:
         async with database.tenant(HOST_ID) as connection:
             units = await read_missing(
-                connection, HOST_ID, GENERATION, [Wanted(bank, row.turn_id, False) for row in turns]
+                connection, HOST_ID, GENERATION, [UnitsToEmbed(bank, row.turn_id, False) for row in turns]
             )
         vectors = np.random.default_rng(7).standard_normal((len(units), 384), dtype=np.float32)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -79,7 +79,9 @@ async def test_the_bounds_of_the_running_stack_are_those_that_are_tried(
     running.model_copy(update={"recall": RecallSettings(exact_units=7)}).save(stored.folder)
     tried: list[int] = []
 
-    async def compared(_database: object, _bank: object, _units: int, settings: RecallSettings) -> list[Asked]:
+    async def compared(
+        _database: object, _bank: object, _units: int, settings: RecallSettings
+    ) -> list[CheckedQuestion]:
         tried.append(settings.exact_units)
         return []
 

@@ -10,7 +10,7 @@ from deploy.cli import doctor_checks, doctor_rules
 from deploy.cli.app import build_cli
 from deploy.cli.database_checks import judge_revision
 from deploy.cli.doctor_checks import DoctorTarget
-from deploy.cli.doctor_rules import Finding, Verdict, report_ok
+from deploy.cli.doctor_rules import CheckVerdict, DoctorFinding, report_ok
 from deploy.cli.orphaned_databases import ORPHANED
 from tests.client.loopback import closed_port
 from tests.deploy.operated import Operated
@@ -53,7 +53,7 @@ TABLE: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 }
 
 
-async def pass_model(_patient: DoctorTarget) -> Finding:
+async def pass_model(_patient: DoctorTarget) -> DoctorFinding:
     """Stand for the look at the model, which is the same everywhere and takes its time."""
     return report_ok("sentence model", "not looked at")
 
@@ -109,13 +109,13 @@ def test_servers_that_answer_are_looked_at_and_nothing_is_missed(
         (doctor_rules.judge_pgvector_version(None), "install pgvector"),
     ],
 )
-def test_each_failure_is_followed_by_what_to_do(finding: Finding, words: str) -> None:
-    assert finding.verdict is Verdict.FAIL
+def test_each_failure_is_followed_by_what_to_do(finding: DoctorFinding, words: str) -> None:
+    assert finding.verdict is CheckVerdict.FAIL
     assert words in finding.remedy
 
 
 def test_a_foreign_schema_is_migrated_by_a_command() -> None:
     finding = doctor_rules.judge_schema_revision(None, "0002", judge_revision(None, None), foreign=True)
-    assert finding.verdict is Verdict.FAIL
+    assert finding.verdict is CheckVerdict.FAIL
     assert "`afterturn db migrate`" in finding.remedy
     assert "afterturn up" not in finding.remedy

@@ -26,7 +26,7 @@ from tests.deploy.test_observability import rules
 from tests.packages import find_or_skip
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host, settings_of
-from workers.settings import GatewaySettings
+from workers.settings import DeliverySettings
 
 HELM = Path(__file__).parents[2] / "deploy" / "helm"
 CHART = HELM / "afterturn"
@@ -144,7 +144,7 @@ def test_pods_run_without_privileges_and_few_have_the_owners_url(values: Path) -
 
 @each
 def test_a_pod_has_longer_to_end_than_its_process_needs(values: Path) -> None:
-    own = GatewaySettings().stop_seconds + GRACE_S + THREADS_END_MS / 1000
+    own = DeliverySettings().stop_seconds + GRACE_S + THREADS_END_MS / 1000
     for name, pod in pods(values):
         if "-worker-" in name:
             assert pod["terminationGracePeriodSeconds"] > own + 10

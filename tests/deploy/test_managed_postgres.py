@@ -19,7 +19,7 @@ from deploy.local.ports import find_free_port
 from store import identity, migrations
 from store.connections import create_engine
 from store.derived.vector_indexes import VectorIndexes
-from store.replay import Scope, repair_scope, swap_tables, verify_log
+from store.replay import ReplayScope, repair_scope, swap_tables, verify_log
 from store.tenancy.removal import remove_hosts
 from tests.dumps import AS_OWNER, EVERY_TENANT, dumped
 from tests.patience import until
@@ -100,7 +100,7 @@ async def test_a_managed_postgresql_without_superuser_carries_everything(
             await served(client)
     assert (await verify_log(owner)).equal
     await swap_tables(owner)
-    await repair_scope(owner, Scope(identity.host_id(HOST)))
+    await repair_scope(owner, ReplayScope(identity.host_id(HOST)))
     assert (await verify_log(owner)).equal
     assert await found(owner, *CHECKS) == []
     assert await VectorIndexes(owner, 1000).needed() == []

@@ -15,7 +15,7 @@ import pytest
 from pydantic import SecretStr
 
 from deploy.api import main
-from deploy.plugin_address import PluginAddress, find_address, find_warning, parse_listen
+from deploy.plugin_address import ListenAddress, find_address, find_warning, parse_listen
 from deploy.plugin_listener import by_key, create_listener_app
 from deploy.settings import load_settings
 from producers.contract_kit.catalog import CASES
@@ -89,7 +89,7 @@ def running(told: dict[str, str], listen: str, *arguments: str) -> Iterator[http
 
 
 def test_an_address_is_a_host_with_a_port_or_a_socket(tmp_path: Path) -> None:
-    assert parse_listen("127.0.0.1:9100") == PluginAddress("127.0.0.1", 9100)
+    assert parse_listen("127.0.0.1:9100") == ListenAddress("127.0.0.1", 9100)
     assert parse_listen("[::1]:9100").url == "http://[::1]:9100"
     assert parse_listen("localhost:0").port > 0
     assert parse_listen(f"unix:{tmp_path}/p.sock").url == f"unix:{tmp_path}/p.sock"
@@ -102,10 +102,10 @@ def test_without_a_tenant_there_is_no_listener_and_beyond_loopback_without_a_tok
     assert find_address(PluginSettings()) is None
     with pytest.raises(ValueError, match=r"plugin\.tenant"):
         find_address(PluginSettings(listen="127.0.0.1:0"))
-    everywhere = PluginAddress("0.0.0.0", 9100)
+    everywhere = ListenAddress("0.0.0.0", 9100)
     assert "asks for no token" in (find_warning(PluginSettings(), everywhere) or "")
     assert find_warning(PluginSettings(token=SecretStr("t")), everywhere) is None
-    assert find_warning(PluginSettings(), PluginAddress("127.0.0.1", 9100)) is None
+    assert find_warning(PluginSettings(), ListenAddress("127.0.0.1", 9100)) is None
 
 
 def test_the_contracts_own_variables_are_read() -> None:
@@ -131,7 +131,7 @@ async def test_web_pages_are_refused_and_a_token_is_asked_for_where_one_is_set(
     settings = told.model_copy(update={"tenant": ana.host})
     parts = parts_of(world.database, world.notifier, world.clock, settings)
     fair = FairQueue(FairnessSettings())
-    app = create_listener_app(parts, settings, ApiSettings(), PluginAddress("127.0.0.1", 9100), fair)
+    app = create_listener_app(parts, settings, ApiSettings(), ListenAddress("127.0.0.1", 9100), fair)
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:9100", headers=headers) as client:
         answer = await client.post("/v1/search", json={"namespaces": ["team:a"]})

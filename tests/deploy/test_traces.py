@@ -33,7 +33,7 @@ from deploy.tracing import MISSING, TracingSettings, find_missing_packages, star
 from producers.plugin.app import PluginApp
 from producers.plugin.bank_store import BankPluginStore
 from producers.queue.acceptance import QueueIntake
-from producers.service.gateway_clients import Access, Calling, GatewayClients
+from producers.service.gateway_clients import Calling, GatewayClients, TargetCredentials
 from producers.service.recalls import Recalls
 from producers.settings import ApiSettings
 from store import identity
@@ -41,7 +41,7 @@ from store.ledger.ledger import Claim
 from store.ledger.stages import Stage
 from store.tenancy.keys import Grant
 from store.tracing import (
-    Kind,
+    SpanRole,
     current_traceparent,
     install_tracer,
     is_tracing,
@@ -60,7 +60,7 @@ from tests.workers.stages import Crew
 from tests.workers.targets import SETTINGS, hand_to
 from workers.errors import Permanent
 from workers.recall import RecallWork
-from workers.stage_work import Shape, Worked
+from workers.stage_work import ClaimSize, Worked
 
 MARK = "zq71feldspar"
 AGENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -136,7 +136,9 @@ async def test_one_trace_leads_from_the_request_to_the_last_stage_and_on_to_the_
     with gateway() as far:
         await hand_to(stack.workers.database, identity.host_id("default"), far.url)
         clients = GatewayClients(
-            stack.workers.database, lambda target: Access(target.user.base_url or "", KEY), Calling(PATIENCE_S, 0.0)
+            stack.workers.database,
+            lambda target: TargetCredentials(target.user.base_url or "", KEY),
+            Calling(PATIENCE_S, 0.0),
         )
         await stack.post(traceparent=AGENT)
         async with Crew(stack.workers, gateways=clients, settings=SETTINGS) as crew:
@@ -271,7 +273,7 @@ class Broken:
     """A stage whose work fails with a text that nobody may see."""
 
     stage = Stage.EXTRACTION
-    shape = Shape(streams=4, rows=4)
+    shape = ClaimSize(streams=4, rows=4)
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
         raise Permanent("broken", f"{MARK} in {len(claims)} claims")
@@ -386,7 +388,7 @@ async def test_the_collector_gets_protobuf_over_http_that_names_service_and_span
     with loopback() as collector:
         collector.answer = lambda _seen: Response(b"", media_type="application/x-protobuf")
         stop = start_tracing(TracingSettings(enabled=True, endpoint=collector.url, service_name="memory"))
-        with trace_operation("process extraction", {"afterturn.attempt": 1}, kind=Kind.CONSUMER, parent=AGENT):
+        with trace_operation("process extraction", {"afterturn.attempt": 1}, kind=SpanRole.CONSUMER, parent=AGENT):
             pass
         stop()
         assert not is_tracing()
@@ -419,7 +421,7 @@ def decode(seen: Seen) -> tuple[dict[str, str], Any]:
 
 def test_a_collector_that_is_away_holds_up_no_end() -> None:
     stop = start_tracing(TracingSettings(enabled=True, endpoint="http://127.0.0.1:9"))
-    with trace_operation("lost", kind=Kind.CONSUMER):
+    with trace_operation("lost", kind=SpanRole.CONSUMER):
         pass
     stop()
     assert not is_tracing()
@@ -429,9 +431,9 @@ def test_of_traces_begun_here_the_ratio_says_how_many_are_sent() -> None:
     traces = OtlpTraces.create("http://127.0.0.1:9", 0.0, "")
     install_tracer(traces)
     try:
-        with trace_operation("begun here", kind=Kind.SERVER):
+        with trace_operation("begun here", kind=SpanRole.SERVER):
             assert current_traceparent() is None
-        with trace_operation("begun there", kind=Kind.SERVER, parent=AGENT):
+        with trace_operation("begun there", kind=SpanRole.SERVER, parent=AGENT):
             assert trace_of(current_traceparent() or "") == trace_of(AGENT)
     finally:
         install_tracer(None)
@@ -478,7 +480,7 @@ def test_lines_of_the_log_name_their_trace(spans: InMemorySpanExporter, monkeypa
     try:
         logs.configure_logging(LogSettings(format=LogFormat.JSON))
         log = structlog.get_logger("traces")
-        with trace_operation("request", kind=Kind.SERVER, parent=AGENT):
+        with trace_operation("request", kind=SpanRole.SERVER, parent=AGENT):
             log.info("within")
         log.info("without")
     finally:

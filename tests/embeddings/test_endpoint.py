@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 from starlette.responses import JSONResponse, Response
 
-from embeddings.endpoint import Endpoint, EndpointError, Limits, endpoint_url
+from embeddings.endpoint import Endpoint, EndpointError, EndpointLimits, endpoint_url
 from tests.client.loopback import Loopback, closed_port, everything_in, loopback, raw_server
 from tests.patience import PATIENCE_S
 
 PATH = "/v1/responses"
 KEY = "sk-distinctive-key-8822"
-LIMITS = Limits(request_bytes=1000, reply_bytes=2000, seconds=PATIENCE_S)
+LIMITS = EndpointLimits(request_bytes=1000, reply_bytes=2000, seconds=PATIENCE_S)
 BRIEF = replace(LIMITS, seconds=0.5)
 
 
@@ -22,7 +22,7 @@ def server() -> Iterator[Loopback]:
         yield running
 
 
-async def ask(url: str, limits: Limits = LIMITS, body: dict[str, object] | None = None) -> object:
+async def ask(url: str, limits: EndpointLimits = LIMITS, body: dict[str, object] | None = None) -> object:
     endpoint = Endpoint(url + PATH, KEY, limits)
     try:
         return await endpoint.post(body or {"text": "hello"})
@@ -30,7 +30,7 @@ async def ask(url: str, limits: Limits = LIMITS, body: dict[str, object] | None 
         await endpoint.close()
 
 
-async def refused(url: str, limits: Limits = LIMITS, body: dict[str, object] | None = None) -> EndpointError:
+async def refused(url: str, limits: EndpointLimits = LIMITS, body: dict[str, object] | None = None) -> EndpointError:
     with pytest.raises(EndpointError) as caught:
         await ask(url, limits, body)
     assert KEY not in everything_in(caught.value)

@@ -2,15 +2,15 @@
 
 import pytest
 
-from embeddings.pace import Pace
+from embeddings.pace import TokenPace
 
 
 def test_nothing_takes_no_time() -> None:
-    assert Pace(256).estimate_ms([]) == 0
+    assert TokenPace(256).estimate_ms([]) == 0
 
 
 def test_the_estimate_comes_to_what_was_measured() -> None:
-    pace = Pace(256)
+    pace = TokenPace(256)
     texts = ["x" * 100] * 4
     for _ in range(60):
         pace.learn(texts, 50.0)
@@ -18,24 +18,24 @@ def test_the_estimate_comes_to_what_was_measured() -> None:
 
 
 def test_text_beyond_the_window_costs_nothing() -> None:
-    pace = Pace(256)
+    pace = TokenPace(256)
     assert pace.estimate_ms(["x" * 5000]) == pace.estimate_ms(["x" * 50000])
 
 
 def test_one_slow_run_does_not_overturn_the_measure() -> None:
-    pace = Pace(256)
+    pace = TokenPace(256)
     before = pace.estimate_ms(["hello"])
     pace.learn(["hello"], before * 100)
     assert pace.estimate_ms(["hello"]) < before * 1.3
 
 
 def test_what_stays_slow_is_believed() -> None:
-    pace = Pace(256)
+    pace = TokenPace(256)
     for _ in range(30):
         pace.learn(["hello"], 100.0)
     assert pace.estimate_ms(["hello"]) == pytest.approx(100.0, rel=0.1)
 
 
 def test_texts_together_cost_less_than_one_after_the_other() -> None:
-    pace = Pace(256)
+    pace = TokenPace(256)
     assert pace.estimate_ms(["hello"] * 4) < 4 * pace.estimate_ms(["hello"])

@@ -26,7 +26,8 @@ FAULTS = (
         fault="an add whose outcome nobody knows is tried again",
         file="workers/gateway_machine.py",
         before="        return unknown_add(session, error.category)\n",
-        after='        return Ending("add_failed", Event.ADD_FAILED, where, error.category, "again", back="pending")\n',
+        after="        return AttemptOutcome("
+        '"add_failed", Event.ADD_FAILED, where, error.category, "again", back="pending")\n',
         held_by="tests/workers/test_gateway.py",
         tests=(
             "test_an_add_whose_outcome_nobody_knows_is_never_repeated",
@@ -67,7 +68,7 @@ FAULTS = (
         fault="an add that got no answer in time is taken for one that never left",
         file="workers/gateway_machine.py",
         before="        return unknown_add(session, error.category)\n",
-        after='        return Ending("add_failed", Event.ADD_FAILED, where, error.category, "no answer")\n',
+        after='        return AttemptOutcome("add_failed", Event.ADD_FAILED, where, error.category, "no answer")\n',
         held_by="tests/workers/test_gateway_gate.py",
         tests=("test_an_unknown_outcome_while_looking_is_not_repeated",),
     ),

@@ -20,16 +20,16 @@ from producers.http.reading import Authenticator
 from producers.http.service import Readiness
 from producers.notifications import Notifier
 from producers.service.auditing import CallRecorder
-from producers.service.dependencies import Dependencies
+from producers.service.dependencies import ServiceDependencies
 from producers.service.load_shedding import Pressure
-from producers.service.memory import Memory
+from producers.service.memory import MemoryFacade
 from producers.service.operations import Operations
 from producers.service.recalls import Recalls
 from producers.settings import ApiSettings
 from store.derived.persons import Persons
 from store.erasure import Erasures
 from store.ledger.freshness import Waiter
-from store.maintenance.ending import Ending
+from store.maintenance.ending import ExpiryTask
 from store.memory.directives import Curation
 from store.memory.documents import Documents
 from store.memory.memories import Memories
@@ -83,7 +83,7 @@ class World:
     clock: Clock
     health: Healthy
     recorder: CallRecorder
-    memory: Memory
+    memory: MemoryFacade
 
     async def tenant(self, name: str | None = None, **rights: Any) -> "Tenant":
         """Make a key of a host, of a new one where none is named."""
@@ -144,14 +144,14 @@ def build(
     units, banks, erasures = Units(database, clock), Banks(database, clock), Erasures(database, clock)
     documents, curation = Documents(database, clock), Curation(database, clock)
     known = documents, curation, Persons(database, clock), Memories(database, clock)
-    parts = Dependencies(TurnStore(database, clock), units, recalls, jobs, notifier, banks, erasures, *known)
-    parts = replace(parts, ending=Ending(database, clock), pressure=pressure, embed=embed)
+    parts = ServiceDependencies(TurnStore(database, clock), units, recalls, jobs, notifier, banks, erasures, *known)
+    parts = replace(parts, ending=ExpiryTask(database, clock), pressure=pressure, embed=embed)
 
     async def metrics() -> bytes:
         return b"# nothing\n"
 
     recorder = CallRecorder(CallAudit(database).write, clock)
-    memory = Memory(parts, settings)
+    memory = MemoryFacade(parts, settings)
     app = create_app(
         memory,
         keys,

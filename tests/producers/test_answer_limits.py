@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from producers.service.gateway_calls import SearchBody, answer_of
 from producers.service.recall_json import MOST_BYTES, as_json
-from producers.service.recalls import Answer, Freshly
+from producers.service.recalls import Freshly, RecallResult
 from producers.settings import ApiSettings
 from store.identity import host_id
 from store.ledger.freshness import Freshness
@@ -29,14 +29,14 @@ FRESHLY = Freshly(Freshness(1, 1, 1, 1, 0), 0, met=True)
 texts = st.lists(st.text('a<&"\\\x01é😀\u2028 ', max_size=400), max_size=8)
 
 
-def answering(*said: str) -> Answer:
+def answering(*said: str) -> RecallResult:
     items = [
         Recalled(
             UUID(int=n), "experience", text, 1.0 - n / 100, "s", f"t{n}", (f"t{n}",), "user", "Ann", NOON, ("dense",)
         )
         for n, text in enumerate(said)
     ]
-    return Answer(items, FRESHLY, 1.0, directives=[Directive(UUID(int=9), "tone", "Be brief.", 0)])
+    return RecallResult(items, FRESHLY, 1.0, directives=[Directive(UUID(int=9), "tone", "Be brief.", 0)])
 
 
 @given(texts, st.integers(4096, 12_000))

@@ -14,7 +14,7 @@ from sqlalchemy.exc import ProgrammingError
 
 from producers.service.auditing import BATCH, SUM_EVERY_S, SUMMED_UP, CallRecorder
 from store import identity
-from store.tenancy.call_audit import NO_HOST, Call, CallAudit, Interface, Sought
+from store.tenancy.call_audit import NO_HOST, AuditedCall, CallAudit, Interface, Sought
 from tests.patience import PATIENCE_S
 from tests.producers.conftest import Tenant, World
 
@@ -23,15 +23,15 @@ SOME_HOST = UUID(int=7)
 LARGE = {"content-length": str(1 << 40)}
 
 
-def call(n: int = 0, host: UUID = SOME_HOST, **more: Any) -> Call:
-    return Call(NOON, Interface.HTTP, f"GET /{n}", 1.0, host, **more)
+def call(n: int = 0, host: UUID = SOME_HOST, **more: Any) -> AuditedCall:
+    return AuditedCall(NOON, Interface.HTTP, f"GET /{n}", 1.0, host, **more)
 
 
 def counted(outcome: str) -> float:
     return REGISTRY.get_sample_value("afterturn_calls_audited_total", {"outcome": outcome}) or 0.0
 
 
-async def noted(world: World, host: str | None = None, **sought: Any) -> list[Call]:
+async def noted(world: World, host: str | None = None, **sought: Any) -> list[AuditedCall]:
     assert await world.recorder.flush()
     wanted = Sought(host=identity.host_id(host) if host else NO_HOST, **sought)
     found, _ = await CallAudit(world.database).read(wanted, 100)
@@ -87,10 +87,10 @@ async def test_calls_without_a_valid_key_are_one_row_however_many_they_are(world
 
 
 async def test_calls_without_a_valid_key_are_summed_up_once_a_minute_and_push_no_other_call_out() -> None:
-    written: list[Call] = []
+    written: list[AuditedCall] = []
     now = [0.0]
 
-    async def write(calls: Sequence[Call]) -> None:
+    async def write(calls: Sequence[AuditedCall]) -> None:
         written.extend(calls)
 
     recorder = CallRecorder(write, lambda: NOON, limit=10, now=lambda: now[0])
@@ -170,10 +170,10 @@ async def test_what_comes_too_fast_is_dropped_and_counted_and_nobody_waits() -> 
 
 
 async def test_notes_wait_while_the_database_is_away_and_are_written_once_in_order() -> None:
-    written: list[Call] = []
+    written: list[AuditedCall] = []
     away = True
 
-    async def write(calls: Sequence[Call]) -> None:
+    async def write(calls: Sequence[AuditedCall]) -> None:
         if away:
             raise ConnectionError
         written.extend(calls)
@@ -188,9 +188,9 @@ async def test_notes_wait_while_the_database_is_away_and_are_written_once_in_ord
 
 
 async def test_a_process_that_stops_writes_what_is_left() -> None:
-    written: list[Call] = []
+    written: list[AuditedCall] = []
 
-    async def write(calls: Sequence[Call]) -> None:
+    async def write(calls: Sequence[AuditedCall]) -> None:
         written.extend(calls)
 
     recorder = CallRecorder(write, lambda: NOON, pause_s=60.0)
@@ -200,10 +200,10 @@ async def test_a_process_that_stops_writes_what_is_left() -> None:
 
 
 async def test_a_batch_that_is_being_written_when_a_process_stops_is_written_once() -> None:
-    written: list[Call] = []
+    written: list[AuditedCall] = []
     begun, may_end = asyncio.Event(), asyncio.Event()
 
-    async def write(calls: Sequence[Call]) -> None:
+    async def write(calls: Sequence[AuditedCall]) -> None:
         written.extend(calls)
         begun.set()
         await may_end.wait()
@@ -219,7 +219,7 @@ async def test_a_batch_that_is_being_written_when_a_process_stops_is_written_onc
 async def test_notes_are_written_while_calls_come() -> None:
     written = asyncio.Event()
 
-    async def write(calls: Sequence[Call]) -> None:
+    async def write(calls: Sequence[AuditedCall]) -> None:
         assert calls
         written.set()
 
@@ -229,5 +229,5 @@ async def test_notes_are_written_while_calls_come() -> None:
         await asyncio.wait_for(written.wait(), PATIENCE_S)
 
 
-async def _never(_calls: Sequence[Call]) -> None:
+async def _never(_calls: Sequence[AuditedCall]) -> None:
     raise AssertionError

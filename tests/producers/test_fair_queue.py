@@ -17,8 +17,8 @@ from producers.fair_queue import (
     DEMAND_S,
     RECALL_WEIGHT,
     UNITS_WAITING,
-    Call,
     FairQueue,
+    QueuedCall,
     Slot,
     weight_of,
 )
@@ -48,20 +48,20 @@ class Crowd:
     def __init__(self, settings: FairnessSettings = FairnessSettings()) -> None:  # noqa: B008 - frozen
         self.clock = Clock()
         self.queue = FairQueue(settings, self.clock)
-        self.started: list[Call] = []
-        self.running: list[Call] = []
+        self.started: list[QueuedCall] = []
+        self.running: list[QueuedCall] = []
 
-    def call(self, host: UUID, weight: int = 1) -> Call:
-        made = Call(host, weight, lambda: None)
+    def call(self, host: UUID, weight: int = 1) -> QueuedCall:
+        made = QueuedCall(host, weight, lambda: None)
         made.start = lambda: self._begin(made)
         self.queue.offer(made)
         return made
 
-    def _begin(self, call: Call) -> None:
+    def _begin(self, call: QueuedCall) -> None:
         self.started.append(call)
         self.running.append(call)
 
-    def end(self, call: Call) -> None:
+    def end(self, call: QueuedCall) -> None:
         self.running.remove(call)
         self.queue.withdraw(call)
 
@@ -194,7 +194,7 @@ def test_whatever_comes_and_ends_shares_are_kept_order_is_kept_and_no_room_is_le
     steps: list[int], more: Any
 ) -> None:
     crowd, hosts = Crowd(SMALL), [ANA, BEN, EVE]
-    made: dict[UUID, list[Call]] = {host: [] for host in hosts}
+    made: dict[UUID, list[QueuedCall]] = {host: [] for host in hosts}
     for step in steps:
         before = {host: crowd.units(host) for host in hosts}
         if step < 3:
@@ -287,7 +287,7 @@ async def test_without_a_slot_a_sleep_is_a_sleep() -> None:
 
 def busy(queue: FairQueue, host: UUID, weight: int) -> Callable[[], None]:
     """Have a tenant work; returns what ends it."""
-    call = Call(host, weight, lambda: None)
+    call = QueuedCall(host, weight, lambda: None)
     queue.offer(call)
     assert call.running
     return lambda: queue.withdraw(call)

@@ -15,7 +15,7 @@ from producers.service.gateway_recall import MOST_CHARACTERS, GatewayRecall
 from producers.settings import ApiSettings
 from store import identity
 from store.ledger.circuit_breakers import GatePolicy
-from store.tenancy.gateway_targets import GatewayTargets, Target
+from store.tenancy.gateway_targets import GatewayTarget, GatewayTargets
 from tests.client.loopback import Loopback, closed_port, loopback, silence
 from tests.producers.conftest import Tenant, World, broker_of, build
 from tests.servers import TestPostgres, TestValkey
@@ -70,7 +70,7 @@ async def ana(world: World) -> AsyncIterator[Tenant]:
 
 async def through(
     world: World, url: str, timeout_s: float = 30.0, policy: GatePolicy | None = None, bank: str | None = None
-) -> Target:
+) -> GatewayTarget:
     """Set the gateway at a URL for Ana's tenant or one of its banks, and let the world's recalls ask it."""
     clients = Clients(world.database, timeout_s, policy or GatePolicy())
     world.recalls._gateway = GatewayRecall(GatewayTargets(world.database), clients, world.database)

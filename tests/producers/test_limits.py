@@ -9,7 +9,7 @@ import pytest
 from starlette.types import Message
 
 from producers.errors import Overloaded, TooLarge, TooSlow
-from producers.http.limits import PIECE, Answer, Body, Unfinished, allowed_seconds, client_address
+from producers.http.limits import PIECE, RequestBody, ResponseSender, Unfinished, allowed_seconds, client_address
 from producers.settings import ApiSettings
 from tests.patience import PATIENCE_S
 
@@ -38,7 +38,7 @@ def coming(*bodies: bytes, end: bool = True) -> Callable[[], Any]:
     return receive
 
 
-async def read(body: Body) -> bytes:
+async def read(body: RequestBody) -> bytes:
     found: bytes = b""
     while True:
         message = await body()
@@ -48,18 +48,18 @@ async def read(body: Body) -> bytes:
 
 
 async def test_a_body_is_handed_on_as_it_comes() -> None:
-    assert await read(Body(coming(b"a" * 4000, b"b" * 96), BRIEF)) == b"a" * 4000 + b"b" * 96
+    assert await read(RequestBody(coming(b"a" * 4000, b"b" * 96), BRIEF)) == b"a" * 4000 + b"b" * 96
 
 
 async def test_a_body_past_its_limit_is_refused_whatever_it_declared() -> None:
     with pytest.raises(TooLarge):
-        await read(Body(coming(b"a" * 4000, b"b" * 97), BRIEF))
+        await read(RequestBody(coming(b"a" * 4000, b"b" * 97), BRIEF))
 
 
 async def test_a_body_that_stops_coming_is_given_up_and_the_limit_is_named() -> None:
     with pytest.raises(TooSlow, match=r"0\.1 s \(api\.body_seconds\).*65536 bytes"):
         async with asyncio.timeout(PATIENCE_S):
-            await read(Body(coming(b"a", end=False), BRIEF))
+            await read(RequestBody(coming(b"a", end=False), BRIEF))
 
 
 async def test_a_body_that_keeps_coming_is_given_up_as_well_when_it_is_too_slow() -> None:
@@ -69,7 +69,7 @@ async def test_a_body_that_keeps_coming_is_given_up_as_well_when_it_is_too_slow(
 
     with pytest.raises(TooSlow):
         async with asyncio.timeout(PATIENCE_S):
-            await read(Body(trickle, BRIEF))
+            await read(RequestBody(trickle, BRIEF))
 
 
 async def test_once_a_body_is_whole_the_clients_leaving_may_be_waited_for() -> None:
@@ -81,7 +81,7 @@ async def test_once_a_body_is_whole_the_clients_leaving_may_be_waited_for() -> N
             return {"type": "http.disconnect"}
         return dict(await messages())
 
-    body = Body(receive, BRIEF)
+    body = RequestBody(receive, BRIEF)
     await read(body)
     await asyncio.sleep(0.2)
     left.set()
@@ -100,7 +100,7 @@ async def sent(answer: bytes) -> tuple[list[int], bytes]:
     async def send(message: Message) -> None:
         pieces.append(message)
 
-    await Answer(send, ApiSettings())({"type": "http.response.body", "body": answer})
+    await ResponseSender(send, ApiSettings())({"type": "http.response.body", "body": answer})
     assert [one.get("more_body", False) for one in pieces] == [True] * (len(pieces) - 1) + [False]
     return [len(one["body"]) for one in pieces], b"".join(one["body"] for one in pieces)
 
@@ -120,7 +120,7 @@ async def test_a_long_answer_that_is_not_taken_is_given_up() -> None:
     with pytest.raises(TooSlow):
         async with asyncio.timeout(PATIENCE_S):
             fast = ApiSettings(body_seconds=0.1, min_body_bytes_per_second=1_000_000_000)
-            await Answer(stuck, fast)({"type": "http.response.body", "body": b"a" * (PIECE + 1)})
+            await ResponseSender(stuck, fast)({"type": "http.response.body", "body": b"a" * (PIECE + 1)})
 
 
 def test_an_address_has_so_many_unfinished_requests_and_each_that_ends_makes_room() -> None:

@@ -25,7 +25,7 @@ from producers.mcp.server import describe_tool
 from producers.mcp.settings import McpSettings, MemoryToolSettings, ToolName, ToolSettings, TurnMemorySettings
 from producers.mcp.tools import TOOLS
 from producers.service import session_calls
-from producers.service.recall_service import Asking
+from producers.service.recall_service import RecallService
 from producers.settings import ApiSettings
 from producers.turns.directories import DIRECTORIES
 from store import identity
@@ -517,7 +517,7 @@ async def test_an_unexpected_error_tells_nothing_of_itself(
     async def fail(*_: Any) -> None:
         raise RuntimeError(MARK)
 
-    monkeypatch.setattr(Asking, "recall", fail)
+    monkeypatch.setattr(RecallService, "recall", fail)
     caplog.set_level(logging.DEBUG)
     for mode in ERAS:
         async with client_of(world, ana, mode) as client:

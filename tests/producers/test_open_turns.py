@@ -14,7 +14,7 @@ import pytest_asyncio
 from producers.mcp.settings import McpSettings, ToolSettings
 from producers.settings import ApiSettings
 from store import identity
-from store.erasure import Erasures, Kind, Target
+from store.erasure import Erasures, ErasureTarget, Kind
 from store.maintenance import Pruning
 from store.memory import open_turns
 from tests.producers.conftest import Tenant, World, broker_of, build
@@ -173,7 +173,7 @@ async def test_an_erasure_closes_what_waits_in_its_bank(made: World, eve: Tenant
     async with client_of(made, eve) as client:
         await call(client, "memory_after_turn", session_id="s", turn_id="0", user_id="ann", input_items=[said("x")])
     host, erasures = identity.host_id(eve.host), Erasures(made.database, made.clock)
-    for target in (Target(Kind.SESSION, "default", "s"), Target(Kind.USER, None, "ann")):
+    for target in (ErasureTarget(Kind.SESSION, "default", "s"), ErasureTarget(Kind.USER, None, "ann")):
         token = (await begin(made, eve, f"{MARK} gone", session_id="s", user_id="ann"))["token"]
         elsewhere = (await begin(made, eve, project="other"))["token"]
         receipt = await erasures.run(host, await erasures.request(host, target))

@@ -10,7 +10,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from producers.http.openapi import MEANINGS, Access
+from producers.http.openapi import MEANINGS, CallerClass
 from producers.http.problems import INTERNAL, WIRES
 from producers.http.reference import render_reference
 from store import identity
@@ -51,7 +51,7 @@ def test_every_operation_says_what_it_promises_and_who_may_call_it(described: di
     for name, operation in operations(described):
         promise, _, access = operation.get("description", "").partition("\n\n**Who may call it:** ")
         assert len(promise) > len("It answers."), f"{name}: say what it promises, {HOW}"
-        assert access.rstrip(".") in set(Access), f"{name}: say who may call it, {HOW}"
+        assert access.rstrip(".") in set(CallerClass), f"{name}: say who may call it, {HOW}"
 
 
 def test_every_success_has_a_schema_or_no_body(described: dict[str, Any]) -> None:

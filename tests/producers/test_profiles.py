@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from producers.settings import ApiSettings
 from store.derived.facts import Identity
-from store.derived.persons import Known, lined_up
+from store.derived.persons import PersonFact, lined_up
 from store.ledger.ledger import Ledger
 from store.ledger.stages import Stage
 from store.live_model import note_live_model
@@ -170,8 +170,8 @@ async def test_a_profile_of_nobody_is_refused(quiet: World) -> None:
         assert (await ana.http.get(f"/api/v1/profile{query}")).status_code == 422
 
 
-def statement(bank: str, value: str, since: int, until: int | None = None, stated: int = 1) -> Known:
-    return Known(
+def statement(bank: str, value: str, since: int, until: int | None = None, stated: int = 1) -> PersonFact:
+    return PersonFact(
         bank=bank,
         identity=Identity("user_home", "ana", "home"),
         key="home",

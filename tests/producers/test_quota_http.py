@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from store.identity import host_id
-from store.tenancy.quotas import Limits, Quotas
+from store.tenancy.quotas import QuotaLimits, Quotas
 from tests.producers.conftest import Tenant, World
 
 
 async def limit(world: World, tenant: Tenant, **limits: int) -> None:
-    await Quotas(world.database, lambda: datetime.now(UTC)).set(tenant.host, None, Limits(**limits))
+    await Quotas(world.database, lambda: datetime.now(UTC)).set(tenant.host, None, QuotaLimits(**limits))
 
 
 async def test_a_full_host_is_told_which_limit_it_met(world: World, ana: Tenant, turn: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from deploy.local.ports import find_free_port
 from producers.service.read_replica import ReadReplica
-from producers.service.recalls import Answer, RecallBody, Recalls
+from producers.service.recalls import RecallBody, RecallResult, Recalls
 from store import identity, migrations
 from store.database import Database
 from store.database_gauges import read_database_sample
@@ -48,7 +48,7 @@ class Site:
         assert isinstance(answer, Appended)
         return answer.position
 
-    async def ask(self, position: int | None, wait_ms: int = PATIENT_MS) -> Answer:
+    async def ask(self, position: int | None, wait_ms: int = PATIENT_MS) -> RecallResult:
         body = RecallBody(bank="b", query="where is the heron?", min_position=position, wait_ms=wait_ms)
         return await self.recalls.answer(HOST, body)
 

@@ -21,10 +21,10 @@ from store.identity import bank_id, host_id
 from store.ledger.ledger import Ledger
 from store.log.bulk import append_bulk
 from store.log.envelope import build_reoffer
-from store.log.reader import LoggedEvent, Place, read_events
+from store.log.reader import LoggedEvent, LogPosition, read_events
 from store.maintenance import WordsAnew
 from store.memory.turns import Appended, TurnStore
-from store.replay import Scope, repair_scope, swap_tables, verify_log
+from store.replay import ReplayScope, repair_scope, swap_tables, verify_log
 from store.replay.digest import COMPARED
 from store.tenancy.keys import Keys
 from tests.examples import examples
@@ -166,7 +166,7 @@ class Logs:
 
         async def read_to_the_end() -> bool:
             async with database.tenant(host) as connection:
-                events.extend(await read_events(connection, host, events[-1].place if events else Place(), 1000))
+                events.extend(await read_events(connection, host, events[-1].place if events else LogPosition(), 1000))
                 return len(events) == int((await connection.execute(COUNT)).scalar_one())
 
         await until(read_to_the_end, "the whole log may be read")
@@ -324,7 +324,7 @@ async def test_a_turn_of_a_log_that_was_offered_again_is_a_duplicate_there_too(l
     await logs.other.sql(
         "update afterturn.host_t set digest_key = :key where host_id = :host", key=key.digest_key, host=host
     )
-    await repair_scope(logs.other_url, Scope(host))
+    await repair_scope(logs.other_url, ReplayScope(host))
     turn = read_turn(body, ApiSettings())
     [answer] = await TurnStore(logs.other, lambda: datetime.now(UTC)).append(host, [turn])
     assert isinstance(answer, Appended)

@@ -12,17 +12,17 @@ from sqlalchemy import text
 from store import identity
 from store.database import Database
 from store.derived import locks
-from store.erasure import Erasures, Kind, Target
+from store.erasure import Erasures, ErasureTarget, Kind
 from store.log.bulk import append_bulk
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
-from store.memory.prepared_turns import Known, prepare_turns
+from store.memory.prepared_turns import PreparationContext, prepare_turns
 from store.memory.turn_writes import APPEND, append_arguments
 from store.memory.turns import TurnStore
 from store.off_loop import all_at_once
 from store.tenancy.banks import Banks
 from store.tenancy.keys import Keys
-from store.tenancy.quotas import Limits, Quotas
+from store.tenancy.quotas import QuotaLimits, Quotas
 from tests.store.conftest import NOON, blocked, new_host, rows, turn
 
 WRITES = text("select pg_advisory_xact_lock_shared(afterturn.lock_key('quota', :host))")
@@ -36,12 +36,12 @@ async def new_bank(database: Database, host: UUID) -> None:
 
 
 async def ended_bank(database: Database, host: UUID) -> None:
-    await Erasures(database, lambda: NOON).request(host, Target(Kind.BANK, "home"))
+    await Erasures(database, lambda: NOON).request(host, ErasureTarget(Kind.BANK, "home"))
 
 
 async def erased_session(database: Database, host: UUID) -> None:
     erasures = Erasures(database, lambda: NOON)
-    assert (await erasures.run(host, await erasures.request(host, Target(Kind.SESSION, "home", "s1")))).done
+    assert (await erasures.run(host, await erasures.request(host, ErasureTarget(Kind.SESSION, "home", "s1")))).done
 
 
 async def loaded(database: Database, host: UUID) -> None:
@@ -57,9 +57,9 @@ async def test_a_writer_that_meets_who_counts_the_quota_is_served(
     await Keys(database).create(name, "test")
     host = identity.host_id(name)
     await TurnStore(database, lambda: NOON).append(host, [turn()])
-    await Quotas(database, lambda: NOON).set(name, None, Limits(max_banks=9))
+    await Quotas(database, lambda: NOON).set(name, None, QuotaLimits(max_banks=9))
     bank = "new" if counting in {new_bank, loaded} else "home"
-    offered = all_at_once(prepare_turns(host, [turn("t2", bank=bank)], NOON, Known(b"", (), {})))
+    offered = all_at_once(prepare_turns(host, [turn("t2", bank=bank)], NOON, PreparationContext(b"", (), {})))
     async with database.tenant(host) as writer:
         await writer.execute(WRITES, {"host": host})
         task = asyncio.ensure_future(counting(database, host))
@@ -77,8 +77,10 @@ async def test_what_is_free_after_an_erasure_is_counted_while_writers_go_on(data
     await Keys(database).create(name, "test")
     host = identity.host_id(name)
     await TurnStore(database, lambda: NOON).append(host, [turn(), turn("t2", session="s2")])
-    await Quotas(database, lambda: NOON).set(name, None, Limits(max_turns=9))
-    offered = all_at_once(prepare_turns(host, [turn("t3", session="s3", bank="other")], NOON, Known(b"", (), {})))
+    await Quotas(database, lambda: NOON).set(name, None, QuotaLimits(max_turns=9))
+    offered = all_at_once(
+        prepare_turns(host, [turn("t3", session="s3", bank="other")], NOON, PreparationContext(b"", (), {}))
+    )
     async with database.tenant(host) as writer:
         driver: Any = (await writer.get_raw_connection()).driver_connection
         assert await driver.fetchval(APPEND, *append_arguments(host, offered, wait=True)) == ["accepted"]
@@ -99,7 +101,7 @@ async def test_who_erases_in_many_banks_holds_none_that_a_writer_takes_after_the
     in_order = [bank for bank, _ in await rows(database, host, keys)]
     first, last = next((a, b) for a, b in combinations(in_order, 2) if b < a)
     erasures = Erasures(database, lambda: NOON)
-    erasure = await erasures.request(host, Target(Kind.USER, None, "ann"))
+    erasure = await erasures.request(host, ErasureTarget(Kind.USER, None, "ann"))
     async with database.tenant(host) as writer:
         await writer.execute(SHARE, {"bank": first})
         task = asyncio.create_task(erasures.run(host, erasure))

@@ -14,7 +14,7 @@ from store.ledger.ledger import Ledger
 from store.ledger.stages import Stage
 from store.memory.turns import Appended, NewMessage, NewTurn, TurnStore
 from store.settings import DatabaseSettings
-from store.tenancy.gateway_targets import Target
+from store.tenancy.gateway_targets import GatewayTarget
 from tests.patience import BLOCKED, until
 from tests.servers import TestPostgres
 from tests.watched import Watched
@@ -60,7 +60,7 @@ class World:
         assert isinstance(answer, Appended)
         return answer
 
-    async def hand_to(self, url: str, *, bank: str | None = None, **who: str) -> Target:
+    async def hand_to(self, url: str, *, bank: str | None = None, **who: str) -> GatewayTarget:
         """Have turns of the host, or of one bank, handed to the gateway at an address."""
         bank_id = None if bank is None else identity.bank_id(HOST, bank)
         return await hand_to(self.database, HOST, url, bank=bank_id, **who)

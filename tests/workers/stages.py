@@ -14,7 +14,7 @@ from embeddings.errors import EmbeddingError
 from embeddings.retry import Backoff
 from producers.service.gateway_clients import GatewayClients
 from store.ledger.circuit_breakers import Gate
-from store.ledger.deliveries import Deliveries
+from store.ledger.deliveries import DeliveryWriter
 from store.ledger.ledger import Ledger
 from store.ledger.stages import Stage
 from tests.patience import PATIENCE_S
@@ -26,9 +26,9 @@ from workers.extraction.llm.reader import LlmReader
 from workers.extraction.stage import ExtractionStage
 from workers.gateway import GatewayStage
 from workers.projection import ProjectionStage
-from workers.retry import Verdict
+from workers.retry import FailureOutcome
 from workers.runner import Clock, Runner
-from workers.settings import EnrichmentSettings, GatewaySettings
+from workers.settings import DeliverySettings, EnrichmentSettings
 from workers.stage_work import StageWork
 
 LEASE = timedelta(seconds=30)
@@ -79,8 +79,8 @@ class KnownEmbedder:
         return float(len(texts))
 
 
-def verdict(max_attempts: int = 5) -> Verdict:
-    return Verdict(Backoff(base_s=60.0, chance=lambda: 0.5), max_attempts)
+def verdict(max_attempts: int = 5) -> FailureOutcome:
+    return FailureOutcome(Backoff(base_s=60.0, chance=lambda: 0.5), max_attempts)
 
 
 @dataclass
@@ -90,7 +90,7 @@ class Crew:
     world: World
     embedder: KnownEmbedder = field(default_factory=KnownEmbedder)
     gateways: GatewayClients | None = None
-    settings: GatewaySettings = SETTINGS
+    settings: DeliverySettings = SETTINGS
     reader: LlmReader | None = None
     model_gate: Gate | None = None
     max_attempts: int = 5
@@ -104,7 +104,9 @@ class Crew:
             case Stage.GATEWAY:
                 self.gateways = self.gateways or Clients(database)
                 rules = verdict(self.max_attempts)
-                return GatewayStage(database, Deliveries(database), self.gateways, self.settings, rules, lambda: 0.0)
+                return GatewayStage(
+                    database, DeliveryWriter(database), self.gateways, self.settings, rules, lambda: 0.0
+                )
             case Stage.EXTRACTION:
                 return ExtractionStage(database, self.reader.version if self.reader else None)
             case Stage.ENRICHMENT:

@@ -9,17 +9,17 @@ from cryptography.fernet import Fernet
 from pydantic import SecretStr
 
 from deploy.gateways import TargetAccess
-from producers.service.gateway_clients import Access, Calling, GatewayClients, canonical_url
+from producers.service.gateway_clients import Calling, GatewayClients, TargetCredentials, canonical_url
 from store.database import Database
 from store.ledger.circuit_breakers import GatePolicy
-from store.tenancy.gateway_targets import GatewayTargets, GatewayUser, Target, seal_place
+from store.tenancy.gateway_targets import GatewayTarget, GatewayTargets, GatewayUser, seal_place
 from store.tenancy.sealing import Sealer
 from tests.watched import Watched
 from tests.workers.gateways import KEY, USER
-from workers.settings import GatewaySettings
+from workers.settings import DeliverySettings
 
 SEALING = Fernet.generate_key().decode()
-SETTINGS = GatewaySettings(sealing_keys=SecretStr(SEALING))
+SETTINGS = DeliverySettings(sealing_keys=SecretStr(SEALING))
 #: As often as these tests have a gateway fail, a breaker of the default kind would shut.
 NEVER_SHUT = GatePolicy(threshold=1000)
 
@@ -33,7 +33,7 @@ async def hand_to(
     user: str = USER,
     key: str = KEY,
     project: str = "default",
-) -> Target:
+) -> GatewayTarget:
     """Set a target, as `afterturn gateway set` does."""
     whose = GatewayUser(canonical_url(url), user, "default", project)
     sealed = Sealer([SEALING]).seal(key, seal_place(host, whose))
@@ -66,8 +66,8 @@ class Clients(GatewayClients):
     def __post_init__(self) -> None:
         super().__init__(self.database, TargetAccess(SETTINGS), Calling(self.timeout_s, 0.0, self.policy))
 
-    def client(self, target: Target) -> GatewayClient:
-        access: Access = self._access(target)
+    def client(self, target: GatewayTarget) -> GatewayClient:
+        access: TargetCredentials = self._access(target)
         place = target.target_id, access.base_url
         if place not in self.made:
             user = target.user

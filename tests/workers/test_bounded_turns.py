@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from store.derived import reflections
-from store.derived.aliases import COMPARED, Profile, canonical_entities
+from store.derived.aliases import COMPARED, EntityName, canonical_entities
 from store.derived.projection import PAIRED
 from store.identity import entity_id
 from store.ledger.stages import Stage
@@ -74,10 +74,10 @@ def test_a_text_is_looked_up_by_a_bounded_number_of_terms_words_before_pairs() -
 
 
 def test_of_a_stem_that_too_many_entities_share_none_is_an_alias() -> None:
-    def profiles(count: int) -> list[Profile]:
+    def profiles(count: int) -> list[EntityName]:
         names = ["anna", "anna lima", *(f"anna {n}" for n in range(count - 2))]
         return [
-            Profile(entity_id(BANK, name), name, "person" if n < 2 else "place", name, 1)
+            EntityName(entity_id(BANK, name), name, "person" if n < 2 else "place", name, 1)
             for n, name in enumerate(names)
         ]
 

@@ -12,7 +12,15 @@ from pydantic import SecretStr
 from producers.jobs import QUEUES
 from producers.settings import BrokerSettings
 from store.ledger.stages import Queue, Stage
-from workers.broker import POLL_RECALL_MS, POLL_STAGE_MS, DelayMeter, Pool, build_pools, build_worker, create_broker
+from workers.broker import (
+    POLL_RECALL_MS,
+    POLL_STAGE_MS,
+    DelayMeter,
+    ThreadPool,
+    build_pools,
+    build_worker,
+    create_broker,
+)
 from workers.settings import WorkerSettings
 
 THREADS = 3
@@ -27,8 +35,8 @@ def broker() -> Iterator[RedisBroker]:
 
 
 @pytest.fixture(params=build_pools(WorkerSettings(threads=THREADS)), ids=lambda pool: pool.queue)
-def pool(request: pytest.FixtureRequest) -> Pool:
-    one: Pool = request.param
+def pool(request: pytest.FixtureRequest) -> ThreadPool:
+    one: ThreadPool = request.param
     return one
 
 
@@ -46,7 +54,7 @@ def test_recall_alone_has_as_many_threads_as_are_asked_for() -> None:
 
 
 def test_a_pool_fetches_no_message_that_it_has_no_thread_for(
-    broker: RedisBroker, pool: Pool, monkeypatch: pytest.MonkeyPatch
+    broker: RedisBroker, pool: ThreadPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seen where dramatiq makes its consumers: what waits in one process is what another could do."""
     consumers: list[dict[str, Any]] = []

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from store.erasure import Erasures, Kind, Target
+from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import NotFound
 from store.memory.units import Units
 from store.replay import verify_log
@@ -71,7 +71,7 @@ async def test_what_an_erasure_takes_forgetting_with_facts_takes(world: World) -
     message, answer, (first, second) = await told(world)
     await drawn_from(world, second, [first])
     erasures = Erasures(world.database, now)
-    counted = await erasures.estimate(HOST, Target(Kind.UNIT, "default", str(message)))
+    counted = await erasures.estimate(HOST, ErasureTarget(Kind.UNIT, "default", str(message)))
     done = await Units(world.database, now).forget(HOST, "default", message, with_facts=True)
     assert done.facts == counted.counts["facts"] == 2
     assert await living(world) == {answer}

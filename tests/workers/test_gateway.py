@@ -11,11 +11,11 @@ import pytest
 import pytest_asyncio
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from store.ledger.deliveries import Deliveries
+from store.ledger.deliveries import DeliveryWriter
 from store.ledger.ledger import Claim
 from store.ledger.stages import Stage
 from store.memory.turns import NewMessage
-from store.tenancy.gateway_targets import Target
+from store.tenancy.gateway_targets import GatewayTarget
 from tests.client.loopback import closed_port, raw_server, silent_server
 from tests.patience import PATIENCE_S, until
 from tests.workers.conftest import START, World, dialogue
@@ -33,13 +33,13 @@ def server() -> Iterator[Gateway]:
 
 
 @pytest_asyncio.fixture(loop_scope="session", autouse=True)
-async def target(world: World) -> Target:
+async def target(world: World) -> GatewayTarget:
     """The default bank's gateway; nobody listens there yet."""
     return await world.hand_to(closed_port(), bank="default")
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def crew(world: World, target: Target, server: Gateway) -> AsyncIterator[Crew]:
+async def crew(world: World, target: GatewayTarget, server: Gateway) -> AsyncIterator[Crew]:
     del target
     await move_to(world.database, server.url)
     async with Crew(world) as working:
@@ -261,7 +261,7 @@ async def crash_in(world: World, status: str) -> None:
     claims: list[Claim] = await world.ledger.claim(
         Stage.GATEWAY, streams=1, rows=1, lease=timedelta(seconds=30), worker="dead", max_attempts=5
     )
-    await Deliveries(world.database).step(claims[0], claims[0].rows[0].item_id, status)
+    await DeliveryWriter(world.database).step(claims[0], claims[0].rows[0].item_id, status)
     await world.expire_leases()
 
 

@@ -15,11 +15,11 @@ from starlette.responses import Response
 
 from deploy.gateways import TargetAccess, user_of
 from store.ledger.stages import Stage
-from store.tenancy.gateway_targets import Target
+from store.tenancy.gateway_targets import GatewayTarget
 from tests.workers.conftest import START, World, dialogue
 from tests.workers.gateways import KEY, USER, Gateway, gateway
 from tests.workers.stages import Crew
-from workers.settings import GatewayMode, GatewaySettings
+from workers.settings import DeliverySettings, GatewayMode
 
 WHOLE = {"mode": "url", "base_url": "https://gateway.example.com/", "user_id": USER, "user_key": KEY}
 AT_MS = int(START.timestamp() * 1000)
@@ -38,13 +38,13 @@ async def crew(world: World, server: Gateway) -> AsyncIterator[Crew]:
         yield working
 
 
-def settings(**changed: Any) -> GatewaySettings:
-    return GatewaySettings(**{**WHOLE, **changed})
+def settings(**changed: Any) -> DeliverySettings:
+    return DeliverySettings(**{**WHOLE, **changed})
 
 
 def test_config_no_gateway_is_the_default_and_makes_no_client() -> None:
-    assert GatewaySettings().mode is GatewayMode.OFF
-    assert user_of(GatewaySettings()) is None
+    assert DeliverySettings().mode is GatewayMode.OFF
+    assert user_of(DeliverySettings()) is None
 
 
 def test_config_a_gateway_that_is_off_ignores_the_rest_of_its_block() -> None:
@@ -105,7 +105,7 @@ def test_config_no_repr_shows_the_key() -> None:
     whose = user_of(settings())
     assert whose is not None
     row = {**asdict(whose), "scope": [], "of_settings": True, "sealed_key": None, "bank_id": None}
-    target = Target.of(row | dict.fromkeys(("host_id", "target_id", "set_at", "replaced_at", "unset_at")))
+    target = GatewayTarget.of(row | dict.fromkeys(("host_id", "target_id", "set_at", "replaced_at", "unset_at")))
     access = TargetAccess(settings())(target)
     assert access.user_key == KEY
     assert KEY not in f"{settings()!r}{settings()}{access!r}{whose!r}"

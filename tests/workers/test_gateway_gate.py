@@ -21,7 +21,7 @@ from tests.workers.conftest import HOST, World, dialogue, now
 from tests.workers.gateways import Gateway, gateway
 from tests.workers.stages import Crew
 from tests.workers.targets import SETTINGS, Clients, move_to
-from workers.stage_work import Shape, StageWork, Worked
+from workers.stage_work import ClaimSize, StageWork, Worked
 
 MakeCrew = Callable[..., Awaitable[Crew]]
 
@@ -73,7 +73,7 @@ class Counted:
         return self.inner.stage
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> ClaimSize:
         return self.inner.shape
 
     async def work(self, claims: Sequence[Claim]) -> Worked:

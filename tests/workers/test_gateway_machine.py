@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from store.errors import LeaseLost
-from store.ledger.deliveries import Deliveries
+from store.ledger.deliveries import DeliveryWriter
 from store.ledger.ledger import Claim, Outcome
 from store.ledger.stages import Stage
 from tests.examples import examples
@@ -109,7 +109,7 @@ class Recording(httpx.AsyncBaseTransport):
             self.flushed[session] += 1
 
 
-class Stopped(Deliveries):
+class Stopped(DeliveryWriter):
     """Deliveries of a worker that may be stopped around each write."""
 
     def __init__(self, world: World, fate: Fate) -> None:

@@ -14,9 +14,9 @@ from deploy.gateways import TargetAccess
 from producers.settings import ApiSettings
 from store import identity
 from store.erasure import Erasures, Kind
-from store.erasure import Target as Erased
+from store.erasure import ErasureTarget as Erased
 from store.ledger.stages import Stage
-from store.tenancy.gateway_targets import GatewayTargets, GatewayUser, Target
+from store.tenancy.gateway_targets import GatewayTarget, GatewayTargets, GatewayUser
 from tests.producers.conftest import World as Api
 from tests.producers.conftest import broker_of, build
 from tests.servers import TestPostgres, TestValkey
@@ -46,7 +46,7 @@ class Stack:
     world: World
     api: Api
     key: str
-    target: Target
+    target: GatewayTarget
 
     async def work(self) -> None:
         async with Crew(self.world, gateways=Own(self.world, self.api, self.key)) as crew:

@@ -17,11 +17,11 @@ from deploy.gateways import TargetAccess, delivery_clients
 from producers.service.gateway_clients import TargetUnusable, canonical_url
 from store import identity
 from store.errors import NotFound, SealBroken, TargetTaken
-from store.ledger.deliveries import Deliveries
+from store.ledger.deliveries import DeliveryWriter
 from store.ledger.ledger import Claim
 from store.ledger.stages import Stage
 from store.memory.turns import Appended, NewTurn
-from store.tenancy.gateway_targets import UNSET, GatewayTargets, GatewayUser, Target
+from store.tenancy.gateway_targets import UNSET, GatewayTarget, GatewayTargets, GatewayUser
 from store.tenancy.sealing import Sealer
 from tests.client.loopback import closed_port
 from tests.store.erasure.dump import dump
@@ -119,7 +119,7 @@ async def test_what_was_accepted_for_a_target_goes_to_it_though_another_took_its
         async with Crew(world, gateways=Clients(world.database)) as crew:
             claim = await claimed(world)
             for status in ("adding", "added"):
-                await Deliveries(world.database).step(claim, claim.rows[0].item_id, status)
+                await DeliveryWriter(world.database).step(claim, claim.rows[0].item_id, status)
             await world.expire_leases()
             await say(world, HOST, "waited before")
             await world.hand_to(new.url, user="user-b", key="uk_b")
@@ -184,7 +184,7 @@ async def test_a_delivery_that_may_have_begun_when_its_target_is_unset_ends_by_i
             await say(world, HOST, session, session=session)
             claim = await claimed(world)
             for status in statuses:
-                await Deliveries(world.database).step(claim, claim.rows[0].item_id, status)
+                await DeliveryWriter(world.database).step(claim, claim.rows[0].item_id, status)
         assert (await GatewayTargets(world.database).unset(HOST, None, "ops"))[1] == 0
         await world.expire_leases()
         await drain(world)
@@ -319,10 +319,10 @@ async def test_a_key_stands_in_no_log_repr_exception_audit_or_table(
     assert SECRET not in written
 
 
-def target_of(bank: UUID | None) -> Target:
+def target_of(bank: UUID | None) -> GatewayTarget:
     row: dict[str, Any] = {"host_id": HOST, "target_id": uuid4(), "bank_id": bank, "scope": [], "of_settings": False}
     names = {"base_url": None, "user_id": "u", "app_id": "a", "project_id": "p", "sealed_key": None}
-    return Target.of(row | names | dict.fromkeys(("set_at", "replaced_at", "unset_at")))
+    return GatewayTarget.of(row | names | dict.fromkeys(("set_at", "replaced_at", "unset_at")))
 
 
 TENANTS, BANKS = target_of(None), target_of(BANK)

@@ -13,7 +13,7 @@ from store.derived.extraction_runs import FollowUp, open_follow_ups
 from store.derived.reflection_vectors import read_lacking
 from store.derived.temporal_links import link_weight
 from store.derived.unit_vectors import again_id
-from store.erasure import Erasures, Kind, Target
+from store.erasure import Erasures, ErasureTarget, Kind
 from store.ledger.stages import Stage
 from store.live_model import note_live_model
 from store.log.catalog import EventType
@@ -160,7 +160,7 @@ async def test_what_is_erased_takes_the_vectors_of_reflections_along(world: Worl
     crew = await say(world, "I live in Porto.", "I moved to Lisbon.")
     await crew.drain()
     erasures = Erasures(world.database, now)
-    target = Target(kind, "default", "s" if kind is Kind.SESSION else "")
+    target = ErasureTarget(kind, "default", "s" if kind is Kind.SESSION else "")
     await erasures.run(HOST, await erasures.request(HOST, target))
     assert await world.sql("select 1 from afterturn.unit_vector_t") == []
     await crew.drain()

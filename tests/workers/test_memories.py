@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from store.derived import bank_state
-from store.erasure import Erasures, Kind, Target
+from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import NotFound
 from store.ledger.stages import Stage
 from store.memory.memories import KeptMemory, Memories, NewMemory
@@ -121,7 +121,7 @@ async def test_an_erased_memory_leaves_no_text_in_the_log_and_a_replay_is_equal(
     await keep(world, "The word was Zanzibar.", title="Zanzibar")
     await crew.drain()
     erasures = Erasures(world.database, now)
-    target = Target(Kind.UNIT, "default", str(gone.unit_id))
+    target = ErasureTarget(Kind.UNIT, "default", str(gone.unit_id))
     receipt = await erasures.run(HOST, await erasures.request(HOST, target))
     assert receipt.counts["memories"] == 1
     for table in ("event_store_t", "agent_memory_unit_t", "unit_word_t", "posting_t"):

@@ -11,7 +11,7 @@ from deploy.external_models import list_external_models, record_models
 from deploy.settings import load_settings
 from embeddings.remote import generation_of
 from store.database import Database
-from store.erasure import Erasures, Kind, Receipt, Target
+from store.erasure import Erasures, ErasureTarget, Kind, Receipt
 from store.memory.units import Units
 from store.tenancy.external_models import EMBEDDING, EXTRACTION, OutsideModel, Sent, note_external_models
 from tests.workers.conftest import HOST, World, dialogue, now, settings_of
@@ -49,7 +49,7 @@ async def told(world: World, crew: Crew) -> None:
 
 async def erased(world: World, kind: Kind, name: str = "") -> Receipt:
     erasures = Erasures(world.database, now)
-    request = await erasures.request(HOST, Target(kind, "default", name))
+    request = await erasures.request(HOST, ErasureTarget(kind, "default", name))
     return await erasures.run(HOST, request)
 
 

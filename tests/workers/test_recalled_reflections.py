@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from store.erasure import Erasures, Kind, Target
+from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import IsReflection, NotFound
 from store.log.catalog import EventType
 from store.memory.reflections import KIND
@@ -128,7 +128,7 @@ async def test_whoever_would_change_it_is_told_its_facts_instead(world: World) -
     for refused in (
         units.correct(HOST, "default", one.unit_id, "else"),
         units.pin(HOST, "default", one.unit_id, pinned=True),
-        erasures.request(HOST, Target(Kind.UNIT, "default", str(one.unit_id))),
+        erasures.request(HOST, ErasureTarget(Kind.UNIT, "default", str(one.unit_id))),
     ):
         with pytest.raises(IsReflection, match=sources[0]) as caught:
             await refused

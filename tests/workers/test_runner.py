@@ -21,10 +21,10 @@ from tests.servers import TestPostgres
 from tests.workers.conftest import HOST, World, dialogue, now, open_world, settings_of
 from tests.workers.stages import Crew, KnownEmbedder
 from workers.errors import Permanent, Transient
-from workers.stage_work import Shape, Worked
+from workers.stage_work import ClaimSize, Worked
 
 Hook = Callable[[Claim], Awaitable[None]]
-FEW = Shape(streams=4, rows=3)
+FEW = ClaimSize(streams=4, rows=3)
 
 
 async def nothing(_claim: Claim) -> None:
@@ -37,7 +37,7 @@ class Recorder:
 
     database: Database
     stage: Stage = Stage.EXTRACTION
-    shape: Shape = FEW
+    shape: ClaimSize = FEW
     before: Hook = nothing
     finished: dict[UUID, list[int]] = field(default_factory=lambda: defaultdict(list))
     begun: int = 0
@@ -133,7 +133,7 @@ async def test_a_session_whose_turn_takes_long_keeps_no_other_waiting(world: Wor
         if claim.rows[0].position == slow:
             await may_end.wait()
 
-    recorder = Recorder(world.database, shape=Shape(streams=2, rows=1), before=take_long)
+    recorder = Recorder(world.database, shape=ClaimSize(streams=2, rows=1), before=take_long)
     draining = asyncio.ensure_future(Crew(world).runner(Stage.EXTRACTION, recorder).drain())
 
     async def quick_is_done() -> bool:

@@ -16,12 +16,12 @@ from store.ledger.stages import Stage
 from tests.servers import TestPostgres
 from tests.workers.conftest import HOST, World, open_world
 from tests.workers.stages import Crew
-from workers.stage_work import Shape, Worked
+from workers.stage_work import ClaimSize, Worked
 
 #: Longer than any statement of these tests may take.
 FOR_EVER = "select pg_sleep(3600)"
 ATTEMPTS = 3
-FEW = Shape(streams=4, rows=3)
+FEW = ClaimSize(streams=4, rows=3)
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Sleeper:
     database: Database
     before: str = "select 1"
     stage: Stage = Stage.EXTRACTION
-    shape: Shape = FEW
+    shape: ClaimSize = FEW
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
         async with self.database.tenant(HOST) as connection:

@@ -16,7 +16,7 @@ from store.derived.said_facts import FACT_KIND, analyse_fact, fact_ends_at, fact
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
 from store.memory.turn_messages import TurnMessage
-from store.text.rules import VERSION, Extraction, Fact, Mention, Tier
+from store.text.rules import VERSION, ExtractedFact, Extraction, Mention, Tier
 from store.text.rules.extract import shown_as
 from store.text.word_rules import AUTO, WordRules, rules_of
 
@@ -26,7 +26,7 @@ _USUAL = rules_of(AUTO)
 
 
 @dataclass(frozen=True, slots=True)
-class Derived:
+class ExtractedEvents:
     """All that is written for one turn. `entities` may be offered by many turns and come first, sorted."""
 
     turn_id: UUID
@@ -71,7 +71,7 @@ def derive_events(
     version: str = VERSION,
     *,
     rules: WordRules = _USUAL,
-) -> Derived:
+) -> ExtractedEvents:
     """Return the events and words that follow from what a version of an extractor found in one turn (not empty).
 
     `found` counts the messages handed in from 0, not their ordinals: forgotten ones leave gaps. `rules`: how the
@@ -80,7 +80,7 @@ def derive_events(
     by_ordinal = dict(enumerate(turn))
     entities = [_entity_event(origin, entity.normalised, entity.name, entity.kind.value) for entity in found.entities]
     facts = {fact_unit_id(turn[0].turn_id, fact, version): fact for fact in found.facts}
-    return Derived(
+    return ExtractedEvents(
         turn_id=turn[0].turn_id,
         entities={event["subject"]: event for event in entities},
         events=[
@@ -136,7 +136,7 @@ def _mention_events(
     ]
 
 
-def _fact_event(origin: Origin, unit: UUID, fact: Fact, source: TurnMessage, version: str) -> Event:
+def _fact_event(origin: Origin, unit: UUID, fact: ExtractedFact, source: TurnMessage, version: str) -> Event:
     at = source.event_date.isoformat()
     data = {
         "unitId": str(unit),
@@ -168,7 +168,7 @@ def _reading_of(named: Sequence[Mention]) -> dict[str, str]:
     return {"name": names.most_common(1)[0][0], "kind": kinds.most_common(1)[0][0]}
 
 
-def _in_order(facts: Mapping[UUID, Fact]) -> list[UUID]:
+def _in_order(facts: Mapping[UUID, ExtractedFact]) -> list[UUID]:
     """Return facts as they were said, one after the other."""
     return sorted(facts, key=lambda unit: (facts[unit].ordinal, facts[unit].span, unit))
 
@@ -189,6 +189,6 @@ def _link_event(origin: Origin, unit: UUID, other: UUID, kind: str) -> Event:
     return build_offer(origin, EventType.LINK_CREATED, (unit, other, kind), data)
 
 
-def _fact_words(unit: UUID, fact: Fact, source: TurnMessage, rules: WordRules) -> UnitTerms:
+def _fact_words(unit: UUID, fact: ExtractedFact, source: TurnMessage, rules: WordRules) -> UnitTerms:
     terms = analyse_fact(fact, source.event_date, rules)
     return UnitTerms(unit, terms.counts, terms.length)

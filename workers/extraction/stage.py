@@ -19,10 +19,10 @@ from store.memory.turn_messages import TurnMessage, read_messages
 from store.tenancy.languages import Languages, rules_for_writing
 from store.text.rules import MessageText, TurnText, extract_turn
 from store.text.word_rules import AUTO, WordRules, rules_of
-from workers.extraction.events import Derived, derive_events, follow_up_id, reading_id
+from workers.extraction.events import ExtractedEvents, derive_events, follow_up_id, reading_id
 from workers.extraction.reextraction import after_correction, corrected_unit, resume_ended
 from workers.metrics import FACT_WRITE
-from workers.stage_work import Shape, Worked
+from workers.stage_work import ClaimSize, Worked
 
 _USUAL = rules_of(AUTO)
 
@@ -39,7 +39,7 @@ class ExtractionStage:
     reading: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
     stage: ClassVar[Stage] = Stage.EXTRACTION
     #: While the rules are applied to one bank's turns, another's are written.
-    shape: ClassVar[Shape] = Shape(streams=16, rows=16, by_bank=True, at_once=2)
+    shape: ClassVar[ClaimSize] = ClaimSize(streams=16, rows=16, by_bank=True, at_once=2)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "languages", Languages(self.database))
@@ -73,7 +73,7 @@ class ExtractionStage:
         connection: AsyncConnection,
         host: UUID,
         rows: Sequence[LedgerRow],
-        derived: Mapping[UUID, Derived],
+        derived: Mapping[UUID, ExtractedEvents],
         again: Mapping[UUID, UUID],
     ) -> bool:
         """Write what follows from these turns of one bank, and what must be done next; say whether facts do.
@@ -120,12 +120,12 @@ def _derive_all(
     rows: Sequence[LedgerRow],
     turns: Mapping[UUID, Sequence[TurnMessage]],
     rules: WordRules = _USUAL,
-) -> dict[UUID, Derived]:
+) -> dict[UUID, ExtractedEvents]:
     """Apply the rules of extraction to every turn that still has messages; its words are cut by `rules`."""
     return {row.turn_id: _derive_one(host, row, turns[row.turn_id], rules) for row in rows if turns[row.turn_id]}
 
 
-def _derive_one(host: UUID, row: LedgerRow, turn: Sequence[TurnMessage], rules: WordRules) -> Derived:
+def _derive_one(host: UUID, row: LedgerRow, turn: Sequence[TurnMessage], rules: WordRules) -> ExtractedEvents:
     said = tuple(MessageText(message.role, message.content, message.name) for message in turn)
     found = extract_turn(TurnText(said, turn[0].event_date))
     origin = Origin(host, row.bank_id, turn[0].user_id, row.accepted_at)

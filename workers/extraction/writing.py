@@ -15,7 +15,7 @@ from store.log.envelope import Origin
 from store.memory.turn_messages import TurnMessage
 from store.tenancy import languages
 from store.text.rules.model import Extraction
-from workers.extraction.events import Derived, derive_events, follow_up_id
+from workers.extraction.events import ExtractedEvents, derive_events, follow_up_id
 from workers.extraction.llm.answer import select_new
 from workers.extraction.reextraction import after_correction, corrected_unit, resume_ended
 
@@ -67,7 +67,7 @@ def run_name(row: LedgerRow, version: str, again: UUID | None) -> str:
     return version if again is None else f"{version}@{row.position}"
 
 
-def _follow_ups(row: LedgerRow, derived: Derived, version: str, position: int) -> list[FollowUp]:
+def _follow_ups(row: LedgerRow, derived: ExtractedEvents, version: str, position: int) -> list[FollowUp]:
     """Return the rows that have what was found counted, and facts embedded."""
     item = follow_up_id(row.turn_id, version)
     streams = {Stage.PROJECTION: row.bank_id, **({Stage.EMBEDDING: item} if derived.facts else {})}

@@ -4,7 +4,7 @@ import random
 from datetime import timedelta
 
 from store.database import Database
-from store.maintenance import Page
+from store.maintenance import PrunedBatch
 from store.recall.accuracy_check import StoredBank, compare_searches, stored_banks
 from store.recall.settings import RecallSettings
 from workers.maintenance.tasks import Task
@@ -20,13 +20,13 @@ def recall_check_task(database: Database, settings: RecallSettings) -> Task:
     async def large() -> list[StoredBank]:
         return [bank for bank in await stored_banks(database) if bank.units > settings.exact_units]
 
-    async def step(place: str | None) -> Page:
+    async def step(place: str | None) -> PrunedBatch:
         del place
         for bank in random.sample(banks := await large(), min(1, len(banks))):
             for asked in await compare_searches(database, bank, UNITS, settings):
                 RECALL_COMPARED.labels(asked.filter).inc(asked.there)
                 RECALL_FOUND.labels(asked.filter).inc(asked.found)
-        return Page(0, None)
+        return PrunedBatch(0, None)
 
     async def count() -> int:
         return len(await large())

@@ -3,16 +3,16 @@
 from datetime import timedelta
 
 from store.derived.vector_indexes import VectorIndexes
-from store.maintenance import MORE, Page
+from store.maintenance import MORE, PrunedBatch
 from workers.maintenance.tasks import Task
 
 
 def index_task(indexes: VectorIndexes) -> Task:
     """Build beside everything else what is missing or outgrown; a batch is some seconds of it."""
 
-    async def step(place: str | None) -> Page:
+    async def step(place: str | None) -> PrunedBatch:
         del place
-        return Page(0, MORE if await indexes.build_some() else None)
+        return PrunedBatch(0, MORE if await indexes.build_some() else None)
 
     async def count() -> int:
         return len(await indexes.needed())

@@ -7,7 +7,7 @@ from sqlalchemy import text
 
 from store.database import Database
 from store.derived.semantic_links import NearLinks
-from store.maintenance import Page
+from store.maintenance import PrunedBatch
 from workers.maintenance.tasks import Task
 from workers.settings import SemanticLinkSettings
 
@@ -24,16 +24,16 @@ NEXT_HOSTS = text("""
 def linking_task(database: Database, links: NearLinks, settings: SemanticLinkSettings, *, at_once: int = HOSTS) -> Task:
     """Link what was embedded since; a round over the hosts gives each of them a page, until a round finds nothing."""
 
-    async def step(place: str | None) -> Page:
+    async def step(place: str | None) -> PrunedBatch:
         last, worked = _parse_place(place)
         hosts = await _next_hosts(database, last, at_once)
         for host in hosts:
             made = await links.step(host)
             if made is not None:
-                return Page(made, f"{host} more")
+                return PrunedBatch(made, f"{host} more")
         if len(hosts) == at_once:
-            return Page(0, f"{hosts[-1]} {'more' if worked else 'none'}")
-        return Page(0, f"{UUID(int=0)} none" if worked else None)
+            return PrunedBatch(0, f"{hosts[-1]} {'more' if worked else 'none'}")
+        return PrunedBatch(0, f"{UUID(int=0)} none" if worked else None)
 
     async def count() -> int:
         found, last = 0, UUID(int=0)

@@ -14,7 +14,7 @@ from datetime import timedelta
 
 import structlog
 
-from store.maintenance import Run, Schedule
+from store.maintenance import Schedule, TaskRun
 from workers.maintenance.tasks import Task
 from workers.metrics import MAINTENANCE_REMOVED, MAINTENANCE_RUNS, MAINTENANCE_SECONDS
 
@@ -27,7 +27,7 @@ FAILED_PAUSE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class TaskOutcome:
     """The outcome of a task: done, cut (there is more), failed, lost, busy (another process runs it) or off."""
 
     task: str
@@ -62,39 +62,39 @@ class Maintainer:
             except Exception as error:  # noqa: BLE001 - the next look tries again
                 log.warning("maintenance_schedule_unreadable", error=type(error).__name__)
 
-    async def look(self) -> list[Told]:
+    async def look(self) -> list[TaskOutcome]:
         """Run what is due, one task after the other."""
         known = {task.name: task for task in self.tasks if task.off is None}
         return [await self.work(known[name]) for name in await self.schedule.due(list(known))]
 
-    async def work(self, task: Task, *, by_hand: bool = False) -> Told:
+    async def work(self, task: Task, *, by_hand: bool = False) -> TaskOutcome:
         """Run one task; by hand whether it is time or not, and to its end. A batch that fails is told, not raised."""
         if task.off is not None:
-            return Told(task.name, "off", why=task.off)
+            return TaskOutcome(task.name, "off", why=task.off)
         run = await self.schedule.take(task.name, lease=LEASE, worker=self.worker, by_hand=by_hand)
         if run is None:
-            return Told(task.name, "busy", why="another worker runs it")
+            return TaskOutcome(task.name, "busy", why="another worker runs it")
         start = time.monotonic()
         told = await self._batches(task, run, None if by_hand else start + (task.longest_s or self.longest_s))
         await self.schedule.finish(run, outcome=told.outcome, pause=_next_pause(task, told.outcome))
         return _count_outcome(replace(told, seconds=time.monotonic() - start))
 
-    async def _batches(self, task: Task, run: Run, until: float | None) -> Told:
+    async def _batches(self, task: Task, run: TaskRun, until: float | None) -> TaskOutcome:
         place, removed = run.place, 0
         try:
             while True:
                 page = await task.step(place)
                 place, removed = page.place, removed + page.removed
                 if not await self.schedule.go_on(run, lease=LEASE, place=place, removed=page.removed):
-                    return Told(task.name, "lost", removed, why="another worker took it over")
+                    return TaskOutcome(task.name, "lost", removed, why="another worker took it over")
                 if place is None:
-                    return Told(task.name, "done", removed)
+                    return TaskOutcome(task.name, "done", removed)
                 if until is not None and time.monotonic() >= until:
-                    return Told(task.name, "cut", removed)
+                    return TaskOutcome(task.name, "cut", removed)
                 await asyncio.sleep(self.pause_s)
         except Exception as error:  # noqa: BLE001 - told and counted, and tried again soon
             log.warning("maintenance_failed", task=task.name, error=type(error).__name__)
-            return Told(task.name, "failed", removed, why=type(error).__name__)
+            return TaskOutcome(task.name, "failed", removed, why=type(error).__name__)
 
 
 def _next_pause(task: Task, outcome: str) -> timedelta:
@@ -103,7 +103,7 @@ def _next_pause(task: Task, outcome: str) -> timedelta:
     return soon.get(outcome, task.every)
 
 
-def _count_outcome(told: Told) -> Told:
+def _count_outcome(told: TaskOutcome) -> TaskOutcome:
     MAINTENANCE_RUNS.labels(told.task, told.outcome).inc()
     MAINTENANCE_REMOVED.labels(told.task).inc(told.removed)
     MAINTENANCE_SECONDS.labels(told.task).observe(told.seconds)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from store.erasure import Erasures, Kind, Target
+from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import ResourceBusy
-from store.maintenance import MORE, Ending, Page, Pruning, WordsAnew
+from store.maintenance import MORE, ExpiryTask, PrunedBatch, Pruning, WordsAnew
 from store.recall.jobs import RecallJobs
 from workers.settings import MaintenanceSettings
 
@@ -30,7 +30,7 @@ class Task:
 
     name: str
     every: timedelta
-    step: Callable[[str | None], Awaitable[Page]]
+    step: Callable[[str | None], Awaitable[PrunedBatch]]
     count: Callable[[], Awaitable[int]]
     off: str | None = None
     longest_s: float | None = None
@@ -46,7 +46,7 @@ class Needs:
     settings: MaintenanceSettings
     clock: Callable[[], datetime]
     words: WordsAnew
-    ending: Ending
+    ending: ExpiryTask
 
     def before(self, days: float) -> datetime:
         """Return the time this many days ago."""
@@ -73,10 +73,10 @@ def tasks_of(needs: Needs) -> Sequence[Task]:
 def _recall_jobs(needs: Needs) -> Task:
     """Question and answer of an expired job are wiped, a day later the row goes."""
 
-    async def step(place: str | None) -> Page:
+    async def step(place: str | None) -> PrunedBatch:
         del place
         gone = await needs.jobs.sweep()
-        return Page(gone, MORE if gone else None)
+        return PrunedBatch(gone, MORE if gone else None)
 
     return Task("recall_jobs", timedelta(seconds=30), step, needs.jobs.expired)
 
@@ -84,7 +84,7 @@ def _recall_jobs(needs: Needs) -> Task:
 def _open_turns_task(needs: Needs) -> Task:
     """Open turns whose output did not come in time are dropped."""
 
-    async def step(place: str | None) -> Page:
+    async def step(place: str | None) -> PrunedBatch:
         del place
         return await needs.pruning.open_turns(needs.clock())
 
@@ -97,23 +97,23 @@ def _open_turns_task(needs: Needs) -> Task:
 def _erasures_task(needs: Needs) -> Task:
     """Erasures that were interrupted go on; no second request is needed."""
 
-    async def step(place: str | None) -> Page:
+    async def step(place: str | None) -> PrunedBatch:
         del place
         left = await needs.erasures.left_alone()
         if not left:
-            return Page(0, None)
+            return PrunedBatch(0, None)
         try:
             receipt = await needs.erasures.run(*left[0], ERASE_FOR)
         except ResourceBusy:
             await needs.erasures.put_off(*left[0])
-            return Page(0, MORE)
+            return PrunedBatch(0, MORE)
         except Exception:
             # One that fails, and may fail for ever, keeps no other from its end.
             await needs.erasures.put_off(*left[0])
             raise
         if not receipt.done:
             await needs.erasures.put_off(*left[0], timedelta())
-        return Page(int(receipt.done), MORE)
+        return PrunedBatch(int(receipt.done), MORE)
 
     async def count() -> int:
         return len(await needs.erasures.left_alone())
@@ -124,7 +124,7 @@ def _erasures_task(needs: Needs) -> Task:
 def _words_task(needs: Needs) -> Task:
     """Words of banks whose language changed are cut anew; recall finds them by either rules meanwhile."""
 
-    async def step(place: str | None) -> Page:
+    async def step(place: str | None) -> PrunedBatch:
         del place
         return await needs.words.step()
 
@@ -134,7 +134,7 @@ def _words_task(needs: Needs) -> Task:
 def _claims_task(needs: Needs) -> Task:
     """Claims of dead workers whose streams had nothing left to do."""
 
-    async def step(place: str | None) -> Page:
+    async def step(place: str | None) -> PrunedBatch:
         del place
         return await needs.pruning.claims(CLAIM_GRACE)
 
@@ -163,10 +163,10 @@ def _retention_task(needs: Needs) -> Task:
     """Return the task that erases turns past their retention, bank by bank, with a receipt."""
     pruning, erasures = needs.pruning, needs.erasures
 
-    async def page(before: datetime, place: str | None) -> Page:
+    async def page(before: datetime, place: str | None) -> PrunedBatch:
         found = await pruning.next_bank(place)
         if found is None:
-            return Page(0, None)
+            return PrunedBatch(0, None)
         host, bank = found
         try:
             erasure = await erasures.age(host, bank, before)
@@ -174,9 +174,9 @@ def _retention_task(needs: Needs) -> Task:
         except ResourceBusy:
             receipt = None  # another transaction holds the bank: it has its turn in the next run
         if receipt is None:
-            return Page(0, f"{host} {bank}")
+            return PrunedBatch(0, f"{host} {bank}")
         # The same bank again: of what is old, one erasure takes a part.
-        return Page(receipt.counts.get("turns", 0) if receipt.done else 0, place or FIRST)
+        return PrunedBatch(receipt.counts.get("turns", 0) if receipt.done else 0, place or FIRST)
 
     async def count(before: datetime) -> int:
         turns, place = 0, FIRST
@@ -197,25 +197,25 @@ def _ended_task(needs: Needs) -> Task:
     """Erase the text of what ended by its own time, tenant by tenant, with a receipt."""
     ending, erasures = needs.ending, needs.erasures
 
-    async def page(before: datetime, place: str | None) -> Page:
+    async def page(before: datetime, place: str | None) -> PrunedBatch:
         host = await ending.next_host(place)
         if host is None:
-            return Page(0, None)
+            return PrunedBatch(0, None)
         found = await ending.ended(host, before)
         if found is None:
-            return Page(0, str(host))
+            return PrunedBatch(0, str(host))
         try:
             erasure = await (
                 erasures.ended(host, found.units_of, before)
                 if found.units_of is not None
-                else erasures.request(host, Target(Kind.BANK, found.bank_name))
+                else erasures.request(host, ErasureTarget(Kind.BANK, found.bank_name))
             )
             receipt = None if erasure is None else await erasures.run(host, erasure, ERASE_FOR)
         except ResourceBusy:
             receipt = None  # another transaction holds the bank: it has its turn in the next run
         if receipt is None:
-            return Page(0, str(host))
-        return Page(int(receipt.done), place or str(UUID(int=0)))
+            return PrunedBatch(0, str(host))
+        return PrunedBatch(int(receipt.done), place or str(UUID(int=0)))
 
     async def count(before: datetime) -> int:
         number, place = 0, None
@@ -231,7 +231,7 @@ def _age_task(
     name: str,
     needs: Needs,
     days: float | None,
-    page: Callable[[datetime, str | None], Awaitable[Page]],
+    page: Callable[[datetime, str | None], Awaitable[PrunedBatch]],
     count: Callable[[datetime], Awaitable[int]],
 ) -> Task:
     """Return a task that prunes what is older than this many days; None prunes nothing."""
@@ -239,7 +239,7 @@ def _age_task(
         return Task(name, timedelta(hours=1), _empty_page, _count_none, f"maintenance.{name}_days is not set")
     kept = days
 
-    async def step(place: str | None) -> Page:
+    async def step(place: str | None) -> PrunedBatch:
         return await page(needs.before(kept), place)
 
     async def counted() -> int:
@@ -248,8 +248,8 @@ def _age_task(
     return Task(name, timedelta(hours=1), step, counted)
 
 
-async def _empty_page(_place: str | None) -> Page:
-    return Page(0, None)
+async def _empty_page(_place: str | None) -> PrunedBatch:
+    return PrunedBatch(0, None)
 
 
 async def _count_none() -> int:

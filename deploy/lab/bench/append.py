@@ -8,7 +8,7 @@ from deploy.lab.bench import footprint, growth, rates, turn_costs
 from deploy.lab.bench.acknowledgement import AcknowledgementBench
 from deploy.lab.bench.floors import Floors
 from deploy.lab.bench.ground import BenchDatabase, open_bench_database
-from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, Target
+from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
 from deploy.lab.bench.servers import BenchServers, open_bench_servers
 from store.database import Database
 
@@ -20,7 +20,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class AppendSizes:
     """How much is run; `rounds` are alternations of floor and ours, each of `turns` turns a connection."""
 
     rounds: int = 10
@@ -34,7 +34,7 @@ class Sizes:
     footprint_banks: int = 4
 
 
-FULL = Sizes(
+FULL = AppendSizes(
     rounds=20,
     turns=40,
     cpu_turns=1_000,
@@ -45,7 +45,7 @@ FULL = Sizes(
 )
 
 
-async def run(on: BenchServers, say: Say, sizes: Sizes) -> BenchOutcome:
+async def run(on: BenchServers, say: Say, sizes: AppendSizes) -> BenchOutcome:
     """Take every measure, one after the other, and leave nothing behind."""
     async with open_bench_database(on) as here:
         async with here.owner.connect() as connection:
@@ -69,7 +69,7 @@ async def run(on: BenchServers, say: Say, sizes: Sizes) -> BenchOutcome:
     return BenchOutcome(machine, measures, asdict(sizes), parts)
 
 
-async def _measure_acknowledgement(here: BenchDatabase, sizes: Sizes) -> list[Measure]:
+async def _measure_acknowledgement(here: BenchDatabase, sizes: AppendSizes) -> list[Measure]:
     async with _open_floors(here) as (database, floors):
         host = await here.new_host(database)
         single = await AcknowledgementBench(here, database, floors, host, 1).warmed_up()
@@ -77,9 +77,9 @@ async def _measure_acknowledgement(here: BenchDatabase, sizes: Sizes) -> list[Me
         several = await AcknowledgementBench(here, database, floors, host, CONNECTIONS).warmed_up()
         ours_8, _, floor_b_8 = (await several.rounds(sizes.rounds, sizes.turns)).p50()
     return [
-        Measure("ack_p50_1_connection_over_insert", "ms", ours, Target("<=", 3.0), floor_a),
-        Measure("ack_p50_1_connection_over_same_rows", "ms", ours, Target("<=", 1.5), floor_b),
-        Measure("ack_p50_8_connections_over_same_rows", "ms", ours_8, Target("<=", 1.5), floor_b_8),
+        Measure("ack_p50_1_connection_over_insert", "ms", ours, MeasureTarget("<=", 3.0), floor_a),
+        Measure("ack_p50_1_connection_over_same_rows", "ms", ours, MeasureTarget("<=", 1.5), floor_b),
+        Measure("ack_p50_8_connections_over_same_rows", "ms", ours_8, MeasureTarget("<=", 1.5), floor_b_8),
     ]
 
 

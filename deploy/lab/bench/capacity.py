@@ -30,7 +30,7 @@ SHARE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class CapacitySizes:
     """How much is run: turns of two messages, recalls, calls at a time; turns before anything is measured."""
 
     warm_up: int = 100
@@ -39,11 +39,11 @@ class Sizes:
     at_once: int = 4
 
 
-FULL = Sizes(warm_up=500, turns=5_000, recalls=2_000)
+FULL = CapacitySizes(warm_up=500, turns=5_000, recalls=2_000)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CapacityStack:
     """A stack of the bench's own."""
 
     stack: Stack
@@ -53,14 +53,14 @@ class Place:
 
 
 @contextmanager
-def servers(_data: Path | None = None) -> Iterator[Place]:
+def servers(_data: Path | None = None) -> Iterator[CapacityStack]:
     """Start a stack with one worker and leave nothing of it."""
     with run_private_stack(1, name="capacity", gateway="off") as stack:
-        yield Place(stack)
+        yield CapacityStack(stack)
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class LoadPhase:
     """One kind of call: how many, how long they took, and processor seconds by part until all their work was done."""
 
     calls: int
@@ -87,8 +87,8 @@ class Phase:
 class Capacity:
     """All that was found; nothing here is a target."""
 
-    turns: Phase
-    recalls: Phase
+    turns: LoadPhase
+    recalls: LoadPhase
     bytes_a_turn: Mapping[str, float]
     usage: StackUsage
     sizes: Mapping[str, int]
@@ -120,7 +120,7 @@ class Capacity:
         return table
 
 
-async def run(on: Place, say: Say, sizes: Sizes) -> Capacity:
+async def run(on: CapacityStack, say: Say, sizes: CapacitySizes) -> Capacity:
     """Hand in turns, ask, and see what it took."""
     async with AsyncAfterturn(on.stack.api, on.stack.api_key(), bank="capacity") as memory:
         await _send_turns(memory, "warm-up", sizes.warm_up, sizes.at_once)
@@ -135,7 +135,7 @@ async def run(on: Place, say: Say, sizes: Sizes) -> Capacity:
     return Capacity(turns, recalls, _group_small(grown), await read_usage(on.stack), asdict(sizes))
 
 
-async def _measure(stack: Stack, calls: int, work: Callable[[], Awaitable[None]]) -> Phase:
+async def _measure(stack: Stack, calls: int, work: Callable[[], Awaitable[None]]) -> LoadPhase:
     """Do calls, wait until all that they left is done, and return what each part spent meanwhile."""
     before = await read_usage(stack)
     began = time.monotonic()
@@ -144,7 +144,7 @@ async def _measure(stack: Stack, calls: int, work: Callable[[], Awaitable[None]]
     await _wait_until_done(stack)
     after = await read_usage(stack)
     spent = {name: after.parts[name].cpu_s - one.cpu_s for name, one in before.parts.items()}
-    return Phase(calls, seconds, spent)
+    return LoadPhase(calls, seconds, spent)
 
 
 async def _send_turns(memory: AsyncAfterturn, session: str, count: int, at_once: int) -> None:

@@ -9,7 +9,7 @@ import psutil
 from deploy.lab.bench.acknowledgement import append_new_turns, derive_turn_ids, read_clock
 from deploy.lab.bench.ground import BenchDatabase
 from deploy.lab.bench.history import History
-from deploy.lab.bench.measures import Measure, Target
+from deploy.lab.bench.measures import Measure, MeasureTarget
 from deploy.lab.bench.talk import TurnGenerator
 from deploy.lab.bench.timing import compute_p50_ms, run_lanes
 from store.log.bulk import append_bulk
@@ -39,7 +39,7 @@ async def measure_long_session(ground: BenchDatabase, length: int, rounds: int, 
         f"session_of_{length}_turns_end_over_start",
         "ms",
         compute_p50_ms(long),
-        Target("<=", 1.2),
+        MeasureTarget("<=", 1.2),
         compute_p50_ms(fresh),
     )
 
@@ -75,7 +75,9 @@ async def measure_memory(ground: BenchDatabase, first: int, last: int) -> Measur
         late = _measure_resident_bytes()
     finally:
         await database.close()
-    return Measure(f"memory_growth_{first}_to_{last}_events", "MB", abs(late - early) / MEGABYTE, Target("<=", 50.0))
+    return Measure(
+        f"memory_growth_{first}_to_{last}_events", "MB", abs(late - early) / MEGABYTE, MeasureTarget("<=", 50.0)
+    )
 
 
 def _measure_resident_bytes() -> int:

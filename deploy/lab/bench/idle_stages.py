@@ -10,7 +10,7 @@ from store.ledger.stages import Stage
 from workers.embedding import EmbeddingStage
 from workers.extraction.stage import ExtractionStage
 from workers.projection import ProjectionStage
-from workers.stage_work import Shape, StageWork, Worked
+from workers.stage_work import ClaimSize, StageWork, Worked
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class IdleStage:
 
     ledger: Ledger
     stage: Stage
-    shape: Shape
+    shape: ClaimSize
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
         """Close the claims, those of a host together."""
@@ -31,7 +31,7 @@ class IdleStage:
 def create_idle_stages(settings: Settings, database: Database, *_: object) -> Sequence[StageWork]:
     """Return one for each stage; takes what the real ones are made of."""
     shapes = {
-        Stage.GATEWAY: Shape(streams=settings.gateway.at_once, rows=1),
+        Stage.GATEWAY: ClaimSize(streams=settings.gateway.at_once, rows=1),
         **{real.stage: real.shape for real in (ExtractionStage, EmbeddingStage, ProjectionStage)},
     }
     ledger = Ledger(database)

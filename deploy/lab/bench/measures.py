@@ -22,7 +22,7 @@ SETTING = text("select name, current_setting(name) as value from unnest(cast(:na
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class MeasureTarget:
     """What must hold: of the ratio where there is a floor, else of the figure itself."""
 
     sign: Sign
@@ -44,7 +44,7 @@ class Measure:
     measure: str
     unit: str
     ours: float
-    target: Target
+    target: MeasureTarget
     floor: float | None = None
 
     @property

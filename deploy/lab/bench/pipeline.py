@@ -14,7 +14,7 @@ from deploy.lab.bench import row_floor, saturated, stage_floors
 from deploy.lab.bench.acknowledgement import append_new_turns, read_clock
 from deploy.lab.bench.ground import BenchDatabase, open_bench_database
 from deploy.lab.bench.material import repeat_conversation
-from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, Target
+from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
 from deploy.lab.bench.pipeline_stack import PipelineStack, open_pipeline_stack
 from deploy.lab.bench.questions import Questions
 from deploy.lab.demo.stack import pause_workers
@@ -48,7 +48,7 @@ class PipelineUnfinished(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class PipelineSizes:
     """How much is run: rounds of a number of banks, each with the demo's conversation of 153 turns.
 
     `sample` is on how many texts the embedder's best batch is looked for. The 95th percentile of a hundred is its fifth
@@ -62,7 +62,7 @@ class Sizes:
     sample: int = 96
 
 
-FULL = Sizes(rounds=5, banks=64, idle_banks=128, acknowledgements=800, sample=256)
+FULL = PipelineSizes(rounds=5, banks=64, idle_banks=128, acknowledgements=800, sample=256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class DrainedBacklog:
         return self.turns / self.seconds
 
 
-async def run(on: PipelineStack, say: Say, sizes: Sizes) -> BenchOutcome:
+async def run(on: PipelineStack, say: Say, sizes: PipelineSizes) -> BenchOutcome:
     """Take every measure, one after the other."""
     async with open_bench_database(on.servers) as here:
         database = here.database(4)
@@ -99,7 +99,7 @@ class PipelineBench:
     here: BenchDatabase
     database: Database
     say: Say
-    sizes: Sizes
+    sizes: PipelineSizes
 
     async def run(self) -> BenchOutcome:
         """Take every measure, one after the other."""
@@ -193,7 +193,7 @@ class PipelineBench:
 
     def _over(self, name: str, rounds: Sequence[DrainedBacklog], floor_ms: float, least: float) -> Measure:
         ours = median(one.rate for one in rounds)
-        return Measure(name, "turns/s", ours, Target(">=", least), self.on.workers / floor_ms * MILLISECONDS)
+        return Measure(name, "turns/s", ours, MeasureTarget(">=", least), self.on.workers / floor_ms * MILLISECONDS)
 
     async def _idle(self) -> Measure:
         """Let stages that do nothing but claim and close work off a backlog, after a small one to warm up.
@@ -209,12 +209,12 @@ class PipelineBench:
             started = time.monotonic()
             await self.done(host)
             seconds = time.monotonic() - started
-        return Measure("no_op_stages", "turns/s", len(turns) / seconds, Target(">=", 1000.0))
+        return Measure("no_op_stages", "turns/s", len(turns) / seconds, MeasureTarget(">=", 1000.0))
 
     async def _questions(self) -> Measure:
         """Ask as a job what is also asked at once, while nothing else is to be done."""
         at_once, as_job = await Questions(self.on.stack).p95_ms(self.sizes.acknowledgements)
-        return Measure("recall_job_p95_over_call", "ms", as_job - at_once, Target("<=", 150.0))
+        return Measure("recall_job_p95_over_call", "ms", as_job - at_once, MeasureTarget("<=", 150.0))
 
     async def _acknowledgement(self) -> list[Measure]:
         door = saturated.TurnEndpoint(self.on.stack)
@@ -225,8 +225,8 @@ class PipelineBench:
         if not await self.undone(host):
             raise PipelineUnfinished("the backlog was worked off before the acknowledgements were timed")
         return [
-            Measure("ack_p95_saturated_over_quiet", "ms", busy, Target("<=", 3.0), quiet),
-            Measure("ack_p95_saturated", "ms", busy, Target("<=", 60.0)),
+            Measure("ack_p95_saturated_over_quiet", "ms", busy, MeasureTarget("<=", 3.0), quiet),
+            Measure("ack_p95_saturated", "ms", busy, MeasureTarget("<=", 60.0)),
         ]
 
 

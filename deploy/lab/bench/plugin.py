@@ -17,8 +17,8 @@ import httpx
 from sqlalchemy import text
 
 from deploy.lab.bench.ground import BenchDatabase, open_bench_database
-from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, Target
-from deploy.lab.bench.recall.asking import NothingRecalled, Question, RecallProbe
+from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
+from deploy.lab.bench.recall.asking import BenchQuestion, NothingRecalled, RecallProbe
 from deploy.lab.bench.recall.filling import BankFiller, Phrases
 from deploy.lab.bench.recall.speed import RecallServers, servers, split_lanes
 from deploy.lab.bench.row_floor import read_transaction_mark, time_bare_writes
@@ -31,9 +31,9 @@ from store import identity
 from store.derived.vector_indexes import VectorIndexes
 from store.memory.memories import memory_session
 from store.plugin.memories import name_memory
-from store.plugin.search import Asked, PluginSearch
+from store.plugin.search import PluginSearch, SearchQuery
 
-__all__ = ["FULL", "Sizes", "run", "servers"]
+__all__ = ["FULL", "PluginSizes", "run", "servers"]
 
 CLIENTS = 16
 #: Connections of the floors.
@@ -52,11 +52,11 @@ MARK = text("""
      where host_id = :host and bank_id = :bank""")
 
 Say = Callable[[str], None]
-Ask = Callable[[Question], Awaitable[None]]
+Ask = Callable[[BenchQuestion], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class PluginSizes:
     """Memories of each of three namespaces, and of a large one (0: none); how often a call is made, alone and by 16.
 
     `checked` filtered searches are compared with an exact one.
@@ -69,10 +69,10 @@ class Sizes:
     checked: int = 20
 
 
-FULL = Sizes(large=200_000, rounds=200, crowd=1_600)
+FULL = PluginSizes(large=200_000, rounds=200, crowd=1_600)
 
 
-async def run(on: RecallServers, say: Say, sizes: Sizes) -> BenchOutcome:
+async def run(on: RecallServers, say: Say, sizes: PluginSizes) -> BenchOutcome:
     """Fill namespaces, take every measure, and leave nothing behind."""
     async with open_bench_database(on.servers) as here, _open_bench(on, here, say, sizes) as bench:
         async with here.owner.connect() as connection:
@@ -81,7 +81,9 @@ async def run(on: RecallServers, say: Say, sizes: Sizes) -> BenchOutcome:
 
 
 @asynccontextmanager
-async def _open_bench(on: RecallServers, here: BenchDatabase, say: Say, sizes: Sizes) -> "AsyncGenerator[PluginBench]":
+async def _open_bench(
+    on: RecallServers, here: BenchDatabase, say: Say, sizes: PluginSizes
+) -> "AsyncGenerator[PluginBench]":
     embedder, database = create_embedder(on.embedding, on.data), here.database(CONNECTIONS)
     try:
         await embedder.load()
@@ -111,7 +113,7 @@ class PluginEndpoint:
         body = {"id": str(memory_id), "content": content, "kind": "fact", "source": "agent"}
         (await self.client.post(f"/v1/namespaces/{WRITTEN}/memories", json=body)).raise_for_status()
 
-    async def search(self, names: Sequence[str], question: Question, *kinds: str) -> list[UUID]:
+    async def search(self, names: Sequence[str], question: BenchQuestion, *kinds: str) -> list[UUID]:
         """Return the ids of what is found, the best first. Raises NothingRecalled."""
         body = {"namespaces": list(names), "query": question.text, "kinds": kinds}
         found = (await self.client.post("/v1/search", json=body)).raise_for_status().json()["memories"]
@@ -122,7 +124,7 @@ class PluginEndpoint:
     def asking(self, *names: str, kinds: Sequence[str] = ()) -> Ask:
         """Return a call that searches these namespaces."""
 
-        async def ask(question: Question) -> None:
+        async def ask(question: BenchQuestion) -> None:
             await self.search(names, question, *kinds)
 
         return ask
@@ -139,7 +141,7 @@ class PluginBench:
     floor: RecallProbe
     embedder: Embedder
     say: Say
-    sizes: Sizes
+    sizes: PluginSizes
 
     async def run(self) -> list[Measure]:
         """Take every measure; searches first, so that nothing written just now is embedded with their texts."""
@@ -180,9 +182,9 @@ class PluginBench:
         crowd = list(islice(cycle(questions), self.sizes.crowd))
         by_many = compute_p95_ms(await run_lanes(split_lanes(self.endpoint.asking(FIRST), crowd, CLIENTS)))
         return [
-            Measure(f"plugin_search_p50_{self.sizes.units}_memories", "ms", one, Target("<=", 2.5), floor),
-            Measure(f"plugin_search_p95_{CLIENTS}_clients", "ms", by_many, Target("<=", 250.0)),
-            Measure("plugin_search_p50_of_three_namespaces_over_one", "ms", three, Target("<=", 1.5), one),
+            Measure(f"plugin_search_p50_{self.sizes.units}_memories", "ms", one, MeasureTarget("<=", 2.5), floor),
+            Measure(f"plugin_search_p95_{CLIENTS}_clients", "ms", by_many, MeasureTarget("<=", 250.0)),
+            Measure("plugin_search_p50_of_three_namespaces_over_one", "ms", three, MeasureTarget("<=", 1.5), one),
         ]
 
     async def _search_large(self) -> list[Measure]:
@@ -191,7 +193,7 @@ class PluginBench:
         questions = await self._questions(LARGE, self.sizes.rounds)
         ways = [self.endpoint.asking(LARGE), self.endpoint.asking(LARGE, kinds=(RARE,)), self.floor.floor]
         ours, filtered, floor = map(compute_p95_ms, await _time_in_turns(ways, questions))
-        name, most = f"search_p95_{self.sizes.large}_memories", Target("<=", 3.0)
+        name, most = f"search_p95_{self.sizes.large}_memories", MeasureTarget("<=", 3.0)
         return [
             Measure(f"plugin_{name}", "ms", ours, most, floor),
             Measure(f"plugin_filtered_{name}", "ms", filtered, most, floor),
@@ -205,7 +207,7 @@ class PluginBench:
         there = found = 0
         try:
             for question in await self._questions(name, self.sizes.checked):
-                all_of_them = await exact.find(self.filler.host, Asked([name], [RARE], 100), question.text)
+                all_of_them = await exact.find(self.filler.host, SearchQuery([name], [RARE], 100), question.text)
                 best = {one.memory_id: one.score or 0.0 for one in all_of_them}
                 least = min(sorted(best.values(), reverse=True)[:BEST], default=0.0) - TOLERANCE
                 ours = (await self.endpoint.search([name], question, RARE))[:BEST]
@@ -215,7 +217,9 @@ class PluginBench:
             await database.close()
         if not there:
             raise NothingRecalled("no filtered question of the bench found anything")
-        return Measure("plugin_filtered_search_recall_at_10_of_exact", "share", found / there, Target(">=", 0.99))
+        return Measure(
+            "plugin_filtered_search_recall_at_10_of_exact", "share", found / there, MeasureTarget(">=", 0.99)
+        )
 
     async def _write(self) -> list[Measure]:
         """Write alone beside the same rows written bare, then by 16 clients."""
@@ -232,21 +236,21 @@ class PluginBench:
         crowd = self._writes([uuid4() for _ in range(self.sizes.crowd)])
         by_many = compute_p95_ms(await run_lanes([crowd[lane::CLIENTS] for lane in range(CLIENTS)]))
         return [
-            Measure("plugin_write_p50_1_client", "ms", alone, Target("<=", 3.0), bare),
-            Measure(f"plugin_write_p95_{CLIENTS}_clients", "ms", by_many, Target("<=", 100.0)),
+            Measure("plugin_write_p50_1_client", "ms", alone, MeasureTarget("<=", 3.0), bare),
+            Measure(f"plugin_write_p95_{CLIENTS}_clients", "ms", by_many, MeasureTarget("<=", 100.0)),
         ]
 
     def _writes(self, ids: Sequence[UUID]) -> list[Action]:
         texts = cycle(self.filler.phrases.texts)
         return [partial(self.endpoint.write, one, content) for one, content in zip(ids, texts, strict=False)]
 
-    async def _questions(self, name: str, count: int) -> list[Question]:
+    async def _questions(self, name: str, count: int) -> list[BenchQuestion]:
         """Return a number of the demo's questions, with what the floor reads for each."""
         asked = islice(cycle(one.question for one in load_demo().questions), count)
         return [await self.floor.understood(name, question) for question in asked]
 
 
-async def _time_in_turns(ways: Sequence[Ask], questions: Sequence[Question]) -> list[list[float]]:
+async def _time_in_turns(ways: Sequence[Ask], questions: Sequence[BenchQuestion]) -> list[list[float]]:
     """Ask each way a few times, then in turns, question by question; return the seconds of each way."""
     for way in ways:
         await run_lanes(split_lanes(way, questions[:5], 1))

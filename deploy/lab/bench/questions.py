@@ -19,7 +19,7 @@ PATIENCE_S = 30.0
 WARM_UP = 5
 
 
-class NoAnswer(Exception):
+class RecallJobFailed(Exception):
     """A recall job did not come to its end: the figures would mean nothing."""
 
 
@@ -57,4 +57,4 @@ async def _ask_by_job(client: httpx.AsyncClient, body: dict[str, Any]) -> None:
     job = (await client.post("/api/v1/recall/jobs", json=body, timeout=PATIENCE_S)).raise_for_status().json()["job_id"]
     answer = await client.get(f"/api/v1/recall/jobs/{job}", params={"wait_ms": 10_000}, timeout=PATIENCE_S)
     if (status := answer.raise_for_status().json()["status"]) != "done":
-        raise NoAnswer(f"a recall job is {status}")
+        raise RecallJobFailed(f"a recall job is {status}")

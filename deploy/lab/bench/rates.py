@@ -8,10 +8,10 @@ from uuid import UUID
 
 from deploy.lab.bench.ground import BenchDatabase
 from deploy.lab.bench.history import History
-from deploy.lab.bench.measures import Measure, Target
+from deploy.lab.bench.measures import Measure, MeasureTarget
 from store.database import Database
 from store.log.bulk import append_bulk
-from store.replay.shadow import Scope, Shadow
+from store.replay.shadow import ReplayScope, Shadow
 
 
 async def measure_bulk_and_replay(ground: BenchDatabase, events: int, rounds: int) -> list[Measure]:
@@ -26,9 +26,9 @@ async def measure_bulk_and_replay(ground: BenchDatabase, events: int, rounds: in
     finally:
         await database.close()
     return [
-        Measure("bulk_append_log_only", "events/s", median(alone), Target(">=", 20_000.0)),
-        Measure("bulk_append_with_projections", "events/s", median(projected), Target(">=", 5_000.0)),
-        Measure("replay", "events/s", median(replayed), Target(">=", 10_000.0)),
+        Measure("bulk_append_log_only", "events/s", median(alone), MeasureTarget(">=", 20_000.0)),
+        Measure("bulk_append_with_projections", "events/s", median(projected), MeasureTarget(">=", 5_000.0)),
+        Measure("replay", "events/s", median(replayed), MeasureTarget(">=", 10_000.0)),
     ]
 
 
@@ -48,7 +48,7 @@ async def _time_load(database: Database, host: UUID, made: Sequence[dict[str, An
 
 async def _measure_replay_rate(ground: BenchDatabase) -> float:
     """Replay the newest host into a shadow of our own."""
-    shadow = Shadow(ground.owner, Scope(ground.newest_host), ground.name)
+    shadow = Shadow(ground.owner, ReplayScope(ground.newest_host), ground.name)
     await shadow.prepare(resume=False)
     try:
         started = time.perf_counter()

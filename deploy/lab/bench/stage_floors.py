@@ -105,7 +105,9 @@ async def time_gateway_posts(stack: PipelineStack, turns: Sequence[NewTurn]) -> 
 
 def encode_gateway_calls(turn: NewTurn) -> Iterator[tuple[str, bytes]]:
     """Yield path and body of each call that hands a turn to the gateway."""
-    said = [machine.Said(m.role, m.content, m.occurred_at) for m in turn.messages if m.occurred_at is not None]
+    said = [
+        machine.TranscriptMessage(m.role, m.content, m.occurred_at) for m in turn.messages if m.occurred_at is not None
+    ]
     sent = machine.build_delivery(said, GATEWAY_USER)
     if sent is None:
         return

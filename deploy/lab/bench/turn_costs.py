@@ -9,7 +9,7 @@ from sqlalchemy import make_url
 
 from deploy.lab.bench.acknowledgement import append_new_turns, derive_turn_ids, read_clock
 from deploy.lab.bench.ground import BenchDatabase
-from deploy.lab.bench.measures import Measure, Target
+from deploy.lab.bench.measures import Measure, MeasureTarget
 from deploy.lab.bench.round_trips import CountingRelay, count_round_trips
 from deploy.lab.bench.talk import TurnGenerator
 from deploy.lab.bench.timing import MILLISECONDS, run_lanes
@@ -35,7 +35,7 @@ async def measure_round_trips(ground: BenchDatabase) -> Measure:
         finally:
             await database.close()
     few, many = counts
-    return Measure(f"round_trips_{MANY_MESSAGES}_messages_over_1", "round trips", many, Target("<=", 1.0), few)
+    return Measure(f"round_trips_{MANY_MESSAGES}_messages_over_1", "round trips", many, MeasureTarget("<=", 1.0), few)
 
 
 async def _count_fewest_trips(
@@ -64,7 +64,7 @@ async def measure_own_cpu(ground: BenchDatabase, turns: int) -> Measure:
         spent = await _time_appends(ground, store, host, offered)
     finally:
         await database.close()
-    return Measure("own_cpu_per_turn", "ms", spent / turns * MILLISECONDS, Target("<=", 3.0))
+    return Measure("own_cpu_per_turn", "ms", spent / turns * MILLISECONDS, MeasureTarget("<=", 3.0))
 
 
 async def _time_appends(ground: BenchDatabase, store: TurnStore, host: UUID, turns: Sequence[NewTurn]) -> float:

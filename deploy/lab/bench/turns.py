@@ -16,9 +16,9 @@ from dramatiq.brokers.redis import RedisBroker
 from deploy.facade import build_dependencies
 from deploy.lab.bench.floors import Floors
 from deploy.lab.bench.ground import BenchDatabase, open_bench_database
-from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, Target
+from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
 from deploy.lab.bench.recall import speed
-from deploy.lab.bench.recall.asking import Question, RecallProbe
+from deploy.lab.bench.recall.asking import BenchQuestion, RecallProbe
 from deploy.lab.bench.recall.filling import BankFiller, Phrases
 from deploy.lab.bench.talk import TurnGenerator
 from deploy.lab.bench.timing import compute_p50_ms, compute_p95_ms, run_lanes
@@ -26,7 +26,7 @@ from deploy.lab.demo.data import load_demo
 from embeddings.protocol import Embedder
 from embeddings.registry import create_embedder
 from producers.notifications import Notifier
-from producers.service.memory import Memory
+from producers.service.memory import MemoryFacade
 from producers.service.recalls import Recalls
 from producers.settings import ApiSettings
 from store import identity
@@ -54,7 +54,7 @@ Lane = list[Callable[[], Awaitable[object]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class TurnSizes:
     """How much is run: a bank of `units` units; `rounds` of ours and floor, each of `turns` turns a client.
 
     `seconds` is how long calls come in at a fixed rate.
@@ -66,12 +66,12 @@ class Sizes:
     seconds: int = 15
 
 
-FULL = Sizes(rounds=10, turns=60, seconds=60)
+FULL = TurnSizes(rounds=10, turns=60, seconds=60)
 #: What 95 of 100 calls before and after a turn take at most, in ms: alone; with 8 clients, and at 20 calls a second.
 ALONE_MS, UNDER_LOAD_MS = (60.0, 20.0), (300.0, 100.0)
 
 
-async def run(on: speed.RecallServers, say: Say, sizes: Sizes) -> BenchOutcome:
+async def run(on: speed.RecallServers, say: Say, sizes: TurnSizes) -> BenchOutcome:
     """Take every measure, one after the other, and leave nothing behind."""
     embedder = create_embedder(on.embedding, on.data)
     async with open_bench_database(on.servers) as here:
@@ -117,13 +117,13 @@ class TurnBench:
 
     here: BenchDatabase
     database: Database
-    memory: Memory
+    memory: MemoryFacade
     grant: Grant
     probe: RecallProbe
     sessions: SessionHistory
     floors: Floors
     talks: Sequence[TurnGenerator]
-    questions: Sequence[Question]
+    questions: Sequence[BenchQuestion]
 
     @classmethod
     async def open(
@@ -140,7 +140,7 @@ class TurnBench:
         """Make the asked sessions' histories, and find out what their questions read."""
         clock = await DatabaseClock.asked(database)
         recalls = Recalls(database, Recaller(database, embedder, on.recall, clock=clock), Waiter(database))
-        memory = Memory(build_dependencies(database, clock, recalls, notifier), ApiSettings())
+        memory = MemoryFacade(build_dependencies(database, clock, recalls, notifier), ApiSettings())
         probe = RecallProbe(database, embedder, on.recall, host)
         asked = islice(cycle(one.question for one in load_demo().questions), 40)
         questions = [await probe.understood(BANK, text) for text in asked]
@@ -152,7 +152,7 @@ class TurnBench:
         await floors.adopt(host)
         return made
 
-    async def run(self, say: Say, sizes: Sizes) -> BenchOutcome:
+    async def run(self, say: Say, sizes: TurnSizes) -> BenchOutcome:
         """Take every measure."""
         async with self.here.owner.connect() as connection:
             machine = await Machine.read(connection)
@@ -164,7 +164,7 @@ class TurnBench:
         measures += await self._at_a_rate(sizes.seconds)
         return BenchOutcome(machine, measures, asdict(sizes))
 
-    async def _beside_floors(self, clients: int, sizes: Sizes) -> list[Measure]:
+    async def _beside_floors(self, clients: int, sizes: TurnSizes) -> list[Measure]:
         before, bare, after, rows = (list[float]() for _ in range(4))
         await run_lanes(self._lanes(self.before, clients, 5))
         await self.keep(3, clients)
@@ -178,8 +178,8 @@ class TurnBench:
         if clients > 1:
             return _p95_measures(name, before, after, *UNDER_LOAD_MS)
         return [
-            Measure(f"before_p50_{name}", "ms", compute_p50_ms(before), Target("<=", 2.5), compute_p50_ms(bare)),
-            Measure(f"after_p50_{name}", "ms", compute_p50_ms(after), Target("<=", 4.0), compute_p50_ms(rows)),
+            Measure(f"before_p50_{name}", "ms", compute_p50_ms(before), MeasureTarget("<=", 2.5), compute_p50_ms(bare)),
+            Measure(f"after_p50_{name}", "ms", compute_p50_ms(after), MeasureTarget("<=", 4.0), compute_p50_ms(rows)),
             *_p95_measures(name, before, after, *ALONE_MS),
         ]
 
@@ -205,14 +205,14 @@ class TurnBench:
         name = f"{PER_SECOND}_per_s"
         return [
             *_p95_measures(name, before, after, *UNDER_LOAD_MS),
-            Measure(f"failed_{name}", "calls", failed, Target("<=", 0.0)),
+            Measure(f"failed_{name}", "calls", failed, MeasureTarget("<=", 0.0)),
         ]
 
-    def _lanes(self, ask: Callable[[Question, int], Awaitable[None]], clients: int, turns: int) -> list[Lane]:
+    def _lanes(self, ask: Callable[[BenchQuestion, int], Awaitable[None]], clients: int, turns: int) -> list[Lane]:
         asked = [list(islice(cycle(self.questions), lane, lane + turns)) for lane in range(clients)]
         return [[partial(ask, question, lane) for question in of_lane] for lane, of_lane in enumerate(asked)]
 
-    async def before(self, question: Question, lane: int) -> None:
+    async def before(self, question: BenchQuestion, lane: int) -> None:
         """Prepare a turn."""
         said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": question.text}]}
         body = {"bank": BANK, "session_id": f"asked-{lane}", "turn_id": "next", "current_input": [said]}
@@ -220,7 +220,7 @@ class TurnBench:
         if len(prepared["input_items"]) <= HISTORY_TURNS:
             raise NoHistory("a prepared turn of the bench shows no history")
 
-    async def bare(self, question: Question, lane: int) -> None:
+    async def bare(self, question: BenchQuestion, lane: int) -> None:
         """Embed the question, read its terms' postings, the nearest vectors and the session's newest; no logic."""
         await self.probe.floor(question)
         await self.sessions.recent(self.grant.host_id, BANK, f"asked-{lane}", 2 * HISTORY_TURNS)
@@ -276,6 +276,6 @@ def _p95_measures(
     """Return both 95th percentiles; where no call of a kind came back, it took for ever."""
     before, after = before or [inf], after or [inf]
     return [
-        Measure(f"before_p95_{name}", "ms", compute_p95_ms(before), Target("<=", before_ms)),
-        Measure(f"after_p95_{name}", "ms", compute_p95_ms(after), Target("<=", after_ms)),
+        Measure(f"before_p95_{name}", "ms", compute_p95_ms(before), MeasureTarget("<=", before_ms)),
+        Measure(f"after_p95_{name}", "ms", compute_p95_ms(after), MeasureTarget("<=", after_ms)),
     ]

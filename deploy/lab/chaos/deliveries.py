@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from deploy.lab.chaos.gateway import RecordedCall
-from deploy.lab.chaos.gateway_process import Mode
-from deploy.lab.chaos.talk import Turn
+from deploy.lab.chaos.gateway_process import AnswerMode
+from deploy.lab.chaos.talk import ChaosTurn
 from store.tenancy.gateway_targets import CHAT
 
 
 @dataclass(frozen=True, slots=True)
-class Deliveries:
+class DeliveryCounts:
     """What the file shows. `untrue` are turns that count as delivered and are not in it as answered well."""
 
     sent_twice: int
@@ -24,20 +24,20 @@ class Deliveries:
 
 def count_deliveries(
     calls: Iterable[RecordedCall],
-    words: Mapping[tuple[str, str], Turn],
-    positions: Mapping[Turn, int],
+    words: Mapping[tuple[str, str], ChaosTurn],
+    positions: Mapping[ChaosTurn, int],
     delivered: Collection[UUID],
-) -> Deliveries:
+) -> DeliveryCounts:
     """Read the calls of a run in their order.
 
     `words` knows turns by their two messages, `positions` where they stand in the log. A call that was told to come
     again (429) was not processed and does not count. Each turn whose add was answered well may be flushed once.
     """
-    adds: list[tuple[Turn, Mode]] = []
+    adds: list[tuple[ChaosTurn, AnswerMode]] = []
     flushes: Counter[str] = Counter()
     foreign = 0
     for call in calls:
-        if call.mode is Mode.LIMITED:
+        if call.mode is AnswerMode.LIMITED:
             continue
         if call.operation == "flush":
             flushes[call.body["session_id"]] += 1
@@ -45,10 +45,10 @@ def count_deliveries(
             adds.append((turn, call.mode))
         else:
             foreign += 1
-    taken = {turn for turn, mode in adds if mode is Mode.OK}
+    taken = {turn for turn, mode in adds if mode is AnswerMode.OK}
     sent = Counter(turn for turn, _ in adds)
     added = Counter(_session(turn) for turn in taken)
-    return Deliveries(
+    return DeliveryCounts(
         sent_twice=sum(times > 1 for times in sent.values()),
         flushed_twice=sum(max(0, times - added[session]) for session, times in flushes.items()),
         out_of_order=_count_late([turn for turn, _ in adds], positions),
@@ -57,7 +57,7 @@ def count_deliveries(
     )
 
 
-def _find_turn(call: RecordedCall, words: Mapping[tuple[str, str], Turn]) -> Turn | None:
+def _find_turn(call: RecordedCall, words: Mapping[tuple[str, str], ChaosTurn]) -> ChaosTurn | None:
     """Return the turn whose two messages, and session, an add carries."""
     try:
         asked, answered = (message["content"] for message in call.body["messages"])
@@ -67,12 +67,12 @@ def _find_turn(call: RecordedCall, words: Mapping[tuple[str, str], Turn]) -> Tur
         return None
 
 
-def _session(turn: Turn) -> str:
+def _session(turn: ChaosTurn) -> str:
     """Return what a turn's session is called at the gateway of its tenant."""
     return f"{CHAT}{turn.bank}/{turn.session}"
 
 
-def _count_late(adds: Iterable[Turn], positions: Mapping[Turn, int]) -> int:
+def _count_late(adds: Iterable[ChaosTurn], positions: Mapping[ChaosTurn, int]) -> int:
     """Count adds that came after the add of a later turn of their session."""
     newest: dict[str, int] = {}
     late = 0

@@ -18,7 +18,7 @@ import redis
 from deploy.lab.chaos.eye import DatabaseObserver
 from deploy.lab.chaos.feeder import TrafficSender
 from deploy.lab.chaos.gateway import GatewayHandle
-from deploy.lab.chaos.gateway_process import Mode
+from deploy.lab.chaos.gateway_process import AnswerMode
 from deploy.lab.chaos.interrupted import (
     FaultEpisode,
     LedgerKey,
@@ -173,14 +173,14 @@ async def refuse_gateway(scene: FaultTargets) -> FaultEpisode:
     """Close the gateway's port: connections are refused."""
     await _wait_for_gateway(scene)
     began = time.time()
-    await _set_gateway_mode(scene, Mode.REFUSE)
+    await _set_gateway_mode(scene, AnswerMode.REFUSE)
     await asyncio.sleep(AWAY_S)
     rows = await read_gateway_rows(scene.eye)
-    await _set_gateway_mode(scene, Mode.OK)
+    await _set_gateway_mode(scene, AnswerMode.OK)
     return FaultEpisode("gateway_refuse", "gateway", began, time.time(), frozenset(rows))
 
 
-def _create_gateway_fault(mode: Mode) -> Fault:
+def _create_gateway_fault(mode: AnswerMode) -> Fault:
     async def spoil(scene: FaultTargets) -> FaultEpisode:
         await _wait_for_gateway(scene)
         began = time.time()
@@ -189,7 +189,7 @@ def _create_gateway_fault(mode: Mode) -> Fault:
         await wait_until(lambda: _has_fewer_left(scene, calls), MOMENT_S)
         await wait_until(lambda: _has_fewer_left(scene, 1), MORE_CALLS_S)
         rows = await read_gateway_rows(scene.eye)
-        await _set_gateway_mode(scene, Mode.OK)
+        await _set_gateway_mode(scene, AnswerMode.OK)
         return FaultEpisode(f"gateway_{mode}", "gateway", began, time.time(), frozenset(rows))
 
     return spoil
@@ -208,7 +208,7 @@ FAULTS: Mapping[str, Fault] = MappingProxyType(
         "gateway_refuse": refuse_gateway,
         **{
             f"gateway_{mode}": _create_gateway_fault(mode)
-            for mode in (Mode.SLOW, Mode.HANG, Mode.GARBAGE, Mode.LIMITED, Mode.BROKEN)
+            for mode in (AnswerMode.SLOW, AnswerMode.HANG, AnswerMode.GARBAGE, AnswerMode.LIMITED, AnswerMode.BROKEN)
         },
     }
 )
@@ -267,7 +267,7 @@ async def _has_fewer_left(scene: FaultTargets, calls: int) -> bool:
     return await asyncio.to_thread(scene.gateway.left) < calls
 
 
-async def _set_gateway_mode(scene: FaultTargets, mode: Mode, calls: int = 0) -> None:
+async def _set_gateway_mode(scene: FaultTargets, mode: AnswerMode, calls: int = 0) -> None:
     await asyncio.to_thread(scene.gateway.order, mode, calls)
     scene.went_well = await asyncio.to_thread(scene.gateway.well)
 

@@ -9,7 +9,7 @@ from afterturn_client import AfterturnError, ApiError, AsyncAfterturn
 from afterturn_client.retry import NEVER
 
 from deploy.lab.chaos.moments import wait_until
-from deploy.lab.chaos.talk import Turn
+from deploy.lab.chaos.talk import ChaosTurn
 from deploy.local.stack import Stack
 
 #: One turn of this number is handed in once more after it was answered.
@@ -26,19 +26,19 @@ class TrafficSender:
     A turn without an answer, or told to come again, is sent again under its name: it may be there already.
     """
 
-    def __init__(self, sessions: Sequence[Sequence[Turn]], seed: int) -> None:
+    def __init__(self, sessions: Sequence[Sequence[ChaosTurn]], seed: int) -> None:
         self._sessions = sessions
         self._chance = random.Random(f"feeder/{seed}")  # noqa: S311 - a seed, not a secret
         self._allowed, self._begun = 0, 0
         self._more = asyncio.Condition()
         #: Position in the log by turn, as it was answered.
-        self.accepted: dict[Turn, int] = {}
+        self.accepted: dict[ChaosTurn, int] = {}
         #: Turns that are being sent at this moment.
-        self.sending: set[Turn] = set()
+        self.sending: set[ChaosTurn] = set()
         #: How often a turn had to be sent again.
         self.resent = 0
         #: Turns that were turned down for good.
-        self.refused: set[Turn] = set()
+        self.refused: set[ChaosTurn] = set()
 
     async def allow(self, turns: int) -> None:
         """Let the first turns be sent, up to this number."""
@@ -64,7 +64,7 @@ class TrafficSender:
                 for session in self._sessions[start : start + SESSIONS_A_CLIENT]:
                     tasks.create_task(self._converse(client, session))
 
-    async def _converse(self, client: AsyncAfterturn, session: Sequence[Turn]) -> None:
+    async def _converse(self, client: AsyncAfterturn, session: Sequence[ChaosTurn]) -> None:
         for turn in session:
             await self._leave()
             position = await self._handed_in(client, turn)
@@ -82,7 +82,7 @@ class TrafficSender:
             self._begun += 1
             self._more.notify_all()
 
-    async def _handed_in(self, client: AsyncAfterturn, turn: Turn) -> int | None:
+    async def _handed_in(self, client: AsyncAfterturn, turn: ChaosTurn) -> int | None:
         """Send a turn until it is answered; None when it was turned down for good."""
         self.sending.add(turn)
         try:
@@ -98,7 +98,7 @@ class TrafficSender:
             self.sending.discard(turn)
 
 
-async def _send_turn(client: AsyncAfterturn, turn: Turn) -> int:
+async def _send_turn(client: AsyncAfterturn, turn: ChaosTurn) -> int:
     messages = [{"role": "user", "content": turn.asked}, {"role": "assistant", "content": turn.answered}]
     receipt = await client.add_turn(
         turn.session, messages, turn_id=turn.name, bank=turn.bank, user_id=turn.user, occurred_at=turn.at

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deploy.lab.chaos.gateway_process import Mode
+from deploy.lab.chaos.gateway_process import AnswerMode
 from deploy.local.child import wrap_command
 from deploy.local.ports import LOOPBACK, find_free_port
 
@@ -23,7 +23,7 @@ class RecordedCall:
     """One call as the gateway wrote it down before it answered."""
 
     operation: str
-    mode: Mode
+    mode: AnswerMode
     body: Any = field(repr=False)
 
 
@@ -41,7 +41,7 @@ class GatewayHandle:
         self.port = port
         self.url = f"http://{LOOPBACK}:{port}"
 
-    def order(self, mode: Mode, calls: int = 0) -> None:
+    def order(self, mode: AnswerMode, calls: int = 0) -> None:
         """Have the next `calls` calls answered in this mode."""
         self._tell({"mode": mode, "calls": calls})
 
@@ -58,7 +58,7 @@ class GatewayHandle:
         with self._file.open(encoding="utf-8") as lines:
             for line in lines:
                 call = json.loads(line)
-                yield RecordedCall(str(call["path"]).rpartition("/")[2], Mode(call["mode"]), call["body"])
+                yield RecordedCall(str(call["path"]).rpartition("/")[2], AnswerMode(call["mode"]), call["body"])
 
     def _tell(self, order: Mapping[str, Any]) -> Mapping[str, int]:
         with self._lock:

@@ -17,7 +17,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from deploy.lab.chaos.wire import Call, encode_answer, read_call
+from deploy.lab.chaos.wire import RawRequest, encode_answer, read_call
 from deploy.local.ports import LOOPBACK
 
 #: Seconds to wait before a call that was turned away may be made again.
@@ -25,7 +25,7 @@ RETRY_AFTER_SECONDS = 1
 NOT_HTTP = b"\x16\x03\x01 this is no answer\r\n\r\n"
 
 
-class Mode(StrEnum):
+class AnswerMode(StrEnum):
     """How a call is answered; all are recorded first, but those that were never let in."""
 
     OK = "ok"
@@ -44,16 +44,16 @@ class RecordingGateway:
         self._file = file
         self._port = port
         self._slow_seconds = slow_seconds
-        self._mode, self._calls_left, self._calls, self._well = Mode.OK, 0, 0, 0
+        self._mode, self._calls_left, self._calls, self._well = AnswerMode.OK, 0, 0, 0
         self._server: asyncio.Server | None = None
 
-    async def order(self, mode: Mode, calls: int) -> None:
+    async def order(self, mode: AnswerMode, calls: int) -> None:
         """Answer the next `calls` calls in this mode, or refuse all until the next order."""
         self._mode, self._calls_left = mode, calls
-        if mode is Mode.REFUSE and self._server is not None:
+        if mode is AnswerMode.REFUSE and self._server is not None:
             self._server.close()
             self._server = None
-        elif mode is not Mode.REFUSE and self._server is None:
+        elif mode is not AnswerMode.REFUSE and self._server is None:
             self._server = await asyncio.start_server(self._serve, LOOPBACK, self._port, reuse_address=True)
 
     @property
@@ -69,36 +69,36 @@ class RecordingGateway:
             await self._answer(mode, number, reader, writer)
         writer.close()
 
-    def _next(self) -> tuple[Mode, int]:
+    def _next(self) -> tuple[AnswerMode, int]:
         """Return how the call that came now is answered, and its number."""
         self._calls += 1
         if self._calls_left == 0:
-            return Mode.OK, self._calls
+            return AnswerMode.OK, self._calls
         self._calls_left -= 1
         return self._mode, self._calls
 
-    def _record(self, call: Call, mode: Mode, number: int) -> None:
+    def _record(self, call: RawRequest, mode: AnswerMode, number: int) -> None:
         line = {"call": number, "path": call.path, "mode": mode, "body": _parse_body(call)}
         self._file.write(json.dumps(line).encode() + b"\n")
         os.fsync(self._file.fileno())
 
     async def _answer(
-        self, mode: Mode, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, mode: AnswerMode, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        if mode is Mode.HANG:
+        if mode is AnswerMode.HANG:
             await reader.read()
             return
-        if mode is Mode.SLOW:
+        if mode is AnswerMode.SLOW:
             await asyncio.sleep(self._slow_seconds)
         try:
             writer.write(_encode_answer(mode, number))
             await writer.drain()
         except ConnectionError:
             return
-        self._well += mode is Mode.OK
+        self._well += mode is AnswerMode.OK
 
 
-def _parse_body(call: Call) -> Any:
+def _parse_body(call: RawRequest) -> Any:
     """Return what was sent, without its secret; what is no JSON object as text."""
     try:
         body = json.loads(call.body)
@@ -109,13 +109,13 @@ def _parse_body(call: Call) -> Any:
     return body
 
 
-def _encode_answer(mode: Mode, number: int) -> bytes:
+def _encode_answer(mode: AnswerMode, number: int) -> bytes:
     """Return the bytes of the answer."""
-    if mode is Mode.GARBAGE:
+    if mode is AnswerMode.GARBAGE:
         return NOT_HTTP if number % 2 else encode_answer(HTTPStatus.OK, b"<html>good day</html>")
-    if mode is Mode.LIMITED:
+    if mode is AnswerMode.LIMITED:
         return encode_answer(HTTPStatus.TOO_MANY_REQUESTS, b"{}", f"Retry-After: {RETRY_AFTER_SECONDS}")
-    if mode is Mode.BROKEN:
+    if mode is AnswerMode.BROKEN:
         return encode_answer(HTTPStatus.SERVICE_UNAVAILABLE, b"{}")
     return encode_answer(HTTPStatus.OK, json.dumps({"request_id": str(number), "results": []}).encode())
 
@@ -124,12 +124,12 @@ async def _follow_orders(gateway: RecordingGateway) -> None:
     """Take orders until there are none any more."""
     orders = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
-    await gateway.order(Mode.OK, 0)
+    await gateway.order(AnswerMode.OK, 0)
     print(gateway.state, flush=True)
     while line := await orders.readline():
         wanted = json.loads(line)
         if "mode" in wanted:
-            await gateway.order(Mode(wanted["mode"]), int(wanted.get("calls", 0)))
+            await gateway.order(AnswerMode(wanted["mode"]), int(wanted.get("calls", 0)))
         print(gateway.state, flush=True)
 
 

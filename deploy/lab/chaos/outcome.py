@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from deploy.lab.chaos.counting import TurnOutcomes
-from deploy.lab.chaos.deliveries import Deliveries
+from deploy.lab.chaos.deliveries import DeliveryCounts
 from deploy.lab.chaos.interrupted import FaultEpisode
 from deploy.lab.chaos.sabotage import SEEN_IN, Sabotage
 from deploy.lab.chaos.tables import TableComparison
@@ -74,7 +74,7 @@ class ChaosOutcome:
     dead_as: Mapping[str, int]
     twice: Mapping[str, int]
     extracted_out_of_order: int
-    deliveries: Deliveries
+    deliveries: DeliveryCounts
     felt: Sequence[FaultEffect]
     tables: Sequence[TableComparison]
     replay_equal: bool

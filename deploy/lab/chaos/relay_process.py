@@ -13,7 +13,7 @@ import sys
 from enum import StrEnum
 from http import HTTPStatus
 
-from deploy.lab.chaos.wire import Call, encode_answer, read_call
+from deploy.lab.chaos.wire import RawRequest, encode_answer, read_call
 from deploy.local.ports import LOOPBACK
 
 #: How the answer to an add begins that was taken, and how long any answer is waited for: longer than workers do.
@@ -35,7 +35,7 @@ class TamperingRelay:
         self._gateway_port = gateway_port
         self._tampering = tampering
         self._adds_left = after
-        self._kept: tuple[str, Call] | None = None
+        self._kept: tuple[str, RawRequest] | None = None
         #: Tampering with an add, or done with it: every other call passes as it is.
         self._done = False
 
@@ -51,7 +51,7 @@ class TamperingRelay:
         finally:
             writer.close()
 
-    async def _answer(self, call: Call) -> bytes:
+    async def _answer(self, call: RawRequest) -> bytes:
         if self._done or not call.path.endswith("/add"):
             return await self._pass_on(call)
         session = str(json.loads(call.body)["session_id"])
@@ -65,7 +65,7 @@ class TamperingRelay:
             return encode_answer(HTTPStatus.OK, b"{}")
         return await self._both(call, call)
 
-    async def _both(self, call: Call, then: Call) -> bytes:
+    async def _both(self, call: RawRequest, then: RawRequest) -> bytes:
         """Send an add and what must not come after it; unless both went through, it is still to be done."""
         self._done, went = True, False
         try:
@@ -77,7 +77,7 @@ class TamperingRelay:
             print(json.dumps({"tampered": self._tampering}), flush=True)
         return answered
 
-    async def _pass_on(self, call: Call) -> bytes:
+    async def _pass_on(self, call: RawRequest) -> bytes:
         async with asyncio.timeout(LONGEST_CALL_S):
             reader, writer = await asyncio.open_connection(LOOPBACK, self._gateway_port)
             try:

@@ -29,7 +29,7 @@ FACT_EVERY = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ChaosTurn:
     """One turn as an agent hands it in."""
 
     number: int
@@ -52,21 +52,21 @@ class Turn:
         return identity.turn_id(self.session_id, self.name)
 
 
-def make_conversations(turns: int, seed: int) -> list[list[Turn]]:
+def make_conversations(turns: int, seed: int) -> list[list[ChaosTurn]]:
     """Return a number of turns in sessions of about equal length, each in the order of its session."""
     count = min(turns, max(12, min(64, turns // 25)))
     chance = random.Random(f"talk/{seed}")  # noqa: S311 - a seed, not a secret
-    sessions: list[list[Turn]] = [[] for _ in range(count)]
+    sessions: list[list[ChaosTurn]] = [[] for _ in range(count)]
     for number in range(turns):
         sessions[number % count].append(_make_turn(number, number % count, chance))
     return sessions
 
 
-def _make_turn(number: int, session: int, chance: random.Random) -> Turn:
+def _make_turn(number: int, session: int, chance: random.Random) -> ChaosTurn:
     one, other = chance.sample(PEOPLE, 2)
     place, thing = chance.choice(PLACES), chance.choice(THINGS)
     fact = _make_fact(number, chance) if number % FACT_EVERY == 0 else ""
-    return Turn(
+    return ChaosTurn(
         number,
         BANKS[session % len(BANKS)],
         f"session-{session}",
@@ -84,6 +84,6 @@ def _make_fact(number: int, chance: random.Random) -> str:
     return f" I moved to {chance.choice(PLACES)}."
 
 
-def index_by_words(sessions: Sequence[Sequence[Turn]]) -> dict[tuple[str, str], Turn]:
+def index_by_words(sessions: Sequence[Sequence[ChaosTurn]]) -> dict[tuple[str, str], ChaosTurn]:
     """Return each turn by what is said in it."""
     return {(turn.asked, turn.answered): turn for session in sessions for turn in session}

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from deploy.bootstrap import HOST
 from deploy.lab.chaos.knowledge import PlannedDirective, PlannedDocument
-from deploy.lab.chaos.talk import Turn
+from deploy.lab.chaos.talk import ChaosTurn
 from deploy.lab.constant_embedder import ConstantEmbedder
 from deploy.local import EmbeddedPostgres, PostgresEndpoint
 from deploy.local.private_folder import DATA, open_private_folder
@@ -30,7 +30,7 @@ from store.tenancy.keys import Keys
 from workers.embedding import EmbeddingStage
 from workers.extraction.stage import ExtractionStage
 from workers.projection import ProjectionStage
-from workers.retry import Verdict
+from workers.retry import FailureOutcome
 from workers.runner import Runner
 from workers.stage_work import StageWork
 
@@ -62,7 +62,7 @@ def open_second_database() -> Iterator[PostgresEndpoint]:
 async def ingest_undisturbed(
     app_url: str,
     operator_url: str,
-    turns: Sequence[Turn],
+    turns: Sequence[ChaosTurn],
     papers: Sequence[PlannedDocument],
     rules: Sequence[PlannedDirective],
 ) -> None:
@@ -138,11 +138,11 @@ async def _find_undone_stages(ledger: Ledger) -> set[Stage]:
 
 
 def _create_runner(ledger: Ledger, work: StageWork) -> Runner:
-    verdict = Verdict(Backoff(), 3)
+    verdict = FailureOutcome(Backoff(), 3)
     return Runner(ledger=ledger, work=work, notify=_notify_none, verdict=verdict, lease=LEASE, worker="undisturbed:0:0")
 
 
-def _make_turn(turn: Turn) -> NewTurn:
+def _make_turn(turn: ChaosTurn) -> NewTurn:
     """Return a turn as the API hands it to the store, but for the gateway: what that does changes no table here."""
     messages = [NewMessage("user", turn.asked), NewMessage("assistant", turn.answered)]
     return NewTurn(turn.bank, turn.session, turn.name, messages, turn.user, turn.at)

@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class RawRequest:
     """One request: its path, its body, and all of it as it came."""
 
     path: str
@@ -14,7 +14,7 @@ class Call:
     raw: bytes = field(repr=False)
 
 
-async def read_call(reader: asyncio.StreamReader) -> Call | None:
+async def read_call(reader: asyncio.StreamReader) -> RawRequest | None:
     """Return the request of a connection, or None when it ended before it was whole."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -22,7 +22,7 @@ async def read_call(reader: asyncio.StreamReader) -> Call | None:
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError, ValueError):
         return None
     words = head.split(b" ", 2)
-    return Call(words[1].decode("ascii", "replace"), body, head + body)
+    return RawRequest(words[1].decode("ascii", "replace"), body, head + body)
 
 
 def encode_answer(status: HTTPStatus, body: bytes, *headers: str) -> bytes:

@@ -62,7 +62,7 @@ class QuestionKind(StrEnum):
     LIST = "list"
 
 
-class Question(_DataModel):
+class DemoQuestion(_DataModel):
     """A question about the conversation and the turns that hold its answer (any one is enough)."""
 
     question: str = Field(min_length=1)
@@ -89,7 +89,7 @@ class DemoData(_DataModel):
     """Everything the demo plays and asks, checked: names are unique and evidence exists."""
 
     turns: tuple[DemoTurn, ...]
-    questions: tuple[Question, ...]
+    questions: tuple[DemoQuestion, ...]
     writes: tuple[FreshWrite, ...]
 
     @property
@@ -116,7 +116,7 @@ def load_demo(folder: Path = FOLDER) -> DemoData:
     try:
         return DemoData(
             turns=_read_turns(folder / "conversation.jsonl"),
-            questions=_read_list(folder / "questions.json", TypeAdapter(tuple[Question, ...])),
+            questions=_read_list(folder / "questions.json", TypeAdapter(tuple[DemoQuestion, ...])),
             writes=_read_list(folder / "read_your_writes.json", TypeAdapter(tuple[FreshWrite, ...])),
         )
     except ValidationError as error:

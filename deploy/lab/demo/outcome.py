@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from deploy.lab.demo.data import FreshWrite, Question, TurnName
+from deploy.lab.demo.data import DemoQuestion, FreshWrite, TurnName
 
 #: An answer counts when evidence is among this number of first results;
 FIRST = 5
@@ -15,7 +15,7 @@ FRESH_FIRST = 10
 
 
 @dataclass(frozen=True, slots=True)
-class StageCounts:
+class DemoStageCounts:
     """How many turns a stage has in which state."""
 
     stage: str
@@ -27,7 +27,7 @@ class StageCounts:
     dead: int = 0
 
     @classmethod
-    def of(cls, stage: str, counts: Mapping[str, int]) -> "StageCounts":
+    def of(cls, stage: str, counts: Mapping[str, int]) -> "DemoStageCounts":
         """Take the counts of one stage as `afterturn status --json` gives them."""
         return cls(stage, **counts)
 
@@ -55,7 +55,7 @@ class RecalledTurn:
 class RankedAnswer:
     """What was recalled for a question, best first, and how long it took."""
 
-    question: Question
+    question: DemoQuestion
     results: tuple[RecalledTurn, ...]
     took_ms: float
 
@@ -100,7 +100,7 @@ class DemoOutcome:
     """Everything a run showed. `turns` is how many were accepted, `seconds` how long the run took."""
 
     turns: int
-    stages: tuple[StageCounts, ...]
+    stages: tuple[DemoStageCounts, ...]
     answers: tuple[RankedAnswer, ...]
     fresh: tuple[FreshAnswer, ...]
     entities: tuple[EntityRow, ...]

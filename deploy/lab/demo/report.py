@@ -10,11 +10,11 @@ from rich.text import Text
 from deploy.lab.demo.data import Wording
 from deploy.lab.demo.outcome import (
     DemoOutcome,
+    DemoStageCounts,
     EntityRow,
     FreshAnswer,
     RankedAnswer,
     RecalledTurn,
-    StageCounts,
     pick_percentile,
 )
 
@@ -22,7 +22,7 @@ _EXCERPT = 72
 _COMPANIONS = 4
 
 
-def build_stage_table(stages: Sequence[StageCounts], turns: int) -> Table:
+def build_stage_table(stages: Sequence[DemoStageCounts], turns: int) -> Table:
     """Return where the turns are: one row a stage, one column a state."""
     table = _create_table(f"{turns} turns through {len(stages)} stages", "stage")
     for state in ("done", "skipped", "pending", "running", "unknown", "dead"):

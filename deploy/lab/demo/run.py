@@ -10,15 +10,15 @@ from afterturn_client.calls import RecallOptions
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from deploy.lab.demo.data import DemoData, DemoTurn, FreshWrite, Question, TurnName
+from deploy.lab.demo.data import DemoData, DemoQuestion, DemoTurn, FreshWrite, TurnName
 from deploy.lab.demo.outcome import (
     FRESH_FIRST,
     DemoOutcome,
+    DemoStageCounts,
     EntityRow,
     FreshAnswer,
     RankedAnswer,
     RecalledTurn,
-    StageCounts,
 )
 from deploy.lab.demo.stack import pause_workers
 from deploy.local.private_stack import run_private_stack
@@ -91,7 +91,7 @@ async def _send_turns(memory: AsyncAfterturn, turns: tuple[DemoTurn, ...], advan
 
 async def _wait_until_settled(
     memory: AsyncAfterturn, turns: tuple[DemoTurn, ...], progress: Progress
-) -> tuple[StageCounts, ...]:
+) -> tuple[DemoStageCounts, ...]:
     """Wait until every turn is through every stage, and count how they ended."""
     task = progress.add_task(", ".join(TURN_STAGES), total=len(turns) * len(TURN_STAGES))
     deadline = time.monotonic() + SETTLE_SECONDS
@@ -104,12 +104,12 @@ async def _wait_until_settled(
         undone = sum(c["pending"] + c["running"] for c in counts.values())
         progress.update(task, completed=len(turns) * len(TURN_STAGES) - undone)
         if not undone or time.monotonic() > deadline:
-            return tuple(StageCounts.of(stage, c) for stage, c in counts.items())
+            return tuple(DemoStageCounts.of(stage, c) for stage, c in counts.items())
         await asyncio.sleep(POLL_SECONDS)
 
 
 async def _ask_questions(
-    memory: AsyncAfterturn, questions: tuple[Question, ...], advance: Advance
+    memory: AsyncAfterturn, questions: tuple[DemoQuestion, ...], advance: Advance
 ) -> tuple[RankedAnswer, ...]:
     answers = []
     for question in questions:

@@ -22,7 +22,7 @@ from deploy.lab.isolation.world import (
     SESSION,
     TURN,
     VECTOR,
-    Caller,
+    KeyHolder,
     SeededBank,
     SeededIds,
     name_namespace,
@@ -45,7 +45,7 @@ class Trial:
     `user` is the gateway's, `speaker` who spoke in the bank.
     """
 
-    caller: Caller
+    caller: KeyHolder
     place: SeededBank
     bank: str
     things: SeededIds
@@ -78,7 +78,7 @@ class Trial:
         return {"bank": self.bank, "query": self.query, **more}
 
 
-def make_pair(random: Random, caller: Caller, place: SeededBank, *, whole: bool = False) -> tuple[Trial, Trial]:
+def make_pair(random: Random, caller: KeyHolder, place: SeededBank, *, whole: bool = False) -> tuple[Trial, Trial]:
     """Return the same try twice: at what is foreign, and at what does not exist.
 
     Some name the bank without its owner, unless they are to name it as a `whole`.
@@ -94,7 +94,7 @@ def make_pair(random: Random, caller: Caller, place: SeededBank, *, whole: bool 
     return there, replace(there, bank=twin, things=things, directive="on a box", user=absent, speaker=place.stranger)
 
 
-def make_pair_elsewhere(random: Random, caller: Caller, place: SeededBank) -> tuple[Trial, Trial]:
+def make_pair_elsewhere(random: Random, caller: KeyHolder, place: SeededBank) -> tuple[Trial, Trial]:
     """Return the same try twice, both in a bank that the caller sees: at a foreign thing, and at one that is none."""
     there, absent = make_pair(random, caller, place)
     bank = random.choice(sorted(caller.reach))
@@ -122,7 +122,7 @@ class TrialRoute:
     others: SharedRights = SharedRights.MAY
     seldom: bool = False
 
-    def refused_to(self, caller: Caller) -> bool:
+    def refused_to(self, caller: KeyHolder) -> bool:
         """Say whether the route must refuse this caller what others left in a shared bank."""
         return self.others is SharedRights.MUST_NOT or (self.others is SharedRights.CURATORS_MAY and not caller.curate)
 

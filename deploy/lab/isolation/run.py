@@ -24,8 +24,8 @@ from producers.http.app import create_app
 from producers.http.service import Readiness
 from producers.notifications import Notifier
 from producers.plugin.bank_store import EraseQueue, PluginParts
-from producers.service.dependencies import Dependencies
-from producers.service.memory import Memory
+from producers.service.dependencies import ServiceDependencies
+from producers.service.memory import MemoryFacade
 from producers.service.operations import Operations
 from producers.service.recalls import Recalls
 from producers.settings import ApiSettings, BrokerSettings, PluginSettings
@@ -117,7 +117,7 @@ def build_application(database: Database, notifier: Notifier, clock: Callable[[]
     """Return the API's application on a database, with a blunt embedder."""
     recalls = Recalls(database, Recaller(database, ConstantEmbedder(), RecallSettings()), Waiter(database))
     jobs, settings = RecallJobs(database, clock), ApiSettings()
-    parts = Dependencies(
+    parts = ServiceDependencies(
         TurnStore(database, clock),
         Units(database, clock),
         recalls,
@@ -130,7 +130,7 @@ def build_application(database: Database, notifier: Notifier, clock: Callable[[]
         persons=Persons(database, clock),
         memories=Memories(database, clock),
     )
-    memory, keys = Memory(parts, settings), Keys(database)
+    memory, keys = MemoryFacade(parts, settings), Keys(database)
     return create_app(
         memory,
         keys,

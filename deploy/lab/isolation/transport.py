@@ -21,7 +21,7 @@ class TrialRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class TrialReply:
     """What came back."""
 
     status: int
@@ -40,16 +40,16 @@ class Reply:
         return self.status >= FIRST_REFUSAL or b'"isError":true' in self.body
 
 
-Send = Callable[[TrialRequest, str], Awaitable[Reply]]
+Send = Callable[[TrialRequest, str], Awaitable[TrialReply]]
 
 
 def send_over_http(client: httpx.AsyncClient) -> Send:
     """Return what sends requests to a running API."""
 
-    async def send(ask: TrialRequest, token: str) -> Reply:
+    async def send(ask: TrialRequest, token: str) -> TrialReply:
         content = None if ask.body is None else orjson.dumps(ask.body)
         reply = await client.request(ask.method, ask.path, content=content, headers=_build_headers(token))
-        return Reply(reply.status_code, reply.content)
+        return TrialReply(reply.status_code, reply.content)
 
     return send
 
@@ -57,7 +57,7 @@ def send_over_http(client: httpx.AsyncClient) -> Send:
 def send_in_process(app: Any) -> Send:
     """Return what hands requests to an ASGI application: every layer of the API but the socket."""
 
-    async def send(ask: TrialRequest, token: str) -> Reply:
+    async def send(ask: TrialRequest, token: str) -> TrialReply:
         path, _, query = ask.path.partition("?")
         content = b"" if ask.body is None else orjson.dumps(ask.body)
         scope = {
@@ -79,7 +79,7 @@ def send_in_process(app: Any) -> Send:
     return send
 
 
-async def _run_request(app: Any, scope: dict[str, Any], content: bytes) -> Reply:
+async def _run_request(app: Any, scope: dict[str, Any], content: bytes) -> TrialReply:
     sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
@@ -89,7 +89,7 @@ async def _run_request(app: Any, scope: dict[str, Any], content: bytes) -> Reply
         sent.append(message)
 
     await app(scope, receive, take)
-    return Reply(sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:]))
+    return TrialReply(sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:]))
 
 
 def _build_headers(token: str) -> dict[str, str]:

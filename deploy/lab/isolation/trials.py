@@ -12,8 +12,8 @@ from typing import Any
 
 from deploy.lab.isolation.routes import ROUTES, Trial, make_pair, make_pair_elsewhere
 from deploy.lab.isolation.tables import hash_bank_logs
-from deploy.lab.isolation.transport import Reply, Send, TrialRequest
-from deploy.lab.isolation.world import Caller, IsolationFixture, SeededBank, is_readable
+from deploy.lab.isolation.transport import Send, TrialReply, TrialRequest
+from deploy.lab.isolation.world import IsolationFixture, KeyHolder, SeededBank, is_readable
 
 #: Parts of an answer that differ from one call to the next for every caller.
 VOLATILE = frozenset(
@@ -56,7 +56,7 @@ class TrialCase:
 CASES: Sequence[TrialCase] = (
     *(TrialCase(way, TrialScope.FOREIGN) for way in ROUTES),
     *(TrialCase(way, TrialScope.ELSEWHERE) for way, route in ROUTES.items() if route.by_id),
-    *(TrialCase(way, TrialScope.SHARED) for way, route in ROUTES.items() if route.refused_to(Caller(0, ""))),
+    *(TrialCase(way, TrialScope.SHARED) for way, route in ROUTES.items() if route.refused_to(KeyHolder(0, ""))),
 )
 #: Each as often as it is tried: the seldom ones once.
 WEIGHED: Sequence[TrialCase] = [case for case in CASES for _ in range(1 if ROUTES[case.way].seldom else SELDOM)]
@@ -174,7 +174,7 @@ class _TenantTrials:
             self._report.told_apart += 1
             self._note(case, f"told apart: {case.name}: {replies[0].status} and {replies[1].status}, by {where}")
 
-    def _foreign_to(self, caller: Caller) -> Sequence[SeededBank]:
+    def _foreign_to(self, caller: KeyHolder) -> Sequence[SeededBank]:
         """Return the places of the caller's own tenant that are not for it to see, or as often those of all tenants."""
         foreign = self._world.foreign_to(caller)
         near = [place for place in foreign if place.tenant == caller.tenant]
@@ -197,16 +197,16 @@ class _TenantTrials:
                 self._report.seen += 1
                 self._note(case, f"allowed: {case.name}: {replies[0].status}")
 
-    async def _replies(self, case: TrialCase, tries: Sequence[Trial]) -> list[Reply]:
+    async def _replies(self, case: TrialCase, tries: Sequence[Trial]) -> list[TrialReply]:
         ask: Callable[[Trial], TrialRequest] = ROUTES[case.way].ask
         return [await self._way.send(ask(one), one.caller.token) for one in tries]
 
-    def _judge(self, case: TrialCase, caller: Caller, replies: Sequence[Reply]) -> None:
+    def _judge(self, case: TrialCase, caller: KeyHolder, replies: Sequence[TrialReply]) -> None:
         if self._sees(caller, replies, case.way):
             self._report.seen += 1
             self._note(case, f"seen: {case.name}: {replies[0].status}")
 
-    async def _answers(self, case: TrialCase, replies: Sequence[Reply], token: str) -> list[Reply]:
+    async def _answers(self, case: TrialCase, replies: Sequence[TrialReply], token: str) -> list[TrialReply]:
         """Return what recall jobs answer that were just opened."""
         if not case.way.startswith("POST /api/v1/recall/jobs"):
             return []
@@ -214,7 +214,7 @@ class _TenantTrials:
         paths = [f"/api/v1/recall/jobs/{job}?wait_ms={self._way.wait_ms}" for job in jobs]
         return [await self._way.send(TrialRequest("GET", path), token) for path in paths]
 
-    def _sees(self, caller: Caller, replies: Sequence[Reply], way: str) -> bool:
+    def _sees(self, caller: KeyHolder, replies: Sequence[TrialReply], way: str) -> bool:
         """Say whether an answer holds a foreign mark, or a foreign bank where banks are listed."""
         # Names are shown with a capital.
         bodies = b"".join(reply.body for reply in replies).lower()
@@ -232,7 +232,7 @@ class _TenantTrials:
             self._report.examples.append(line)
 
 
-def _normalise_reply(reply: Reply) -> dict[str, Any]:
+def _normalise_reply(reply: TrialReply) -> dict[str, Any]:
     return {"status": reply.status, "body": _reduce_to_shape(reply.json())}
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
-from deploy.lab.isolation.transport import Reply, Send, TrialRequest
+from deploy.lab.isolation.transport import Send, TrialReply, TrialRequest
 from store import identity
 from store.tenancy.keys import Keys
 from store.tenancy.spaces import Space
@@ -78,7 +78,7 @@ class SeededBank:
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class KeyHolder:
     """A key and the banks its holder may see, by their whole names."""
 
     tenant: int
@@ -102,7 +102,7 @@ class IsolationFixture:
 
     names: Sequence[str]
     places: Sequence[SeededBank]
-    callers: Sequence[Caller]
+    callers: Sequence[KeyHolder]
 
     @property
     def host_ids(self) -> list[UUID]:
@@ -119,18 +119,18 @@ class IsolationFixture:
         """The ids of the banks and namespaces of all places."""
         return [bank for place in self.places for bank in self.bank_ids_of(place)]
 
-    def foreign_to(self, caller: Caller) -> list[SeededBank]:
+    def foreign_to(self, caller: KeyHolder) -> list[SeededBank]:
         """Return the places a caller must not see."""
         return [place for place in self.places if place.tenant != caller.tenant or place.bank not in caller.reach]
 
-    def shared_with(self, caller: Caller) -> list[SeededBank]:
+    def shared_with(self, caller: KeyHolder) -> list[SeededBank]:
         """Return the places a user or an agent may see, and in which only others left something."""
         if caller.space == Space() or caller.gateway_user is not None:
             return []
         seen = [place for place in self.places if place.tenant == caller.tenant and place.bank in caller.reach]
         return [place for place in seen if not caller.owns(place)]
 
-    def owner_of(self, place: SeededBank) -> Caller:
+    def owner_of(self, place: SeededBank) -> KeyHolder:
         """Return the key that may do everything in a place's tenant."""
         return next(caller for caller in self.callers if caller.tenant == place.tenant)
 
@@ -152,7 +152,7 @@ def make_tenant_names(prefix: str) -> list[str]:
 async def build_fixture(names: Sequence[str], keys: Keys, send: Send, settle: Settle) -> IsolationFixture:
     """Make the tenants of these names and everything in them. Raises Unfit."""
     places: list[SeededBank] = []
-    callers: list[Caller] = []
+    callers: list[KeyHolder] = []
     for tenant, name in enumerate(names):
         ours = _plan_banks(tenant)
         places += ours
@@ -185,14 +185,16 @@ def _plan_banks(tenant: int) -> list[SeededBank]:
     ]
 
 
-async def _create_callers(tenant: int, name: str, places: Sequence[SeededBank], keys: Keys) -> list[Caller]:
+async def _create_callers(tenant: int, name: str, places: Sequence[SeededBank], keys: Keys) -> list[KeyHolder]:
     team, office, plans, ana, bob, steps, gateway = (place.bank for place in places)
     shared = {team, office}
 
-    async def caller(reach: set[str], **rights: Any) -> Caller:
+    async def caller(reach: set[str], **rights: Any) -> KeyHolder:
         token = await keys.create(name, "isolation check", **rights)
         space = Space(rights.get("user"), rights.get("agent"))
-        return Caller(tenant, token, space, frozenset(reach), rights.get("gateway_user"), rights.get("curate", False))
+        return KeyHolder(
+            tenant, token, space, frozenset(reach), rights.get("gateway_user"), rights.get("curate", False)
+        )
 
     return [
         await caller({place.bank for place in places}),
@@ -356,7 +358,7 @@ async def _recall_marked_units(place: SeededBank, token: str, send: Send) -> lis
     return [one["unit_id"] for one in found["results"] if place.mark in one["text"]]
 
 
-async def _require_status(reply: Reply, status: int) -> Any:
+async def _require_status(reply: TrialReply, status: int) -> Any:
     if reply.status != status:
         raise FixtureIncomplete(f"the owner's own call was answered with {reply.status}")
     return reply.json()

@@ -64,7 +64,7 @@ class RecallOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
+class ApiCall(Generic[T]):
     """One call. `read` takes the reply's JSON (None when it has no body).
 
     `idempotent`: it may be sent again although the first outcome is unknown. `also` reads statuses beside
@@ -78,21 +78,21 @@ class Call(Generic[T]):
     private: tuple[str, ...] = field(default=(), repr=False)
 
 
-def add_turn(turn: NewTurn, bank: str, timeout_s: float) -> Call[answers.TurnReceipt]:
+def add_turn(turn: NewTurn, bank: str, timeout_s: float) -> ApiCall[answers.TurnReceipt]:
     """POST /api/v1/turns."""
     body = encode_json(turn_body(turn, bank))
     request = Request("POST", "/api/v1/turns", body=body, timeout_s=timeout_s)
-    return Call(request, lambda value: _parse_receipt(turn, value), private=tuple(texts_of(turn)))
+    return ApiCall(request, lambda value: _parse_receipt(turn, value), private=tuple(texts_of(turn)))
 
 
 def add_turns(
     turns: Sequence[NewTurn], bank: str, timeout_s: float
-) -> Call[tuple[answers.TurnReceipt | answers.RefusedTurn, ...]]:
+) -> ApiCall[tuple[answers.TurnReceipt | answers.RefusedTurn, ...]]:
     """POST /api/v1/turns:batch; one result a turn, in order."""
     body = encode_json({"turns": [turn_body(turn, bank) for turn in turns]})
     request = Request("POST", "/api/v1/turns:batch", body=body, timeout_s=timeout_s)
     private = tuple(text for turn in turns for text in texts_of(turn))
-    return Call(request, lambda value: _parse_results(turns, value), private=private)
+    return ApiCall(request, lambda value: _parse_results(turns, value), private=private)
 
 
 class DocumentOptions(TypedDict, total=False):
@@ -107,120 +107,122 @@ class DocumentOptions(TypedDict, total=False):
 
 def add_document(
     content: str | None, content_hash: str | None, options: DocumentOptions, bank: str, timeout_s: float
-) -> Call[answers.DocumentReceipt]:
+) -> ApiCall[answers.DocumentReceipt]:
     """POST /api/v1/docs; the same content again is the same document."""
     told = {**options, "content": content, "content_hash": content_hash}
     told |= {name: format_moment(options.get(name)) for name in ("occurred_at", "expires_at")}
     body = encode_json({"bank": bank, **{name: value for name, value in told.items() if value is not None}})
     request = Request("POST", "/api/v1/docs", body=body, timeout_s=timeout_s)
     private = (content, options.get("title"), *options.get("metadata", {}).values())
-    return Call(request, _parse_document_receipt, private=tuple(text for text in private if text))
+    return ApiCall(request, _parse_document_receipt, private=tuple(text for text in private if text))
 
 
-def list_documents(cursor: str | None, limit: int, bank: str, timeout_s: float) -> Call[answers.DocumentPage]:
+def list_documents(cursor: str | None, limit: int, bank: str, timeout_s: float) -> ApiCall[answers.DocumentPage]:
     """GET /api/v1/docs; one page, those written last first."""
     params: dict[str, str | int] = {"bank": bank, "limit": limit, **({"cursor": cursor} if cursor else {})}
-    return Call(Request("GET", "/api/v1/docs", params, timeout_s=timeout_s), answers.read_documents)
+    return ApiCall(Request("GET", "/api/v1/docs", params, timeout_s=timeout_s), answers.read_documents)
 
 
-def turn_status(session_id: str, turn_id: str, bank: str, timeout_s: float) -> Call[answers.TurnStatus]:
+def turn_status(session_id: str, turn_id: str, bank: str, timeout_s: float) -> ApiCall[answers.TurnStatus]:
     """GET /api/v1/turns/{session_id}/{turn_id}."""
     path = f"/api/v1/turns/{path_segment(session_id)}/{path_segment(turn_id)}"
     request = Request("GET", path, {"bank": bank}, timeout_s=timeout_s)
-    return Call(request, answers.read_turn_status)
+    return ApiCall(request, answers.read_turn_status)
 
 
-def recall(query: str, options: RecallOptions, timeout_s: float) -> Call[answers.RecallAnswer]:
+def recall(query: str, options: RecallOptions, timeout_s: float) -> ApiCall[answers.RecallAnswer]:
     """POST /api/v1/recall; the wait the options ask for is added to the time-out."""
     patience = timeout_s + (options.get("wait_ms") or 0) / 1000
     body = encode_json(recall_body(query, options))
     request = Request("POST", "/api/v1/recall", body=body, timeout_s=patience)
-    return Call(request, answers.read_recall, private=(query,))
+    return ApiCall(request, answers.read_recall, private=(query,))
 
 
-def start_recall(query: str, options: RecallOptions, ttl_s: int | None, timeout_s: float) -> Call[answers.RecallJob]:
+def start_recall(query: str, options: RecallOptions, ttl_s: int | None, timeout_s: float) -> ApiCall[answers.RecallJob]:
     """POST /api/v1/recall/jobs; not repeated after an unknown outcome, which would leave two jobs."""
     body = recall_body(query, options) | ({} if ttl_s is None else {"ttl_s": ttl_s})
     request = Request("POST", "/api/v1/recall/jobs", body=encode_json(body), timeout_s=timeout_s)
-    return Call(request, answers.read_job, idempotent=False, private=(query,))
+    return ApiCall(request, answers.read_job, idempotent=False, private=(query,))
 
 
-def recall_job(job_id: str, wait_ms: int, timeout_s: float) -> Call[answers.RecallJobState]:
+def recall_job(job_id: str, wait_ms: int, timeout_s: float) -> ApiCall[answers.RecallJobState]:
     """GET /api/v1/recall/jobs/{id}."""
     path = f"/api/v1/recall/jobs/{path_segment(job_id)}"
     params = {"wait_ms": wait_ms} if wait_ms else {}
-    return Call(Request("GET", path, params, timeout_s=timeout_s + wait_ms / 1000), answers.read_job_state)
+    return ApiCall(Request("GET", path, params, timeout_s=timeout_s + wait_ms / 1000), answers.read_job_state)
 
 
-def cancel_recall(job_id: str, timeout_s: float) -> Call[None]:
+def cancel_recall(job_id: str, timeout_s: float) -> ApiCall[None]:
     """DELETE /api/v1/recall/jobs/{id}."""
-    return Call(Request("DELETE", f"/api/v1/recall/jobs/{path_segment(job_id)}", timeout_s=timeout_s), _parse_nothing)
+    return ApiCall(
+        Request("DELETE", f"/api/v1/recall/jobs/{path_segment(job_id)}", timeout_s=timeout_s), _parse_nothing
+    )
 
 
-def freshness(bank: str, position: int | None, wait_ms: int, timeout_s: float) -> Call[answers.Freshness]:
+def freshness(bank: str, position: int | None, wait_ms: int, timeout_s: float) -> ApiCall[answers.Freshness]:
     """GET /api/v1/banks/{bank}/freshness."""
     params = {} if position is None else {"position": position, "wait_ms": wait_ms}
     path = f"/api/v1/banks/{path_segment(bank)}/freshness"
-    return Call(Request("GET", path, params, timeout_s=timeout_s + wait_ms / 1000), answers.read_freshness)
+    return ApiCall(Request("GET", path, params, timeout_s=timeout_s + wait_ms / 1000), answers.read_freshness)
 
 
-def get_unit(unit_id: str, bank: str, timeout_s: float) -> Call[answers.Unit]:
+def get_unit(unit_id: str, bank: str, timeout_s: float) -> ApiCall[answers.Unit]:
     """GET /api/v1/units/{unit_id}."""
     request = Request("GET", f"/api/v1/units/{path_segment(unit_id)}", {"bank": bank}, timeout_s=timeout_s)
-    return Call(request, answers.read_unit)
+    return ApiCall(request, answers.read_unit)
 
 
 def correct_unit(
     unit_id: str, content: str, version: int | None, bank: str, timeout_s: float
-) -> Call[answers.CorrectionReceipt]:
+) -> ApiCall[answers.CorrectionReceipt]:
     """PATCH /api/v1/units/{unit_id}; repeated, it finds the new text in its place and changes nothing."""
     body = encode_json({"content": content, **({} if version is None else {"version": version})})
     path = f"/api/v1/units/{path_segment(unit_id)}"
     request = Request("PATCH", path, {"bank": bank}, body=body, timeout_s=timeout_s)
-    return Call(request, answers.read_correction, idempotent=version is None, private=(content,))
+    return ApiCall(request, answers.read_correction, idempotent=version is None, private=(content,))
 
 
-def pin_unit(unit_id: str, pinned: bool, bank: str, timeout_s: float) -> Call[answers.CorrectionReceipt]:  # noqa: FBT001 - as sent
+def pin_unit(unit_id: str, pinned: bool, bank: str, timeout_s: float) -> ApiCall[answers.CorrectionReceipt]:  # noqa: FBT001 - as sent
     """PUT or DELETE /api/v1/units/{unit_id}/pin; repeated, it changes nothing."""
     path = f"/api/v1/units/{path_segment(unit_id)}/pin"
     request = Request("PUT" if pinned else "DELETE", path, {"bank": bank}, timeout_s=timeout_s)
-    return Call(request, answers.read_correction)
+    return ApiCall(request, answers.read_correction)
 
 
-def delete_unit(unit_id: str, with_facts: bool, bank: str, timeout_s: float) -> Call[int]:  # noqa: FBT001 - as sent
+def delete_unit(unit_id: str, with_facts: bool, bank: str, timeout_s: float) -> ApiCall[int]:  # noqa: FBT001 - as sent
     """DELETE /api/v1/units/{unit_id}."""
     params: dict[str, str | int] = {"bank": bank, **({"with_facts": "true"} if with_facts else {})}
     request = Request("DELETE", f"/api/v1/units/{path_segment(unit_id)}", params, timeout_s=timeout_s)
-    return Call(request, answers.read_forgotten if with_facts else lambda _: 0)
+    return ApiCall(request, answers.read_forgotten if with_facts else lambda _: 0)
 
 
-def profile(options: ProfileOptions, timeout_s: float) -> Call[Profile]:
+def profile(options: ProfileOptions, timeout_s: float) -> ApiCall[Profile]:
     """GET /api/v1/profile."""
     params: dict[str, str | int] = {}
     for name, value in options.items():
         if isinstance(value, str | int):
             params[name] = str(value).lower() if isinstance(value, bool) else value
     name = options.get("name")
-    return Call(
+    return ApiCall(
         Request("GET", "/api/v1/profile", params, timeout_s=timeout_s), read_profile, private=(name,) if name else ()
     )
 
 
-def set_language(language: str, bank: str, timeout_s: float) -> Call[answers.BankLanguage]:
+def set_language(language: str, bank: str, timeout_s: float) -> ApiCall[answers.BankLanguage]:
     """PATCH /api/v1/banks/{bank}; the same language again changes nothing."""
     body = encode_json({"language": language})
-    return Call(
+    return ApiCall(
         Request("PATCH", f"/api/v1/banks/{path_segment(bank)}", body=body, timeout_s=timeout_s), answers.read_language
     )
 
 
-def health(timeout_s: float) -> Call[answers.Health]:
+def health(timeout_s: float) -> ApiCall[answers.Health]:
     """GET /health/ready; a service that is not ready answers too."""
     request = Request("GET", "/health/ready", timeout_s=timeout_s)
-    return Call(request, _parse_ready, also={_UNAVAILABLE: _parse_not_ready})
+    return ApiCall(request, _parse_ready, also={_UNAVAILABLE: _parse_not_ready})
 
 
-def parse_reply(call: Call[T], reply: Reply, key: str) -> T | ApiError:
+def parse_reply(call: ApiCall[T], reply: Reply, key: str) -> T | ApiError:
     """Return what the reply says, or the error it is. Raises InvalidAnswerError for what cannot be read."""
     value = _parse_json(reply)
     if reply.status in call.also and isinstance(value, dict):

@@ -9,11 +9,11 @@ from typing import Self, TypeVar, Unpack
 import httpx
 
 from afterturn_client import answers, calls, lists, memories
-from afterturn_client.calls import Call, DocumentOptions, RecallOptions
+from afterturn_client.calls import ApiCall, DocumentOptions, RecallOptions
 from afterturn_client.lifecycle import AfterTurnOptions, BeforeTurnOptions, Item, KeptTurn, PreparedTurn
 from afterturn_client.profiles import Profile, ProfileOptions
 from afterturn_client.retry import Pause, RetryPolicy, plan_attempts
-from afterturn_client.target import Target
+from afterturn_client.target import ServiceTarget
 from afterturn_client.transport import Lost, Reply, exchange_blocking, exchange_once
 from afterturn_client.turns import Messages, NewTurn, TurnOptions
 
@@ -46,7 +46,7 @@ class AsyncAfterturn:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         patience = retry or RetryPolicy()
-        self._target = Target(base_url, key, bank, timeout_s, patience, read_your_writes, allow_http)
+        self._target = ServiceTarget(base_url, key, bank, timeout_s, patience, read_your_writes, allow_http)
         self._traced = transport is None
         self._http = httpx.AsyncClient(transport=transport, **self._target.http_options())
 
@@ -235,7 +235,7 @@ class AsyncAfterturn:
     ) -> None:
         await self.aclose()
 
-    async def _run(self, call: Call[T]) -> T:
+    async def _run(self, call: ApiCall[T]) -> T:
         steps = plan_attempts(call, self._target.retry, self._target.key)
         outcome: Reply | Lost | None = None
         try:
@@ -270,7 +270,7 @@ class Afterturn:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         patience = retry or RetryPolicy()
-        self._target = Target(base_url, key, bank, timeout_s, patience, read_your_writes, allow_http)
+        self._target = ServiceTarget(base_url, key, bank, timeout_s, patience, read_your_writes, allow_http)
         self._http = httpx.Client(transport=transport, **self._target.http_options())
 
     def __repr__(self) -> str:
@@ -439,7 +439,7 @@ class Afterturn:
     ) -> None:
         self.close()
 
-    def _run(self, call: Call[T]) -> T:
+    def _run(self, call: ApiCall[T]) -> T:
         steps = plan_attempts(call, self._target.retry, self._target.key)
         outcome: Reply | Lost | None = None
         try:

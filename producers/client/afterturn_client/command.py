@@ -17,7 +17,7 @@ from afterturn_client.hook_files import FILES, UnusableHookFileError, install_ho
 from afterturn_client.hooks import DEADLINE_S, HOOKS, project_of
 from afterturn_client.mcp_bridge import TIMEOUT_S, Bridge, find_project, run_bridge
 from afterturn_client.retry import NEVER
-from afterturn_client.target import Target
+from afterturn_client.target import ServiceTarget
 
 DEFAULT_URL = "http://127.0.0.1:8300"
 USAGE, INTERRUPTED = 2, 130
@@ -35,7 +35,7 @@ def serve_mcp(options: argparse.Namespace) -> int:
     project = options.project or find_project(Path.cwd())
     try:
         key = read_key(options.key_file)
-        target = Target(options.url, key, project, TIMEOUT_S, NEVER, read_your_writes=False,
+        target = ServiceTarget(options.url, key, project, TIMEOUT_S, NEVER, read_your_writes=False,
                         allow_http=options.allow_http)  # fmt: skip
     except (InvalidRequestError, OSError) as error:
         sys.stderr.write(f"afterturn-client: {error}\n")
@@ -47,7 +47,7 @@ def serve_mcp(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _serve(target: Target) -> None:
+async def _serve(target: ServiceTarget) -> None:
     async with httpx.AsyncClient(**target.http_options()) as http:
         await run_bridge(Bridge(http, target.bank), sys.stdin.buffer, sys.stdout.buffer)
 

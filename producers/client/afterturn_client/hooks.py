@@ -13,7 +13,7 @@ from typing import Any
 from afterturn_client.client import Afterturn
 from afterturn_client.mcp_bridge import find_project
 from afterturn_client.reference import cut
-from afterturn_client.transcripts import LONGEST_MESSAGE, Turn, read_turns
+from afterturn_client.transcripts import LONGEST_MESSAGE, TranscriptTurn, read_turns
 from afterturn_client.turns import Message, NewTurn
 
 #: Seconds that a hook may take of its agent's time.
@@ -86,12 +86,12 @@ def project_of(event: Event) -> str:
     return find_project(Path(str(event.get("cwd") or ".")))
 
 
-def _turns_of(agent: str, event: Event) -> list[Turn]:
+def _turns_of(agent: str, event: Event) -> list[TranscriptTurn]:
     path = event.get("transcript_path")
     return read_turns(agent, Path(str(path))) if path else []
 
 
-def _last_turn(agent: str, event: Event) -> Turn | None:
+def _last_turn(agent: str, event: Event) -> TranscriptTurn | None:
     """Return the turn that ended; its id, and the end of its answer, are the event's where the event names them."""
     if not (turns := _turns_of(agent, event)):
         return None
@@ -101,10 +101,10 @@ def _last_turn(agent: str, event: Event) -> Turn | None:
     if said and (not answered or answered[-1] != said):
         answered.append(said)
     name = str(event.get("turn_id") or last.name)
-    return Turn(name, last.asked, tuple(answered)) if answered else None
+    return TranscriptTurn(name, last.asked, tuple(answered)) if answered else None
 
 
-def _messages_of(turn: Turn) -> list[Message]:
+def _messages_of(turn: TranscriptTurn) -> list[Message]:
     return [Message("user", turn.asked[:LONGEST_MESSAGE]), Message("assistant", turn.answer)]
 
 

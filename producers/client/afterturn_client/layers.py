@@ -100,7 +100,7 @@ class MemoryGatewayService:
             return Recall(None, ())
         scopes = [scope.value for scope in self._settings.scope]
         outcome = await _attempt_call("search", self._client.search(session_id, prompt, scopes, self._settings.top_k))
-        if isinstance(outcome, Failure):
+        if isinstance(outcome, LayerFailure):
             return Recall(None, [AuditEvent(EventName.GATEWAY_RECALL_FAILED, session_id, outcome.payload())])
         noted = {"scopes": scopes, "results": len(outcome.value)}
         reference = frame([asdict(hit) for hit in outcome.value])
@@ -113,11 +113,11 @@ class MemoryGatewayService:
             return ()
         where = {"gateway_session": SESSION_PREFIX + turn.session_id}
         added = await _attempt_call("add", self._client.add(turn.session_id, messages))
-        if isinstance(added, Failure):
+        if isinstance(added, LayerFailure):
             return [AuditEvent(EventName.GATEWAY_ADD_FAILED, turn.session_id, where | added.payload())]
         noted = AuditEvent(EventName.GATEWAY_ADD_SUCCEEDED, turn.session_id, {**where, "messages": len(messages)})
         flushed = await _attempt_call("flush", self._client.flush(turn.session_id))
-        if isinstance(flushed, Failure):
+        if isinstance(flushed, LayerFailure):
             failed = {**where, "add_succeeded": True, **flushed.payload()}
             return [noted, AuditEvent(EventName.GATEWAY_FLUSH_FAILED, turn.session_id, failed)]
         return [noted, AuditEvent(EventName.GATEWAY_FLUSH_SUCCEEDED, turn.session_id, where)]
@@ -162,7 +162,7 @@ class AfterturnLayer:
         if not prompt.strip():
             return Recall(None, ())
         outcome = await _attempt_call("recall", self._recall(session_id, prompt))
-        if isinstance(outcome, Failure):
+        if isinstance(outcome, LayerFailure):
             return Recall(None, [AuditEvent(EventName.RECALL_FAILED, session_id, outcome.payload())])
         reference, results = outcome.value
         return Recall(reference, [AuditEvent(EventName.RECALL_SUCCEEDED, session_id, {"results": results})])
@@ -185,7 +185,7 @@ class AfterturnLayer:
                 gateway=self._gateway,
             ),
         )
-        if isinstance(outcome, Failure):
+        if isinstance(outcome, LayerFailure):
             return [AuditEvent(EventName.HANDOVER_FAILED, turn.session_id, outcome.payload())]
         return [AuditEvent(EventName.HANDOVER_SUCCEEDED, turn.session_id, {"position": outcome.value.position})]
 
@@ -203,14 +203,14 @@ class AfterturnLayer:
 
 
 @dataclass(frozen=True, slots=True)
-class Done(Generic[T]):
+class LayerSuccess(Generic[T]):
     """A call that went well, and what it returned."""
 
     value: T = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class LayerFailure:
     """A call that did not; `outcome_unknown` says of a write that it may have happened all the same."""
 
     operation: str
@@ -223,19 +223,19 @@ class Failure:
         return {name: value for name, value in asdict(self).items() if value not in {None, False}}
 
 
-async def _attempt_call(operation: str, call: Awaitable[T]) -> Done[T] | Failure:
+async def _attempt_call(operation: str, call: Awaitable[T]) -> LayerSuccess[T] | LayerFailure:
     try:
-        return Done(await call)
+        return LayerSuccess(await call)
     except Exception as error:  # noqa: BLE001 -- the promise of this module: memory never breaks a run
         return _build_failure(operation, error)
 
 
-def _build_failure(operation: str, error: Exception) -> Failure:
+def _build_failure(operation: str, error: Exception) -> LayerFailure:
     if isinstance(error, GatewayError):
-        return Failure(operation, error.category, error.status, error.unknown and operation != "search")
+        return LayerFailure(operation, error.category, error.status, error.unknown and operation != "search")
     if isinstance(error, ApiError):
         category = "unauthorized" if error.status == _UNAUTHORIZED else "http_error"
-        return Failure(operation, category, error.status)
+        return LayerFailure(operation, category, error.status)
     categories: dict[type[Exception], str] = {
         UnreachableError: "connection",
         UnknownOutcomeError: "no_answer",
@@ -244,7 +244,7 @@ def _build_failure(operation: str, error: Exception) -> Failure:
         TimeoutError: "timeout",
     }
     category = next((name for kind, name in categories.items() if isinstance(error, kind)), "unexpected")
-    return Failure(operation, category, outcome_unknown=isinstance(error, UnknownOutcomeError))
+    return LayerFailure(operation, category, outcome_unknown=isinstance(error, UnknownOutcomeError))
 
 
 def _is_one_sided(turn: FinishedTurn) -> bool:

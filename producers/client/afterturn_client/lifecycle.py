@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
 from afterturn_client.answers import Freshness, read_freshness
-from afterturn_client.calls import Call
+from afterturn_client.calls import ApiCall
 from afterturn_client.errors import InvalidAnswerError
 from afterturn_client.reading import Fields
 from afterturn_client.transport import Request, encode_json
@@ -75,13 +75,13 @@ class KeptTurn:
 
 def before_turn(
     session_id: str, turn_id: str, current_input: Sequence[Item], options: BeforeTurnOptions, timeout_s: float
-) -> Call[PreparedTurn]:
+) -> ApiCall[PreparedTurn]:
     """POST /api/v1/turns/before; it writes nothing. The wait the options ask for is added to the time-out."""
     body = {"session_id": session_id, "turn_id": turn_id, "current_input": list(current_input), **options}
     patience = timeout_s + (options.get("wait_ms") or 0) / 1000
     request = Request("POST", "/api/v1/turns/before", body=encode_json(body), timeout_s=patience)
     private = _texts_of([current_input, options.get("conversation_items", ())])
-    return Call(request, _read_prepared, private=private)
+    return ApiCall(request, _read_prepared, private=private)
 
 
 def after_turn(
@@ -90,12 +90,12 @@ def after_turn(
     given: tuple[Sequence[Item], Sequence[Item]],
     options: AfterTurnOptions,
     timeout_s: float,
-) -> Call[KeptTurn]:
+) -> ApiCall[KeptTurn]:
     """POST /api/v1/turns/after; `given` are input and output. Repeated, it changes nothing."""
     body = encode_json(after_turn_body(session_id, turn_id, given, options))
     request = Request("POST", "/api/v1/turns/after", body=body, timeout_s=timeout_s)
     private = _texts_of([*given, options.get("conversation_items", ())])
-    return Call(request, _read_kept, private=private)
+    return ApiCall(request, _read_kept, private=private)
 
 
 def after_turn_body(

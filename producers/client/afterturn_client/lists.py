@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from afterturn_client.calls import Call
+from afterturn_client.calls import ApiCall
 from afterturn_client.reading import Fields
 from afterturn_client.transport import Request
 
@@ -109,10 +109,10 @@ def call_list(
     limit: int,
     place: Mapping[str, str],
     timeout_s: float,
-) -> Call[Page[T]]:
+) -> ApiCall[Page[T]]:
     """GET /api/v1/banks, sessions, turns, units, users, directives or reflections: one page; `place` says of what."""
     params: dict[str, str | int] = {"limit": limit, **place, **({"cursor": cursor} if cursor else {})}
-    return Call(Request("GET", f"/api/v1/{kind.name}", params, timeout_s=timeout_s), kind.page)
+    return ApiCall(Request("GET", f"/api/v1/{kind.name}", params, timeout_s=timeout_s), kind.page)
 
 
 def _read_bank(fields: Fields) -> ListedBank:

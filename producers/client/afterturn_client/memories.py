@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
-from afterturn_client.calls import Call, path_segment
+from afterturn_client.calls import ApiCall, path_segment
 from afterturn_client.reading import Fields
 from afterturn_client.transport import Request, encode_json
 from afterturn_client.turns import Moment, format_moment
@@ -38,7 +38,7 @@ class MemoryReceipt:
     changed: bool
 
 
-def keep_memory(content: str, options: MemoryOptions, bank: str, timeout_s: float) -> Call[MemoryReceipt]:
+def keep_memory(content: str, options: MemoryOptions, bank: str, timeout_s: float) -> ApiCall[MemoryReceipt]:
     """POST /api/v1/memories; the same again changes nothing."""
     given = {name: value for name, value in options.items() if value is not None and name != "memory_id"}
     for name in ("occurred_at", "expires_at"):
@@ -48,13 +48,13 @@ def keep_memory(content: str, options: MemoryOptions, bank: str, timeout_s: floa
     body = encode_json({"bank": bank, "content": content, **named, **given})
     private = (content, options.get("title"), *options.get("metadata", {}).values())
     request = Request("POST", "/api/v1/memories", body=body, timeout_s=timeout_s)
-    return Call(request, _read_receipt, private=tuple(text for text in private if text))
+    return ApiCall(request, _read_receipt, private=tuple(text for text in private if text))
 
 
-def end_memory(memory_id: str, bank: str, timeout_s: float) -> Call[None]:
+def end_memory(memory_id: str, bank: str, timeout_s: float) -> ApiCall[None]:
     """DELETE /api/v1/memories/{id}."""
     path = f"/api/v1/memories/{path_segment(memory_id)}"
-    return Call(Request("DELETE", path, {"bank": bank}, timeout_s=timeout_s), lambda _: None)
+    return ApiCall(Request("DELETE", path, {"bank": bank}, timeout_s=timeout_s), lambda _: None)
 
 
 def _read_receipt(value: object) -> MemoryReceipt:

@@ -4,7 +4,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from afterturn_client.calls import Call, parse_reply
+from afterturn_client.calls import ApiCall, parse_reply
 from afterturn_client.errors import AfterturnError, ApiError, UnknownOutcomeError, UnreachableError
 from afterturn_client.transport import Lost, Reply, Request
 
@@ -48,7 +48,9 @@ class Pause:
     seconds: float
 
 
-def plan_attempts(call: Call[T], policy: RetryPolicy, key: str) -> Generator[Request | Pause, Reply | Lost | None, T]:
+def plan_attempts(
+    call: ApiCall[T], policy: RetryPolicy, key: str
+) -> Generator[Request | Pause, Reply | Lost | None, T]:
     """Yield requests and pauses; a request is answered with its Reply or Lost, a pause with None.
 
     Returns what the call reads from its answer; raises the last error when it is not worth another try.
@@ -72,7 +74,7 @@ def plan_attempts(call: Call[T], policy: RetryPolicy, key: str) -> Generator[Req
         attempt += 1
 
 
-def worth_another(call: Call[T], error: AfterturnError) -> bool:
+def worth_another(call: ApiCall[T], error: AfterturnError) -> bool:
     """Say whether the same request may be sent again: what was not done, or may safely be done twice."""
     if isinstance(error, UnreachableError):
         return True
@@ -84,6 +86,6 @@ def worth_another(call: Call[T], error: AfterturnError) -> bool:
     return not_done or (call.idempotent and error.status in _AWAY)
 
 
-def _lost_error(lost: Lost, call: Call[T]) -> AfterturnError:
+def _lost_error(lost: Lost, call: ApiCall[T]) -> AfterturnError:
     place = f"{call.request.method} (no answer: {lost.category})"
     return UnknownOutcomeError(place) if lost.sent else UnreachableError(place)

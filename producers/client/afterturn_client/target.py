@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import httpx
 
 from afterturn_client import answers, calls, lifecycle, memories
-from afterturn_client.calls import Call, DocumentOptions, RecallOptions
+from afterturn_client.calls import ApiCall, DocumentOptions, RecallOptions
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.lists import ListKind, Page, call_list
 from afterturn_client.retry import RetryPolicy
@@ -36,7 +36,7 @@ MAX_CONNECTIONS = 64
 
 
 @dataclass
-class Target:
+class ServiceTarget:
     """One service, one key, one default bank; `position` is that of the last acknowledged write."""
 
     base_url: str
@@ -69,41 +69,41 @@ class Target:
             ),
         }
 
-    def add_turn(self, session_id: str, messages: Messages, options: TurnOptions) -> Call[answers.TurnReceipt]:
+    def add_turn(self, session_id: str, messages: Messages, options: TurnOptions) -> ApiCall[answers.TurnReceipt]:
         """Build the call that stores one turn and remembers its position."""
         call = calls.add_turn(NewTurn(session_id, messages, **options), self.bank, self.timeout_s)
         return replace(call, read=lambda value: self._wrote(call.read(value)))
 
-    def add_turns(self, turns: Sequence[NewTurn]) -> Call[tuple[answers.TurnReceipt | answers.RefusedTurn, ...]]:
+    def add_turns(self, turns: Sequence[NewTurn]) -> ApiCall[tuple[answers.TurnReceipt | answers.RefusedTurn, ...]]:
         """Build the call that stores many turns and remembers the last position."""
         call = calls.add_turns(turns, self.bank, self.timeout_s)
         return replace(call, read=lambda value: tuple(map(self._wrote, call.read(value))))
 
     def add_document(
         self, content: str | None, content_hash: str | None, options: DocumentOptions, bank: str | None
-    ) -> Call[answers.DocumentReceipt]:
+    ) -> ApiCall[answers.DocumentReceipt]:
         """Build the call that stores a document and remembers its position."""
         call = calls.add_document(content, content_hash, options, bank or self.bank, self.timeout_s)
         return replace(call, read=lambda value: self._wrote(call.read(value)))
 
     def keep_memory(
         self, content: str, options: memories.MemoryOptions, bank: str | None
-    ) -> Call[memories.MemoryReceipt]:
+    ) -> ApiCall[memories.MemoryReceipt]:
         """Build the call that keeps a memory and remembers its position."""
         call = memories.keep_memory(content, options, bank or self.bank, self.timeout_s)
         return replace(call, read=lambda value: self._wrote(call.read(value)))
 
-    def end_memory(self, memory_id: str, bank: str | None) -> Call[None]:
+    def end_memory(self, memory_id: str, bank: str | None) -> ApiCall[None]:
         """Build the call that ends a memory."""
         return memories.end_memory(memory_id, bank or self.bank, self.timeout_s)
 
-    def list_documents(self, cursor: str | None, limit: int, bank: str | None) -> Call[answers.DocumentPage]:
+    def list_documents(self, cursor: str | None, limit: int, bank: str | None) -> ApiCall[answers.DocumentPage]:
         """Build the call that lists a page of documents."""
         return calls.list_documents(cursor, limit, bank or self.bank, self.timeout_s)
 
     def list_rows(
         self, kind: ListKind[T], cursor: str | None, limit: int, bank: str | None, session_id: str | None = None
-    ) -> Call[Page[T]]:
+    ) -> ApiCall[Page[T]]:
         """Build the call that lists a page."""
         place = {"bank": bank or self.bank} if kind.of_bank else {}
         if session_id is not None:
@@ -112,12 +112,12 @@ class Target:
 
     def correct_unit(
         self, unit_id: str, content: str, version: int | None, bank: str | None
-    ) -> Call[answers.CorrectionReceipt]:
+    ) -> ApiCall[answers.CorrectionReceipt]:
         """Build the call that corrects a unit and remembers its position."""
         call = calls.correct_unit(unit_id, content, version, bank or self.bank, self.timeout_s)
         return replace(call, read=lambda value: self._wrote(call.read(value)))
 
-    def pin_unit(self, unit_id: str, pinned: bool, bank: str | None) -> Call[answers.CorrectionReceipt]:  # noqa: FBT001 - as sent
+    def pin_unit(self, unit_id: str, pinned: bool, bank: str | None) -> ApiCall[answers.CorrectionReceipt]:  # noqa: FBT001 - as sent
         """Build the call that pins a unit, or ends that, and remembers its position."""
         call = calls.pin_unit(unit_id, pinned, bank or self.bank, self.timeout_s)
         return replace(call, read=lambda value: self._wrote(call.read(value)))
@@ -128,7 +128,7 @@ class Target:
         turn_id: str,
         current_input: Sequence[lifecycle.Item],
         options: lifecycle.BeforeTurnOptions,
-    ) -> Call[lifecycle.PreparedTurn]:
+    ) -> ApiCall[lifecycle.PreparedTurn]:
         """Build the call that prepares a turn; it waits for the own last write as a recall does."""
         full: lifecycle.BeforeTurnOptions = {"bank": self.bank, **options}
         if self.read_your_writes and self.position is not None and "min_position" not in full:
@@ -142,25 +142,25 @@ class Target:
         turn_id: str,
         given: tuple[Sequence[lifecycle.Item], Sequence[lifecycle.Item]],
         options: lifecycle.AfterTurnOptions,
-    ) -> Call[lifecycle.KeptTurn]:
+    ) -> ApiCall[lifecycle.KeptTurn]:
         """Build the call that keeps a turn and remembers its position."""
         full: lifecycle.AfterTurnOptions = {"bank": self.bank, **options}
         call = lifecycle.after_turn(session_id, turn_id, given, full, self.timeout_s)
         return replace(call, read=lambda value: self._wrote(call.read(value)))
 
-    def turn_status(self, session_id: str, turn_id: str, bank: str | None) -> Call[answers.TurnStatus]:
+    def turn_status(self, session_id: str, turn_id: str, bank: str | None) -> ApiCall[answers.TurnStatus]:
         """Build the call that asks where a turn is."""
         return calls.turn_status(session_id, turn_id, bank or self.bank, self.timeout_s)
 
-    def recall(self, query: str, options: RecallOptions) -> Call[answers.RecallAnswer]:
+    def recall(self, query: str, options: RecallOptions) -> ApiCall[answers.RecallAnswer]:
         """Build a recall."""
         return calls.recall(query, self._completed(options), self.timeout_s)
 
-    def start_recall(self, query: str, ttl_s: int | None, options: RecallOptions) -> Call[answers.RecallJob]:
+    def start_recall(self, query: str, ttl_s: int | None, options: RecallOptions) -> ApiCall[answers.RecallJob]:
         """Build the call that starts a recall job."""
         return calls.start_recall(query, self._completed(options), ttl_s, self.timeout_s)
 
-    def freshness(self, bank: str | None, position: int | None, wait_ms: int) -> Call[answers.Freshness]:
+    def freshness(self, bank: str | None, position: int | None, wait_ms: int) -> ApiCall[answers.Freshness]:
         """Build the call that asks how far the stages are."""
         return calls.freshness(bank or self.bank, position, wait_ms, self.timeout_s)
 

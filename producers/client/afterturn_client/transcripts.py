@@ -17,7 +17,7 @@ LONGEST_TAIL, LONGEST_MESSAGE = 4_194_304, 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class TranscriptTurn:
     """One turn of a transcript: the id of its prompt, what was asked and what was answered so far."""
 
     name: str
@@ -31,38 +31,38 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _TranscriptEntry:
     """One entry that says something: a prompt with its id, or a piece of the answer to it."""
 
     text: str
     name: str | None = None
 
 
-def read_turns(agent: str, transcript: Path) -> list[Turn]:
+def read_turns(agent: str, transcript: Path) -> list[TranscriptTurn]:
     """Return the turns at the end of an agent's transcript that have a prompt with an id, oldest first."""
-    turns: list[Turn] = []
+    turns: list[TranscriptTurn] = []
     for said in READERS[agent](_read_entries(transcript)):
         if said.name is not None:
-            turns.append(Turn(said.name, said.text[:LONGEST_MESSAGE]))
+            turns.append(TranscriptTurn(said.name, said.text[:LONGEST_MESSAGE]))
         elif turns:
             last = turns[-1]
-            turns[-1] = Turn(last.name, last.asked, (*last.answered, said.text))
+            turns[-1] = TranscriptTurn(last.name, last.asked, (*last.answered, said.text))
     return [turn for turn in turns if turn.name]
 
 
-def _read_claude(entries: Iterator[Mapping[str, Any]]) -> Iterator[_Said]:
+def _read_claude(entries: Iterator[Mapping[str, Any]]) -> Iterator[_TranscriptEntry]:
     for entry in entries:
         # A summary after compaction stands there as a prompt, and no user asked it.
         if entry.get("isSidechain") or entry.get("isMeta") or entry.get("isCompactSummary"):
             continue
         text = _text_of(entry.get("message"))
         if entry.get("type") == "user" and text:
-            yield _Said(text, str(entry.get("uuid") or ""))
+            yield _TranscriptEntry(text, str(entry.get("uuid") or ""))
         elif entry.get("type") == "assistant" and text:
-            yield _Said(text)
+            yield _TranscriptEntry(text)
 
 
-def _read_codex(entries: Iterator[Mapping[str, Any]]) -> Iterator[_Said]:
+def _read_codex(entries: Iterator[Mapping[str, Any]]) -> Iterator[_TranscriptEntry]:
     turn = ""
     for entry in entries:
         payload = entry.get("payload")
@@ -73,11 +73,11 @@ def _read_codex(entries: Iterator[Mapping[str, Any]]) -> Iterator[_Said]:
             turn = str(payload.get("turn_id") or turn)
         message = payload.get("message")
         if isinstance(message, str) and message.strip() and kind in ("user_message", "agent_message"):
-            yield _Said(message.strip(), turn if kind == "user_message" else None)
+            yield _TranscriptEntry(message.strip(), turn if kind == "user_message" else None)
 
 
 #: Readers by the name of the agent.
-READERS: Mapping[str, Callable[[Iterator[Mapping[str, Any]]], Iterator[_Said]]] = {
+READERS: Mapping[str, Callable[[Iterator[Mapping[str, Any]]], Iterator[_TranscriptEntry]]] = {
     "claude-code": _read_claude,
     "codex": _read_codex,
 }

@@ -128,7 +128,7 @@ def proxy_of(base_url: str) -> str | None:
     return proxy if not proxy or "://" in proxy else f"http://{proxy}"
 
 
-class Sent:
+class SendTrace:
     """Learns from httpcore's trace whether the request has begun to leave."""
 
     def __init__(self, *, known: bool) -> None:
@@ -153,7 +153,7 @@ async def exchange_once(client: httpx.AsyncClient, request: Request, *, traced: 
 async def send_request(call: SendStreamed, outgoing: httpx.Request, timeout_s: float, *, traced: bool) -> Reply | Lost:
     """Send a request that is built already, as `exchange_once` does; its own time-outs are those of each step."""
     started = time.monotonic()
-    sent = Sent(known=traced)
+    sent = SendTrace(known=traced)
     outgoing.extensions["trace"] = sent.watch
     try:
         async with asyncio.timeout(timeout_s):

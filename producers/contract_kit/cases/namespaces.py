@@ -4,7 +4,7 @@ import asyncio
 from urllib.parse import quote
 from uuid import uuid4
 
-from producers.contract_kit.client import Answer
+from producers.contract_kit.client import PluginReply
 from producers.contract_kit.findings import as_text
 from producers.contract_kit.probe import BAD_REQUEST, CREATED, NO_CONTENT, NOT_FOUND, OK, Probe
 from producers.contract_kit.registry import case
@@ -255,10 +255,10 @@ async def delete_takes_the_memories(probe: Probe) -> None:
     probe.judge_last("no memory in the namespace made anew", holds=again == [], saw=f"{len(again)} memories")
 
 
-def _judge_metadata(probe: Probe, answer: Answer, expected: object) -> None:
+def _judge_metadata(probe: Probe, answer: PluginReply, expected: object) -> None:
     probe.judge(answer, f"`metadata` {as_text(expected)}", holds=same_json(answer.get("metadata"), expected))
 
 
-def _judge_expiry(probe: Probe, answer: Answer, expected: str) -> None:
+def _judge_expiry(probe: Probe, answer: PluginReply, expected: str) -> None:
     holds = parse_instant(answer.get("expires_at")) == parse_instant(expected)
     probe.judge(answer, f"`expires_at` {expected}", holds=holds)

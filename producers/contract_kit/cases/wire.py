@@ -2,7 +2,7 @@
 
 from uuid import uuid4
 
-from producers.contract_kit.client import Answer, namespace_path
+from producers.contract_kit.client import PluginReply, namespace_path
 from producers.contract_kit.probe import BAD_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, Probe
 from producers.contract_kit.registry import case
 from producers.contract_kit.wire import error_problem
@@ -89,7 +89,7 @@ async def empty_names_are_400(probe: Probe) -> None:
     probe.expect(await probe.send("DELETE", "/v1/memories/", body), BAD_REQUEST, code="bad_request")
 
 
-async def _refusals(probe: Probe) -> list[Answer]:
+async def _refusals(probe: Probe) -> list[PluginReply]:
     """Return answers to requests that every plugin refuses, one of each kind."""
     unused = probe.names.new()
     return [

@@ -5,17 +5,27 @@ Hands out `extract`, `VERSION`, `canonical` and the types of `store.text.rules.m
 
 from store.text.rules.canonical import canonical_name
 from store.text.rules.extract import VERSION, extract_turn
-from store.text.rules.model import Entity, Extraction, Fact, Mention, MentionKind, MessageText, Span, Tier, TurnText
+from store.text.rules.model import (
+    ExtractedEntity,
+    ExtractedFact,
+    Extraction,
+    Mention,
+    MentionKind,
+    MessageText,
+    TextSpan,
+    Tier,
+    TurnText,
+)
 
 __all__ = [
     "VERSION",
-    "Entity",
+    "ExtractedEntity",
+    "ExtractedFact",
     "Extraction",
-    "Fact",
     "Mention",
     "MentionKind",
     "MessageText",
-    "Span",
+    "TextSpan",
     "Tier",
     "TurnText",
     "canonical_name",

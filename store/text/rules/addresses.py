@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from store.text.rules.canonical import fold_text
-from store.text.rules.model import MentionKind, Span
+from store.text.rules.model import MentionKind, TextSpan
 
 _LONGEST_URL = 2048
 # Possessive quantifiers and look-behinds: no character is tried twice, for any input.
@@ -15,7 +15,7 @@ _HANDLE = re.compile(r"(?<![\w@./+-])@[A-Za-z0-9_]{1,32}+(?:[.-][A-Za-z0-9_]{1,3
 _TRAILING = ".,;:!?)]}*_~\u2019\u201d\u2026"
 
 
-def find_addresses(text: str) -> Iterator[tuple[MentionKind, Span, str]]:
+def find_addresses(text: str) -> Iterator[tuple[MentionKind, TextSpan, str]]:
     """Yield kind, span and normalised name of each address; spans never overlap."""
     for match in _URL.finditer(text):
         if len(match.group()) <= _LONGEST_URL and (found := _parse_url(match)):
@@ -23,9 +23,9 @@ def find_addresses(text: str) -> Iterator[tuple[MentionKind, Span, str]]:
     bare = mask_spans(text, [match.span() for match in _URL.finditer(text)])
     for match in _EMAIL.finditer(bare):
         if "." in match.group().rpartition("@")[2]:
-            yield MentionKind.EMAIL, Span(*match.span()), match.group().casefold()
+            yield MentionKind.EMAIL, TextSpan(*match.span()), match.group().casefold()
     for match in _HANDLE.finditer(bare):
-        yield MentionKind.HANDLE, Span(*match.span()), match.group().casefold()
+        yield MentionKind.HANDLE, TextSpan(*match.span()), match.group().casefold()
 
 
 def mask_spans(text: str, spans: list[tuple[int, int]]) -> str:
@@ -38,13 +38,13 @@ def mask_spans(text: str, spans: list[tuple[int, int]]) -> str:
     return "".join((*parts, text[position:]))
 
 
-def _parse_url(match: re.Match[str]) -> tuple[Span, str] | None:
+def _parse_url(match: re.Match[str]) -> tuple[TextSpan, str] | None:
     surface = match.group()
     trimmed = surface.rstrip(_TRAILING)
     if surface[len(trimmed) : len(trimmed) + 1] == ")" and trimmed.count("(") > trimmed.count(")"):
         trimmed += ")"
     name = _url_name(trimmed)
-    return (Span(match.start(), match.start() + len(trimmed)), name) if name else None
+    return (TextSpan(match.start(), match.start() + len(trimmed)), name) if name else None
 
 
 def _url_name(url: str) -> str | None:

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from datetime import date
 
 from store.text.rules.date_forms import FORMS, Form, NoDateError
-from store.text.rules.model import Span
+from store.text.rules.model import TextSpan
 
 
 @dataclass(frozen=True, slots=True)
 class Dated:
     """A date in a text and the day it means, None where that is not certain."""
 
-    span: Span
+    span: TextSpan
     day: date | None
 
 
@@ -40,4 +40,4 @@ def _written_so(form: Form, text: str, said: date | None) -> Iterator[Dated]:
         except NoDateError:
             continue
         span = match.span("only") if "only" in form.pattern.groupindex else match.span()
-        yield Dated(Span(*span), day)
+        yield Dated(TextSpan(*span), day)

@@ -10,7 +10,7 @@ from store.text.rules.addresses import find_addresses, mask_spans
 from store.text.rules.canonical import canonical_name, display_name
 from store.text.rules.dates import find_dates
 from store.text.rules.facts import find_facts
-from store.text.rules.model import Entity, Extraction, Mention, MentionKind, MessageText, TurnText
+from store.text.rules.model import ExtractedEntity, Extraction, Mention, MentionKind, MessageText, TurnText
 from store.text.rules.names import names_in
 
 #: Output is write-once for each (turn, stage, version): a change of the rules is a new version.
@@ -101,12 +101,12 @@ def _mask_mentions(text: str, mentions: Iterable[Mention]) -> str:
     return mask_spans(text, [(m.span.start, m.span.end) for m in mentions if m.span is not None])
 
 
-def as_entities(mentions: Iterable[Mention]) -> tuple[Entity, ...]:
+def as_entities(mentions: Iterable[Mention]) -> tuple[ExtractedEntity, ...]:
     """Return the entities mentioned, each once, by normalised name."""
-    found: dict[str, Entity] = {}
+    found: dict[str, ExtractedEntity] = {}
     for mention in mentions:
         if mention.entity is not None and mention.entity not in found:
-            found[mention.entity] = Entity(mention.entity, shown_as(mention), mention.kind)
+            found[mention.entity] = ExtractedEntity(mention.entity, shown_as(mention), mention.kind)
     return tuple(found[name] for name in sorted(found))
 
 

@@ -14,7 +14,7 @@ SPACE = r"[ \t\u00a0]{1,3}"
 _APOSTROPHE = "['\u2019]"
 
 
-class Shape(Enum):
+class ValueShape(Enum):
     """What the value must look like for the fact to be one."""
 
     ANY = auto()
@@ -46,7 +46,7 @@ class Rule:
     confidence: float
     says: str
     needs: tuple[str, ...]
-    shape: Shape = Shape.ANY
+    shape: ValueShape = ValueShape.ANY
     contracted: bool = False
     many: bool = False
 
@@ -130,7 +130,7 @@ RULES = (
         0.90,
         "{who} lives in {value}.",
         needs=("live",),
-        shape=Shape.PLACE,
+        shape=ValueShape.PLACE,
     ),
     Rule(
         _compile_phrase(f"(?:i|we){_HAVE_JUST} moved(?: from [^\\s.,;!?]{{1,40}})? to"),
@@ -141,7 +141,7 @@ RULES = (
         0.90,
         "{who} moved to {value}.",
         needs=("moved",),
-        shape=Shape.PLACE,
+        shape=ValueShape.PLACE,
     ),
     Rule(
         _compile_phrase("(?:(?:i am|i'm|i come) from|(?:i was born|i grew up) in)"),
@@ -156,7 +156,7 @@ RULES = (
             "born",
             "grew",
         ),
-        shape=Shape.PLACE,
+        shape=ValueShape.PLACE,
     ),
     Rule(
         _compile_phrase("i(?: now| currently)? work (?:at|for)"),
@@ -167,7 +167,7 @@ RULES = (
         0.88,
         "{who} works at {value}.",
         needs=("work",),
-        shape=Shape.THING,
+        shape=ValueShape.THING,
     ),
     Rule(
         _compile_phrase("i(?: now| currently)? work as"),
@@ -178,7 +178,7 @@ RULES = (
         0.88,
         "{who} works as {value}.",
         needs=("work",),
-        shape=Shape.ROLE,
+        shape=ValueShape.ROLE,
     ),
     Rule(
         _compile_phrase("my birthday is(?: on)?"),
@@ -189,7 +189,7 @@ RULES = (
         0.95,
         "{who}'s birthday is {value}.",
         needs=("birthday",),
-        shape=Shape.DAY,
+        shape=ValueShape.DAY,
     ),
     Rule(
         _compile_phrase("(?:i'm|i am)(?: very| severely| badly)? allergic to"),
@@ -217,7 +217,7 @@ RULES = (
             "diabetic",
             "intolerant",
         ),
-        shape=Shape.DIET,
+        shape=ValueShape.DIET,
     ),
     Rule(
         _compile_phrase("(?:i hate|i dislike|i don't like|i do not like|i can't stand)"),
@@ -232,7 +232,7 @@ RULES = (
             "like",
             "stand",
         ),
-        shape=Shape.TOPIC,
+        shape=ValueShape.TOPIC,
         many=True,
     ),
     Rule(
@@ -244,7 +244,7 @@ RULES = (
         0.85,
         "{who} loves {value}.",
         needs=("love",),
-        shape=Shape.DOING,
+        shape=ValueShape.DOING,
         many=True,
     ),
     Rule(
@@ -256,7 +256,7 @@ RULES = (
         0.88,
         "{who}'s favourite {key} is {value}.",
         needs=("favo",),
-        shape=Shape.TOPIC,
+        shape=ValueShape.TOPIC,
         many=True,
     ),
     Rule(
@@ -273,7 +273,7 @@ RULES = (
             "my",
             "our",
         ),
-        shape=Shape.NAME,
+        shape=ValueShape.NAME,
         many=True,
     ),
 )

@@ -10,9 +10,9 @@ from types import MappingProxyType
 from store.text.rules.addresses import mask_spans
 from store.text.rules.canonical import canonical_name
 from store.text.rules.dates import find_dates
-from store.text.rules.fact_rules import DIETS, RULES, SPACE, Rule, Shape
-from store.text.rules.model import Fact, MessageText, Span, Tier
-from store.text.rules.runs import Run, find_runs
+from store.text.rules.fact_rules import DIETS, RULES, SPACE, Rule, ValueShape
+from store.text.rules.model import ExtractedFact, MessageText, TextSpan, Tier
+from store.text.rules.runs import NameRun, find_runs
 from store.text.rules.tokens import tokenize_text
 from store.text.rules.vocabulary import is_word, known_places, known_things
 
@@ -26,7 +26,7 @@ MOST_OPENINGS = 32
 #: Facts come from what people say, never from what the agent or a tool answers.
 MINED_ROLE = "user"
 
-_NAMES = frozenset({Shape.NAME, Shape.PLACE})
+_NAMES = frozenset({ValueShape.NAME, ValueShape.PLACE})
 _SOMEBODY = "The user"
 _SUBJECTS = r"(?:i|i'm|i've|my|we|our|she|he|they|it|it's|you)"
 _VALUE_END = re.compile(r"[\n\r\0.!?,;]")
@@ -65,7 +65,7 @@ _NO_TOPIC = re.compile(
 _LINE_END = re.compile(r"[\n\r\0!?;]")
 
 
-def find_facts(message: MessageText, ordinal: int) -> list[Fact]:
+def find_facts(message: MessageText, ordinal: int) -> list[ExtractedFact]:
     """Return the facts of a message in the order of its text, but what it says was so long ago first.
 
     Only messages of role `user` have any; what they quote has none. No two have one slug. Values keep their case and
@@ -80,9 +80,9 @@ def find_facts(message: MessageText, ordinal: int) -> list[Fact]:
     return sorted(found, key=lambda fact: (not _long_ago(message.content, fact), fact.span))
 
 
-def _apply_rule(rule: Rule, message: MessageText, ordinal: int, said: str) -> Collection[Fact]:
+def _apply_rule(rule: Rule, message: MessageText, ordinal: int, said: str) -> Collection[ExtractedFact]:
     """Return what counts of what a rule finds in what the message says itself."""
-    found: dict[str, Fact] = {}
+    found: dict[str, ExtractedFact] = {}
     for match in islice(rule.opening.finditer(said), MOST_OPENINGS):
         if (span := _find_value(rule, message.content, match)) is not None:
             fact = _build_fact(rule, message, ordinal, match, span)
@@ -94,25 +94,25 @@ def _apply_rule(rule: Rule, message: MessageText, ordinal: int, said: str) -> Co
     return [max(found.values(), key=lambda fact: (not _long_ago(message.content, fact), fact.span))] if found else []
 
 
-def _told_apart(found: Iterable[Fact]) -> list[Fact]:
+def _told_apart(found: Iterable[ExtractedFact]) -> list[ExtractedFact]:
     """Return the facts with a slug of its own each; the first keeps what its rule gave it."""
-    slugs: dict[str, Fact] = {}
+    slugs: dict[str, ExtractedFact] = {}
     for fact in found:
         slug = f"{fact.slug}-{canonical_name(fact.value)}" if fact.slug in slugs else fact.slug
         slugs[slug] = replace(fact, slug=slug)
     return list(slugs.values())
 
 
-def _long_ago(text: str, fact: Fact) -> bool:
+def _long_ago(text: str, fact: ExtractedFact) -> bool:
     return _LONG_AGO.match(text, fact.span.end) is not None
 
 
-def _build_fact(rule: Rule, message: MessageText, ordinal: int, match: re.Match[str], span: Span) -> Fact:
+def _build_fact(rule: Rule, message: MessageText, ordinal: int, match: re.Match[str], span: TextSpan) -> ExtractedFact:
     value = message.content[span.start : span.end]
     named = {name: found.casefold() for name, found in match.groupdict().items() if found}
     key = rule.key or named.get("key") or canonical_name(value)
     subject = (message.name or "").strip() or None
-    return Fact(
+    return ExtractedFact(
         fact_id=rule.fact_id.format(**named),
         key=key,
         slug=rule.slug if rule.key else f"{rule.slug}-{'-'.join((*named.values(), canonical_name(value)))}",
@@ -126,23 +126,23 @@ def _build_fact(rule: Rule, message: MessageText, ordinal: int, match: re.Match[
     )
 
 
-def _find_value(rule: Rule, text: str, match: re.Match[str]) -> Span | None:
+def _find_value(rule: Rule, text: str, match: re.Match[str]) -> TextSpan | None:
     """Return where the value stands, None when what follows is no value of the rule's shape."""
     start = match.end()
     window = text[start : start + 2 * MAX_VALUE_BYTES]
     end = _VALUE_END.search(window)
     if not rule.contracted and (_is_supposed(text, match.start()) or (end and end.group() == "?")):
         return None
-    if rule.shape is Shape.DAY:
+    if rule.shape is ValueShape.DAY:
         return _find_day(window, start)
     if rule.shape in _NAMES:
         name = cut_value(_match_name(rule.shape, match.group(), _LINE_END.split(window, maxsplit=1)[0])).rstrip()
-        return Span(start, start + len(name)) if name else None
+        return TextSpan(start, start + len(name)) if name else None
     said = window[: end.start()] if end else window
     clause = _NEXT_CLAUSE.search(said)
     shaped = _match_shape(rule.shape, said[: clause.start()] if clause else said)
     kept = cut_value(shaped).rstrip()
-    return Span(start, start + len(kept)) if kept else None
+    return TextSpan(start, start + len(kept)) if kept else None
 
 
 def _is_supposed(text: str, start: int) -> bool:
@@ -150,32 +150,32 @@ def _is_supposed(text: str, start: int) -> bool:
     return _SUPPOSED.search(text[max(0, start - _SUPPOSED_LENGTH) : start]) is not None
 
 
-def _find_day(window: str, start: int) -> Span | None:
+def _find_day(window: str, start: int) -> TextSpan | None:
     found = find_dates(window, None)
     near = found and found[0].span.start <= _ARTICLE_LENGTH
-    return Span(start + found[0].span.start, start + found[0].span.end) if near else None
+    return TextSpan(start + found[0].span.start, start + found[0].span.end) if near else None
 
 
-def _match_shape(shape: Shape, value: str) -> str:
+def _match_shape(shape: ValueShape, value: str) -> str:
     """Return as much of the value as has the shape, nothing if its beginning has not."""
     match shape:
-        case Shape.THING:
+        case ValueShape.THING:
             thing = _ARTICLE.match(value) or _leading_name(value)
             return _AFTER_THING.split(value, maxsplit=1)[0] if thing else ""
-        case Shape.DOING:
+        case ValueShape.DOING:
             return value if _DOING.match(value) else ""
-        case Shape.ROLE:
+        case ValueShape.ROLE:
             return "" if _NO_ROLE.match(value) else value
-        case Shape.TOPIC:
+        case ValueShape.TOPIC:
             return "" if _NO_TOPIC.match(value) else value
-        case Shape.DIET:
+        case ValueShape.DIET:
             found = _DIET.match(value)
             return found.group() if found else ""
         case _:
             return value
 
 
-def _leading_name(value: str) -> Run | None:
+def _leading_name(value: str) -> NameRun | None:
     """Return the name a value begins with, behind an article perhaps."""
     name = next(find_runs(tokenize_text(value)), None)
     if name is None or name.start > _ARTICLE_LENGTH:
@@ -184,7 +184,7 @@ def _leading_name(value: str) -> Run | None:
     return name if not before or _ARTICLE.match(before) else None
 
 
-def _match_name(shape: Shape, opening: str, value: str) -> str:
+def _match_name(shape: ValueShape, opening: str, value: str) -> str:
     """Return the name a value begins with as it is written, nothing where it is not what the opening promised."""
     name = _leading_name(value)
     if name is None:
@@ -192,10 +192,10 @@ def _match_name(shape: Shape, opening: str, value: str) -> str:
     # "My sister is Ana's friend" tells no name.
     word = opening.rsplit(maxsplit=1)[-1].lower()
     owner = name.parts[-1].possessive and word == "is"
-    return "" if owner or (shape is Shape.PLACE and not _may_be_place(name, word)) else value[: name.end]
+    return "" if owner or (shape is ValueShape.PLACE and not _may_be_place(name, word)) else value[: name.end]
 
 
-def _may_be_place(name: Run, before: str) -> bool:
+def _may_be_place(name: NameRun, before: str) -> bool:
     """Whether one may live there: not in what is listed as something else, nor come from, or to, a mere word."""
     if name.name in known_places():
         return True
@@ -203,7 +203,7 @@ def _may_be_place(name: Run, before: str) -> bool:
     return not mere and name.name not in known_things()
 
 
-def passes_at(fact: Fact, said_at: datetime) -> datetime | None:
+def passes_at(fact: ExtractedFact, said_at: datetime) -> datetime | None:
     """Return when a fact passes by that was said at a moment (aware): a task does, at a midnight of UTC.
 
     Source: the turn tools' retention of one day and of seven, from the beginning of the day on. Other facts last.

@@ -14,7 +14,7 @@ from store.text.rules.people_cues import (
     is_signature,
     is_tended,
 )
-from store.text.rules.runs import Run
+from store.text.rules.runs import NameRun
 from store.text.rules.thing_cues import (
     just_called,
     kind_by_enjoyment,
@@ -51,7 +51,7 @@ class Guess:
 _UNSURE = Guess(MentionKind.NAME, sure=False)
 
 
-def guess_kind(run: Run) -> Guess:
+def guess_kind(run: NameRun) -> Guess:
     """Return what the run most likely names; `name` and not sure when nothing tells."""
     for rule in _SURE:
         if (kind := rule(run)) is not None:
@@ -59,7 +59,7 @@ def guess_kind(run: Run) -> Guess:
     return Guess(MentionKind.PERSON, sure=False) if _is_unknown_person(run) else _UNSURE
 
 
-def is_believable(run: Run, found: Guess) -> bool:
+def is_believable(run: NameRun, found: Guess) -> bool:
     """Whether the run is a name at all: a capital at a sentence's beginning or on a common word is not enough."""
     if len(run.parts) > 1:
         return found.sure or _is_telling(run)
@@ -75,7 +75,7 @@ def is_believable(run: Run, found: Guess) -> bool:
     )
 
 
-def is_titled_work(run: Run) -> bool:
+def is_titled_work(run: NameRun) -> bool:
     """Whether a capital "The" before the run makes it a title: "The Rusty Anchors", but not "The Hague"."""
     before = run.before()
     if before is None or before.text != "The" or before.opens or run.parts[0].gap != " ":
@@ -87,13 +87,13 @@ def is_titled_work(run: Run) -> bool:
     )
 
 
-def _is_telling(run: Run) -> bool:
+def _is_telling(run: NameRun) -> bool:
     """Whether enough of the words are no everyday words, which headings are made of."""
     strange = sum(low not in everyday_words() for low in run.lows)
     return strange * 2 >= len(run.parts) if run.opens else strange > 0
 
 
-def _is_subject(run: Run) -> bool:
+def _is_subject(run: NameRun) -> bool:
     """Whether the run is what its sentence is about: "X is", "X's"."""
     after = run.after()
     if after is None:
@@ -102,7 +102,7 @@ def _is_subject(run: Run) -> bool:
     return run.parts[-1].possessive or (after.gap == " " and verb)
 
 
-def _subject_listed(run: Run) -> MentionKind | None:
+def _subject_listed(run: NameRun) -> MentionKind | None:
     """Let a listed name that is a rare word as well begin a sentence when a verb follows: "Python was"."""
     after = run.after()
     rare = run.lows[0] not in everyday_words() and run.lows[0] not in known_places()
@@ -110,7 +110,7 @@ def _subject_listed(run: Run) -> MentionKind | None:
     return _kind_by_lists(run) if rare and (does or _is_subject(run)) else None
 
 
-def _kind_by_lists(run: Run) -> MentionKind | None:
+def _kind_by_lists(run: NameRun) -> MentionKind | None:
     raw = run.parts[-1].text.casefold()
     name = run.name
     if name in known_places():
@@ -127,19 +127,19 @@ def _kind_by_lists(run: Run) -> MentionKind | None:
     return None
 
 
-def _is_human(run: Run) -> bool:
+def _is_human(run: NameRun) -> bool:
     before = run.before()
     somewhere = before is not None and (before.low in word_list("place", "before") or before.low in {"to", "from"})
     return not somewhere and _kind_by_person_cues(run) is not None
 
 
-def _kind_by_title(run: Run) -> MentionKind | None:
+def _kind_by_title(run: NameRun) -> MentionKind | None:
     lows = run.lows
     titled = len(lows) > 1 and lows[0] in word_list("people", "title") and lows[1] != "of"
     return MentionKind.PERSON if titled else None
 
 
-def _kind_by_words(run: Run) -> MentionKind | None:
+def _kind_by_words(run: NameRun) -> MentionKind | None:
     lows = run.lows
     if len(lows) == 1:
         tall = any(lows[0].endswith(tail) and len(lows[0]) > len(tail) + 2 for tail in word_list("place", "suffix"))
@@ -156,11 +156,11 @@ def _kind_by_words(run: Run) -> MentionKind | None:
     return MentionKind.ORGANISATION if telling and lows[-1] in word_list("organisation", "tail") else None
 
 
-def _is_brief(run: Run) -> bool:
+def _is_brief(run: NameRun) -> bool:
     return not run.opens and len(run.parts) <= _LONGEST_STRANGER
 
 
-def _kind_by_given_name(run: Run) -> MentionKind | None:
+def _kind_by_given_name(run: NameRun) -> MentionKind | None:
     """Tell by a given name; one that is a word needs a last name that is none: "Rose Garden" is no person."""
     lows = run.lows
     if not is_given_name(lows[0]) or len(lows) > _LONGEST_PERSON:
@@ -169,7 +169,7 @@ def _kind_by_given_name(run: Run) -> MentionKind | None:
     return None if words_only and not is_given_name(lows[-1]) else MentionKind.PERSON
 
 
-def _kind_by_family_name(run: Run) -> MentionKind | None:
+def _kind_by_family_name(run: NameRun) -> MentionKind | None:
     lows, before = run.lows, run.before()
     if len(lows) == 1:
         plural = before is not None and before.low == "the" and is_family_plural(lows[0])
@@ -178,18 +178,18 @@ def _kind_by_family_name(run: Run) -> MentionKind | None:
     return MentionKind.PERSON if named else None
 
 
-def _kind_by_animal_cues(run: Run) -> MentionKind | None:
+def _kind_by_animal_cues(run: NameRun) -> MentionKind | None:
     return MentionKind.NAME if len(run.parts) == 1 and is_tended(run) else None
 
 
-def _kind_by_person_cues(run: Run) -> MentionKind | None:
+def _kind_by_person_cues(run: NameRun) -> MentionKind | None:
     if kind_by_noun_before(run) is MentionKind.PERSON or kind_by_noun_behind(run) is MentionKind.PERSON:
         return MentionKind.PERSON
     found = any(cue(run) for cue in (is_actor, is_addressee, beside_me, is_owner, is_signature))
     return MentionKind.PERSON if found else None
 
 
-def _is_unknown_person(run: Run) -> bool:
+def _is_unknown_person(run: NameRun) -> bool:
     """Whether an unknown name is a person's rather than a thing's: foreign words, a family name, "he" behind it."""
     lows = run.lows
     foreign = not any(is_word(low) for low in lows)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from store.text.rules.gazetteer import name_list, word_list
-from store.text.rules.model import MentionKind, Span
+from store.text.rules.model import MentionKind, TextSpan
 from store.text.rules.tokens import Token
 from store.text.rules.vocabulary import (
     everyday_words,
@@ -20,7 +20,7 @@ _BEFORE_PLACE = frozenset({"in", "to", "from", "near"})
 _LOW_WORDS = frozenset(["split", "cork", "turkey", "phoenix", "buffalo", "orlando", "york", "chad", "guinea"])
 _SHORTEST = 4
 
-Found = tuple[Span, MentionKind]
+Found = tuple[TextSpan, MentionKind]
 
 
 def low_names(found: Sequence[Token], taken: frozenset[int]) -> Iterator[Found]:
@@ -37,7 +37,7 @@ def low_names(found: Sequence[Token], taken: frozenset[int]) -> Iterator[Found]:
             count, kind = _name_at(found, place, casual=casual)
             last = found[place + count - 1]
             if kind is not None:
-                yield Span(token.start, last.start + len(last.bare)), kind
+                yield TextSpan(token.start, last.start + len(last.bare)), kind
         place += count
 
 

@@ -44,7 +44,7 @@ class TurnText:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Span:
+class TextSpan:
     """Where something stands in a message: characters, `start` included, `end` not."""
 
     start: int
@@ -62,14 +62,14 @@ class Mention:
 
     kind: MentionKind
     ordinal: int
-    span: Span | None
+    span: TextSpan | None
     surface: str
     entity: str | None
     day: date | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Entity:
+class ExtractedEntity:
     """Something a turn speaks of, once however often: `normalised` is its identity, `name` for people to read.
 
     A day is an entity named in ISO form.
@@ -81,7 +81,7 @@ class Entity:
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class ExtractedFact:
     """Something durable a person said of themselves; `span` is where its value stands.
 
     `fact_id` and `key` are its identity together with `subject`, the speaker's name if there is one. `slug`
@@ -98,7 +98,7 @@ class Fact:
     subject: str | None
     statement: str
     ordinal: int
-    span: Span
+    span: TextSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,5 +106,5 @@ class Extraction:
     """All that follows from one turn: mentions and facts in the order of the text, entities by name."""
 
     mentions: tuple[Mention, ...]
-    entities: tuple[Entity, ...]
-    facts: tuple[Fact, ...]
+    entities: tuple[ExtractedEntity, ...]
+    facts: tuple[ExtractedFact, ...]

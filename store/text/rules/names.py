@@ -7,8 +7,8 @@ from itertools import islice
 from store.text.rules.canonical import canonical_name
 from store.text.rules.kinds import Guess, guess_kind, is_believable, is_titled_work
 from store.text.rules.low_names import low_names
-from store.text.rules.model import MentionKind, Span
-from store.text.rules.runs import Run, find_runs
+from store.text.rules.model import MentionKind, TextSpan
+from store.text.rules.runs import NameRun, find_runs
 from store.text.rules.tokens import tokenize_text
 
 #: Most capitalised runs of a message that are judged; far more than are kept in the end.
@@ -22,7 +22,7 @@ class Named:
     """A name found in message `ordinal` of a turn, its kind, and whether it is a name for certain."""
 
     ordinal: int
-    span: Span
+    span: TextSpan
     normalised: str
     kind: MentionKind
     sure: bool
@@ -60,26 +60,26 @@ def _names_of_message(ordinal: int, text: str) -> list[Named]:
     return sorted(found, key=lambda named: named.span)
 
 
-def _name_of_run(ordinal: int, text: str, run: Run, seen: Guess) -> Named:
+def _name_of_run(ordinal: int, text: str, run: NameRun, seen: Guess) -> Named:
     kind, sure, certain = seen.kind, seen.sure, is_believable(run, seen)
     if is_titled_work(run):
-        run, kind, sure, certain = Run(run.words, run.first - 1, run.last), MentionKind.NAME, True, True
+        run, kind, sure, certain = NameRun(run.words, run.first - 1, run.last), MentionKind.NAME, True, True
     surface = text[run.start : run.end]
-    return Named(ordinal, Span(run.start, run.end), canonical_name(surface), kind, sure, certain)
+    return Named(ordinal, TextSpan(run.start, run.end), canonical_name(surface), kind, sure, certain)
 
 
-def _name_of_span(ordinal: int, text: str, span: Span, kind: MentionKind) -> Named:
+def _name_of_span(ordinal: int, text: str, span: TextSpan, kind: MentionKind) -> Named:
     return Named(ordinal, span, canonical_name(text[span.start : span.end]), kind, sure=True, certain=True)
 
 
-def _coordinate_kinds(judged: list[tuple[Run, Guess]]) -> list[tuple[Run, Guess]]:
+def _coordinate_kinds(judged: list[tuple[NameRun, Guess]]) -> list[tuple[NameRun, Guess]]:
     """Let "X and Y" be of one kind when only one of them is known; first along the text, then back."""
     along = _passed_on(judged)
     return _passed_on(along[::-1])[::-1]
 
 
-def _passed_on(judged: list[tuple[Run, Guess]]) -> list[tuple[Run, Guess]]:
-    passed: list[tuple[Run, Guess]] = []
+def _passed_on(judged: list[tuple[NameRun, Guess]]) -> list[tuple[NameRun, Guess]]:
+    passed: list[tuple[NameRun, Guess]] = []
     for run, seen in judged:
         before = passed[-1] if passed else None
         if not seen.sure and before is not None and before[1].sure and _is_beside(run, before[0]):
@@ -89,7 +89,7 @@ def _passed_on(judged: list[tuple[Run, Guess]]) -> list[tuple[Run, Guess]]:
     return passed
 
 
-def _is_beside(one: Run, other: Run) -> bool:
+def _is_beside(one: NameRun, other: NameRun) -> bool:
     early, late = sorted((one, other), key=lambda run: run.first)
     between = late.words[early.last : late.first]
     head = late.parts[0]

@@ -1,7 +1,7 @@
 """Signs in a sentence that a name is a person's: who is introduced, who acts, who is told, whose birthday it is."""
 
 from store.text.rules.gazetteer import word_list
-from store.text.rules.runs import Run
+from store.text.rules.runs import NameRun
 from store.text.rules.tokens import Token
 from store.text.rules.vocabulary import everyday_words, is_given_name, is_word
 
@@ -27,7 +27,7 @@ _LOOK_AHEAD = 12
 _VET_NEAR = 6
 
 
-def is_actor(run: Run) -> bool:
+def is_actor(run: NameRun) -> bool:
     """Whether the name is a subject only people are: "X said", "X can't eat", or spoken to: "X, can you"."""
     after = run.after()
     if after is None:
@@ -42,30 +42,30 @@ def is_actor(run: Run) -> bool:
 _CONTRACTED = frozenset({"in", "at", "not", "been", "going", "coming", "leaving", "allergic", "pregnant", "got", "a"})
 
 
-def _proving_verbs(run: Run) -> str:
+def _proving_verbs(run: NameRun) -> str:
     """Name the verbs that prove a person: all of them for what is a name for certain, else the telling ones."""
     return "says" if _is_certain(run) else "speaks"
 
 
-def _is_certain(run: Run) -> bool:
+def _is_certain(run: NameRun) -> bool:
     """Whether the capital proves a name: inside a sentence, on no word, or on a given name that is a rare word."""
     first = run.lows[0]
     return not run.opens or not is_word(first) or (is_given_name(first) and first not in everyday_words())
 
 
-def _has_predicate(run: Run, after: Token) -> bool:
+def _has_predicate(run: NameRun, after: Token) -> bool:
     if after.low not in word_list("people", "modal") or not _is_certain(run):
         return False
     then = run.after(2)
     return then is not None and (then.low in word_list("people", "human") or then.low in word_list("people", "says"))
 
 
-def _spoken_to(run: Run, after: Token) -> bool:
+def _spoken_to(run: NameRun, after: Token) -> bool:
     strange = is_given_name(run.lows[0]) or not is_word(run.lows[0])
     return strange and (after.gap == ": " or (after.gap == ", " and after.low in _LISTENS))
 
 
-def is_addressee(run: Run) -> bool:
+def is_addressee(run: NameRun) -> bool:
     """Whether something is done to the name, or given to it, that is done to people."""
     before, gap = run.before(), run.parts[0].gap
     if before is None or run.opens or gap != " ":
@@ -79,19 +79,19 @@ def is_addressee(run: Run) -> bool:
     return _called_up(run, before) or _by_preposition(run, before)
 
 
-def _called_up(run: Run, before: Token) -> bool:
+def _called_up(run: NameRun, before: Token) -> bool:
     caller = run.before(2)
     return before.low in {"call", "called", "calling"} and (
         caller is not None and caller.low in {"i", "to", "she", "he", "we", "they", "just", "you", "please", "and"}
     )
 
 
-def _by_preposition(run: Run, before: Token) -> bool:
+def _by_preposition(run: NameRun, before: Token) -> bool:
     section = _PREPOSITIONS.get(before.low)
     return section is not None and has_word_before(run, word_list("people", section))
 
 
-def beside_me(run: Run) -> bool:
+def beside_me(run: NameRun) -> bool:
     """Whether the name is joined to a person by "and": "X and I", "me and X"."""
     link, other = run.after(), run.after(2)
     if link is not None and other is not None and link.low in {"and", "or"} and link.gap == other.gap == " ":
@@ -101,7 +101,7 @@ def beside_me(run: Run) -> bool:
     return both and other is not None and other.low in _WITH_ME and run.parts[0].gap == " "
 
 
-def is_paired(run: Run) -> bool:
+def is_paired(run: NameRun) -> bool:
     """Whether a given name begins a sentence with another: "Grace and Mark are"."""
     link, other = run.after(), run.after(2)
     if link is None or not is_given_name(run.lows[0]) or not run.opens:
@@ -111,7 +111,7 @@ def is_paired(run: Run) -> bool:
     return link.gap == ", " and link.capital and is_given_name(link.low)
 
 
-def is_owner(run: Run) -> bool:
+def is_owner(run: NameRun) -> bool:
     """Whether the name owns what people have: "X's birthday"."""
     noun = run.after()
     if noun is None or not run.parts[-1].possessive or noun.gap != " ":
@@ -119,7 +119,7 @@ def is_owner(run: Run) -> bool:
     return noun.low in word_list("people", "owned") or noun.low in word_list("people", "person")
 
 
-def is_signature(run: Run) -> bool:
+def is_signature(run: NameRun) -> bool:
     """Whether the name is a letter's signature or is followed by what is said of people."""
     before, after = run.before(), run.after()
     if after is not None and after.gap == ", " and after.low in {"who", "whom", "whose"}:
@@ -128,19 +128,19 @@ def is_signature(run: Run) -> bool:
     return under and (after is None or "\n" in after.gap)
 
 
-def has_pronoun(run: Run) -> bool:
+def has_pronoun(run: NameRun) -> bool:
     """Whether "he" or "she" follows soon: a weak sign."""
     near = run.words[run.last : run.last + _LOOK_AHEAD]
     return any(token.low in _PERSONAL for token in near)
 
 
-def is_tended(run: Run) -> bool:
+def is_tended(run: NameRun) -> bool:
     """Whether a vet, a leash or a bark is near: then the unknown name is an animal's."""
     near = run.words[max(0, run.first - _VET_NEAR) : run.last + _VET_NEAR]
     return any(token.low in word_list("people", "vet") for token in near)
 
 
-def has_word_before(run: Run, wanted: frozenset[str]) -> bool:
+def has_word_before(run: NameRun, wanted: frozenset[str]) -> bool:
     """Whether one of the words stands up to five words before the name, the nearest left out."""
     near = (run.before(steps) for steps in range(2, 2 + _LOOK_BACK))
     return any(token is not None and token.low in wanted for token in near)

@@ -63,7 +63,7 @@ _LEADS = frozenset({"the", "a", "an", "my", "our"})
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class NameRun:
     """The words `first` to `last` (not included) of a message's words, all of one name."""
 
     words: list[Token]
@@ -118,7 +118,7 @@ def _never_names() -> frozenset[str]:
     return weekdays | {f"{day}s" for day in weekdays} | word_list("dates", "month") | _PRONOUNS
 
 
-def find_runs(found: list[Token]) -> Iterator[Run]:
+def find_runs(found: list[Token]) -> Iterator[NameRun]:
     """Yield the runs of a message's words, each trimmed to what can be a name; none is empty."""
     place = 0
     while place < len(found):
@@ -128,8 +128,8 @@ def find_runs(found: list[Token]) -> Iterator[Run]:
         whole = _known_end(found, place)
         end = _run_end(found, place) if _begins_run(found, place) else place
         if whole >= max(end, place + 1):
-            yield Run(found, place, whole)
-        elif end > place and (run := _trim_run(Run(found, place, end))):
+            yield NameRun(found, place, whole)
+        elif end > place and (run := _trim_run(NameRun(found, place, end))):
             yield run
         place = max(end, whole, place + 1)
 
@@ -228,24 +228,24 @@ def _is_linking(head: Token, token: Token) -> bool:
     return token.low in _OF and (head.low in _OF_HEADS or head.low in word_list("organisation", "any"))
 
 
-def _trim_run(run: Run) -> Run | None:
+def _trim_run(run: NameRun) -> NameRun | None:
     """Leave out what only a sentence's beginning or an article made part of the run."""
     first, last = run.first, run.last
-    while first < last and _is_leading_word(Run(run.words, first, last)):
+    while first < last and _is_leading_word(NameRun(run.words, first, last)):
         first += 1
-    while last > first and _is_trailing_word(Run(run.words, first, last)):
+    while last > first and _is_trailing_word(NameRun(run.words, first, last)):
         last -= 1
-    return Run(run.words, first, last) if first < last else None
+    return NameRun(run.words, first, last) if first < last else None
 
 
-def _is_whole_name(run: Run) -> bool:
+def _is_whole_name(run: NameRun) -> bool:
     """Whether the run is a name as it stands: listed, titled, or ending like an organisation's."""
     first, last = run.words[run.first].low, run.words[run.last - 1].low
     organised = run.last - run.first > 1 and last in word_list("organisation", "any")
     return organised or first in word_list("people", "title") or run.name in known_things()
 
 
-def _is_leading_word(run: Run) -> bool:
+def _is_leading_word(run: NameRun) -> bool:
     """Whether the first word of a run is no part of the name."""
     token = run.words[run.first]
     if token.low not in _may_lead():
@@ -262,7 +262,7 @@ def _is_leading_word(run: Run) -> bool:
     return everyday_word and (token.opens or len(run.parts) == 1)
 
 
-def _is_opener(run: Run) -> bool:
+def _is_opener(run: NameRun) -> bool:
     """Whether a sentence only begins with its word, right before a name: "Forward Anna the mail"."""
     first, *rest = run.parts
     if (
@@ -273,14 +273,14 @@ def _is_opener(run: Run) -> bool:
         or run.name in known_things()
     ):
         return False
-    rest_of_name = Run(run.words, run.first + 1, run.last)
+    rest_of_name = NameRun(run.words, run.first + 1, run.last)
     named = (
         is_given_name(rest[0].low) or rest_of_name.name in known_things() or rest[0].low in word_list("people", "title")
     )
     return named and is_word(first.low)
 
 
-def _is_trailing_word(run: Run) -> bool:
+def _is_trailing_word(run: NameRun) -> bool:
     """Whether the last word of a run is no part of the name."""
     low = run.words[run.last - 1].low
     return (low in _PARTICLES or low in word_list("not_names")) and not _is_whole_name(run)

@@ -3,7 +3,7 @@
 from store.text.rules.gazetteer import word_list
 from store.text.rules.model import MentionKind
 from store.text.rules.people_cues import has_word_before
-from store.text.rules.runs import Run
+from store.text.rules.runs import NameRun
 from store.text.rules.tokens import Token
 from store.text.rules.vocabulary import is_family_name, is_given_name, is_word
 
@@ -30,7 +30,7 @@ def kind_of_noun(noun: Token) -> MentionKind | None:
     return next((kind for file, section, kind in _DESCRIBED if noun.low in word_list(file, section)), None)
 
 
-def kind_by_noun_before(run: Run) -> MentionKind | None:
+def kind_by_noun_before(run: NameRun) -> MentionKind | None:
     """Tell by the noun right before: "my sister X", "our cat X", "the band X", "hello X"."""
     before, gap = run.before(), run.parts[0].gap
     if before is None or run.opens or gap not in {" ", ", "}:
@@ -42,13 +42,13 @@ def kind_by_noun_before(run: Run) -> MentionKind | None:
     return kind if close or before.low in word_list("people", "animal") else _kind_by_apposition(run, before, kind)
 
 
-def _kind_by_apposition(run: Run, noun: Token, kind: MentionKind | None) -> MentionKind | None:
+def _kind_by_apposition(run: NameRun, noun: Token, kind: MentionKind | None) -> MentionKind | None:
     """Tell by "my nanny, X": a comma needs an owner before the noun."""
     owner = run.before(2)
     return kind if owner is not None and owner.low in _OWNERS and noun.gap == " " else None
 
 
-def kind_by_noun_behind(run: Run) -> MentionKind | None:
+def kind_by_noun_behind(run: NameRun) -> MentionKind | None:
     """Tell by the noun behind: "X, my brother", "X, a startup", "X is my cat"."""
     owner = run.after()
     if owner is None or run.parts[-1].possessive:
@@ -68,7 +68,7 @@ def kind_by_noun_behind(run: Run) -> MentionKind | None:
     return None
 
 
-def kind_by_naming(run: Run) -> MentionKind | None:
+def kind_by_naming(run: NameRun) -> MentionKind | None:
     """Tell by what was given the name: "a dog named X", "a man called X", "her name is X"."""
     before = run.before()
     if before is None or run.parts[0].gap != " ":
@@ -84,14 +84,14 @@ def kind_by_naming(run: Run) -> MentionKind | None:
     return None
 
 
-def just_called(run: Run) -> MentionKind | None:
+def just_called(run: NameRun) -> MentionKind | None:
     """Tell a name by "called" or "named" where no noun says of what."""
     before = run.before()
     named = before is not None and before.low in {"called", "named"} and run.parts[0].gap == " "
     return MentionKind.NAME if named else None
 
 
-def kind_by_work(run: Run) -> MentionKind | None:
+def kind_by_work(run: NameRun) -> MentionKind | None:
     """Tell by work and trade: "works at X", "a refund from X", "joined X"; else by "at X"."""
     before = run.before()
     if before is None or run.opens or run.parts[0].gap != " ":
@@ -106,7 +106,7 @@ def kind_by_work(run: Run) -> MentionKind | None:
     return None
 
 
-def stands_at(run: Run) -> MentionKind | None:
+def stands_at(run: NameRun) -> MentionKind | None:
     """Tell by "at X": who is at home there, where one arrives, else a body of people."""
     before = run.before()
     if before is not None and before.low == "the":
@@ -118,7 +118,7 @@ def stands_at(run: Run) -> MentionKind | None:
     return MentionKind.PLACE if has_word_before(run, word_list("place", "stops")) else MentionKind.ORGANISATION
 
 
-def kind_by_in(run: Run) -> MentionKind | None:
+def kind_by_in(run: NameRun) -> MentionKind | None:
     """Tell by "in X", which is said of places even where the name is given to people, too."""
     before = run.before()
     if before is None or run.opens or before.low not in _WITHIN or run.parts[-1].possessive:
@@ -127,7 +127,7 @@ def kind_by_in(run: Run) -> MentionKind | None:
     return None if human else MentionKind.PLACE
 
 
-def kind_by_movement(run: Run) -> MentionKind | None:
+def kind_by_movement(run: NameRun) -> MentionKind | None:
     """Tell by "around X", "moved to X", "left for X", "I'm from X"."""
     before = run.before()
     if before is None or run.opens:
@@ -141,7 +141,7 @@ def kind_by_movement(run: Run) -> MentionKind | None:
     return MentionKind.PLACE if _has_moved(run, before) else None
 
 
-def _has_moved(run: Run, before: Token) -> bool:
+def _has_moved(run: NameRun, before: Token) -> bool:
     origin = run.before(2)
     if before.low == "from" and origin is not None and origin.low in _ORIGINS:
         return True
@@ -150,7 +150,7 @@ def _has_moved(run: Run, before: Token) -> bool:
     return before.low in {"to", "from"} and has_word_before(run, word_list("place", "moves"))
 
 
-def kind_by_enjoyment(run: Run) -> MentionKind | None:
+def kind_by_enjoyment(run: NameRun) -> MentionKind | None:
     """Tell a work by what is done with it: "watched X", "listened to X"."""
     before = run.before()
     if before is not None and before.low == "to" and run.parts[0].gap == " ":

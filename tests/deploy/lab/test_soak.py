@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from deploy.lab.bench.capacity import Phase
+from deploy.lab.bench.capacity import LoadPhase
 from deploy.lab.bench.usage import StackUsage, Usage
 from deploy.lab.soak import MIB, Calls, Soaked, describe_growth
 
@@ -44,6 +44,6 @@ def test_a_call_that_failed_fails_the_run() -> None:
 
 
 def test_capacity_is_by_the_processor_time_that_was_spent() -> None:
-    phase = Phase(calls=100, seconds=10.0, cpu_s={"api": 1.0, "workers": 3.0})
+    phase = LoadPhase(calls=100, seconds=10.0, cpu_s={"api": 1.0, "workers": 3.0})
     assert (phase.per_core("api"), phase.per_core()) == (100.0, 25.0)
     assert phase.as_json()["per_s"] == 10.0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deploy.lab.soak import Calls
-from deploy.lab.upgrade import Phase, Release, Upgrade, run_upgrades
+from deploy.lab.upgrade import Release, Upgrade, UpgradePhase, run_upgrades
 from store import migrations
 
 ROOT = Path(__file__).parents[3]
@@ -60,7 +60,7 @@ def test_calls_that_fail_are_told_with_their_reason() -> None:
     calls.count("turns", None)
     calls.count("turns", "status 503")
     calls.count("health", "status 503")
-    upgrade = Upgrade("migrate first", [Phase("both", calls)])
+    upgrade = Upgrade("migrate first", [UpgradePhase("both", calls)])
     told = upgrade.as_json()
     assert (told["calls"], told["failed"]) == (1, 1)
     assert told["phases"][0]["reasons"] == {"turns: status 503": 1, "health: status 503": 1}

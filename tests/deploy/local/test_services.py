@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from cryptography.fernet import Fernet
 
-from deploy.bootstrap import Credentials
+from deploy.bootstrap import BootstrapKeys
 from deploy.local import PostgresEndpoint
 from deploy.local.services import Services, count_default_workers, describe_api, describe_workers
 from deploy.settings import load_settings
@@ -22,7 +22,7 @@ def services(data: Path, **environ: str) -> Services:
         port=8301,
         database=PostgresEndpoint("127.0.0.1", 5432, *(url.format(role) for role in ("owner", "app", "op", "super"))),
         broker_url="redis://:hush@127.0.0.1:6379/0",
-        credentials=Credentials("at_key", "self", "uk_key", SEALING),
+        credentials=BootstrapKeys("at_key", "self", "uk_key", SEALING),
     )
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from producers.contract_kit.catalog import CASES
 from producers.contract_kit.client import Plugin, parse_target
 from producers.contract_kit.flat_plugin import FlatHandler, FlatServer, FlatStore
-from producers.contract_kit.probe import Settings
+from producers.contract_kit.probe import ContractSettings
 from producers.contract_kit.registry import Case
-from producers.contract_kit.report import Report
-from producers.contract_kit.runner import Run, run_cases
+from producers.contract_kit.report import ContractReport
+from producers.contract_kit.runner import ContractRun, run_cases
 from producers.contract_kit.store_switch import StoreSwitch
 from tests.patience import PATIENCE_S
 from tests.processes import spawned
@@ -40,20 +40,20 @@ def serving(name: str, away: Path) -> Iterator[str]:
 
 async def judge(
     url: str, away: Path | None = None, cases: Sequence[Case] = CASES, switch: StoreSwitch | None = None
-) -> Report:
+) -> ContractReport:
     """Run cases against one plugin."""
-    report = Report(url)
-    settings = Settings(dimension=DIMENSION, switch=switch if away is None else switch_of(away))
+    report = ContractReport(url)
+    settings = ContractSettings(dimension=DIMENSION, switch=switch if away is None else switch_of(away))
     async with Plugin(parse_target(url), timeout_s=PATIENCE_S) as plugin:
-        await run_cases(Run(cases, settings), plugin, report)
+        await run_cases(ContractRun(cases, settings), plugin, report)
     return report
 
 
-def judge_all(names: Sequence[str], folder: Path) -> dict[str, Report]:
+def judge_all(names: Sequence[str], folder: Path) -> dict[str, ContractReport]:
     """Run the whole kit against each of these plugins at once."""
     aways = [folder / f"{name}.away" for name in names]
 
-    async def together(urls: Sequence[str]) -> list[Report]:
+    async def together(urls: Sequence[str]) -> list[ContractReport]:
         return await asyncio.gather(*(judge(url, away) for url, away in zip(urls, aways, strict=True)))
 
     with ExitStack() as stack:

@@ -3,7 +3,7 @@
 import pytest
 
 from producers.contract_kit.catalog import CASES
-from producers.contract_kit.report import Report
+from producers.contract_kit.report import ContractReport
 from tests.producers.contract_kit.judging import judge_all
 from tests.producers.contract_kit.mutants import MUTANTS
 
@@ -12,12 +12,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("contract-kit")]
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Report]:
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ContractReport]:
     """The whole kit's reports on the reference and on every mutant."""
     return judge_all(["reference", *MUTANTS], tmp_path_factory.mktemp("stores"))
 
 
-def test_a_plugin_with_every_capability_passes_every_case(reports: dict[str, Report]) -> None:
+def test_a_plugin_with_every_capability_passes_every_case(reports: dict[str, ContractReport]) -> None:
     report = reports["reference"]
     assert report.counts() == {"passed": len(CASES), "failed": 0, "skipped": 0}, report.failed
     assert not report.left_behind
@@ -29,6 +29,6 @@ def test_there_are_twenty_five_mutants_of_the_contracts_five_sections() -> None:
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_mutant_fails_exactly_the_cases_of_its_trap(reports: dict[str, Report], name: str) -> None:
+def test_a_mutant_fails_exactly_the_cases_of_its_trap(reports: dict[str, ContractReport], name: str) -> None:
     failed = {result.case.id: result.findings for result in reports[name].failed}
     assert failed.keys() == MUTANTS[name].caught_by, failed

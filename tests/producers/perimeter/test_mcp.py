@@ -14,7 +14,7 @@ from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from starlette.applications import Starlette
 
-from producers.perimeter.callers import Caller
+from producers.perimeter.callers import CallingWorkspace
 from producers.perimeter.errors import UnknownCaller
 from producers.perimeter.http import create_perimeter_app
 from tests.producers.perimeter.test_perimeter import everything, placed
@@ -32,10 +32,10 @@ SIX = [
 class Named:
     """A key is the name of its workspace; `evil` is none."""
 
-    async def find(self, key: str) -> Caller:
+    async def find(self, key: str) -> CallingWorkspace:
         if key == "evil":
             raise UnknownCaller("a valid key is needed")
-        return Caller(key, key)
+        return CallingWorkspace(key, key)
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ import pytest
 
 from producers.contract_kit.flat_plugin import FlatHandler, FlatStore
 from producers.perimeter.audit import AuditFile, OrganisationWrite
-from producers.perimeter.callers import Caller, CallerFile
+from producers.perimeter.callers import CallerFile, CallingWorkspace
 from producers.perimeter.client import PluginAddress, PluginClient
 from producers.perimeter.errors import NOT_CONFIGURED, InvalidCall, NotPermitted, PluginRefused, UnknownCaller
 from producers.perimeter.fence import disarm_marks, mark_organisation
@@ -30,8 +30,8 @@ from tests.producers.contract_kit.reference import ReferenceHandler, ReferenceSt
 from tests.producers.perimeter.plugins import Sent, answering, logged, recorded, scripted
 
 SECRET = "sk-Abcdefghij0123456789xyz"
-ROOT, SELF, SIBLING = Caller("root"), Caller("self"), Caller("sibling")
-FOREIGN = Caller("foreign")
+ROOT, SELF, SIBLING = CallingWorkspace("root"), CallingWorkspace("self"), CallingWorkspace("sibling")
+FOREIGN = CallingWorkspace("foreign")
 NOW = datetime(2026, 11, 5, 10, tzinfo=UTC)
 
 
@@ -82,7 +82,7 @@ async def test_secrets_are_replaced_before_the_plugin_sees_them_the_callers_own_
     key = "uk-0123456789abcdef"
     async with everything(tmp_path) as place:
         content = f"use {SECRET} or {key} in /srv/app/config"
-        await place.perimeter.commit(Caller("self", key), Commit(content))
+        await place.perimeter.commit(CallingWorkspace("self", key), Commit(content))
     (body,) = place.sent.bodies("POST", "/memories")
     assert body["content"] == "use [REDACTED:SK_TOKEN] or [REDACTED:OWN_KEY] in /srv/app/config"
     assert SECRET not in json.dumps(place.sent.calls)
@@ -206,7 +206,7 @@ async def test_a_revoked_key_opens_nothing_at_once(tmp_path: Path) -> None:
 
     callers = CallerFile(file)
     write(key, "another")
-    assert await callers.find(key) == Caller("self", key)
+    assert await callers.find(key) == CallingWorkspace("self", key)
     assert key not in repr(await callers.find(key))
     for unknown in ("", "x", key + "\n", "\udc00", "ключ"):
         with pytest.raises(UnknownCaller):
@@ -326,7 +326,7 @@ async def test_the_surface_follows_what_the_plugin_promises(tmp_path: Path) -> N
     }
 
 
-async def call(place: Place, caller: Caller, tool: str, **arguments: object) -> Any:
+async def call(place: Place, caller: CallingWorkspace, tool: str, **arguments: object) -> Any:
     answer = await Toolbox(place.perimeter, legacy=True).call(caller, tool, arguments)
     assert json.loads(json.dumps(answer)) == answer
     return answer

@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from producers.contract_kit.catalog import CASES
 from producers.contract_kit.flat_plugin import PluginError
-from producers.errors import Invalid, Overloaded, Problem, Unauthenticated
+from producers.errors import FieldProblem, Invalid, Overloaded, Unauthenticated
 from producers.perimeter.client import PluginAddress, PluginClient, make
 from producers.plugin import app as plugin_app
 from producers.plugin.app import PluginApp
@@ -188,7 +188,7 @@ FAILURES = [
     (ResourceBusy("hush"), 503, "unavailable", None),
     (ConnectionRefusedError("hush"), 503, "unavailable", None),
     (TimeoutError("hush"), 503, "unavailable", None),
-    (Invalid(Problem("content", "is too long")), 400, "bad_request", None),
+    (Invalid(FieldProblem("content", "is too long")), 400, "bad_request", None),
     (RuntimeError("hush"), 500, "internal", None),
 ]
 

@@ -23,8 +23,8 @@ from store.identity import host_id
 from store.ledger.ledger import Ledger
 from store.memory.turns import TurnStore
 from store.replay import run as replay
-from store.replay.shadow import Scope
-from store.tenancy.quotas import Limits, Quotas
+from store.replay.shadow import ReplayScope
+from store.tenancy.quotas import QuotaLimits, Quotas
 from tests.patience import PATIENCE_S, until
 from tests.producers.conftest import Tenant, World, broker_of, build
 from tests.producers.contract_kit.judging import judge
@@ -206,7 +206,7 @@ async def test_by_its_setting_a_search_has_the_references_order(ana: Tenant, wor
 async def test_a_used_up_quota_is_403_and_says_which(plugin: httpx.AsyncClient, ana: Tenant, world: World) -> None:
     name = fresh()
     await put(plugin, name)
-    await Quotas(world.database, world.clock).set(ana.host, None, Limits(max_bytes=500))
+    await Quotas(world.database, world.clock).set(ana.host, None, QuotaLimits(max_bytes=500))
     refused = await plugin.post(f"/v1/namespaces/{name}/memories", json=MEMORY | {"content": "x" * 600})
     assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
     assert refused.json()["details"]["limit"] == "max_bytes"
@@ -265,7 +265,7 @@ async def test_an_export_has_everything_and_an_import_makes_it_again(
             scores = [[one.pop("score", 0.0) for one in some] for some in (told, found)]
             assert sorted(found, key=itemgetter("id")) == sorted(told, key=itemgetter("id"))
             assert scores[0] == pytest.approx(scores[1], abs=1e-6)
-        await replay.repair_scope(world.postgres.owner_url, Scope(host_id(other.host)))
+        await replay.repair_scope(world.postgres.owner_url, ReplayScope(host_id(other.host)))
         assert len(await search(there, name, limit=100, embedding=[4, 3])) == 20
         again = (await there.put(f"/v1/namespaces/{name}", json={"kind": "workspace"})).json()
         assert (again["metadata"], again["expires_at"]) == ({"n": 2**63 + 1, "deep": [None]}, end)
@@ -283,7 +283,7 @@ async def test_after_a_replay_the_plugin_shows_the_same(
     await write(plugin, name, "kept", propagation={"deep": [1, {"n": 2**70}]}, embedding=[0.1, 0.2])
     before = await search(plugin, name), await search(plugin, name, embedding=[0.1, 0.2])
     assert list(map(len, before)) == [1, 1]
-    await replay.repair_scope(postgres.owner_url, Scope(host_id(ana.host)))
+    await replay.repair_scope(postgres.owner_url, ReplayScope(host_id(ana.host)))
     assert (await search(plugin, name), await search(plugin, name, embedding=[0.1, 0.2])) == before
     assert before[0][0]["propagation"] == {"deep": [1, {"n": 2**70}]}
     again = await plugin.put(f"/v1/namespaces/{name}", json={"kind": "team"})

@@ -24,7 +24,7 @@ from store.log.append import append_events, read_versions
 from store.log.catalog import EventType as E
 from store.log.envelope import Origin, build_offer
 from store.memory.turns import Appended, NewMessage, NewTurn, TurnStore
-from store.replay import Scope
+from store.replay import ReplayScope
 from store.replay import derived as replay_derived
 from store.tenancy.keys import Keys
 from store.text.word_rules import AUTO, rules_of
@@ -239,7 +239,7 @@ class Play:
     async def nothing_is_amiss(self, owner: AsyncEngine) -> None:
         """What was not come to yet is not wrong."""
         async with owner.connect() as connection:
-            told = await replay_derived.check_derived(connection, Scope(self.host, self.bank))
+            told = await replay_derived.check_derived(connection, ReplayScope(self.host, self.bank))
         # The stages that make vectors do not run here.
         assert [one for one in told if not one.equal and one.name != "vectors"] == []
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest_asyncio
 
-from store.erasure import Erasures, Kind, Receipt, Target
+from store.erasure import Erasures, ErasureTarget, Kind, Receipt
 from tests.servers import TestPostgres
 from tests.workers.conftest import HOST, World, now, open_world
 from tests.workers.stages import Crew
@@ -20,7 +20,7 @@ class Scene:
     erasures: Erasures
 
     async def erase(self, kind: Kind, name: str = "", bank: str | None = "default") -> Receipt:
-        target = Target(kind, None if kind is Kind.USER else bank, name)
+        target = ErasureTarget(kind, None if kind is Kind.USER else bank, name)
         return await self.erasures.run(HOST, await self.erasures.request(HOST, target))
 
     async def unit_of(self, words: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from store.erasure import Kind
 from store.memory.turns import NewMessage, NewTurn, TurnStore
-from store.replay import Scope, verify_log
+from store.replay import ReplayScope, verify_log
 from tests.store.erasure.conftest import Scene
 from tests.store.erasure.dump import dump, lines_with
 from tests.workers.conftest import BANK, HOST
@@ -47,7 +47,7 @@ async def test_old_turns_and_what_was_drawn_from_them_are_gone_and_young_ones_st
     assert "Zebedee" in told
     assert "Grimpen" not in told
     assert "Xanthippe" not in told
-    report = await verify_log(scene.world.postgres.owner_url, Scope())
+    report = await verify_log(scene.world.postgres.owner_url, ReplayScope())
     assert report.equal
     assert all(one.equal for one in report.derived)
 

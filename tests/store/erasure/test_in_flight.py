@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from store.erasure import Kind, Target
+from store.erasure import ErasureTarget, Kind
 from store.errors import NotFound
-from store.ledger.deliveries import Deliveries
+from store.ledger.deliveries import DeliveryWriter
 from store.ledger.ledger import Outcome
 from store.ledger.stages import Stage
 from store.memory.directives import Curation, NewDirective
@@ -126,7 +126,7 @@ async def test_a_delivery_that_began_ends_by_its_own_rules(scene: Scene) -> None
     [claim] = await scene.world.ledger.claim(
         Stage.GATEWAY, streams=1, rows=1, lease=timedelta(seconds=30), worker="slow", max_attempts=5
     )
-    deliveries, item = Deliveries(scene.world.database), claim.rows[0].item_id
+    deliveries, item = DeliveryWriter(scene.world.database), claim.rows[0].item_id
     await deliveries.step(claim, item, "adding")
     receipt = await scene.erase(Kind.SESSION, "s")
     assert receipt.delivered == {"chat:default/s": 1}
@@ -136,7 +136,7 @@ async def test_a_delivery_that_began_ends_by_its_own_rules(scene: Scene) -> None
 
 async def test_what_is_said_in_a_session_while_it_is_erased_begins_it_anew(scene: Scene) -> None:
     await say(scene)
-    erasure = await scene.erasures.request(HOST, Target(Kind.SESSION, "default", "s"))
+    erasure = await scene.erasures.request(HOST, ErasureTarget(Kind.SESSION, "default", "s"))
     await scene.world.append("s", "later", messages=dialogue("My name is Karl.", "Hello Karl."))
     assert (await scene.erasures.run(HOST, erasure)).done
     await nothing_left(scene)

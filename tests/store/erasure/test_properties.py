@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from store import identity
 from store.derived import bank_state
-from store.erasure import Erasures, Kind, Target
+from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import NotFound
 from store.ledger.stages import Stage
 from store.log.append import append_events, read_versions
@@ -184,7 +184,7 @@ class Story:
 
     async def erase(self, kind: Kind, name: str) -> bool:
         try:
-            target = Target(kind, None if kind is Kind.USER else self.name, name)
+            target = ErasureTarget(kind, None if kind is Kind.USER else self.name, name)
             receipt = await self.erasures.run(HOST, await self.erasures.request(HOST, target))
             assert receipt.done
         except NotFound:

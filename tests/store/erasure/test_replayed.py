@@ -7,7 +7,7 @@ import pytest
 from store.connections import create_owner_engine
 from store.erasure import Kind
 from store.errors import ReplayError
-from store.replay import Scope, digest, repair_scope, swap_tables, verify_log
+from store.replay import ReplayScope, digest, repair_scope, swap_tables, verify_log
 from store.replay.shadow import Shadow
 from tests.store.erasure.conftest import Scene
 from tests.store.erasure.dump import dump, lines_with
@@ -38,7 +38,7 @@ async def test_what_is_erased_while_a_replay_is_compared_is_not_put_in_place(
         return found
 
     monkeypatch.setattr(digest, "compare_tables", erased_meanwhile)
-    scope = (Scope(HOST),) if how is repair_scope else ()
+    scope = (ReplayScope(HOST),) if how is repair_scope else ()
     with pytest.raises(ReplayError):
         await how(scene.world.postgres.owner_url, *scope)
     assert lines_with(await dump(scene.world.postgres), SECRET) == []
@@ -50,7 +50,7 @@ async def test_what_is_erased_while_a_replay_is_compared_is_not_put_in_place(
 async def test_a_replay_that_was_cut_off_is_not_taken_up_when_something_was_erased_since(scene: Scene) -> None:
     await said(scene)
     engine = create_owner_engine(scene.world.postgres.owner_url)
-    shadow = Shadow(engine, Scope(), "afterturn_replay")
+    shadow = Shadow(engine, ReplayScope(), "afterturn_replay")
     await shadow.prepare(resume=False)
     await shadow.catch_up()
     await engine.dispose()

@@ -9,7 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from store import identity
-from store.erasure import Erasures, Kind, Target, erasures
+from store.erasure import Erasures, ErasureTarget, Kind, erasures
 from store.errors import NotFound
 from store.ledger.stages import Stage
 from store.log.append import append_events
@@ -22,7 +22,7 @@ from tests.workers.conftest import BANK, HOST, dialogue, now
 
 pytestmark = pytest.mark.law("L11")
 
-SESSION = Target(Kind.SESSION, "default", "s")
+SESSION = ErasureTarget(Kind.SESSION, "default", "s")
 STATE = "select md5(string_agg(cast(e as text), ',' order by position)) as state from afterturn.event_store_t e"
 
 
@@ -188,10 +188,15 @@ async def test_what_is_unknown_or_foreign_is_not_found(scene: Scene) -> None:
     stranger = identity.host_id("stranger")
     await scene.world.sql("insert into afterturn.host_t (host_id, name) values (:host, 'stranger')", host=stranger)
     before = await scene.world.sql(STATE)
-    for target in (Target(Kind.UNIT, "default", unit), SESSION, Target(Kind.BANK, "default"), Target(Kind.USER)):
+    for target in (
+        ErasureTarget(Kind.UNIT, "default", unit),
+        SESSION,
+        ErasureTarget(Kind.BANK, "default"),
+        ErasureTarget(Kind.USER),
+    ):
         with pytest.raises(NotFound):
             await scene.erasures.request(stranger, target)
-    for target in (Target(Kind.UNIT, "default", str(uuid4())), Target(Kind.UNIT, "other", unit)):
+    for target in (ErasureTarget(Kind.UNIT, "default", str(uuid4())), ErasureTarget(Kind.UNIT, "other", unit)):
         with pytest.raises(NotFound):
             await scene.erasures.request(HOST, target)
     assert await scene.world.sql(STATE) == before

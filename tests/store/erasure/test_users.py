@@ -8,7 +8,7 @@ import pytest
 
 from store import identity
 from store.derived import bank_state
-from store.erasure import Erasures, Kind, Target
+from store.erasure import Erasures, ErasureTarget, Kind
 from store.erasure.erasures import LEFT_ALONE
 from store.erasure.versions import Version, without_user
 from store.errors import NotFound
@@ -23,7 +23,7 @@ from store.memory.units import Units
 from store.replay import verify_log
 from store.tenancy.banks import Banks
 from store.tenancy.keys import Keys
-from store.tenancy.quotas import Limits, Quotas
+from store.tenancy.quotas import QuotaLimits, Quotas
 from tests.store.erasure.conftest import Scene
 from tests.store.erasure.dump import dump, lines_with
 from tests.store.log.samples import named, sample
@@ -228,7 +228,7 @@ async def test_the_users_own_banks_sessions_names_and_keys_go_and_the_receipt_sa
         await say(scene, user, f"A secret of {user}", bank=bank, private_to=user)
         await say(scene, "eva", f"What eva told {user}", bank=bank, session="e")
     await Banks(scene.world.database, now).create(HOST, user, f"~{user}/empty")
-    await Quotas(scene.world.database, now).set("default", f"~{user}/notes", Limits(max_turns=9))
+    await Quotas(scene.world.database, now).set("default", f"~{user}/notes", QuotaLimits(max_turns=9))
     await scene.crew.drain()
     receipt = await scene.erase(Kind.USER, user)
     assert receipt.done
@@ -261,7 +261,7 @@ async def test_the_erasure_of_a_user_that_was_cut_off_goes_on_where_it_was(scene
     for n in range(3):
         await say(scene, "ana", f"Zanzibarquux number {n}", bank=f"~ana/{n}")
         await say(scene, "ana", f"Zanzibarquux number {n}", session=f"s{n}")
-    erasure = await scene.erasures.request(HOST, Target(Kind.USER, None, "ana"))
+    erasure = await scene.erasures.request(HOST, ErasureTarget(Kind.USER, None, "ana"))
     parts = set()
     for _ in range(4):
         async with scene.world.database.tenant(HOST) as connection:
@@ -281,7 +281,7 @@ async def test_trying_to_erase_a_user_counts_what_doing_does_and_writes_nothing(
     await say(scene, "ana", "Zanzibarquux", bank="~ana/notes")
     unit = await say(scene, "bob", "One of bob.")
     await Units(scene.world.database, now).correct(HOST, "default", unit, "Zanzibarquux", user="ana")
-    target = Target(Kind.USER, None, "ana")
+    target = ErasureTarget(Kind.USER, None, "ana")
     tried = await scene.erasures.estimate(HOST, target)
     assert (await shown(scene, unit))[0] == "Zanzibarquux"
     assert await scene.world.sql("select from afterturn.erasure_t") == []

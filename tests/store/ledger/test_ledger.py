@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from store.database import Database
 from store.errors import LeaseLost
-from store.ledger.deliveries import Deliveries
+from store.ledger.deliveries import DeliveryWriter
 from store.ledger.ledger import Claim, Ledger, Outcome, close_claim, held_together
 from store.ledger.stages import Stage
 from store.memory.turns import Appended, NewTurn, TurnStore
@@ -164,7 +164,7 @@ async def test_an_intermediate_status_survives_the_death_of_its_worker(
     await hand_to(lonely, host, closed_port())
     await accepted(lonely, host, [turn("t1", gateway=True)])
     [claim] = await claimed(ledger, Stage.GATEWAY, lease=timedelta(seconds=1))
-    await Deliveries(lonely).step(claim, claim.rows[0].item_id, "adding")
+    await DeliveryWriter(lonely).step(claim, claim.rows[0].item_id, "adding")
     async with lonely.operator() as connection:
         await connection.execute(text("update afterturn.claim_t set lease_until = now()"))
     [again] = await claimed(ledger, Stage.GATEWAY)

@@ -12,7 +12,7 @@ from store.errors import RestoredElsewhere
 from store.log.append import append_events
 from store.log.bulk import append_bulk
 from store.log.catalog import EventType
-from store.log.reader import Place, Subscription, read_events, restamp_log
+from store.log.reader import LogPosition, Subscription, read_events, restamp_log
 from tests.patience import until
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host, rows, settled
@@ -28,10 +28,10 @@ async def bank(database: Database, host: UUID) -> UUID:
     return host
 
 
-async def keys(database: Database, host: UUID, after: Place | None = None) -> tuple[list[str], Place]:
+async def keys(database: Database, host: UUID, after: LogPosition | None = None) -> tuple[list[str], LogPosition]:
     async with database.tenant(host) as connection:
-        found = await read_events(connection, host, after or Place(), 1000)
-    return [f.payload["data"].get("docId", "bank") for f in found], found[-1].place if found else after or Place()
+        found = await read_events(connection, host, after or LogPosition(), 1000)
+    return [f.payload["data"].get("docId", "bank") for f in found], found[-1].place if found else after or LogPosition()
 
 
 @pytest.mark.law("L5")
@@ -57,7 +57,7 @@ async def test_readers_of_a_busy_log_see_every_event_once(database: Database, ba
     offers = [event(bank, E.DOC_CREATED, key=f"{n}") for n in range(60)]
     writing = asyncio.gather(*(append(database, bank, [offer]) for offer in offers))
     seen: list[str] = []
-    place = Place()
+    place = LogPosition()
 
     async def all_seen() -> bool:
         nonlocal place

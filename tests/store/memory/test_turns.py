@@ -15,7 +15,7 @@ from store.ledger.stages import TURN_STAGES
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_command
-from store.memory.prepared_turns import Known, prepare_turns
+from store.memory.prepared_turns import PreparationContext, prepare_turns
 from store.memory.turn_writes import APPEND, append_arguments
 from store.memory.turns import Appended, NewMessage, NewTurn, Refused, TurnStore
 from store.off_loop import all_at_once
@@ -280,7 +280,7 @@ async def test_an_append_that_breaks_in_the_middle_leaves_nothing(
     turns: TurnStore, database: Database, host: UUID
 ) -> None:
     await turns.append(host, [turn("t1")])
-    offered = all_at_once(prepare_turns(host, [turn("t2")], NOON, Known(b"", (), {})))
+    offered = all_at_once(prepare_turns(host, [turn("t2")], NOON, PreparationContext(b"", (), {})))
     async with database.tenant(host) as connection:
         driver: Any = (await connection.get_raw_connection()).driver_connection
         assert await driver.fetchval(APPEND, *append_arguments(host, offered, wait=True)) == ["accepted"]

@@ -20,7 +20,7 @@ from store.memory.turns import TurnStore
 from store.plugin import search as plugin_search
 from store.plugin.memories import StoredMemory
 from store.plugin.namespaces import NamespaceChange, Namespaces
-from store.plugin.search import BEST, BEST_OF_ALL, LIST, NEAR_IN_LISTS, Asked, PluginSearch
+from store.plugin.search import BEST, BEST_OF_ALL, LIST, NEAR_IN_LISTS, PluginSearch, SearchQuery
 from store.plugin.vectors import normalise, read_lists, reading_lists
 from store.recall.settings import RecallSettings
 from tests.patience import until
@@ -147,7 +147,7 @@ async def test_by_an_index_ten_are_found_of_ten_behind_any_filter_and_pins_stay_
         pass
     assert await large.indexes.needed() == []
     for kinds in ([], ["fact"], ["summary"], ["checkpoint"]):
-        asked, there, found = Asked([NAME], kinds, 10), 0, 0
+        asked, there, found = SearchQuery([NAME], kinds, 10), 0, 0
         for nth in range(0, MEMORIES, MEMORIES // 12):
             vector = normalise(large.callers[nth].tolist())
             ours, exact = (large.search(settings, large.own[nth]) for settings in (SETTINGS, EXACT))
@@ -164,15 +164,15 @@ async def test_by_an_index_ten_are_found_of_ten_behind_any_filter_and_pins_stay_
 
 
 async def test_what_is_pinned_is_first_however_many_are_nearer(large: Large) -> None:
-    listed = await large.search(EXACT, large.own[0]).page(large.host, Asked([NAME], [], MEMORIES))
+    listed = await large.search(EXACT, large.own[0]).page(large.host, SearchQuery([NAME], [], MEMORIES))
     pinned = {one.memory_id for one in listed if one.pin}
     assert 0 < len(pinned) < 90
     for settings in (SETTINGS, EXACT):
         for nth in (0, MEMORIES // 2, MEMORIES - 1):
             search = large.search(settings, large.own[nth])
-            first = await search.find(large.host, Asked([NAME], [], 100), "zz")
+            first = await search.find(large.host, SearchQuery([NAME], [], 100), "zz")
             assert {one.memory_id for one in first if one.pin} == pinned
-            plain = await search.find(large.host, Asked([NAME], [], 5), "zz", pins_first=False)
+            plain = await search.find(large.host, SearchQuery([NAME], [], 5), "zz", pins_first=False)
             assert [one.score for one in plain] == sorted((one.score or 0.0 for one in plain), reverse=True)
 
 
@@ -182,7 +182,7 @@ async def test_memories_are_found_among_far_more_units_that_are_none(large: Larg
         # Near all of them, and told apart from none by their words.
         search = large.search(settings, large.own[MEMORIES // 2])
         for query, by_words in (("zz", False), ("message", False), ("message", True)):
-            found = await search.find(large.host, Asked([NAME], [], 10), query, by_words=by_words)
+            found = await search.find(large.host, SearchQuery([NAME], [], 10), query, by_words=by_words)
             assert len(found) == MEMORIES - there == 5, (query, by_words, found)
 
 
@@ -213,7 +213,7 @@ async def test_a_search_reads_the_index_however_often_it_is_asked(large: Large) 
                 where relname like 'unit_vector%' and indexrelname like '%near'"""
     search = large.search(SETTINGS, large.own[0])
     for _ in range(8):
-        await search.find(large.host, Asked([NAME], [], 10), "zz")
+        await search.find(large.host, SearchQuery([NAME], [], 10), "zz")
 
     async def counted() -> bool:
         return bool((await rows(large.database, large.host, reads))[0][0] == 8)
@@ -229,14 +229,14 @@ async def test_vectors_too_long_for_an_index_have_none_and_are_found(
     assert {type(one) for one in await large.indexes.needed()} == {Needed}
     vector = normalise(large.callers[0].tolist())
     search = large.search(SETTINGS, large.own[0])
-    [first, *_] = await search.nearest(large.host, Asked([NAME], [], 10), vector, pins_first=False)
+    [first, *_] = await search.nearest(large.host, SearchQuery([NAME], [], 10), vector, pins_first=False)
     assert first.score == pytest.approx(1.0)
 
 
 async def test_a_page_of_a_listing_reads_no_more_than_a_page(large: Large) -> None:
     await rows(large.database, large.host, APART)
     search = large.search(SETTINGS, large.own[0])
-    everything = await search.page(large.host, Asked([NAME], [], MEMORIES + 1))
+    everything = await search.page(large.host, SearchQuery([NAME], [], MEMORIES + 1))
     assert len(everything) == MEMORIES
     behind = everything[MEMORIES // 2]
     places: tuple[dict[str, object], ...] = (

@@ -16,7 +16,7 @@ from embeddings.registry import create_embedder
 from embeddings.settings import EmbeddingSettings, Variant
 from store import identity
 from store.database import Database
-from store.derived.unit_vectors import Wanted, insert_vectors, read_missing
+from store.derived.unit_vectors import UnitsToEmbed, insert_vectors, read_missing
 from store.memory.turns import Appended, NewMessage, NewTurn, TurnStore
 from store.recall.query import RecallAnswer, RecallQuery
 from store.recall.recaller import Recaller
@@ -85,7 +85,7 @@ class Memory:
             "select turn_id from afterturn.turn_t where bank_id = :bank",
             bank=bank_id,
         )
-        wanted = [Wanted(bank_id, turn, facts) for (turn,) in found for facts in (False, True)]
+        wanted = [UnitsToEmbed(bank_id, turn, facts) for (turn,) in found for facts in (False, True)]
         async with self.database.tenant(self.host) as connection:
             units = await read_missing(connection, self.host, self.embedder.generation, wanted)
         vectors = await self.embedder.inner.embed([unit.content for unit in units])

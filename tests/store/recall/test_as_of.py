@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from store.database import Database
-from store.erasure import Erasures, Kind, Target
+from store.erasure import Erasures, ErasureTarget, Kind
 from store.memory.units import Units
 from store.recall.as_of import CHANGED
 from store.recall.ended_units import ENDED
@@ -70,7 +70,7 @@ async def test_a_pin_hides_nothing_of_what_was_known_before_it(memory: Memory) -
 async def test_what_was_erased_is_told_as_of_no_moment(memory: Memory) -> None:
     unit = await corrected(memory)
     erasures = Erasures(memory.database, lambda: AGAIN)
-    await erasures.run(memory.host, await erasures.request(memory.host, Target(Kind.UNIT, BANK, str(unit))))
+    await erasures.run(memory.host, await erasures.request(memory.host, ErasureTarget(Kind.UNIT, BANK, str(unit))))
     for at in (NOON, CORRECTED, AGAIN):
         assert not {OLD, NEW} & set(await memory.texts(ASKED, known_at=at))
 

@@ -12,7 +12,7 @@ from store.memory.turns import NewMessage
 from store.recall.deduplication import Folded, Recent, deduplicate_ranking
 from store.recall.dense import compute_products
 from store.recall.fusion import Ranking
-from store.recall.pool import Candidate, Pool
+from store.recall.pool import Candidate, CandidatePool
 from tests.store.conftest import NOON
 from tests.store.recall.conftest import BANK, Memory
 
@@ -41,7 +41,7 @@ def unit(number: int, text: str = "we talk", **more: Any) -> Candidate:
 
 def fold(*units: Candidate, recent: Recent | None = None) -> list[Folded]:
     nothing = np.zeros((len(units), 4), dtype=np.float32)
-    pool = Pool(units, compute_products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
+    pool = CandidatePool(units, compute_products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
     return list(deduplicate_ranking(Ranking(range(len(units)), np.zeros(len(units)), {}, {}), pool, recent))
 
 

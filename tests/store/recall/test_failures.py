@@ -13,10 +13,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from embeddings.errors import EmbeddingError, ModelUnreachable
 from store.recall.arms import Arm
-from store.recall.pool import Pool
+from store.recall.pool import CandidatePool
 from store.recall.recaller import ARMS, Recaller
 from store.recall.settings import RecallSettings
-from store.recall.state import Found, RecallState
+from store.recall.state import ArmResult, RecallState
 from tests.store.recall.conftest import Listening, Memory
 
 SAID = ("Biscuit chewed up my slippers, that naughty puppy.", "The printer is out of toner again.")
@@ -27,7 +27,7 @@ class Failing:
     """An arm that fails while it searches, in the database or outside, or when it is to score."""
 
     statement: str = "select 1"
-    score: Callable[[Pool], NDArray[np.float64]] = field(default=lambda pool: np.zeros(len(pool)))
+    score: Callable[[CandidatePool], NDArray[np.float64]] = field(default=lambda pool: np.zeros(len(pool)))
     error: Exception | None = None
     asked: int = 0
     name: str = "failing"
@@ -36,13 +36,13 @@ class Failing:
         del settings
         return 1.0
 
-    async def find(self, connection: AsyncConnection, state: RecallState) -> Found:
+    async def find(self, connection: AsyncConnection, state: RecallState) -> ArmResult:
         del state
         self.asked += 1
         await connection.execute(text(self.statement))
         if self.error is not None:
             raise self.error
-        return Found([], [], self.score)
+        return ArmResult([], [], self.score)
 
 
 class Mute(Listening):

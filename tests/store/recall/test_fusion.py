@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from store.recall.dense import compute_products
 from store.recall.fusion import fuse_scores
-from store.recall.pool import Candidate, Pool
+from store.recall.pool import Candidate, CandidatePool
 from store.recall.question import parse_question
 from store.recall.run_arms import score_pool
 from store.recall.settings import RankingSettings
-from store.recall.state import Found
+from store.recall.state import ArmResult
 from tests.store.conftest import NOON
 
 SPACE = UUID(int=3)
@@ -44,12 +44,12 @@ def candidate(number: int, text: str, session: str) -> Candidate:
     )
 
 
-def pool_of(candidates: Sequence[Candidate]) -> Pool:
+def pool_of(candidates: Sequence[Candidate]) -> CandidatePool:
     nothing = np.zeros((len(candidates), 4), dtype=np.float32)
-    return Pool(candidates, compute_products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
+    return CandidatePool(candidates, compute_products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
 
 
-def order(pool: Pool, scores: Mapping[str, Scores]) -> list[tuple[UUID, float]]:
+def order(pool: CandidatePool, scores: Mapping[str, Scores]) -> list[tuple[UUID, float]]:
     ranking = fuse_scores(pool, scores, WEIGHTS, parse_question("When did I move?"), RankingSettings())
     return [(pool.candidates[index].unit_id, round(float(ranking.scores[index]), 9)) for index in ranking.order]
 
@@ -68,15 +68,15 @@ def test_the_order_does_not_depend_on_what_came_first(
     assert [score for _, score in first] == sorted((score for _, score in first), reverse=True)
 
 
-def raising(_pool: Pool) -> Scores:
+def raising(_pool: CandidatePool) -> Scores:
     raise KeyError("a text")
 
 
-def fixed(scores: Scores) -> Callable[[Pool], Scores]:
+def fixed(scores: Scores) -> Callable[[CandidatePool], Scores]:
     return lambda _pool: scores
 
 
-def broken(how: str, count: int) -> Callable[[Pool], Scores]:
+def broken(how: str, count: int) -> Callable[[CandidatePool], Scores]:
     """Return a view that fails: it raises, gives another number of scores, or what is no number."""
     wrong = {"many": np.zeros(count + 1), "nan": np.full(count, np.nan), "inf": np.full(count, np.inf)}
     return raising if how == "raises" else fixed(wrong[how])
@@ -91,8 +91,8 @@ def test_an_arm_that_fails_is_named_and_is_as_one_that_is_not_there(
 ) -> None:
     raw = np.array(rows)
     pool = pool_of([candidate(number, "we talk", "s") for number in range(len(rows))])
-    sound = {name: Found([], [], fixed(raw[:, n])) for n, name in enumerate(NAMES) if name not in failing}
-    wrong = {name: Found([], [], broken(how, len(rows))) for name, how in failing.items()}
+    sound = {name: ArmResult([], [], fixed(raw[:, n])) for n, name in enumerate(NAMES) if name not in failing}
+    wrong = {name: ArmResult([], [], broken(how, len(rows))) for name, how in failing.items()}
     scores, failed = score_pool({**wrong, **sound}, pool)
     assert {one.partition(":")[0] for one in failed} == set(failing)
     assert not any("a text" in one for one in failed)

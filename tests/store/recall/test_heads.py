@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from store.recall.fusion import fuse_scores
 from store.recall.heads import FIRST, with_heads
-from store.recall.pool import Candidate, Pool
+from store.recall.pool import Candidate, CandidatePool
 from store.recall.question import parse_question
 from store.recall.settings import RankingSettings
 from tests.store.recall.test_fusion import candidate, pool_of
@@ -26,7 +26,7 @@ def candidates(count: int) -> list[Candidate]:
     return [candidate(number, f"text {number}", "a") for number in range(count)]
 
 
-def order(scores: Scores, pool: Pool) -> list[int]:
+def order(scores: Scores, pool: CandidatePool) -> list[int]:
     return sorted(range(len(pool)), key=lambda index: (-scores[index], pool.candidates[index].unit_id))
 
 

@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.derived.bank_state import rebuild_bank
 from store.derived.called_names import CALLED, Called, choose_speakers
 from store.driver_rows import fetch_rows
-from store.erasure import Erasures, Kind, Target
+from store.erasure import Erasures, ErasureTarget, Kind
 from store.memory.turns import NewMessage
 from store.memory.units import Units
 from store.recall import names, preparation
@@ -211,7 +211,7 @@ async def test_a_user_who_is_erased_is_called_nothing_any_more(memory: Memory) -
     await memory.say(*(NewMessage("user", one, name) for name, one in KATE), user_id="bob")
     assert await first(memory, "What does Kate like?") == "Katherine"
     erasures = Erasures(memory.database, lambda: NOON)
-    await erasures.run(memory.host, await erasures.request(memory.host, Target(Kind.USER, None, "kat")))
+    await erasures.run(memory.host, await erasures.request(memory.host, ErasureTarget(Kind.USER, None, "kat")))
     query = "select terms from afterturn.unit_word_t where bank_id = :bank and terms ? 'me:kitty'"
     assert await rows(memory.database, memory.host, query, bank=memory.bank) == []
     assert not await is_resolved(memory, "What does Kate like?")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from store.recall import rules
 from store.recall.dense import compute_products
 from store.recall.fusion import fuse_scores
-from store.recall.pool import Candidate, Pool
+from store.recall.pool import Candidate, CandidatePool
 from store.recall.question import as_told, named_speakers, parse_question
 from store.recall.settings import RankingSettings
 from store.recall.short_questions import split_questions
@@ -41,12 +41,12 @@ def _unit(number: int, text: str = "we talk", **more: Any) -> Candidate:
     return Candidate(**{**known, **more})
 
 
-def _pool(*units: Candidate) -> Pool:
+def _pool(*units: Candidate) -> CandidatePool:
     nothing = np.zeros((len(units), 4), dtype=np.float32)
-    return Pool(units, compute_products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
+    return CandidatePool(units, compute_products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
 
 
-def _moved(rule: rules.Rule, pool: Pool, question: str = "anything") -> list[float]:
+def _moved(rule: rules.Rule, pool: CandidatePool, question: str = "anything") -> list[float]:
     before = np.linspace(1.0, 0.5, len(pool))
     after = rule(before, pool, parse_question(question), SETTINGS)
     assert after.shape == before.shape

@@ -9,25 +9,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.recall.dense import compute_products
-from store.recall.pool import Candidate, Pool
+from store.recall.pool import Candidate, CandidatePool
 from store.recall.query import Explanation
 from store.recall.time_arm import TEXTS, TOLD_LATER, day_terms, score_moments, score_timeliness, tells_of
 from store.text.terms import analyse_text, lexical_text
-from store.text.times import DAY, Span, find_spans
+from store.text.times import DAY, TimeSpan, find_spans
 from store.text.word_rules import AUTO, rules_of, supported_languages
 from tests.store.recall.conftest import Memory
 
-MAY = Span(datetime(2023, 5, 1, tzinfo=UTC), datetime(2023, 6, 1, tzinfo=UTC))
-FIFTH = Span(datetime(2023, 5, 5, tzinfo=UTC), datetime(2023, 5, 6, tzinfo=UTC))
+MAY = TimeSpan(datetime(2023, 5, 1, tzinfo=UTC), datetime(2023, 6, 1, tzinfo=UTC))
+FIFTH = TimeSpan(datetime(2023, 5, 5, tzinfo=UTC), datetime(2023, 5, 6, tzinfo=UTC))
 
 
 def _unit(text: str, at: datetime) -> Candidate:
     return Candidate(UUID(int=1), "experience", text, True, None, None, None, None, "user", None, at, ())
 
 
-def _fit(text: str, at: datetime, *times: Span) -> float:
+def _fit(text: str, at: datetime, *times: TimeSpan) -> float:
     nothing = np.zeros((1, 4), dtype=np.float32)
-    pool = Pool([_unit(text, at)], compute_products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
+    pool = CandidatePool([_unit(text, at)], compute_products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
     return float(score_timeliness(pool, times)[0])
 
 
@@ -64,13 +64,13 @@ def test_a_text_that_tells_of_a_much_longer_time_does_not_tell_of_a_day() -> Non
 def test_of_many_texts_those_told_nearest_in_time_are_read() -> None:
     told = [_unit("we went to the lake on 5 May", FIFTH.end + days * DAY) for days in range(100, 60, -1)]
     nothing = np.zeros((len(told), 4), dtype=np.float32)
-    pool = Pool(told, compute_products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
+    pool = CandidatePool(told, compute_products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
     assert list(score_timeliness(pool, [FIFTH]) == 1) == [False] * (len(told) - TEXTS) + [True] * TEXTS
 
 
 @given(st.integers(-4000, 4000), st.integers(-100, 100), st.integers(1, 400))
 def test_a_fit_lies_between_nothing_and_one_and_is_best_within(at: int, begin: int, length: int) -> None:
-    span = Span(MAY.begin + begin * DAY, MAY.begin + (begin + length) * DAY)
+    span = TimeSpan(MAY.begin + begin * DAY, MAY.begin + (begin + length) * DAY)
     [fit] = score_moments([MAY.begin + at * DAY], [span])
     assert 0 <= fit <= 1
     assert (fit == 1) == (begin <= at < begin + length)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from store.derived.unit_vectors import Wanted, read_missing
+from store.derived.unit_vectors import UnitsToEmbed, read_missing
 from store.memory.documents import Documents, NewDocument, content_hash
 from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
@@ -17,7 +17,7 @@ LONG = "The lighthouse keeper writes down every ship. " * 30
 async def without_vectors(memory: Memory) -> list[str]:
     """Return the texts that a worker would still embed."""
     found = await rows(memory.database, memory.host, "select turn_id from afterturn.turn_t")
-    wanted = [Wanted(memory.bank, turn, facts=False) for (turn,) in found]
+    wanted = [UnitsToEmbed(memory.bank, turn, facts=False) for (turn,) in found]
     async with memory.database.tenant(memory.host) as connection:
         units = await read_missing(connection, memory.host, memory.embedder.generation, wanted)
     return sorted(unit.content for unit in units)

@@ -9,10 +9,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived import projection
 from store.recall.lexical_arm import LexicalArm
-from store.recall.pool import Pool
+from store.recall.pool import CandidatePool
 from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
-from store.recall.state import Found, RecallState
+from store.recall.state import ArmResult, RecallState
 from tests.store.conftest import rows
 from tests.store.recall.conftest import Memory
 
@@ -35,14 +35,14 @@ class Carrier:
     def weight(self, _settings: RecallSettings) -> float:
         return 0.0
 
-    async def find(self, _connection: AsyncConnection, _state: RecallState) -> Found:
+    async def find(self, _connection: AsyncConnection, _state: RecallState) -> ArmResult:
         async with self._memory.database.tenant(self._memory.host) as connection:
             await projection.carry_words(connection, self._memory.host, self._memory.bank)
 
-        def nothing(pool: Pool) -> NDArray[np.float64]:
+        def nothing(pool: CandidatePool) -> NDArray[np.float64]:
             return np.zeros(len(pool))
 
-        return Found([], [], nothing)
+        return ArmResult([], [], nothing)
 
 
 @pytest.mark.parametrize("filtered", [False, True])

@@ -11,7 +11,7 @@ from store.connections import create_owner_engine
 from store.derived import bank_state
 from store.log.envelope import Origin
 from store.maintenance import WordsAnew
-from store.replay import Scope, repair_scope, swap_tables, verify_log
+from store.replay import ReplayScope, repair_scope, swap_tables, verify_log
 from store.replay.derived import check_derived
 from store.tenancy import languages
 from tests.servers import TestPostgres
@@ -51,7 +51,7 @@ async def rebuilt(world: World) -> State:
 
 
 async def repaired(world: World) -> None:
-    await repair_scope(world.postgres.owner_url, Scope(HOST, BANK))
+    await repair_scope(world.postgres.owner_url, ReplayScope(HOST, BANK))
 
 
 async def swapped(world: World) -> None:
@@ -172,7 +172,7 @@ async def test_a_derived_row_changed_by_hand_is_found_and_named(told: World) -> 
     for name, damage, found, columns in PLANTED:
         async with engine.connect() as connection:
             await connection.execute(text(damage))
-            wrong = [one for one in await check_derived(connection, Scope(HOST, BANK)) if not one.equal]
+            wrong = [one for one in await check_derived(connection, ReplayScope(HOST, BANK)) if not one.equal]
             await connection.rollback()
         assert [one.name for one in wrong] == [name], damage
         first, *_ = wrong[0].first_differences

@@ -6,7 +6,7 @@ import pytest
 
 from store.database import Database
 from store.log.catalog import Aggregate, EventType
-from store.replay import Scope, verify_log
+from store.replay import ReplayScope, verify_log
 from tests.servers import TestPostgres
 from tests.store.log.test_append import append, event
 from tests.store.log.test_projectors import project_again
@@ -45,7 +45,7 @@ async def test_a_family_replays_to_what_is_live(
     for version, kind in enumerate(life, 1):
         await append(database, host, [event(host, kind, version, text=f"text {version}")])
     await project_again(database, host, *life)
-    report = await verify_log(postgres.owner_url, Scope(host))
+    report = await verify_log(postgres.owner_url, ReplayScope(host))
     assert report.equal
     assert report.tables[place].rows_live == 1
     assert report.events == len(parents) + len(life)

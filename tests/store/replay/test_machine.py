@@ -22,13 +22,13 @@ from store import identity
 from store.database import Database
 from store.derived import bank_state, locks
 from store.derived.unit_words import rebuild_words
-from store.erasure import Erasures, Kind, Target
+from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import EventRefused, NotFound
 from store.log.append import append_events
 from store.log.bulk import append_bulk
 from store.log.catalog import ID_FIELDS, Aggregate, EventType, aggregate_type
 from store.log.envelope import Origin, build_command
-from store.replay import Scope, verify_log
+from store.replay import ReplayScope, verify_log
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host, settings_of
 from tests.store.log.samples import named, sample
@@ -135,7 +135,7 @@ class LogMachine(RuleBasedStateMachine):
         if not hasattr(self, "model"):
             return
         assert self.loop.run(self._rows()) == expected(self.model, self.host)
-        report = self.loop.run(verify_log(self.postgres.owner_url, Scope(self.host)))
+        report = self.loop.run(verify_log(self.postgres.owner_url, ReplayScope(self.host)))
         assert [table for table in report.tables if not table.equal] == []
         assert report.events == len(self.model.ids)
         assert self.loop.run(self._said("event_store_t")) == {e.text for e in self.model.events if says(e)}
@@ -197,7 +197,7 @@ class LogMachine(RuleBasedStateMachine):
     async def _erase(self, kind: Kind, bank: str, name: str) -> None:
         erasures = Erasures(self.database, lambda: at(len(self.offers)))
         name = named(f"unit {name}") if kind is Kind.UNIT else name
-        target = Target(kind, None if kind is Kind.USER else bank, name)
+        target = ErasureTarget(kind, None if kind is Kind.USER else bank, name)
         assert (await erasures.run(self.host, await erasures.request(self.host, target))).done
 
     async def _count(self, bank: UUID) -> None:

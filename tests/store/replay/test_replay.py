@@ -13,7 +13,7 @@ from store.derived.unit_words import rebuild_words
 from store.errors import ReplayError
 from store.log.catalog import EventType
 from store.memory.turns import TurnStore
-from store.replay import Report, Scope, repair_scope, swap_tables, verify_log
+from store.replay import ReplayReport, ReplayScope, repair_scope, swap_tables, verify_log
 from tests.servers import TestPostgres
 from tests.store.conftest import NOON, blocked, new_host, rows, turn
 from tests.store.log.test_append import BANK, append, event
@@ -65,7 +65,7 @@ async def owner(postgres: TestPostgres, *statements: str) -> None:
     await engine.dispose()
 
 
-def wrong(report: Report) -> list[str]:
+def wrong(report: ReplayReport) -> list[str]:
     return [table.table for table in report.tables if not table.equal]
 
 
@@ -112,7 +112,7 @@ async def test_a_row_changed_by_hand_is_found_and_mended(
         if columns:
             assert list(difference.columns) == columns
         assert "else" not in str(report.as_json())
-        assert wrong(await repair_scope(fresh_database.owner_url, Scope(said))) == [table]
+        assert wrong(await repair_scope(fresh_database.owner_url, ReplayScope(said))) == [table]
     assert (await verify_log(fresh_database.owner_url)).equal
     assert lonely
 
@@ -127,7 +127,7 @@ async def test_a_row_that_the_log_does_not_know_is_found(
     )
     [difference] = (await verify_log(fresh_database.owner_url)).tables[6].first_differences
     assert difference.found == "live"
-    await repair_scope(fresh_database.owner_url, Scope(said))
+    await repair_scope(fresh_database.owner_url, ReplayScope(said))
     assert (await verify_log(fresh_database.owner_url)).equal
     assert lonely
 
@@ -137,13 +137,13 @@ async def test_a_scoped_run_minds_its_own_bank(said: UUID, lonely: Database, fre
     await TurnStore(lonely, lambda: NOON).append(other, [turn("t1", "elsewhere")])
     await owner(fresh_database, "update afterturn.agent_memory_unit_t set content = 'else'")
     bank = identity.bank_id(said, "home")
-    report = await repair_scope(fresh_database.owner_url, Scope(said, bank))
+    report = await repair_scope(fresh_database.owner_url, ReplayScope(said, bank))
     assert report.tables[2].rows_live == 12
-    assert (await verify_log(fresh_database.owner_url, Scope(said, bank))).equal
-    assert not (await verify_log(fresh_database.owner_url, Scope(said))).equal
-    assert not (await verify_log(fresh_database.owner_url, Scope(other))).equal
+    assert (await verify_log(fresh_database.owner_url, ReplayScope(said, bank))).equal
+    assert not (await verify_log(fresh_database.owner_url, ReplayScope(said))).equal
+    assert not (await verify_log(fresh_database.owner_url, ReplayScope(other))).equal
     with pytest.raises(ReplayError):
-        await repair_scope(fresh_database.owner_url, Scope())
+        await repair_scope(fresh_database.owner_url, ReplayScope())
 
 
 async def test_tables_that_were_emptied_come_back_and_the_store_goes_on(

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from store.erasure import Erasures, Kind, Target
+from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import TurnConflict
 from store.maintenance import Pruning
 from store.memory.documents import Documents, NewDocument, content_hash
 from store.memory.turns import Appended, NewMessage, NewTurn, Refused
-from store.replay import Report, Scope, repair_scope, swap_tables, verify_log
+from store.replay import ReplayReport, ReplayScope, repair_scope, swap_tables, verify_log
 from tests.servers import TestPostgres
 from tests.workers.conftest import BANK, HOST, World, dialogue, now, open_world
 from tests.workers.stages import Crew
@@ -50,7 +50,7 @@ async def guards(world: World) -> list[dict[str, Any]]:
     return [dict(row._mapping) for row in await world.sql(GUARDS)]
 
 
-def wrong(report: Report) -> list[str]:
+def wrong(report: ReplayReport) -> list[str]:
     return [one.name for one in report.derived if not one.equal]
 
 
@@ -58,7 +58,7 @@ async def mend(world: World, *, swapped: bool = False) -> None:
     """Mend what a comparison found in turns; facts are ordered by where their turns stand, and follow."""
     url = world.postgres.owner_url
     assert wrong(await verify_log(url)) in (["turns"], ["turns", "facts"])
-    await (swap_tables(url) if swapped else repair_scope(url, Scope(HOST)))
+    await (swap_tables(url) if swapped else repair_scope(url, ReplayScope(HOST)))
     assert wrong(await verify_log(url)) == []
 
 
@@ -132,7 +132,7 @@ async def test_a_turn_in_no_ledger_counts_as_ended_and_is_sent_to_no_gateway(wor
 async def test_the_guard_of_an_erased_turn_knows_no_body_after_a_rebuild_either(world: World) -> None:
     [unit] = await world.sql("select unit_id from afterturn.agent_memory_unit_t where content like '%Porto%'")
     erasures = Erasures(world.database, now)
-    target = Target(Kind.UNIT, "default", str(unit.unit_id))
+    target = ErasureTarget(Kind.UNIT, "default", str(unit.unit_id))
     assert (await erasures.run(HOST, await erasures.request(HOST, target))).done
     assert wrong(await verify_log(world.postgres.owner_url)) == []
     digests = await world.sql(

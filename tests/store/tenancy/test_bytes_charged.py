@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from store import identity
 from store.database import Database
-from store.erasure import Erasures, Kind, Target
+from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import QuotaExceeded
 from store.memory.directives import LINK_BYTES, Curation, NewDirective, NewLink
 from store.memory.documents import Documents, NewDocument, content_hash
@@ -20,7 +20,7 @@ from store.memory.units import Units
 from store.recall.jobs import RecallJobs
 from store.replay import verify_log
 from store.tenancy.keys import Keys
-from store.tenancy.quotas import Limits, Quotas
+from store.tenancy.quotas import QuotaLimits, Quotas
 from tests.servers import TestPostgres
 from tests.store.conftest import rows, settings_of
 
@@ -59,7 +59,7 @@ class Writer:
 
     async def limit(self, most: int) -> None:
         for bank in (None, "home"):
-            await Quotas(self.database, self.clock).set(self.name, bank, Limits(max_bytes=most))
+            await Quotas(self.database, self.clock).set(self.name, bank, QuotaLimits(max_bytes=most))
 
     async def used(self) -> list[int]:
         """The bytes of the host and of its bank, as charged."""
@@ -178,7 +178,7 @@ async def test_each_text_of_a_unit_is_charged_and_its_erasure_gives_all_back(wri
     [after, _] = await writer.used()
     assert after - before > 5 * 1000
     erasures = Erasures(writer.database, writer.clock)
-    await erasures.run(writer.host, await erasures.request(writer.host, Target(Kind.SESSION, "home", "s")))
+    await erasures.run(writer.host, await erasures.request(writer.host, ErasureTarget(Kind.SESSION, "home", "s")))
     assert await writer.used() == [0, 0]
 
 

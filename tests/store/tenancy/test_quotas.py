@@ -9,7 +9,7 @@ import pytest
 
 from store import identity
 from store.database import Database
-from store.erasure import Erasures, Kind, Target
+from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import OverQuota, QuotaExceeded, RateLimited
 from store.log.append import append_events
 from store.log.bulk import append_bulk
@@ -21,7 +21,7 @@ from store.memory.turns import Appended, Refused, TurnStore
 from store.memory.units import Units
 from store.tenancy.banks import Banks
 from store.tenancy.keys import Keys
-from store.tenancy.quotas import Limits, Quotas, recount_quota
+from store.tenancy.quotas import QuotaLimits, Quotas, recount_quota
 from tests.store.conftest import NOON, rows, turn
 
 
@@ -56,7 +56,7 @@ def limited(database: Database) -> Limited:
 
 async def allow(limited: Limited, database: Database, bank: str | None = None, **limits: int) -> None:
     await Keys(database).create(limited.name, "test")
-    await limited.quotas.set(limited.name, bank, Limits(**limits))
+    await limited.quotas.set(limited.name, bank, QuotaLimits(**limits))
 
 
 def reason(answer: Appended | Refused) -> str | None:
@@ -145,7 +145,7 @@ async def test_what_is_there_counts_when_a_quota_is_set_and_what_was_forgotten_i
 ) -> None:
     await Keys(database).create(limited.name, "test")
     await limited.turns.append(limited.host, [turn("t1", "x" * 100)])
-    await limited.quotas.set(limited.name, None, Limits(max_bytes=100))
+    await limited.quotas.set(limited.name, None, QuotaLimits(max_bytes=100))
     assert await limited.used() == (1, 100, 1)
     assert reasons(await limited.turns.append(limited.host, [turn("t2", "y")])) == ["max_bytes"]
     [(unit,)] = await rows(database, limited.host, "select unit_id from agent_memory_unit_t")
@@ -164,9 +164,9 @@ async def test_what_is_erased_is_given_back_at_once(limited: Limited, database: 
     assert await limited.used() == (3, 22, 2)
     erasures = Erasures(database, limited.clock)
     for target, left in (
-        (Target(Kind.SESSION, "home", "s1"), (2, 7, 2)),
-        (Target(Kind.BANK, "other"), (1, 4, 1)),
-        (Target(Kind.USER), (0, 0, 1)),
+        (ErasureTarget(Kind.SESSION, "home", "s1"), (2, 7, 2)),
+        (ErasureTarget(Kind.BANK, "other"), (1, 4, 1)),
+        (ErasureTarget(Kind.USER), (0, 0, 1)),
     ):
         assert (await erasures.run(limited.host, await erasures.request(limited.host, target))).done
         assert await limited.used() == left
@@ -180,10 +180,10 @@ async def test_a_document_counts_as_what_it_was_charged_and_is_given_back(limite
     documents = Documents(database, limited.clock)
     await documents.add(limited.host, NewDocument("home", content_hash(b"d"), "ä" * 10))
     charged = await limited.used()
-    await limited.quotas.set(limited.name, None, Limits(max_turns=3, max_bytes=100))
+    await limited.quotas.set(limited.name, None, QuotaLimits(max_turns=3, max_bytes=100))
     assert await limited.used() == charged
     erasures = Erasures(database, limited.clock)
-    await erasures.run(limited.host, await erasures.request(limited.host, Target(Kind.BANK, "home")))
+    await erasures.run(limited.host, await erasures.request(limited.host, ErasureTarget(Kind.BANK, "home")))
     assert await limited.used() == (0, 0, 0)
 
 
@@ -207,7 +207,7 @@ async def test_a_single_memory_counts_as_what_it_was_charged_and_no_limit_is_pas
         await keep("c", "d")
     with pytest.raises(QuotaExceeded):
         await keep("b", "e" * 20)
-    await limited.quotas.set(limited.name, None, Limits(max_turns=2, max_bytes=60))
+    await limited.quotas.set(limited.name, None, QuotaLimits(max_turns=2, max_bytes=60))
     assert await limited.used() == (2, 43, 1)
     await memories.end(limited.host, "home", "a")
     limited.clock.now += timedelta(hours=1)
@@ -262,7 +262,7 @@ async def test_banks_made_at_once_never_pass_the_limit(limited: Limited, databas
 async def test_a_quota_without_limits_is_none(limited: Limited, database: Database) -> None:
     await allow(limited, database, max_turns=0)
     assert reasons(await limited.turns.append(limited.host, [turn("t1")])) == ["max_turns"]
-    await limited.quotas.set(limited.name, None, Limits())
+    await limited.quotas.set(limited.name, None, QuotaLimits())
     assert reasons(await limited.turns.append(limited.host, [turn("t1")])) == [None]
     assert await limited.quotas.show(limited.name) == []
 

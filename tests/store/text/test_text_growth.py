@@ -11,7 +11,7 @@ from store.log.storable import check_json, check_text
 from store.memory.prepared_turns import said_in
 from store.recall import rules
 from store.recall.dense import compute_products
-from store.recall.pool import Candidate, Pool
+from store.recall.pool import Candidate, CandidatePool
 from store.recall.question import as_told, named_speakers, parse_question
 from store.recall.recaller import MAX_CHARACTERS
 from store.recall.settings import RankingSettings
@@ -21,7 +21,7 @@ from store.text.language_detection import detect_language
 from store.text.normal_forms import normalise_text
 from store.text.question_words import question_languages as spoken_languages
 from store.text.terms import analyse_text, lexical_text, words_of
-from store.text.times import DAY, Span, find_spans
+from store.text.times import DAY, TimeSpan, find_spans
 from store.text.word_rules import AUTO, FIRST, NONE, rules_of, strip_accents, supported_languages
 from tests.growth import LONG, outgrowing
 
@@ -30,7 +30,7 @@ QUESTIONS = [
     parse_question(one)
     for one in ("When did Ann go?", "How many did I see?", "Wann war ich da?", "Combien en ai-je vu ?", "¿Cuándo?")
 ]
-MAY = Span(datetime(2025, 5, 1, tzinfo=UTC), datetime(2025, 6, 1, tzinfo=UTC))
+MAY = TimeSpan(datetime(2025, 5, 1, tzinfo=UTC), datetime(2025, 6, 1, tzinfo=UTC))
 RANKING = RankingSettings()
 
 
@@ -38,7 +38,7 @@ def ranked(text: str) -> None:
     """Judge a text by every rule, for a question of every kind."""
     unit = Candidate(UUID(int=1), "experience", text, True, None, None, None, None, None, "Ann", NOW, ())
     nothing = np.zeros((1, 4), dtype=np.float32)
-    pool = Pool([unit], compute_products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
+    pool = CandidatePool([unit], compute_products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
     for question in QUESTIONS:
         for _, rule in rules.RULES:
             rule(np.ones(1), pool, question, RANKING)

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from store.text.calendars import load_calendars
 from store.text.language_detection import detect_language
-from store.text.times import DAY, YEARS, Span, find_spans
+from store.text.times import DAY, YEARS, TimeSpan, find_spans
 
 #: A Sunday.
 TODAY = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
 
 
-def _span(text: str) -> Span:
+def _span(text: str) -> TimeSpan:
     begin, _, end = text.partition("..")
-    return Span(*(datetime.fromisoformat(day).replace(tzinfo=UTC) for day in (begin, end)))
+    return TimeSpan(*(datetime.fromisoformat(day).replace(tzinfo=UTC) for day in (begin, end)))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def _span(text: str) -> Span:
 )
 def test_a_time_is_a_span_of_the_calendar(text: str, span: str) -> None:
     found = find_spans(text, TODAY)
-    rounded = [Span(*(_to_day(moment, text) for moment in (one.begin, one.end))) for one in found]
+    rounded = [TimeSpan(*(_to_day(moment, text) for moment in (one.begin, one.end))) for one in found]
     assert rounded == [_span(span)]
 
 
@@ -225,4 +225,4 @@ def test_any_text_has_times_that_begin_before_they_end(text: str, days: int) -> 
 def test_every_day_is_found_as_it_is_written(days: int) -> None:
     begin = datetime(2000, 1, 1, tzinfo=UTC) + days * DAY
     for written in (f"{begin:%d %B %Y}", f"{begin:%B %d, %Y}", f"{begin:%Y-%m-%d}", f"{begin.day} {begin:%b %Y}"):
-        assert find_spans(written, TODAY) == [Span(begin, begin + DAY)], written
+        assert find_spans(written, TODAY) == [TimeSpan(begin, begin + DAY)], written

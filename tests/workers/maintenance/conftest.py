@@ -8,7 +8,7 @@ from typing import Any
 import pytest_asyncio
 
 from store.erasure import Erasures
-from store.maintenance import Ending, Pruning, Schedule, WordsAnew
+from store.maintenance import ExpiryTask, Pruning, Schedule, WordsAnew
 from store.recall.jobs import RecallJobs
 from tests.servers import TestPostgres
 from tests.workers.conftest import World, open_world
@@ -35,7 +35,7 @@ class Yard:
             MaintenanceSettings(**settings),
             self.clock,
             WordsAnew(database, settle_s=0.0, page=3),
-            Ending(database, self.clock),
+            ExpiryTask(database, self.clock),
         )
         return {task.name: task for task in tasks_of(needs)}
 

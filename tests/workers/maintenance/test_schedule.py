@@ -7,7 +7,7 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from store.maintenance import Page, Schedule
+from store.maintenance import PrunedBatch, Schedule
 from tests.patience import PATIENCE_S, until
 from tests.workers.maintenance.conftest import Yard
 from workers.maintenance import Task
@@ -17,7 +17,7 @@ EXPIRE = "update public.afterturn_maintenance set lease_until = now() - interval
 DUE = "update public.afterturn_maintenance set next_run = now() - interval '5 hours'"
 
 
-def task(step: Callable[[str | None], Awaitable[Page]], name: str = "tidy", **more: Any) -> Task:
+def task(step: Callable[[str | None], Awaitable[PrunedBatch]], name: str = "tidy", **more: Any) -> Task:
     async def nothing() -> int:
         return 0
 
@@ -32,11 +32,11 @@ class Steps:
         self.places: list[str | None] = []
         self.begun = asyncio.Event()
 
-    async def __call__(self, place: str | None) -> Page:
+    async def __call__(self, place: str | None) -> PrunedBatch:
         self.places.append(place)
         self.begun.set()
         nth = int(place or 0) + 1
-        return Page(1, str(nth) if nth < self.pages else None)
+        return PrunedBatch(1, str(nth) if nth < self.pages else None)
 
 
 async def test_of_many_workers_that_look_at_once_one_runs_a_due_task(yard: Yard) -> None:
@@ -57,7 +57,7 @@ async def test_times_that_were_missed_are_not_made_up_for(yard: Yard) -> None:
 
 
 async def test_a_run_whose_worker_was_killed_goes_on_at_its_place_when_the_lease_is_over(yard: Yard) -> None:
-    async def killed(place: str | None) -> Page:
+    async def killed(place: str | None) -> PrunedBatch:
         if place == "2":
             raise asyncio.CancelledError
         return await steps(place)
@@ -75,7 +75,7 @@ async def test_a_run_whose_worker_was_killed_goes_on_at_its_place_when_the_lease
 async def test_who_comes_back_late_writes_nothing_and_stops(yard: Yard) -> None:
     schedule, steps = Schedule(yard.world.database), Steps()
 
-    async def slow(place: str | None) -> Page:
+    async def slow(place: str | None) -> PrunedBatch:
         await yard.world.sql(EXPIRE)
         await yard.maintainer(task(steps)).look()
         return await Steps(pages=9)(place)
@@ -94,7 +94,7 @@ async def test_a_run_that_takes_long_is_cut_and_gone_on_with_at_the_next_look(ya
 
 
 async def test_a_task_that_fails_is_told_by_kind_tried_again_later_and_keeps_no_other_from_running(yard: Yard) -> None:
-    async def fails(place: str | None) -> Page:
+    async def fails(place: str | None) -> PrunedBatch:
         raise ValueError(f"what stood there {place}")
 
     steps = Steps()

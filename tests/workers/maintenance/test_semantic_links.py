@@ -14,7 +14,7 @@ from store import identity
 from store.derived.nearest_units import Later, Near, Nearness, estimate_size
 from store.derived.semantic_links import NearLinks
 from store.derived.vector_indexes import VectorIndexes
-from store.erasure import Erasures, Kind, Target
+from store.erasure import Erasures, ErasureTarget, Kind
 from store.ledger.stages import Stage
 from store.log.append import append_events
 from store.log.catalog import EventType
@@ -222,7 +222,7 @@ async def test_links_end_with_either_text_and_are_erased_with_it(yard: Yard) -> 
     await forget(yard.world, "boats one")
     assert await pairs(yard.world) == [("boats three", "boats two")]
     erasures = Erasures(yard.world.database, now)
-    erasure = await erasures.request(HOST, Target(Kind.SESSION, "default", "secret"))
+    erasure = await erasures.request(HOST, ErasureTarget(Kind.SESSION, "default", "secret"))
     assert (await erasures.run(HOST, erasure)).done
     assert await pairs(yard.world) == []
     left = [event.data for event in await yard.world.sql(EVENTS)]
@@ -254,7 +254,7 @@ async def test_what_is_forgotten_or_erased_while_vectors_are_compared_is_not_lin
 
     async def happens() -> None:
         await forget(yard.world, "boats one")
-        erasure = await erasures.request(HOST, Target(Kind.SESSION, "default", "secret"))
+        erasure = await erasures.request(HOST, ErasureTarget(Kind.SESSION, "default", "secret"))
         await erasures.run(HOST, erasure)
 
     await links_of(yard.world, Interrupted(yard.world.database, 1, 2, 0.6, happens)).step(HOST)

@@ -5,11 +5,11 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from store.erasure import Erasures, Kind, Receipt, Target
+from store.erasure import Erasures, ErasureTarget, Kind, Receipt
 from store.ledger.stages import Stage
 from store.memory.turns import Appended, NewTurn, Refused
 from store.recall.jobs import RecallJobs
-from store.replay import Scope, swap_tables, verify_log
+from store.replay import ReplayScope, swap_tables, verify_log
 from tests.workers.conftest import BANK, HOST, World, dialogue, now, turn_uuid
 from tests.workers.gateways import gateway
 from tests.workers.maintenance.conftest import Yard
@@ -114,7 +114,7 @@ async def test_a_replay_after_pruning_is_equal_and_a_mended_text_is_embedded_aga
     await worked_off(yard, 2)
     await yard.by_hand("ledger")
     owner = yard.world.postgres.owner_url
-    report = await verify_log(owner, Scope())
+    report = await verify_log(owner, ReplayScope())
     assert report.equal
     assert all(one.equal for one in report.derived)
     counts = await yard.world.ledger.counts()
@@ -134,7 +134,7 @@ async def test_an_erasure_of_pruned_turns_takes_everything_and_names_the_gateway
         await worked_off(yard, 2)
     await yard.by_hand("ledger")
     erasures = Erasures(yard.world.database, now)
-    erasure = await erasures.request(HOST, Target(Kind.SESSION, "default", "s"))
+    erasure = await erasures.request(HOST, ErasureTarget(Kind.SESSION, "default", "s"))
     receipt = await erasures.run(HOST, erasure)
     assert (receipt.done, dict(receipt.delivered)) == (True, {"chat:default/s": 2})
     await Crew(yard.world).drain()
@@ -201,7 +201,7 @@ async def test_expired_recall_jobs_are_wiped_and_later_forgotten(yard: Yard) -> 
 async def test_an_erasure_that_was_left_alone_is_brought_to_its_end(yard: Yard) -> None:
     await worked_off(yard, 1)
     erasures = Erasures(yard.world.database, now)
-    erasure = await erasures.request(HOST, Target(Kind.SESSION, "default", "s"))
+    erasure = await erasures.request(HOST, ErasureTarget(Kind.SESSION, "default", "s"))
     assert await yard.tasks()["erasures"].count() == 1
     assert await yard.by_hand("erasures") == 1
     assert (await erasures.receipt(HOST, erasure)).done
@@ -214,7 +214,7 @@ async def test_an_erasure_that_takes_more_than_one_batch_is_brought_to_its_end_i
     monkeypatch.setattr("store.erasure.erasures.PAGE_UNITS", 1)
     await worked_off(yard)
     erasures = Erasures(yard.world.database, now)
-    erasure = await erasures.request(HOST, Target(Kind.SESSION, "default", "s"))
+    erasure = await erasures.request(HOST, ErasureTarget(Kind.SESSION, "default", "s"))
     assert await yard.by_hand("erasures") == 1
     assert (await erasures.receipt(HOST, erasure)).done
 
@@ -223,7 +223,7 @@ async def test_an_erasure_that_fails_keeps_no_other_from_its_end(yard: Yard, mon
     erasures, asked = Erasures(yard.world.database, now), []
     for session in ("broken", "sound"):
         await yard.world.append(session)
-        asked.append(await erasures.request(HOST, Target(Kind.SESSION, "default", session)))
+        asked.append(await erasures.request(HOST, ErasureTarget(Kind.SESSION, "default", session)))
     yard.ahead, run = DAY, Erasures.run
 
     async def fails(self: Erasures, host: UUID, erasure: UUID, within: timedelta | None = None) -> Receipt:

@@ -15,7 +15,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from store.text.rules.canonical import canonical_name, fold_text
 from store.text.rules.extract import as_entities
 from store.text.rules.facts import cut_value
-from store.text.rules.model import Extraction, Fact, Mention, MentionKind, MessageText, Span, Tier, TurnText
+from store.text.rules.model import (
+    ExtractedFact,
+    Extraction,
+    Mention,
+    MentionKind,
+    MessageText,
+    TextSpan,
+    Tier,
+    TurnText,
+)
 from workers.extraction.llm.request import MINED_ROLE, TOOL
 
 #: Objects of a reply that are looked at for the call; a reply that has more is none.
@@ -58,7 +67,7 @@ class _SaidEntity(_Strict):
     message: int
 
 
-class _Said(_Strict):
+class _ModelAnswer(_Strict):
     updated_facts: list[_SaidFact] = Field(max_length=MOST_FACTS)
     entities: list[_SaidEntity] = Field(max_length=MOST_ENTITIES)
 
@@ -77,7 +86,7 @@ def parse_answer(reply: Mapping[str, object], turn: TurnText) -> Read:
     facts = [fact for one in said.updated_facts if (fact := _build_fact(one, turn.messages)) is not None]
     mentions = [mention for one in said.entities if (mention := _build_mention(one, turn.messages)) is not None]
     mentions = list({(m.ordinal, m.entity): m for m in reversed(mentions)}.values())
-    mentions.sort(key=lambda mention: (mention.ordinal, mention.span or Span(-1, -1)))
+    mentions.sort(key=lambda mention: (mention.ordinal, mention.span or TextSpan(-1, -1)))
     facts = list({(fact.fact_id, fact.key, fold_text(fact.value)): fact for fact in facts}.values())
     dropped = len(said.updated_facts) + len(said.entities) - len(facts) - len(mentions)
     return Read(Extraction(tuple(mentions), as_entities(mentions), tuple(facts)), dropped)
@@ -90,7 +99,7 @@ def select_new(found: Extraction, known: Iterable[tuple[str, str, str]]) -> Extr
     return Extraction(found.mentions, found.entities, facts)
 
 
-def _find_answer(reply: Mapping[str, object]) -> _Said:
+def _find_answer(reply: Mapping[str, object]) -> _ModelAnswer:
     objects = list(_iterate_objects(reply))
     if any(one.get("type") == "refusal" for one in objects):
         raise NoAnswer("refused")
@@ -98,7 +107,7 @@ def _find_answer(reply: Mapping[str, object]) -> _Said:
     if arguments is None:
         raise NoAnswer("truncated" if reply.get("status") == "incomplete" else "no_call")
     try:
-        return _Said.model_validate(orjson.loads(arguments) if isinstance(arguments, str) else arguments)
+        return _ModelAnswer.model_validate(orjson.loads(arguments) if isinstance(arguments, str) else arguments)
     except (orjson.JSONDecodeError, ValidationError):
         fault: Fault = "truncated" if reply.get("status") == "incomplete" else "wrong_schema"
     raise NoAnswer(fault)
@@ -125,7 +134,7 @@ def _call_arguments(one: Mapping[str, Any]) -> str | Mapping[str, Any] | None:
     return arguments if isinstance(arguments, str | Mapping) else None
 
 
-def _build_fact(said: _SaidFact, messages: Sequence[MessageText]) -> Fact | None:
+def _build_fact(said: _SaidFact, messages: Sequence[MessageText]) -> ExtractedFact | None:
     # No database keeps a NUL: a reading would fail again and again over it.
     key, value = _normalise_identifier(said.key), cut_value(" ".join(said.value.replace("\0", " ").split())).rstrip()
     fact_id = _normalise_identifier(said.fact_id) or key
@@ -135,7 +144,7 @@ def _build_fact(said: _SaidFact, messages: Sequence[MessageText]) -> Fact | None
     if _SECRET.search(f"{fact_id} {key}"):
         return None
     subject = (messages[said.message].name or "").strip() or None
-    return Fact(
+    return ExtractedFact(
         fact_id=fact_id,
         key=key,
         slug=f"{fact_id}-{key}",
@@ -159,14 +168,14 @@ def _build_mention(said: _SaidEntity, messages: Sequence[MessageText]) -> Mentio
 
 def _locate_quote(
     quote: str, number: int, messages: Sequence[MessageText], *, whole_words: bool = False
-) -> Span | None:
+) -> TextSpan | None:
     """Return where the quote stands to the letter in that message, None when it does not."""
     quote = quote.strip()
     if not quote or not 0 <= number < len(messages):
         return None
     pattern = re.escape(quote)
     found = re.search(rf"(?<!\w){pattern}(?!\w)" if whole_words else pattern, messages[number].content)
-    return Span(*found.span()) if found else None
+    return TextSpan(*found.span()) if found else None
 
 
 def _normalise_identifier(name: str) -> str:

@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass
 
-from embeddings.endpoint import Endpoint, EndpointError, Limits
+from embeddings.endpoint import Endpoint, EndpointError, EndpointLimits
 from store.text.rules.model import TurnText
 from workers.extraction.llm.answer import NoAnswer, Read, parse_answer
 from workers.extraction.llm.request import MINED_ROLE, build_request, version_of
@@ -56,7 +56,7 @@ def reader_of(settings: EnrichmentSettings) -> LlmReader | None:
     """Return the reader these settings choose, None where no model is to read."""
     if not settings.enabled:
         return None
-    limits = Limits(
+    limits = EndpointLimits(
         request_bytes=settings.max_input_characters * BYTES_A_CHARACTER + ENVELOPE_BYTES,
         reply_bytes=settings.max_reply_bytes,
         seconds=settings.timeout_seconds,

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.lab.bench.attacks.attack import Attack
-from deploy.lab.bench.measures import Machine, Measure, Target
+from deploy.lab.bench.measures import Machine, Measure, MeasureTarget
 
 #: The victim's p95 may be this many times its quiet p95, plus this number of milliseconds.
 TIMES, MORE_MS = 3.0, 50.0
@@ -64,8 +64,10 @@ class AttackReport:
         """The victim's figures beside what they may be."""
         name, quiet = self.attack.name, self.quiet
         return [
-            Measure(f"{name}_turn_p95", "ms", self.turn_p95_ms, Target("<=", round(quiet.turn_target_ms, 1))),
-            Measure(f"{name}_recall_p95", "ms", self.recall_p95_ms, Target("<=", round(quiet.recall_target_ms, 1))),
+            Measure(f"{name}_turn_p95", "ms", self.turn_p95_ms, MeasureTarget("<=", round(quiet.turn_target_ms, 1))),
+            Measure(
+                f"{name}_recall_p95", "ms", self.recall_p95_ms, MeasureTarget("<=", round(quiet.recall_target_ms, 1))
+            ),
         ]
 
     @property

@@ -40,17 +40,17 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class AttackSizes:
     """Seconds of quiet before the first attack, and the attacks that are made; none means all."""
 
     quiet: int = 12
     only: tuple[str, ...] = ()
 
 
-FULL = Sizes(quiet=60)
+FULL = AttackSizes(quiet=60)
 
 
-def chosen(sizes: Sizes, only: Sequence[str]) -> Sizes:
+def chosen(sizes: AttackSizes, only: Sequence[str]) -> AttackSizes:
     """Return the sizes of a run of these attacks alone. Raises ValueError for a name that is none of theirs."""
     known = [attack.name for attack in ATTACKS]
     if unknown := [name for name in only if name not in known]:
@@ -75,7 +75,7 @@ def servers(_data: Path | None = None) -> Iterator[AttackedStack]:
         yield AttackedStack(stack)
 
 
-async def run(on: AttackedStack, say: Say, sizes: Sizes) -> AttackOutcome:
+async def run(on: AttackedStack, say: Say, sizes: AttackSizes) -> AttackOutcome:
     """Make every attack, one after the other."""
     attacks = [attack for attack in ATTACKS if not sizes.only or attack.name in sizes.only]
     async with tenants_of(on.stack) as tenants:

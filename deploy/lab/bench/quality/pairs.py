@@ -44,7 +44,7 @@ class AskingSession(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class PairContext:
     """Where a statement is said and asked for.
 
     `running`: all statements are said in one session, else each in its own. `speaker` is who says it, if he has a name;
@@ -80,16 +80,16 @@ class Context:
 
 
 CONTEXTS = (
-    Context("nothing before"),
-    Context("nothing before, one session", running=True),
-    Context("nothing before, asked from elsewhere", asked_from=AskingSession.OTHER),
-    Context("demo before", PriorContent.DEMO),
-    Context("demo before, one session", PriorContent.DEMO, running=True),
-    Context("demo before, asked from elsewhere", PriorContent.DEMO, asked_from=AskingSession.OTHER),
-    Context("demo before, asked from no session", PriorContent.DEMO, running=True, asked_from=AskingSession.NONE),
-    Context("demo before, answered", PriorContent.DEMO, replied=True),
-    Context("demo before, said by name", PriorContent.DEMO, running=True, speaker="Marta"),
-    Context("talk before and after", PriorContent.TALK, after=2),
+    PairContext("nothing before"),
+    PairContext("nothing before, one session", running=True),
+    PairContext("nothing before, asked from elsewhere", asked_from=AskingSession.OTHER),
+    PairContext("demo before", PriorContent.DEMO),
+    PairContext("demo before, one session", PriorContent.DEMO, running=True),
+    PairContext("demo before, asked from elsewhere", PriorContent.DEMO, asked_from=AskingSession.OTHER),
+    PairContext("demo before, asked from no session", PriorContent.DEMO, running=True, asked_from=AskingSession.NONE),
+    PairContext("demo before, answered", PriorContent.DEMO, replied=True),
+    PairContext("demo before, said by name", PriorContent.DEMO, running=True, speaker="Marta"),
+    PairContext("talk before and after", PriorContent.TALK, after=2),
 )
 
 
@@ -100,7 +100,7 @@ def read_pairs() -> Sequence[ParaphrasePair]:
     return [ParaphrasePair(f"pair-{nth}", *one) for nth, one in enumerate(told)]
 
 
-def make_prior_turns(context: Context, bank: str) -> Sequence[NewTurn]:
+def make_prior_turns(context: PairContext, bank: str) -> Sequence[NewTurn]:
     """Return what is said in a bank before."""
     if context.before is PriorContent.DEMO:
         return [

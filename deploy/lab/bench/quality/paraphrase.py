@@ -11,9 +11,9 @@ from afterturn_client import AsyncAfterturn, RecallAnswer, Recalled, TurnReceipt
 from afterturn_client.calls import RecallOptions
 
 from deploy.lab.bench.ground import open_bench_database
-from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, Target
-from deploy.lab.bench.quality.pairs import CONTEXTS, Context, ParaphrasePair, make_prior_turns, read_pairs
-from deploy.lab.bench.quality.settling import NotSettled, wait_until_settled
+from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
+from deploy.lab.bench.quality.pairs import CONTEXTS, PairContext, ParaphrasePair, make_prior_turns, read_pairs
+from deploy.lab.bench.quality.settling import StageNotSettled, wait_until_settled
 from deploy.lab.bench.servers import find_stack_servers
 from deploy.local.private_stack import run_private_stack
 from deploy.local.stack import Stack, StackNotRunning, find_stack
@@ -31,14 +31,14 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class ParaphraseSizes:
     """So many pairs, each in so many contexts."""
 
     pairs: int = 200
     contexts: int = len(CONTEXTS)
 
 
-FULL = Sizes()
+FULL = ParaphraseSizes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class AskedPair:
     """One pair in one context, asked for at once; `position` is the statement's, `last` that of all said there."""
 
     pair: ParaphrasePair
-    context: Context
+    context: PairContext
     position: int
     last: int
     at_once: TimedAnswer
@@ -90,8 +90,8 @@ def servers(data: Path | None) -> Iterator[PairStack]:
             yield PairStack(stack, "a private stack")
 
 
-async def run(on: PairStack, say: Say, sizes: Sizes) -> BenchOutcome:
-    """Say every pair in every context and ask for it, twice; leave nothing behind. Raises NotSettled."""
+async def run(on: PairStack, say: Say, sizes: ParaphraseSizes) -> BenchOutcome:
+    """Say every pair in every context and ask for it, twice; leave nothing behind. Raises StageNotSettled."""
     contexts, told = CONTEXTS[: sizes.contexts], read_pairs()[: sizes.pairs]
     async with open_bench_database(find_stack_servers(on.stack)) as here:
         database = here.database(1)
@@ -119,28 +119,28 @@ class PairConversation:
 
     memory: AsyncAfterturn
 
-    async def begin(self, context: Context) -> None:
+    async def begin(self, context: PairContext) -> None:
         """Write what a bank holds before, and wait until it has settled."""
         turns, position = make_prior_turns(context, context.name), 0
         for at in range(0, len(turns), PRIOR_BATCH):
             for receipt in await self.memory.add_turns(turns[at : at + PRIOR_BATCH]):
                 if not isinstance(receipt, TurnReceipt):
-                    raise NotSettled(f"bank {context.name}: a turn was refused")
+                    raise StageNotSettled(f"bank {context.name}: a turn was refused")
                 position = receipt.position
         if position:
             await wait_until_settled(self.memory, context.name, position, [])
 
-    async def both(self, pair: ParaphrasePair, contexts: Sequence[Context]) -> list[PairResult]:
+    async def both(self, pair: ParaphrasePair, contexts: Sequence[PairContext]) -> list[PairResult]:
         """Say and ask in each context at once, and ask once more when all have settled."""
         asked = [await self._at_once(pair, context) for context in contexts]
         return [PairResult(one, await self._settled(one)) for one in asked]
 
-    async def _at_once(self, pair: ParaphrasePair, context: Context) -> AskedPair:
+    async def _at_once(self, pair: ParaphrasePair, context: PairContext) -> AskedPair:
         positions = []
         for turn in context.turns(pair, context.name):
             (receipt,) = await self.memory.add_turns([turn])
             if not isinstance(receipt, TurnReceipt):
-                raise NotSettled(f"bank {context.name}: a turn was refused")
+                raise StageNotSettled(f"bank {context.name}: a turn was refused")
             positions.append(receipt.position)
         return AskedPair(pair, context, positions[0], positions[-1], await self._ask(pair, context))
 
@@ -149,7 +149,7 @@ class PairConversation:
         await wait_until_settled(self.memory, context.name, asked.last, [(context.session(pair), pair.name)])
         return await self._ask(pair, context)
 
-    async def _ask(self, pair: ParaphrasePair, context: Context) -> TimedAnswer:
+    async def _ask(self, pair: ParaphrasePair, context: PairContext) -> TimedAnswer:
         options = RecallOptions(bank=context.name, k=DEPTH)
         if (session := context.asking(pair)) is not None:
             options["session_id"] = session
@@ -180,12 +180,12 @@ def _compute_measures(twice: Sequence[PairResult]) -> Sequence[Measure]:
     )
     missed = sum(one.asked.at_once.place == NOT_FOUND for one in twice)
     return [
-        Measure("first_five_at_once", "share", at_once, Target(">=", 0.99), then),
-        Measure("missed_at_once", "questions", missed, Target("<=", 0)),
+        Measure("first_five_at_once", "share", at_once, MeasureTarget(">=", 0.99), then),
+        Measure("missed_at_once", "questions", missed, MeasureTarget("<=", 0)),
     ]
 
 
-def _compute_parts(twice: Sequence[PairResult], contexts: Sequence[Context]) -> Iterator[tuple[str, float]]:
+def _compute_parts(twice: Sequence[PairResult], contexts: Sequence[PairContext]) -> Iterator[tuple[str, float]]:
     yield "missed_settled", sum(one.settled.place == NOT_FOUND for one in twice)
     yield "only_settled_in_the_first_five", sum(one.settled.place <= FIRST < one.asked.at_once.place for one in twice)
     yield "asked_before_it_had_a_vector", fmean(one.asked.at_once.embedded < one.asked.position for one in twice)

@@ -27,7 +27,7 @@ from deploy.lab.bench.quality.flags import (
     swap_names,
 )
 from deploy.lab.bench.quality.material import Dialogue, DialogueMessage
-from deploy.lab.bench.quality.settling import NotSettled, wait_until_settled
+from deploy.lab.bench.quality.settling import StageNotSettled, wait_until_settled
 from deploy.local.stack import Stack
 from store.recall.names import NAMES
 
@@ -72,7 +72,7 @@ async def measure_quality(
 ) -> QualityReport:
     """Write each dialogue into a bank of its own and ask its questions; `tokens`: also for answers of that size.
 
-    Raises NotSettled, AfterturnError.
+    Raises StageNotSettled, AfterturnError.
     """
     async with AsyncAfterturn(stack.api, stack.api_key(), timeout_s=60.0, allow_http=True) as memory:
         run = QualityRun(memory, f"quality-{uuid4().hex[:8]}", dialogues)
@@ -117,7 +117,7 @@ class QualityRun:
             for some in split_batches(dialogue.said):
                 for receipt in await self.memory.add_turns(_make_turns(some, bank)):
                     if not isinstance(receipt, TurnReceipt):
-                        raise NotSettled(f"bank {bank}: a turn was refused")
+                        raise StageNotSettled(f"bank {bank}: a turn was refused")
                     last = receipt.position
             await wait_until_settled(self.memory, bank, last, one_of_each.items())
             say(f"{len(dialogue.said)} turns written into bank {bank}")

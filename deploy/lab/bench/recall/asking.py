@@ -28,7 +28,7 @@ class NothingRecalled(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class BenchQuestion:
     """A question to a bank, and what recall reads for it: the postings of its terms, and lists of vectors."""
 
     bank: str
@@ -44,7 +44,7 @@ class RecallProbe:
         self._database, self._embedder, self._settings, self._host = database, embedder, settings, host
         self._recaller = Recaller(database, embedder, settings)
 
-    async def understood(self, bank: str, text: str) -> Question:
+    async def understood(self, bank: str, text: str) -> BenchQuestion:
         """Find out which postings recall would read, so that the floor reads the same."""
         question = parse_question(text)
         state = RecallState(
@@ -61,14 +61,14 @@ class RecallProbe:
                 raise NothingRecalled("a bank of the bench is not there")
         asked = {*question.words, *question.pairs}
         terms = readable_terms(asked, state.statistics, self._settings.postings)
-        return Question(bank, text, terms, state.lists)
+        return BenchQuestion(bank, text, terms, state.lists)
 
-    async def ours(self, question: Question) -> None:
+    async def ours(self, question: BenchQuestion) -> None:
         """Recall, in this process."""
         if not (await self._recaller.recall(self._host, RecallQuery(question.bank, question.text, K))).items:
             raise NothingRecalled("a question of the bench found nothing")
 
-    async def floor(self, question: Question) -> None:
+    async def floor(self, question: BenchQuestion) -> None:
         """Embed the question, read the postings of its terms, ask for the nearest vectors; nothing else."""
         vector = (await self._embedder.embed([question.text]))[0]
         bank = {"host": self._host, "bank": identity.bank_id(self._host, question.bank)}
@@ -93,11 +93,11 @@ class RecallEndpoint:
     client: httpx.AsyncClient
     key: str = field(repr=False)
 
-    async def ask(self, question: Question) -> None:
+    async def ask(self, question: BenchQuestion) -> None:
         """Recall K units over HTTP."""
         await self._ask({"bank": question.bank, "query": question.text, "k": K})
 
-    async def ask_tokens(self, question: Question) -> None:
+    async def ask_tokens(self, question: BenchQuestion) -> None:
         """Recall as many passages over HTTP as the default budget of tokens holds."""
         await self._ask({"bank": question.bank, "query": question.text})
 

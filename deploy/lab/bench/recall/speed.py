@@ -13,9 +13,9 @@ import httpx
 from pydantic import SecretStr
 
 from deploy.lab.bench.ground import BenchDatabase, open_bench_database
-from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, Target
+from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
 from deploy.lab.bench.processor_times import read_family_seconds
-from deploy.lab.bench.recall.asking import Question, RecallEndpoint, RecallProbe
+from deploy.lab.bench.recall.asking import BenchQuestion, RecallEndpoint, RecallProbe
 from deploy.lab.bench.recall.feeding import run_background_load
 from deploy.lab.bench.recall.filling import BankFiller, Phrases
 from deploy.lab.bench.servers import BenchServers, find_stack_servers
@@ -36,11 +36,11 @@ LARGE = "large"
 API, DATABASE = "api", "postgres"
 
 Say = Callable[[str], None]
-Ask = Callable[[Question], Awaitable[None]]
+Ask = Callable[[BenchQuestion], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class RecallSizes:
     """How much is run: one large bank, banks of the `usual` sizes, and `banks` of `bank_units` units each.
 
     `rounds` are alternations of ours and floor, each of `questions` questions; `checked` units of a bank are compared
@@ -57,7 +57,7 @@ class Sizes:
     checked: int = 5
 
 
-FULL = Sizes(banks=100, bank_units=10_000, rounds=10, questions=80, checked=20)
+FULL = RecallSizes(banks=100, bank_units=10_000, rounds=10, questions=80, checked=20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def _describe_servers(stack: Stack, *, private: bool) -> RecallServers:
     return RecallServers(on, stack.api, data, name, embedding, stack.recall, private, stack.redis_url, processes)
 
 
-async def run(on: RecallServers, say: Say, sizes: Sizes) -> BenchOutcome:
+async def run(on: RecallServers, say: Say, sizes: RecallSizes) -> BenchOutcome:
     """Take every measure, one after the other, and leave nothing behind."""
     embedder = create_embedder(on.embedding, on.data)
     async with open_bench_database(on.servers) as here:
@@ -135,7 +135,7 @@ class RecallBench:
     asking: RecallProbe
     filler: BankFiller
     say: Say
-    sizes: Sizes
+    sizes: RecallSizes
 
     async def run(self, door: RecallEndpoint | None) -> BenchOutcome:
         """Take every measure; first the growth, which has to begin with little."""
@@ -174,8 +174,8 @@ class RecallBench:
         among = await self._timed(self.asking.ours, await self._questions(names))
         name = f"p95_{total}_units_in_{self.sizes.banks}_banks_over_{each}_units"
         return [
-            Measure(name, "ms", compute_p95_ms(among), Target("<=", 2.0), compute_p95_ms(alone)),
-            Measure(f"fill_{total}_units", "min", filled_s / 60, Target("<=", 20.0)),
+            Measure(name, "ms", compute_p95_ms(among), MeasureTarget("<=", 2.0), compute_p95_ms(alone)),
+            Measure(f"fill_{total}_units", "min", filled_s / 60, MeasureTarget("<=", 20.0)),
         ], filled_s
 
     async def _filled(self, banks: Sequence[str], units: int) -> float:
@@ -193,26 +193,26 @@ class RecallBench:
         while await indexes.build_some():
             self.say("an index over vectors is built")
 
-    async def _questions(self, banks: Sequence[str]) -> list[Question]:
+    async def _questions(self, banks: Sequence[str]) -> list[BenchQuestion]:
         """Return the demo's questions, each to the next bank."""
         asked = islice(cycle(one.question for one in load_demo().questions), max(self.sizes.questions, len(banks)))
         return [await self.asking.understood(bank, text) for bank, text in zip(cycle(banks), asked, strict=False)]
 
-    async def _timed(self, ask: Ask, questions: Sequence[Question]) -> list[float]:
+    async def _timed(self, ask: Ask, questions: Sequence[BenchQuestion]) -> list[float]:
         await run_lanes(split_lanes(ask, questions, 1))
         return [took for _ in range(self.sizes.rounds) for took in await run_lanes(split_lanes(ask, questions, 1))]
 
-    async def _beside_floor(self, questions: Sequence[Question], clients: int) -> list[Measure]:
+    async def _beside_floor(self, questions: Sequence[BenchQuestion], clients: int) -> list[Measure]:
         ours, floor = await self._in_turns((self.asking.ours, self.asking.floor), questions, clients)
         name = "1_client" if clients == 1 else f"{clients}_clients"
         return [
-            Measure(f"recall_p50_{name}", "ms", compute_p50_ms(ours), Target("<=", 2.5), compute_p50_ms(floor)),
-            Measure(f"recall_p95_{name}", "ms", compute_p95_ms(ours), Target("<=", 3.0), compute_p95_ms(floor)),
+            Measure(f"recall_p50_{name}", "ms", compute_p50_ms(ours), MeasureTarget("<=", 2.5), compute_p50_ms(floor)),
+            Measure(f"recall_p95_{name}", "ms", compute_p95_ms(ours), MeasureTarget("<=", 3.0), compute_p95_ms(floor)),
         ]
 
-    async def _over_http(self, questions: Sequence[Question], door: RecallEndpoint) -> Measure:
+    async def _over_http(self, questions: Sequence[BenchQuestion], door: RecallEndpoint) -> Measure:
         ours, http = await self._in_turns((self.asking.ours, door.ask), questions, 1)
-        return Measure("http_adds_p50", "ms", compute_p50_ms(http) - compute_p50_ms(ours), Target("<=", 6.0))
+        return Measure("http_adds_p50", "ms", compute_p50_ms(http) - compute_p50_ms(ours), MeasureTarget("<=", 6.0))
 
     async def _usual(self, units: int, door: RecallEndpoint, parts: dict[str, float]) -> list[Measure]:
         """Ask a bank of the size people have over HTTP, beside the floor in this process; add processor times."""
@@ -226,22 +226,22 @@ class RecallBench:
         parts |= {f"{name}_{process}_processor_ms": took for process, took in processor.items()}
         alone = compute_p50_ms(floor)
         rows = [
-            Measure(f"http_p50_{name}", "ms", compute_p50_ms(ours), Target("<=", 2.5), alone),
-            Measure(f"http_p95_{name}", "ms", compute_p95_ms(ours), Target("<=", 3.0), compute_p95_ms(floor)),
+            Measure(f"http_p50_{name}", "ms", compute_p50_ms(ours), MeasureTarget("<=", 2.5), alone),
+            Measure(f"http_p95_{name}", "ms", compute_p95_ms(ours), MeasureTarget("<=", 3.0), compute_p95_ms(floor)),
             Measure(
                 f"http_p50_{name}_{CLIENTS}_clients",
                 "ms",
                 compute_p50_ms(many),
-                Target("<=", 3.0),
+                MeasureTarget("<=", 3.0),
                 compute_p50_ms(floor_of_many),
             ),
-            Measure(f"http_p50_{name}_2000_tokens", "ms", compute_p50_ms(filled), Target("<=", 3.0), alone),
+            Measure(f"http_p50_{name}_2000_tokens", "ms", compute_p50_ms(filled), MeasureTarget("<=", 3.0), alone),
         ]
         if API in processor:
-            rows.append(Measure(f"api_processor_{name}", "ms", processor[API], Target("<=", 12.0)))
+            rows.append(Measure(f"api_processor_{name}", "ms", processor[API], MeasureTarget("<=", 12.0)))
         return rows
 
-    async def _processor_times(self, questions: Sequence[Question], door: RecallEndpoint) -> dict[str, float]:
+    async def _processor_times(self, questions: Sequence[BenchQuestion], door: RecallEndpoint) -> dict[str, float]:
         """Return the processor time a question takes of each process of the stack, in milliseconds."""
         before = {name: read_family_seconds(pid) for name, pid in self.on.processes.items()}
         asked = list(islice(cycle(questions), self.sizes.processor_questions))
@@ -249,17 +249,19 @@ class RecallBench:
         after = {name: read_family_seconds(pid) for name, pid in self.on.processes.items()}
         return {name: (after[name] - before[name]) * 1000 / len(asked) for name in after if name in (API, DATABASE)}
 
-    async def _fed(self, questions: Sequence[Question], door: RecallEndpoint) -> tuple[Measure, float]:
+    async def _fed(self, questions: Sequence[BenchQuestion], door: RecallEndpoint) -> tuple[Measure, float]:
         """Ask the very bank that is fed: what waits to be embedded and indexed in it is in the figure."""
         quiet = await self._timed(door.ask, questions)
         with run_background_load(str(door.client.base_url), door.key, LARGE) as taken:
             busy = await self._timed(door.ask, questions)
         measure = Measure(
-            "http_p95_during_ingestion", "ms", compute_p95_ms(busy), Target("<=", 3.0), compute_p95_ms(quiet)
+            "http_p95_during_ingestion", "ms", compute_p95_ms(busy), MeasureTarget("<=", 3.0), compute_p95_ms(quiet)
         )
         return measure, taken.turns_per_s
 
-    async def _in_turns(self, ways: Sequence[Ask], questions: Sequence[Question], clients: int) -> list[list[float]]:
+    async def _in_turns(
+        self, ways: Sequence[Ask], questions: Sequence[BenchQuestion], clients: int
+    ) -> list[list[float]]:
         """Ask every way once to warm up, then in blocks that alternate; return the seconds of each way."""
         took: list[list[float]] = [[] for _ in ways]
         for way in ways:
@@ -281,9 +283,9 @@ class RecallBench:
         there = {one.filter: sum(other.there for other in asked if other.filter == one.filter) for one in asked}
         found = {one.filter: sum(other.found for other in asked if other.filter == one.filter) for one in asked}
         least = min(found[name] / there[name] for name in there)
-        return Measure(f"recall_at_10_of_exact_{units}_units", "share", least, Target(">=", 0.98))
+        return Measure(f"recall_at_10_of_exact_{units}_units", "share", least, MeasureTarget(">=", 0.98))
 
 
-def split_lanes(ask: Ask, questions: Sequence[Question], clients: int) -> list[list[partial[Awaitable[None]]]]:
+def split_lanes(ask: Ask, questions: Sequence[BenchQuestion], clients: int) -> list[list[partial[Awaitable[None]]]]:
     """Deal the questions out to a number of clients."""
     return [[partial(ask, question) for question in questions[lane::clients]] for lane in range(clients)]

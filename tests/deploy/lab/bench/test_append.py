@@ -14,7 +14,7 @@ from deploy.cli.app import build_cli
 from deploy.lab.bench import append
 from deploy.lab.bench.acknowledgement import AcknowledgementBench, derive_turn_ids, read_clock
 from deploy.lab.bench.acknowledgement import append_new_turns as append_turns
-from deploy.lab.bench.append import Sizes, run
+from deploy.lab.bench.append import AppendSizes, run
 from deploy.lab.bench.footprint import measure_footprint
 from deploy.lab.bench.ground import open_bench_database
 from deploy.lab.bench.measures import BenchOutcome
@@ -29,7 +29,7 @@ from store.memory.turns import TurnStore
 from tests.deploy.operated import Operated
 from tests.servers import TestPostgres
 
-SMALL = Sizes(
+SMALL = AppendSizes(
     rounds=1,
     turns=2,
     cpu_turns=5,
@@ -144,7 +144,7 @@ async def test_every_promise_is_measured_and_shown_and_nothing_stays_behind(
             measured.append(await run(*told))
         return measured[0]
 
-    monkeypatch.setattr(append, "Sizes", lambda: SMALL)
+    monkeypatch.setattr(append, "AppendSizes", lambda: SMALL)
     monkeypatch.setattr(append, "run", once)
     result = await operated.run("bench", "append", "--json")
     assert_told(result)

@@ -7,7 +7,7 @@ from deploy.lab.bench.history import ARCHIVE_EVERY, History
 from store import identity
 from store.log.catalog import EventType
 from store.log.envelope import build_reoffer
-from store.replay import Scope, verify_log
+from store.replay import ReplayScope, verify_log
 from store.tenancy.keys import Keys
 from tests.deploy.operated import Operated
 from tests.store.log.samples import cloud_event
@@ -44,5 +44,5 @@ async def test_generate_writes_it_once_and_it_replays_equal(operated: Operated) 
     assert (report.equal, report.events) == (True, 2500)
     assert all(table.rows_live for table in report.tables)
     bank = identity.bank_id(identity.host_id(HOST_NAME), "generated-4")
-    scoped = await verify_log(operated.postgres.owner_url, Scope(identity.host_id(HOST_NAME), bank))
+    scoped = await verify_log(operated.postgres.owner_url, ReplayScope(identity.host_id(HOST_NAME), bank))
     assert scoped.equal

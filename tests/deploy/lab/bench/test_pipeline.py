@@ -12,7 +12,7 @@ from deploy.lab.bench.acknowledgement import read_clock
 from deploy.lab.bench.ground import open_bench_database
 from deploy.lab.bench.material import repeat_conversation
 from deploy.lab.bench.measures import BenchOutcome
-from deploy.lab.bench.pipeline import Sizes
+from deploy.lab.bench.pipeline import PipelineSizes
 from deploy.lab.bench.pipeline_stack import open_pipeline_stack
 from deploy.lab.bench.servers import BenchServers
 from deploy.lab.bench.talk import TurnGenerator
@@ -21,7 +21,7 @@ from store.memory.turns import TurnStore
 # Two workers would measure twice.
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("pipeline-bench")]
 
-SMALL = Sizes(rounds=1, banks=1, idle_banks=1, acknowledgements=3, sample=8)
+SMALL = PipelineSizes(rounds=1, banks=1, idle_banks=1, acknowledgements=3, sample=8)
 PROMISED = {
     "pipeline_over_library_calls": ">= 0.7",
     "pipeline_over_embedder_alone": ">= 0.5",

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from deploy.lab.bench.plugin import Sizes, run, servers
+from deploy.lab.bench.plugin import PluginSizes, run, servers
 from tests.deploy.lab.bench.test_append import left_behind
 
 pytestmark = pytest.mark.nightly
 
-SMALL = Sizes(units=200, large=400, rounds=4, crowd=32, checked=3)
+SMALL = PluginSizes(units=200, large=400, rounds=4, crowd=32, checked=3)
 PROMISED = {
     "plugin_write_p50_1_client": "<= 3.0",
     "plugin_write_p95_16_clients": "<= 100.0",

@@ -8,7 +8,7 @@ import pytest
 from deploy.lab.bench.ground import open_bench_database
 from deploy.lab.bench.recall.feeding import BATCH_TURNS, LoadStopped, run_background_load
 from deploy.lab.bench.recall.filling import BankFiller, Phrases
-from deploy.lab.bench.recall.speed import RecallServers, Sizes, run
+from deploy.lab.bench.recall.speed import RecallServers, RecallSizes, run
 from deploy.lab.bench.servers import BenchServers
 from embeddings.registry import create_embedder
 from embeddings.settings import EmbeddingSettings
@@ -20,7 +20,7 @@ from tests.deploy.lab.bench.test_append import left_behind
 from tests.deploy.native_double import KEY, NativeDouble
 from tests.patience import wait_until
 
-SMALL = Sizes(units=200, banks=2, bank_units=60, rounds=1, questions=8, checked=2)
+SMALL = RecallSizes(units=200, banks=2, bank_units=60, rounds=1, questions=8, checked=2)
 PROMISED = {
     "p95_120_units_in_2_banks_over_60_units": "<= 2.0",
     "fill_120_units": "<= 20.0",

@@ -7,7 +7,7 @@ from pydantic import SecretStr
 
 from deploy.lab.bench.recall.speed import RecallServers
 from deploy.lab.bench.servers import BenchServers
-from deploy.lab.bench.turns import Sizes, run
+from deploy.lab.bench.turns import TurnSizes, run
 from embeddings.settings import EmbeddingSettings
 from store.recall.settings import RecallSettings
 from tests.deploy.lab.bench.test_append import left_behind
@@ -15,7 +15,7 @@ from tests.servers import TestValkey
 
 pytestmark = pytest.mark.nightly
 
-SMALL = Sizes(units=200, rounds=1, turns=2, seconds=1)
+SMALL = TurnSizes(units=200, rounds=1, turns=2, seconds=1)
 PROMISED = {
     "before_p50_1_client": "<= 2.5",
     "after_p50_1_client": "<= 4.0",

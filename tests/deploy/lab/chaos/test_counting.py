@@ -9,7 +9,7 @@ from sqlalchemy import text
 from deploy.lab.chaos import counting, tables
 from deploy.lab.chaos.eye import DatabaseObserver, open_observer
 from deploy.lab.chaos.interrupted import FaultEpisode, read_finishing_times
-from deploy.lab.chaos.talk import Turn
+from deploy.lab.chaos.talk import ChaosTurn
 from store.text.chunks import split_chunks
 from tests.deploy.lab.chaos.conftest import PAPERS, RULES, SESSIONS, TURNS
 from tests.servers import TestPostgres
@@ -82,7 +82,7 @@ LOST = {
 }
 
 
-def ids(turns: list[Turn]) -> set[str]:
+def ids(turns: list[ChaosTurn]) -> set[str]:
     return {str(turn.id) for turn in turns}
 
 

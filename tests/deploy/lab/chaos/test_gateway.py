@@ -8,7 +8,7 @@ from afterturn_client.errors import GatewayError
 from afterturn_client.gateway import GatewayClient, GatewayMessage
 
 from deploy.lab.chaos.gateway import GatewayHandle, ProcessGone, run_gateway
-from deploy.lab.chaos.gateway_process import Mode
+from deploy.lab.chaos.gateway_process import AnswerMode
 from deploy.lab.chaos.sabotage import ADDS_BEFORE, Sabotage, place_before_gateway
 
 PATIENCE_S = 1.5
@@ -38,14 +38,14 @@ def words(gateway: GatewayHandle, session: str) -> list[str]:
 @pytest.mark.parametrize(
     "mode, status, unknown",
     [
-        (Mode.SLOW, None, True),
-        (Mode.HANG, None, True),
-        (Mode.LIMITED, 429, False),
-        (Mode.BROKEN, 503, False),
+        (AnswerMode.SLOW, None, True),
+        (AnswerMode.HANG, None, True),
+        (AnswerMode.LIMITED, 429, False),
+        (AnswerMode.BROKEN, 503, False),
     ],
 )
 async def test_a_call_is_on_disk_whatever_its_answer_is(
-    gateway: GatewayHandle, mode: Mode, status: int | None, *, unknown: bool
+    gateway: GatewayHandle, mode: AnswerMode, status: int | None, *, unknown: bool
 ) -> None:
     gateway.order(mode, 1)
     error = await add(gateway.url, mode, "spoiled")
@@ -56,18 +56,18 @@ async def test_a_call_is_on_disk_whatever_its_answer_is(
 
 
 async def test_garbage_is_no_json_or_no_http(gateway: GatewayHandle) -> None:
-    gateway.order(Mode.GARBAGE, 2)
+    gateway.order(AnswerMode.GARBAGE, 2)
     errors = [await add(gateway.url, "garbage", "spoiled") for _ in range(2)]
     assert {error.category for error in errors if error} == {"invalid_json", "connection"}
     assert words(gateway, "garbage") == ["spoiled", "spoiled"]
 
 
 async def test_a_door_that_is_shut_lets_nothing_in_and_opens_again(gateway: GatewayHandle) -> None:
-    gateway.order(Mode.REFUSE)
+    gateway.order(AnswerMode.REFUSE)
     error = await add(gateway.url, "refuse", "unsent")
     assert error is not None
     assert error.unsent
-    gateway.order(Mode.OK)
+    gateway.order(AnswerMode.OK)
     assert await add(gateway.url, "refuse", "well") is None
     assert words(gateway, "refuse") == ["well"]
 
@@ -112,6 +112,6 @@ async def test_a_saboteur_whom_the_gateway_refused_tries_again(
         for nth in range(ADDS_BEFORE):
             assert await add(url, f"first-{sabotage}", str(nth)) is None
         for word in ("one", "two", "three"):
-            gateway.order(Mode.REFUSE if word == refused else Mode.OK)
+            gateway.order(AnswerMode.REFUSE if word == refused else AnswerMode.OK)
             assert bool(await add(url, f"again-{sabotage}", word)) == (word == refused)
     assert words(gateway, f"again-{sabotage}") == seen

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from deploy.lab.chaos.counting import TurnOutcomes
-from deploy.lab.chaos.deliveries import Deliveries
+from deploy.lab.chaos.deliveries import DeliveryCounts
 from deploy.lab.chaos.faults import FAULTS, plan_faults
 from deploy.lab.chaos.interrupted import FaultEpisode, LedgerKey
 from deploy.lab.chaos.knowledge import TURNS_PER_DOCUMENT, PlannedDirective, PlannedDocument, plan_knowledge
@@ -30,7 +30,7 @@ HELD = ChaosOutcome(
     dead_as={},
     twice={"facts": 0},
     extracted_out_of_order=0,
-    deliveries=Deliveries(0, 0, 0, 0, 0),
+    deliveries=DeliveryCounts(0, 0, 0, 0, 0),
     felt=[
         FaultEffect("kill_api", "api", 1.0, 0.0, 2, 4.0, 5.0),
         FaultEffect("kill_worker", "worker-1", 2.0, 0.0, 0, None, None),
@@ -105,11 +105,11 @@ def test_rows_that_never_end_are_waited_for_longer_than_a_recovery_may_take() ->
         (replace(HELD, endings=replace(HELD.endings, dead=TURN, strays=TURN)), "dead_elsewhere is 1"),
         (replace(HELD, twice={"facts": 2}), "applied_twice is 2"),
         (replace(HELD, extracted_out_of_order=1), "out_of_order is 1"),
-        (replace(HELD, deliveries=Deliveries(1, 0, 0, 0, 0)), "gateway_sent_twice is 1"),
-        (replace(HELD, deliveries=Deliveries(0, 1, 0, 0, 0)), "gateway_flushed_twice is 1"),
-        (replace(HELD, deliveries=Deliveries(0, 0, 1, 0, 0)), "out_of_order is 1"),
-        (replace(HELD, deliveries=Deliveries(0, 0, 0, 1, 0)), "gateway_foreign is 1"),
-        (replace(HELD, deliveries=Deliveries(0, 0, 0, 0, 1)), "gateway_untrue is 1"),
+        (replace(HELD, deliveries=DeliveryCounts(1, 0, 0, 0, 0)), "gateway_sent_twice is 1"),
+        (replace(HELD, deliveries=DeliveryCounts(0, 1, 0, 0, 0)), "gateway_flushed_twice is 1"),
+        (replace(HELD, deliveries=DeliveryCounts(0, 0, 1, 0, 0)), "out_of_order is 1"),
+        (replace(HELD, deliveries=DeliveryCounts(0, 0, 0, 1, 0)), "gateway_foreign is 1"),
+        (replace(HELD, deliveries=DeliveryCounts(0, 0, 0, 0, 1)), "gateway_untrue is 1"),
         (replace(HELD, tables=[TableComparison("facts", 2, 1, 1)]), "table facts differs in 1 rows"),
         (replace(HELD, sabotage=Sabotage.REORDER), "reorder was not seen in out_of_order"),
         (replace(HELD, kept=replace(HELD.kept, knowledge_unanswered=1)), "knowledge_unanswered is 1"),

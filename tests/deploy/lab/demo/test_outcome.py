@@ -4,20 +4,20 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from deploy.lab.demo.data import FreshWrite, Question, QuestionKind, TurnName, Wording
+from deploy.lab.demo.data import DemoQuestion, FreshWrite, QuestionKind, TurnName, Wording
 from deploy.lab.demo.outcome import (
     DemoOutcome,
+    DemoStageCounts,
     EntityRow,
     FreshAnswer,
     RankedAnswer,
     RecalledTurn,
-    StageCounts,
     pick_percentile,
 )
 from deploy.lab.demo.report import render_report
 
 EVIDENCE, ELSEWHERE = (TurnName(session_id="s", turn_id=turn) for turn in ("t01", "t02"))
-QUESTION = Question(question="Who is [bold]Maud[/bold]?", kind=QuestionKind.WHO, evidence=(EVIDENCE,))
+QUESTION = DemoQuestion(question="Who is [bold]Maud[/bold]?", kind=QuestionKind.WHO, evidence=(EVIDENCE,))
 WORD = FreshWrite(text="an astrolabe", ask="astrolabe?", how=Wording.WORD)
 OTHER_WORDS = FreshWrite(text="a puppy", ask="young dog", how=Wording.PARAPHRASE)
 
@@ -33,7 +33,7 @@ def _answer(place: int | None) -> RankedAnswer:
 def good() -> DemoOutcome:
     return DemoOutcome(
         turns=153,
-        stages=(StageCounts("gateway", done=150, skipped=3), StageCounts("embedding", done=153)),
+        stages=(DemoStageCounts("gateway", done=150, skipped=3), DemoStageCounts("embedding", done=153)),
         answers=(*[_answer(5)] * 9, _answer(6)),
         fresh=(FreshAnswer(WORD, 1, 8.0), FreshAnswer(OTHER_WORDS, 10, 30.0)),
         entities=(EntityRow("Ines", "person", 20, (("Rowan", 12), ("Ghent", 3))),),
@@ -57,7 +57,7 @@ def test_a_run_that_showed_everything_has_no_failures(good: DemoOutcome) -> None
     "change,failure",
     [
         (
-            {"stages": (StageCounts("extraction", done=152, pending=1),)},
+            {"stages": (DemoStageCounts("extraction", done=152, pending=1),)},
             "extraction: 152 of 153 turns went through (1 pending)",
         ),
         ({"answers": (*[_answer(1)] * 8, _answer(6), _answer(None))}, "recall: 8 of 10 questions"),
@@ -85,7 +85,7 @@ def test_what_was_said_is_printed_as_it_was_said(good: DemoOutcome) -> None:
 
 def test_stage_counts_are_taken_as_status_gives_them() -> None:
     counts = {"pending": 0, "running": 1, "done": 2, "skipped": 3, "unknown": 4, "dead": 5}
-    assert StageCounts.of("gateway", counts).through == 5
+    assert DemoStageCounts.of("gateway", counts).through == 5
 
 
 @pytest.mark.parametrize("share,value", [(0.0, 1.0), (0.5, 2.0), (0.51, 3.0), (0.95, 4.0), (1.0, 4.0)])

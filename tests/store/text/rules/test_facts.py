@@ -1,9 +1,9 @@
 import pytest
 
-from store.text.rules import Fact, MessageText, Tier, TurnText, extract_turn
+from store.text.rules import ExtractedFact, MessageText, Tier, TurnText, extract_turn
 
 
-def _facts(text: str, *, role: str = "user", name: str | None = None) -> list[Fact]:
+def _facts(text: str, *, role: str = "user", name: str | None = None) -> list[ExtractedFact]:
     return list(extract_turn(TurnText((MessageText(role, text, name),))).facts)
 
 

@@ -7,7 +7,7 @@ import pytest
 from deploy.lab.bench.quality.pairs import (
     CONTEXTS,
     AskingSession,
-    Context,
+    PairContext,
     ParaphrasePair,
     PriorContent,
     make_prior_turns,
@@ -48,7 +48,7 @@ def test_there_are_ten_contexts_and_a_bank_for_each() -> None:
 
 
 @pytest.mark.parametrize("context", CONTEXTS, ids=lambda context: context.name)
-def test_a_context_says_the_statement_first_and_asks_where_it_says(context: Context) -> None:
+def test_a_context_says_the_statement_first_and_asks_where_it_says(context: PairContext) -> None:
     pair = ParaphrasePair("pair-0", "home", "The roof leaks.", "What is wet?")
     told, *after = context.turns(pair, "bank")
     assert (told.turn_id, len(told.messages), len(after)) == ("pair-0", 1 + context.replied, context.after)

@@ -47,7 +47,7 @@ def on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[paraphrase.PairStac
 @pytest.mark.nightly
 def test_what_was_just_said_is_found_by_other_words_and_nothing_of_it_stays(on: paraphrase.PairStack) -> None:
     heard: list[str] = []
-    outcome = asyncio.run(paraphrase.run(on, heard.append, paraphrase.Sizes(pairs=2, contexts=3)))
+    outcome = asyncio.run(paraphrase.run(on, heard.append, paraphrase.ParaphraseSizes(pairs=2, contexts=3)))
     assert str(on) == "a private stack"
     assert outcome.met
     assert outcome.sizes == {"pairs": 2, "contexts": 3}
