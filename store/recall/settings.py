@@ -68,13 +68,13 @@ class RankingSettings(BaseModel):
         default=0.2, ge=0, le=1, description="fraction of the score that messages of the assistant lose"
     )
     asked_agent: float = Field(
-        default=0.8,
+        default=0.9,
         ge=0,
         le=1,
         description="fraction of the score that a text of a few words that is only a question loses beside an agent",
     )
     agent_line: float = Field(
-        default=0.7,
+        default=0.8,
         ge=0,
         le=1,
         description="fraction of the score that messages of an agent or a tool of up to 30 words lose",

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 SHORT_QUESTION_WORDS = 16
 QUESTION_MARKS = "?\uff1f"
 
-_SENTENCE_END = re.compile(r"(?<=[.!?\uff1f\u3002])\s+|\n+")
+#: A full stop behind these ends no sentence: a title stands before a name.
+_TITLES = ("Mr", "Mrs", "Ms", "Dr", "Prof", "St")
+_NO_TITLE = "".join(rf"(?<!\b{title}\.)" for title in _TITLES)
+_SENTENCE_END = re.compile(rf"{_NO_TITLE}(?<=[.!?\uff1f\u3002])\s+|\n+")
 
 
 @dataclass(frozen=True, slots=True)

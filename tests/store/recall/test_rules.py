@@ -15,7 +15,7 @@ from store.recall.fusion import fuse_scores
 from store.recall.pool import Candidate, CandidatePool
 from store.recall.question import as_told, named_speakers, parse_question
 from store.recall.settings import RankingSettings
-from store.recall.short_questions import split_questions
+from store.recall.short_questions import Asking, split_questions
 from tests.store.conftest import NOON
 
 SPACE = UUID(int=3)
@@ -86,6 +86,12 @@ def test_what_asks_for_the_same_is_held_back_most_and_an_echo_of_it_too() -> Non
     assert same < echo < different < tells == 0
 
 
+def test_a_title_ends_no_sentence_that_asks() -> None:
+    for asked in ("What does Ms. Oblak care about?", "Did Dr. Hribar and Mrs. Vidmar meet Prof. Kranjc?"):
+        assert split_questions(asked) == Asking([asked], 1.0)
+    assert split_questions("I met Ms. Oblak. Where is she?") == Asking(["Where is she?"], 3 / 7)
+
+
 def test_a_long_question_also_tells() -> None:
     assert split_questions(" ".join(["word"] * 30) + "?").share == 0
 
@@ -103,7 +109,7 @@ def test_the_assistant_is_held_back_unless_asked_for() -> None:
 
 def test_short_lines_of_agents_and_tools_are_held_back_most_unless_asked_for() -> None:
     pool = _pool(_unit(1, "Noted.", role="assistant"), _unit(2, '{"status": "ok"}', role="tool"), _unit(3, "Noted."))
-    assert _moved(rules.apply_assistant, pool, "Which hotel was it?") == [-0.7, -0.525, 0]
+    assert _moved(rules.apply_assistant, pool, "Which hotel was it?") == [-0.8, -0.6, 0]
     assert _moved(rules.apply_assistant, pool, "Which hotel did you recommend?") == [0, 0, 0]
 
 
