@@ -1,5 +1,6 @@
 """What moves a score besides words and meaning. Pure rules, applied one after the other."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -26,6 +27,9 @@ SAME = 0.6
 BRIEF_WORDS = 8
 #: What an agent says in so few words only receives, repeats or thanks.
 LINE_WORDS = 30
+#: What a user says so many times in the same words is an order, or a greeting.
+REPEATED = 3
+USER = "user"
 #: Words beyond which length_brake lowers a score.
 BRAKE_WORDS = 100
 #: Units by which a session is judged: its best.
@@ -102,6 +106,15 @@ def is_line(unit: Candidate) -> bool:
     return unit.role in AGENTS and len(unit.text.split(None, LINE_WORDS)) <= LINE_WORDS
 
 
+def apply_repeated(scores: Scores, pool: CandidatePool, question: Question, ranking: RankingSettings) -> Scores:
+    """Hold back what a user said again and again in the same words to an agent: it is an order, not a statement."""
+    if question.wants_assistant or not any(unit.role in AGENTS for unit in pool.candidates):
+        return scores
+    times = Counter(unit.text.strip() for unit in pool.candidates if unit.role == USER)
+    again = pool.having(lambda unit: unit.role == USER and times[unit.text.strip()] >= REPEATED)
+    return scores * (1 - ranking.repeated * again)
+
+
 def apply_length(scores: Scores, pool: CandidatePool, _question: Question, ranking: RankingSettings) -> Scores:
     """Hold back long texts that are no person's and no assistant's: documents and what tools put out."""
     words = pool.words * pool.having(lambda unit: unit.role not in ("user", "assistant"))
@@ -135,6 +148,7 @@ RULES: Sequence[tuple[str, Rule]] = (
     ("short question", apply_short_question),
     ("session", apply_session),
     ("assistant", apply_assistant),
+    ("repeated", apply_repeated),
     ("length", apply_length),
     ("recency", apply_recency),
     (PINNED, apply_pinned),

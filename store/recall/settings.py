@@ -79,6 +79,12 @@ class RankingSettings(BaseModel):
         le=1,
         description="fraction of the score that messages of an agent or a tool of up to 30 words lose",
     )
+    repeated: float = Field(
+        default=0.8,
+        ge=0,
+        le=1,
+        description="fraction of the score that a message loses that a user gave an agent three times alike",
+    )
     heads: int = Field(
         default=4,
         ge=0,

@@ -15,7 +15,7 @@ from store.recall.fusion import fuse_scores
 from store.recall.pool import Candidate, CandidatePool
 from store.recall.question import as_told, named_speakers, parse_question
 from store.recall.settings import RankingSettings
-from store.recall.short_questions import Asking, split_questions
+from store.recall.short_questions import ShortQuestions, split_questions
 from tests.store.conftest import NOON
 
 SPACE = UUID(int=3)
@@ -88,8 +88,8 @@ def test_what_asks_for_the_same_is_held_back_most_and_an_echo_of_it_too() -> Non
 
 def test_a_title_ends_no_sentence_that_asks() -> None:
     for asked in ("What does Ms. Oblak care about?", "Did Dr. Hribar and Mrs. Vidmar meet Prof. Kranjc?"):
-        assert split_questions(asked) == Asking([asked], 1.0)
-    assert split_questions("I met Ms. Oblak. Where is she?") == Asking(["Where is she?"], 3 / 7)
+        assert split_questions(asked) == ShortQuestions([asked], 1.0)
+    assert split_questions("I met Ms. Oblak. Where is she?") == ShortQuestions(["Where is she?"], 3 / 7)
 
 
 def test_a_long_question_also_tells() -> None:
@@ -111,6 +111,16 @@ def test_short_lines_of_agents_and_tools_are_held_back_most_unless_asked_for() -
     pool = _pool(_unit(1, "Noted.", role="assistant"), _unit(2, '{"status": "ok"}', role="tool"), _unit(3, "Noted."))
     assert _moved(rules.apply_assistant, pool, "Which hotel was it?") == [-0.8, -0.6, 0]
     assert _moved(rules.apply_assistant, pool, "Which hotel did you recommend?") == [0, 0, 0]
+
+
+def test_what_a_user_tells_an_agent_again_and_again_is_an_order_and_held_back() -> None:
+    order, told = "Run the tests.", "The tests run on Helsinki."
+    said = [*(_unit(n, order) for n in range(3)), _unit(3, told), _unit(4, told)]
+    agent = _pool(*said, _unit(5, "Done.", role="assistant"))
+    assert _moved(rules.apply_repeated, agent) == [-0.8, -0.72, -0.64, 0, 0, 0]
+    assert _moved(rules.apply_repeated, agent, "What did I ask you to run?") == [0] * 6
+    assert _moved(rules.apply_repeated, _pool(*said)) == [0] * 5
+    assert _moved(rules.apply_repeated, _pool(*said[1:], _unit(5, "Done.", role="assistant"))) == [0] * 5
 
 
 def test_what_only_asks_loses_more_beside_an_agent_the_fewer_its_words() -> None:
