@@ -19,6 +19,7 @@ from store.recall.filters import filter_conditions, is_filtered
 from store.recall.pool import CandidatePool
 from store.recall.reflections import IS_ASKED_FOR
 from store.recall.reflections import NEAREST as MOST_REFLECTIONS
+from store.recall.rules import AGENTS
 from store.recall.settings import RecallSettings
 from store.recall.state import ArmResult, RecallState
 
@@ -83,6 +84,25 @@ FILTERED_IN_LISTS = text(
         units=IN_LISTS.format(units=UNIT, conditions=f"where {filter_conditions('u')}"), reflections=OF_REFLECTIONS
     )
 )
+# Of an agent's memory the user's earlier questions and the agent's short lines, which repeat them, are nearer to a
+# question than what answers it, and many: they are found where what tells leaves room. Who has no name is the user.
+_ONLY_ASKS = """(u.role in ('assistant', 'tool', 'system', 'developer') and octet_length(u.content) <= :line_bytes
+                 or u.role = 'user' and u.name is null and octet_length(u.content) <= :question_bytes
+                    and right(rtrim(u.content, E' \\n\\t"'), 1) in ('?', '\uff1f'))"""
+BESIDE_AGENT = f"""
+    select n.unit_id, n.cosine, n.drawn
+      from ({{near}}) n
+      left join lateral (select {_ONLY_ASKS} as only_asks from afterturn.agent_memory_unit_t u
+                          where u.host_id = :host and u.bank_id = :bank and u.unit_id = n.unit_id limit 1) u on true
+     order by coalesce(u.only_asks, false), n.cosine desc, n.unit_id limit :candidates"""  # noqa: S608 - constants
+TOLD_AGENT = text(
+    BESIDE_AGENT.format(near=NEAREST.replace(":candidates", ":looked_at").format(units="", conditions=""))
+)
+TOLD_AGENT_IN_LISTS = text(
+    BESIDE_AGENT.format(near=IN_LISTS.replace(":candidates", ":looked_at").format(units="", conditions=""))
+)
+#: Beside an agent: units looked at for each that is wanted, and the sizes of an agent's line and of a short question.
+TOLD_AMONG, LINE_BYTES, QUESTION_BYTES = 2, 200, 80
 #: With a filter: candidates read for each result that is wanted, and the factor on the lists that are probed.
 LOOKED_AT, FILTERED_LISTS = 10, 2
 
@@ -135,17 +155,28 @@ async def _find_nearest(connection: AsyncConnection, state: RecallState) -> Sequ
         "generation": state.generation,
         "vector": state.vector,
         "candidates": wanted,
+        "line_bytes": LINE_BYTES,
+        "question_bytes": QUESTION_BYTES,
         **(state.filters if filtered else {}),
     }
     if state.filters["only_session"] is not None:
         return await fetch_rows(connection, OF_SESSION, arguments)
+    all_units, in_lists, times = PLAIN, PLAIN_IN_LISTS, 1
+    if filtered:
+        all_units, in_lists, times = FILTERED, FILTERED_IN_LISTS, LOOKED_AT
+    elif _is_beside_agent(state):
+        all_units, in_lists, times = TOLD_AGENT, TOLD_AGENT_IN_LISTS, TOLD_AMONG
+    arguments["looked_at"] = wanted * times
     if state.lists:
-        looked_at = {"looked_at": wanted * LOOKED_AT if filtered else wanted}
-        in_lists = FILTERED_IN_LISTS if filtered else PLAIN_IN_LISTS
-        rows = await fetch_rows(connection, in_lists, {**arguments, **looked_at})
+        rows = await fetch_rows(connection, in_lists, arguments)
         if sum(not row.drawn for row in rows) >= wanted:
             return rows
-    return await fetch_rows(connection, FILTERED if filtered else PLAIN, arguments)
+    return await fetch_rows(connection, all_units, arguments)
+
+
+def _is_beside_agent(state: RecallState) -> bool:
+    """Say whether an agent speaks, or may speak, where the question's words stand, and is not asked for its words."""
+    return not state.question.wants_assistant and (not state.speakers or not AGENTS.isdisjoint(state.speakers))
 
 
 def _nearest_of_tail(

@@ -46,10 +46,19 @@ async def generic_plan(database: Database, host: UUID, statement: TextClause) ->
         (lexical_arm.PLAIN, ("term = q.term",)),
         (lexical_arm.FILTERED, ("term = q.term", "unit_id = p", "unit_id = w")),
         (dense_arm.OF_SESSION, ("session_id = ",)),
+        (dense_arm.TOLD_AGENT, ("unit_id = v.unit_id",)),
         (CALLED, ("term = n.mark", "term = c.word", "unit_id = p", "session_id = ")),
         (SPEAKERS, ("session_id = ",)),
     ],
-    ids=["prepare", "lexical", "lexical filtered", "dense of a session", "called names", "speakers"],
+    ids=[
+        "prepare",
+        "lexical",
+        "lexical filtered",
+        "dense of a session",
+        "dense beside an agent",
+        "called names",
+        "speakers",
+    ],
 )
 async def test_what_is_looked_up_is_found_by_its_own_index(
     lonely: Database, filled: UUID, statement: TextClause, found_by: tuple[str, ...]

@@ -173,6 +173,18 @@ async def test_freshness_tells_what_the_read_shows(memory: Memory) -> None:
     assert (shown.embedded < shown.position, shown.pending) == (True, 6)
 
 
+async def test_questions_and_an_agents_lines_leave_room_for_what_answers(memory: Memory) -> None:
+    told = "We moved to Celje in spring."
+    await memory.say(told)
+    for n in range(7):
+        asked = f"Which home of mine is number {n}?"
+        await memory.say(asked, NewMessage("assistant", f"You ask about your home: {asked}"), session=f"s{n}")
+    await memory.embed_all()
+    memory.settings = RecallSettings(candidates=10)
+    assert told in await memory.texts("Where is my home?", without=["lexical"])
+    assert told not in await memory.texts("What did you say about my home?", without=["lexical"])
+
+
 async def test_k_bounds_the_answer_and_the_best_comes_first(memory: Memory) -> None:
     await memory.say(*CHATTER)
     answer = await memory.ask("Who watered the plants?", k=4)
