@@ -1,17 +1,20 @@
-"""How languages speak of time, as data (data/calendars.toml); `times` reads texts by it."""
+"""How languages speak of time, as data (data/calendars.toml): for questions (`times`) and extraction (`date_forms`)."""
 
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 _FILE = Path(__file__).parent / "data" / "calendars.toml"
 _WORD = re.compile(r"[^\W\d_]+")
 #: What no text holds.
 _NEVER = "(?!)"
+T = TypeVar("T")
+#: Days of a unit; a month and a year have so many on average.
+DAYS = {"day": 1.0, "week": 7.0, "fortnight": 14.0, "month": 30.44, "year": 365.25}
 
 _YEAR, _MONTH, _DAY = r"(?P<year>(?:19|20)\d\d)", r"(?P<number>0?[1-9]|1[0-2])", r"(?P<day>\d\d?)"
 _BEYOND_A_MONTH = r"(?P<day>1[3-9]|2\d|3[01])"
@@ -30,11 +33,11 @@ FIGURES = (
 class Calendar:
     """The words of one language, as the file tells them, in lower case and without accents.
 
-    What the language does not have is a pattern that fits nothing.
+    What the language does not have is a pattern that fits nothing. January is 1, Monday is 0.
     """
 
-    months: Sequence[str]
-    weekdays: Sequence[str]
+    months: Mapping[str, int]
+    weekdays: Mapping[str, int]
     seasons: Mapping[str, int]
     units: Mapping[str, str]
     numbers: Mapping[str, float]
@@ -56,11 +59,26 @@ class Calendar:
     ago_before: str = _NEVER
     past: str = _NEVER
     follows: bool = False
+    vague: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def full_months(self) -> Sequence[str]:
+        """The months by their names that are not shortened."""
+        return [names.partition("|")[0] for names in self.months]
+
+    @property
+    def counts(self) -> str:
+        """A pattern of numbers of units, in figures or in words."""
+        return "|".join((r"\d{1,3}", *self.vague, *self.numbers))
+
+    def count(self, word: str) -> float:
+        """Return the number that a match of `counts` says."""
+        return int(word) if word.isdecimal() else find_value({**self.vague, **self.numbers}, word)
 
     @property
     def signs(self) -> frozenset[str]:
         """Words of which every time but a year holds one."""
-        kinds = (self.months, self.weekdays, self.seasons, self.units.values(), self.days)
+        kinds = (self.months, self.weekdays, self.seasons, self.units, self.days)
         phrases = (phrase for kind in kinds for words in kind for phrase in words.split("|"))
         return frozenset(_WORD.findall(phrase)[-1] for phrase in (*phrases, *self.weekend.split("|")))
 
@@ -72,5 +90,15 @@ def load_calendars() -> Mapping[str, Calendar]:
     return {code: _build_calendar(fields) for code, fields in told.items()}
 
 
-def _build_calendar(fields: Mapping[str, Any]) -> Calendar:
-    return Calendar(**{**fields, "may_be_no_time": frozenset(fields["may_be_no_time"])})
+def find_value(values: Mapping[str, T], word: str) -> T:
+    """Return the value of the pattern that a word fits, in any case. It fits one: a pattern of all of them found it."""
+    return next(value for pattern, value in values.items() if re.fullmatch(pattern, word, re.IGNORECASE))
+
+
+def _build_calendar(told: Mapping[str, Any]) -> Calendar:
+    numbered = {
+        "months": {words: number for number, words in enumerate(told["months"], 1)},
+        "weekdays": {words: number for number, words in enumerate(told["weekdays"])},
+        "units": {words: unit for unit, words in told["units"].items()},
+    }
+    return Calendar(**{**told, **numbered, "may_be_no_time": frozenset(told["may_be_no_time"])})

@@ -8,7 +8,7 @@ from functools import cache
 from itertools import islice
 from re import Match, Pattern
 
-from store.text.calendars import FIGURES, Calendar, load_calendars
+from store.text.calendars import DAYS, FIGURES, Calendar, find_value, load_calendars
 from store.text.language_detection import detect_language
 from store.text.word_rules import strip_accents
 
@@ -21,7 +21,6 @@ MOST_SPANS = 256
 REACH = 64
 #: Where "until 2020" begins.
 FIRST = datetime(1, 1, 1, tzinfo=UTC)
-DAYS = {"day": 1.0, "week": 7.0, "month": 30.44, "year": 365.25}
 
 #: The language of what holds no common word of any.
 USUAL = "en"
@@ -94,7 +93,7 @@ def _apply_references(
     away, until, since = _reference_patterns(calendar)
     if match := away.search(before):
         sign = -1 if re.fullmatch(calendar.earlier, match["way"]) else 1
-        number, unit = sign * _parse_number(match["n"], calendar), _parse_unit(match["unit"], calendar)
+        number, unit = sign * calendar.count(match["n"] or "1"), find_value(calendar.units, match["unit"])
         yield from (_span_around(span, number, unit) for span in found)
     elif until.search(before):
         yield from (TimeSpan(FIRST, span.begin) for span in found)
@@ -172,8 +171,8 @@ def _pattern_alternatives(calendar: Calendar) -> Mapping[str, str]:
         "month": "|".join(calendar.months),
         "weekday": "|".join(calendar.weekdays),
         "season": "|".join(calendar.seasons),
-        "unit": "|".join(calendar.units.values()),
-        "number": r"\d{1,3}|" + "|".join(calendar.numbers),
+        "unit": "|".join(calendar.units),
+        "number": calendar.counts,
     }
 
 
@@ -181,7 +180,7 @@ def _read_date(match: Match[str], today: datetime, calendar: Calendar) -> Iterat
     """Read what has a year, a month or a day: a span of the least of them, in each year where none is told."""
     told = match.groupdict()
     number = told.get("number") or told.get("month")
-    month = None if number is None else int(number) if number.isdigit() else _index_of(number, calendar.months)
+    month = None if number is None else int(number) if number.isdigit() else find_value(calendar.months, number)
     years = [int(told["year"])] if told.get("year") else range(today.year, today.year - YEARS, -1)
     for year in years:
         if month is None:
@@ -198,13 +197,13 @@ def _month_alone(match: Match[str], today: datetime, calendar: Calendar) -> Iter
 
 
 def _which_month(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[TimeSpan]:
-    month = _index_of(match["month"], calendar.months)
+    month = find_value(calendar.months, match["month"])
     found = [_month_span(year, month) for year in range(today.year - 2, today.year + 3)]
     yield _choose_span(found, match["which"], today, calendar)
 
 
 def _read_season(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[TimeSpan]:
-    begins = next(month for words, month in calendar.seasons.items() if re.fullmatch(words, match["season"]))
+    begins = find_value(calendar.seasons, match["season"])
     told = match.groupdict()
     which = told.get("which")
     if told.get("year"):
@@ -217,17 +216,16 @@ def _read_season(match: Match[str], today: datetime, calendar: Calendar) -> Iter
 
 
 def _read_ago(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[TimeSpan]:
-    yield _span_around(_day_span(today), -_parse_number(match["n"], calendar), _parse_unit(match["unit"], calendar))
+    yield _span_around(_day_span(today), -calendar.count(match["n"]), find_value(calendar.units, match["unit"]))
 
 
 def _read_past(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[TimeSpan]:
-    days = _parse_number(match["n"], calendar) * DAYS[_parse_unit(match["unit"], calendar)]
+    days = calendar.count(match["n"] or "1") * DAYS[find_value(calendar.units, match["unit"])]
     yield TimeSpan(today - timedelta(days=days), today + DAY)
 
 
 def _this_unit(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[TimeSpan]:
-    unit = _parse_unit(match["unit"], calendar)
-    way = _direction_of(match["which"], calendar)
+    unit, way = find_value(calendar.units, match["unit"]), _direction_of(match["which"], calendar)
     if unit == "year":
         yield TimeSpan(_first_of_month(today.year + way, 1), _first_of_month(today.year + way + 1, 1))
     elif unit == "month":
@@ -248,14 +246,12 @@ def _read_weekend(match: Match[str], today: datetime, calendar: Calendar) -> Ite
 def _read_weekday(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[TimeSpan]:
     which = match.groupdict().get("which")
     way = _direction_of(which, calendar) if which else -1
-    wanted = _index_of(match["weekday"], calendar.weekdays)
-    ahead = (wanted - 1 - today.weekday()) % 7
+    ahead = (find_value(calendar.weekdays, match["weekday"]) - today.weekday()) % 7
     yield _day_span(today + timedelta(days=ahead if way >= 0 and ahead else ahead + (7 if way > 0 else -7)))
 
 
 def _read_days(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[TimeSpan]:
-    away = next(days for words, days in calendar.days.items() if re.fullmatch(words, match["days"]))
-    yield _day_span(today + away * DAY)
+    yield _day_span(today + find_value(calendar.days, match["days"]) * DAY)
 
 
 def _choose_span(found: Sequence[TimeSpan], which: str, today: datetime, calendar: Calendar) -> TimeSpan:
@@ -269,25 +265,7 @@ def _choose_span(found: Sequence[TimeSpan], which: str, today: datetime, calenda
 
 
 def _direction_of(which: str, calendar: Calendar) -> int:
-    if re.fullmatch(calendar.last, which):
-        return -1
-    return 1 if re.fullmatch(calendar.next, which) else 0
-
-
-def _parse_number(text: str | None, calendar: Calendar) -> float:
-    if text is None:
-        return 1
-    if text.isdigit():
-        return int(text)
-    return next(number for words, number in calendar.numbers.items() if re.fullmatch(words, text))
-
-
-def _parse_unit(text: str, calendar: Calendar) -> str:
-    return next(unit for unit, words in calendar.units.items() if re.fullmatch(words, text))
-
-
-def _index_of(text: str, names: Sequence[str]) -> int:
-    return 1 + next(n for n, words in enumerate(names) if re.fullmatch(words, text))
+    return find_value({calendar.last: -1, calendar.next: 1, calendar.this: 0}, which)
 
 
 def _day_span(moment: datetime) -> TimeSpan:

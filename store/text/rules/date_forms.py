@@ -5,27 +5,31 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 
+from store.text.calendars import DAYS, find_value, load_calendars
 from store.text.rules.calendar_days import day_of, last_weekday, nearest_day, next_weekday, shift_day, this_weekday
 
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_COUNTS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_ENGLISH = load_calendars()["en"]
 # Words as well as months: only with a capital.
 _ALSO_WORDS = frozenset({"may", "mar", "march"})
 _TWELVE = 12
 
 # Gaps are bounded: no run of spaces is walked twice.
 _S = r"\s{1,3}"
-_LONG_MONTH = "(?:january|february|march|april|may|june|july|august|september|october|november|december)"
-_MONTH = rf"(?P<month>{_LONG_MONTH}|(?:jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\b\.?)"
-_WEEKDAY = r"(?P<weekday>(?:mon|tues|wednes|thurs|fri|satur|sun)day)"
+_LONG_MONTH = rf"(?:{'|'.join(_ENGLISH.full_months)})"
+_SHORT_MONTHS = [name for names in _ENGLISH.months for name in names.split("|")[1:]]
+_MONTH = rf"(?P<month>{_LONG_MONTH}|(?:{'|'.join(_SHORT_MONTHS)})\b\.?)"
+_WEEKDAY = rf"(?P<weekday>{'|'.join(_ENGLISH.weekdays)})"
 _ON_WEEKDAY = rf"(?:{_WEEKDAY},?{_S}(?:the{_S})?)?"
 _DAY = r"(?P<day>(?:[12]\d|3[01]|0?[1-9]))(?:st|nd|rd|th)?"
 _YEAR = r"(?P<year>(?:19|20)\d\d)"
 _THEN_YEAR = rf"(?:,?{_S}{_YEAR})?"
-_COUNT = rf"(?P<count>\d{{1,3}}|an?|{'|'.join(_COUNTS)})"
-_UNIT = r"(?P<unit>day|week|fortnight|month|year)s?"
-_SEASON = "(?:week|weekend|month|year|spring|summer|autumn|fall|winter)"
+# "A couple", of two words, is not as many as it says.
+_NUMBERS = [word for words in _ENGLISH.numbers for word in words.split("|") if " " not in word]
+_COUNT = rf"(?P<count>\d{{1,3}}|{'|'.join(_NUMBERS)})"
+_VAGUE = f"(?:{'|'.join(_ENGLISH.vague)})".replace(" ", _S)
+_UNIT = rf"(?P<unit>{'|'.join(_ENGLISH.units)})"
+_SEASON = f"(?:{'|'.join(_ENGLISH.seasons)})"
+_SPAN = f"(?:week|weekend|month|year|{_SEASON})"
 _BEFORE_SPAN = "in|since|until|till|by|from|before|after|during|of|late|early|mid|this|next|last|around"
 _BEFORE_WEEKDAY = "on|by|until|till|since|before|after"
 _OPENS, _CLOSES = r"(?<![\w.,:/-])", r"(?![\w%]|[:/.,-]\d)"
@@ -80,33 +84,31 @@ def _relative_weekday(match: re.Match[str], said: date | None) -> date | None:
     if said is None or weekday is None:
         return None
     which = {"next": next_weekday, "last": last_weekday, "this": this_weekday}
-    return which[match["which"].lower()](said, weekday)
+    return find_value(which, match["which"])(said, weekday)
 
 
 def _day_word(match: re.Match[str], said: date | None) -> date | None:
-    return shift_day(said, _DAY_WORDS[" ".join(match["word"].lower().split())]) if said else None
+    return shift_day(said, find_value(_ENGLISH.days, " ".join(match["word"].split()))) if said else None
 
 
 def _read_counted(match: re.Match[str], said: date | None) -> date | None:
-    days = {"day": 1, "week": 7, "fortnight": 14}.get(match["unit"].lower())
-    if said is None or days is None:
+    unit = find_value(_ENGLISH.units, match["unit"])
+    if said is None or unit in {"month", "year"}:
         return None
-    count = match["count"].lower()
-    number = int(count) if count.isdecimal() else _COUNTS.index(count) + 1 if count in _COUNTS else 1
-    back = "ago" in match.groupdict() and match["ago"] is not None
-    return shift_day(said, -number * days if back else number * days)
+    days = int(_ENGLISH.count(match["count"]) * DAYS[unit])
+    return shift_day(said, -days if match.groupdict().get("ago") else days)
 
 
 def _month_number(match: re.Match[str]) -> int:
     word = match["month"].rstrip(".")
     if word.islower() and word in _ALSO_WORDS:
         raise NoDateError
-    return _MONTHS.index(word[:3].lower()) + 1
+    return find_value(_ENGLISH.months, word)
 
 
 def _weekday_number(match: re.Match[str]) -> int | None:
     word = match["weekday"]
-    return _WEEKDAYS.index(word[:3].lower()) if word else None
+    return find_value(_ENGLISH.weekdays, word) if word else None
 
 
 def _build_date(year: int, month: int, day: int) -> date:
@@ -115,26 +117,12 @@ def _build_date(year: int, month: int, day: int) -> date:
     return found
 
 
-_DAY_WORDS = {
-    "the day before yesterday": -2,
-    "yesterday": -1,
-    "last night": -1,
-    "today": 0,
-    "tonight": 0,
-    "this morning": 0,
-    "this afternoon": 0,
-    "this evening": 0,
-    "tomorrow": 1,
-    "the day after tomorrow": 2,
-}
-
-
 def _build_form(pattern: str, meaning: Meaning, *needs: str) -> Form:
     return Form(re.compile(pattern, re.IGNORECASE), meaning, needs)
 
 
 _YEARS = ("19", "20")
-_UNITS = ("day", "week", "fortnight", "month", "year")
+_MONTHS = tuple(name[:3] for name in _ENGLISH.full_months)
 
 FORMS = (
     _build_form(rf"{_OPENS}{_YEAR}(?P<mark>-)(?P<first>\d\d)-(?P<second>\d\d)(?!\d|-\d)", _read_numeric, "-0", "-1"),
@@ -153,14 +141,14 @@ FORMS = (
     _build_form(rf"\b(?P<which>next|last|this){_S}{_WEEKDAY}\b", _relative_weekday, "day"),
     _build_form(rf"\b(?:{_BEFORE_WEEKDAY}){_S}(?P<only>{_WEEKDAY})\b", _no_day, "day"),
     _build_form(
-        rf"\b(?P<word>{'|'.join(word.replace(' ', _S) for word in _DAY_WORDS)})\b",
+        rf"\b(?P<word>{'|'.join(_ENGLISH.days).replace(' ', _S)})\b",
         _day_word,
         *("day", "night", "morning", "afternoon", "evening", "tomorrow"),
     ),
     _build_form(rf"\b{_COUNT}{_S}{_UNIT}{_S}(?:(?P<ago>ago)|from{_S}now)\b", _read_counted, "ago", "now"),
-    _build_form(rf"\bin{_S}{_COUNT}{_S}{_UNIT}\b(?!{_S}of\b)", _read_counted, *_UNITS),
-    _build_form(rf"\b(?:a{_S}couple{_S}of|a{_S}few|several|some){_S}{_UNIT}{_S}ago\b", _no_day, "ago"),
-    _build_form(rf"\b(?:next|last|this){_S}{_SEASON}\b(?!['\u2019]s)", _no_day, "next", "last", "this"),
-    _build_form(rf"\b(?:spring|summer|autumn|fall|winter){_S}(?:of{_S})?{_YEAR}{_CLOSES}", _no_day, *_YEARS),
+    _build_form(rf"\bin{_S}{_COUNT}{_S}{_UNIT}\b(?!{_S}of\b)", _read_counted, *_ENGLISH.units.values()),
+    _build_form(rf"\b{_VAGUE}{_S}{_UNIT}{_S}ago\b", _no_day, "ago"),
+    _build_form(rf"\b(?:next|last|this){_S}{_SPAN}\b(?!['\u2019]s)", _no_day, "next", "last", "this"),
+    _build_form(rf"\b{_SEASON}{_S}(?:of{_S})?{_YEAR}{_CLOSES}", _no_day, *_YEARS),
     _build_form(rf"\bfrom{_S}(?:19|20)\d\d{_S}(?:to|until|till){_S}(?P<only>{_YEAR}){_CLOSES}", _no_day, "from"),
 )

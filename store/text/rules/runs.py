@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
+from store.text.calendars import load_calendars
 from store.text.rules.gazetteer import word_list
 from store.text.rules.tokens import Token
 from store.text.rules.vocabulary import (
@@ -19,6 +20,8 @@ from store.text.rules.vocabulary import (
 _LONGEST_RUN = 6
 _LONGEST_WORD = 40
 _MOST_LINKS = 2
+#: Months that are given names, too.
+_NAMING_MONTHS = frozenset({"april", "may", "june", "august"})
 _PRONOUNS = frozenset({"i", "i'm", "i'll", "i'd", "i've"})
 _PARTICLES = frozenset(
     {
@@ -114,8 +117,8 @@ class NameRun:
 
 @cache
 def _never_names() -> frozenset[str]:
-    weekdays = word_list("dates", "weekday")
-    return weekdays | {f"{day}s" for day in weekdays} | word_list("dates", "month") | _PRONOUNS
+    english = load_calendars()["en"]
+    return frozenset((*english.weekdays, *(f"{day}s" for day in english.weekdays), *english.full_months)) | _PRONOUNS
 
 
 def find_runs(found: list[Token]) -> Iterator[NameRun]:
@@ -158,7 +161,7 @@ def _begins_run(found: list[Token], place: int) -> bool:
 def _named_as_month(found: list[Token], place: int) -> bool:
     """Whether a month's name is a person's here: "Aunt May", "April told me"."""
     token = found[place]
-    if token.low not in word_list("dates", "person") or not token.text.istitle():
+    if token.low not in _NAMING_MONTHS or not token.text.istitle():
         return False
     before = found[place - 1] if place and token.gap == " " else None
     after = found[place + 1] if place + 1 < len(found) and found[place + 1].gap == " " else None

@@ -174,3 +174,8 @@ def test_without_a_time_relative_dates_mean_no_day() -> None:
     (mention,) = extract_turn(TurnText((MessageText("user", "it was yesterday"),))).mentions
     assert mention.day is None
     assert mention.entity is None
+
+
+@pytest.mark.parametrize("text", ["next \u017funday", "la\u017ft monday", "next fr\u0131day", "5 day\u017f ago"])
+def test_a_date_whose_letters_are_equal_only_without_case_is_read(text: str) -> None:
+    assert [mention.kind for mention in _mentions(text)] == [MentionKind.DATE]
