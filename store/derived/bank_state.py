@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid5
 
-from sqlalchemy import TextClause, text
+from sqlalchemy import TextClause, Uuid, bindparam, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived import entity_profiles, facts, projection
@@ -16,11 +16,10 @@ from store.derived.reflections import consolidate_facts
 from store.derived.temporal_links import link_turns
 from store.derived.unit_words import rebuild_words
 from store.log.envelope import Origin
+from store.log.locks import hold_lock
 
 # A rebuild locks the bank's writers out; counting locks out rebuilds, the end of the bank, and links.
-LOCK_ALONE = text("""
-    select afterturn.enter_log(:host),
-           pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))""")
+LOCK_ALONE = select(func.afterturn.enter_log(bindparam("host", type_=Uuid)), hold_lock("bank", "bank"))
 
 # A row that is no turn: its item is its own id, so that it is not counted as one.
 RECOUNT_ROW = text("""

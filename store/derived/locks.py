@@ -5,18 +5,16 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.identity import event_id
 from store.log.catalog import EventType
+from store.log.locks import ENTER_LOG, hold_lock, share_lock
 
 # Deriving writers of one bank meet on its entities. A writer that waited for another's entity after it had written
 # itself would commit later under a smaller xid, and a reader of the log would see a link before the entity it names.
-LOCK = text("""
-    select afterturn.enter_log(),
-           pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
-           pg_advisory_xact_lock(afterturn.lock_key('entities', :bank))""")
+LOCK = select(ENTER_LOG, share_lock("bank", "bank"), hold_lock("entities", "bank"))
 FIRST_FACTS = text("""
     select u.turn_id, min(u.position) as position
       from unnest(cast(:turns as uuid[])) as t(turn_id),

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.log.locks import ENTER_LOG, hold_lock, share_lock
 
 #: Units whose links changed otherwise (a unit was forgotten) that one run takes along.
 OTHERS_LIMIT = 1000
@@ -108,10 +110,8 @@ REDATE_PAIRS = text(f"""
 #: Units whose words one statement carries into the index of words.
 UNITS_LIMIT = 500
 # Indexing of words excludes a rebuild and the end of the bank, and nothing else.
-LIVING = text("""
-    select afterturn.enter_log(),
-           pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank))""")
-LOCK_WORDS = text("select pg_advisory_xact_lock(afterturn.lock_key('words', :bank))")
+LIVING = select(ENTER_LOG, share_lock("bank", "bank"))
+LOCK_WORDS = select(hold_lock("words", "bank"))
 POST_WORDS = text("select carried, forgotten, terms from afterturn.post_words(:host, :bank, :units, :back)")
 FORGET_TERMS = text("""
     delete from afterturn.term_t t using unnest(cast(:terms as text[])) f(term)

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import groupby
 from uuid import UUID, uuid4
 
-from sqlalchemy import and_, bindparam, delete, exists, select, text
+from sqlalchemy import Uuid, and_, bindparam, delete, exists, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from embeddings.retry import Backoff, Retry
@@ -28,6 +28,7 @@ from store.erasure.users import by_bank, erase_keys, erase_written, next_page
 from store.errors import NotFound
 from store.log.append import append_events
 from store.log.catalog import EventType
+from store.log.locks import ENTER_LOG, hold_lock, share_lock
 from store.memory import reflections
 
 #: Units of a session that go in one transaction.
@@ -39,15 +40,13 @@ GO_ON = Retry(Backoff(base_s=0.05, factor=2.0), attempts=5)
 
 # The order of locks is that of store/SCHEMA.md. A writer that appends to, counts or embeds for a bank holds it shared
 # for as long as that takes.
-LOCK_LOG = text("select afterturn.enter_log()")
+LOCK_LOG = select(ENTER_LOG)
 # For a moment, and for the one host: what was begun to be written of it is in the log then.
-LOCK_HOST = text("""
-    select pg_advisory_xact_lock_shared(afterturn.log_lock()),
-           pg_advisory_xact_lock(afterturn.lock_key('host', :host))""")
+LOCK_HOST = select(func.pg_advisory_xact_lock_shared(func.afterturn.log_lock()), hold_lock("host", "host"))
 # Where a bank ends: it is counted anew then.
-LOCK_QUOTA = text("select afterturn.lock_quota(:host)")
-SHARE_QUOTA = text("select pg_advisory_xact_lock_shared(afterturn.lock_key('quota', :host))")
-LOCK_BANK = text("select pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))")
+LOCK_QUOTA = select(func.afterturn.lock_quota(bindparam("host", type_=Uuid)))
+SHARE_QUOTA = select(share_lock("quota", "host"))
+LOCK_BANK = select(hold_lock("bank", "bank"))
 # In the order in which everybody locks banks.
 LOCK_BANKS = text("""
     select pg_advisory_xact_lock(k.key)

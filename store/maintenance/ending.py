@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import and_, bindparam, func, literal_column, select, text
+from sqlalchemy import Uuid, and_, bindparam, func, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
@@ -18,6 +18,7 @@ from store.expiry import NOW
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
+from store.log.locks import ENTER_LOG, hold_lock
 from store.maintenance.pruning import PrunedBatch, find_next_host
 from store.schema import BANK, TIME, UNIT
 
@@ -25,9 +26,7 @@ from store.schema import BANK, TIME, UNIT
 UNITS = 200
 
 # Bank-wide, as when a document is forgotten: no writer may name or link meanwhile what ends here.
-LOCK = text("""
-    select afterturn.enter_log(), afterturn.lock_quota(:host),
-           pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))""")
+LOCK = select(ENTER_LOG, func.afterturn.lock_quota(bindparam("host", type_=Uuid)), hold_lock("bank", "bank"))
 _BANK, _UNIT = BANK.c, UNIT.c
 _OF_HOST = _UNIT.host_id == bindparam("host")
 _BANKS_OF_HOST = and_(_BANK.host_id == bindparam("host"), _BANK.bank_name != literal_column("''"))

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID, uuid4, uuid5
 
 import orjson
-from sqlalchemy import Row, text
+from sqlalchemy import Row, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived import bank_state, postings
@@ -20,6 +20,7 @@ from store.ledger.stages import Stage
 from store.log.append import append_events, read_versions
 from store.log.catalog import Aggregate, EventType, aggregate_id
 from store.log.envelope import Origin, build_command, build_offer
+from store.log.locks import ENTER_LOG, hold_lock, share_lock
 from store.memory import reflections
 from store.off_loop import off_loop
 from store.tenancy import languages
@@ -28,12 +29,13 @@ from store.text.normal_forms import without_long_runs
 
 # As an append does, and in its order, and as who links units with entities or each other: all before anything is
 # written. A concurrent forget of a unit would not see the links that are being written to it, and leave them behind.
-LOCK = text("""
-    select afterturn.enter_log(),
-           pg_advisory_xact_lock_shared(afterturn.lock_key('quota', :host)),
-           pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
-           pg_advisory_xact_lock(afterturn.lock_key('session', :session)),
-           pg_advisory_xact_lock(afterturn.lock_key('entities', :bank))""")
+LOCK = select(
+    ENTER_LOG,
+    share_lock("quota", "host"),
+    share_lock("bank", "bank"),
+    hold_lock("session", "session"),
+    hold_lock("entities", "bank"),
+)
 STATE = text("""
     select u.unit_id, u.content, u.fact_type, u.event_date, u.doc_id, u.context, u.occurred_start, u.occurred_end,
            u.mentioned_at, cast(u.metadata as text) as metadata, u.proof_count, u.source_memory_ids, u.origin, u.role,

@@ -17,6 +17,7 @@ from store.expiry import BANK_LASTS, bank_lasts
 from store.log.append import append_events, read_versions
 from store.log.catalog import EventType, aggregate_id
 from store.log.envelope import Origin, build_command
+from store.log.locks import ENTER_LOG, hold_lock, share_lock
 from store.memory.reflections import STILL_DRAWN
 from store.tenancy.quotas import charge_quota, within_quota
 
@@ -24,11 +25,7 @@ from store.tenancy.quotas import charge_quota, within_quota
 LINK_BYTES = 128
 
 # Commands of one bank follow each other, so that each sees what the one before it made.
-LOCK = text("""
-    select afterturn.enter_log(),
-           pg_advisory_xact_lock_shared(afterturn.lock_key('quota', :host)),
-           pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
-           pg_advisory_xact_lock(afterturn.lock_key('entities', :bank))""")
+LOCK = select(ENTER_LOG, share_lock("quota", "host"), share_lock("bank", "bank"), hold_lock("entities", "bank"))
 _DIRECTIVE, _LINK = schema.DIRECTIVE.c, schema.LINK.c
 _RANK = -cast(_DIRECTIVE.priority, BigInteger)
 _SAID = (_DIRECTIVE.directive_id, _DIRECTIVE.name, _DIRECTIVE.content, _DIRECTIVE.priority, _DIRECTIVE.laid_down_by)

@@ -12,22 +12,25 @@ from typing import Any
 from uuid import UUID, uuid5
 
 import orjson
-from sqlalchemy import Row, text
+from sqlalchemy import Row, Select, Text, Uuid, and_, any_, bindparam, cast, func, literal_column, select, true, tuple_
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
 from store.database import Database
 from store.derived import bank_state
 from store.errors import NotFound, TurnBusy
-from store.expiry import BANK_LASTS
+from store.expiry import NOW, bank_lasts
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
+from store.log.locks import ENTER_LOG, hold_lock, share_lock
 from store.memory import authorship
 from store.memory.authorship import Author
 from store.memory.prepared_turns import AppendableTurn, build_turn_event, said_in
 from store.memory.turn_writes import in_trace, write_offered
 from store.off_loop import Steps, in_steps, off_loop
+from store.schema import DOC, EVENT_STORE, TURN, UNIT
 from store.tenancy.banks import bank_created_fields
 from store.tenancy.languages import Languages, rules_for_writing
 from store.tenancy.quotas import charge_quota, refusal_of, within_quota
@@ -38,43 +41,47 @@ from store.text.word_rules import WordRules
 #: How often a content may have been forgotten and handed in again before that is refused as busy.
 MOST_LIVES = 64
 
-LOCK = text("""
-    select afterturn.enter_log(),
-           pg_advisory_xact_lock_shared(afterturn.lock_key('quota', :host)),
-           pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
-           pg_advisory_xact_lock(afterturn.lock_key('document', :document))""")
+LOCK = select(ENTER_LOG, share_lock("quota", "host"), share_lock("bank", "bank"), hold_lock("document", "document"))
 # Bank-wide: units of the document come with turns, and a writer that names or links them would leave that behind.
-LOCK_ALONE = text("""
-    select afterturn.enter_log(),
-           pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))""")
+LOCK_ALONE = select(ENTER_LOG, hold_lock("bank", "bank"))
+_DOC, _UNIT, _EVENT = DOC.c, UNIT.c, EVENT_STORE.c
+_OF_DOC = and_(*(_UNIT[name] == _DOC[name] for name in ("host_id", "bank_id", "doc_id")))
+_IN_BANK = and_(_DOC.host_id == bindparam("host"), _DOC.bank_id == bindparam("bank"))
 # A document ends with its own units, which all have one end. A scalar subquery, not `not exists`: as a join the planner
 # would read all units of the bank for a page of documents.
-_DOC_LASTS = """(
-    select true from afterturn.agent_memory_unit_t u
-     where u.host_id = o.host_id and u.bank_id = o.bank_id and u.doc_id = o.doc_id and u.origin = 'document'
-       and u.expires_at <= cast(:now as timestamptz) limit 1) is null"""
+_LASTS = (
+    select(true())
+    .select_from(UNIT)
+    .where(_OF_DOC, _UNIT.origin == "document", _UNIT.expires_at <= NOW)
+    .limit(literal_column("1"))
+    .scalar_subquery()
+    .is_(None)
+)
 # A document of which something was erased is not the content any more, even if most of it is left.
 # What has ended is not there any more: the same content begins anew.
-LIVING = text(f"""
-    select o.doc_id, o.active and o.content_hash is not null and {_DOC_LASTS} as whole,
-           (select t.position from afterturn.turn_t t where t.host_id = o.host_id and t.turn_id = o.doc_id) as position
-      from afterturn.agent_memory_doc_t o
-     where o.host_id = :host and o.bank_id = :bank and o.doc_id = any(cast(:docs as uuid[]))""")  # noqa: S608 - put together from constants
-POSITION = text("""
-    select s.position from afterturn.event_store_t s
-     where s.host_id = :host and s.aggregate_id = :subject and s.aggregate_version = 1""")
-_SHOWN = f"""
-    select o.doc_id, o.content_hash, o.title, cast(o.metadata as text) as metadata, o.occurred_at, o.update_ts,
-           o.aggregate_version,
-           (select count(*) from afterturn.agent_memory_unit_t u
-             where u.host_id = o.host_id and u.bank_id = o.bank_id and u.doc_id = o.doc_id and u.active) as units
-      from afterturn.agent_memory_doc_t o
-     where o.host_id = :host and o.bank_id = :bank and o.active and {_DOC_LASTS} and {BANK_LASTS}"""  # noqa: S608 - put together from constants
-GET = text(f"{_SHOWN} and o.doc_id = :doc")
-LIST = text(f"""{_SHOWN}
-       and (cast(:at as timestamptz) is null
-            or (o.update_ts, o.doc_id) < (cast(:at as timestamptz), cast(:doc as uuid)))
-     order by o.update_ts desc, o.doc_id desc limit :limit""")
+LIVING = select(
+    _DOC.doc_id,
+    and_(_DOC.active, _DOC.content_hash.is_not(None), _LASTS).label("whole"),
+    select(TURN.c.position)
+    .where(TURN.c.host_id == _DOC.host_id, TURN.c.turn_id == _DOC.doc_id)
+    .scalar_subquery()
+    .label("position"),
+).where(_IN_BANK, _DOC.doc_id == any_(bindparam("docs", type_=ARRAY(Uuid))))
+POSITION = select(_EVENT.position).where(
+    _EVENT.host_id == bindparam("host"), _EVENT.aggregate_id == bindparam("subject"), _EVENT.aggregate_version == 1
+)
+_SHOWN = select(
+    _DOC.doc_id,
+    _DOC.content_hash,
+    _DOC.title,
+    cast(_DOC["metadata"], Text).label("metadata"),
+    _DOC.occurred_at,
+    _DOC.update_ts,
+    _DOC.aggregate_version,
+    select(func.count()).select_from(UNIT).where(_OF_DOC, _UNIT.active).scalar_subquery().label("units"),
+).where(_IN_BANK, _DOC.active, _LASTS, bank_lasts())
+GET = _SHOWN.where(_DOC.doc_id == bindparam("doc"))
+LIST = _SHOWN.order_by(_DOC.update_ts.desc(), _DOC.doc_id.desc())
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,10 +205,9 @@ class Documents:
 
     async def list(self, host: UUID, bank: str, after: DocumentPlace | None, limit: int) -> list[Document]:
         """List the documents of a bank, those written last first, from behind `after`; at most `limit`."""
-        place = {"host": host, "bank": identity.bank_id(host, bank), "limit": limit, "now": self._clock()}
-        begin = {"at": None, "doc": None} if after is None else {"at": after.updated_at, "doc": after.doc_id}
+        place = {"host": host, "bank": identity.bank_id(host, bank), "now": self._clock()}
         async with self._database.tenant(host) as connection:
-            return [_build_document(row) for row in await connection.execute(LIST, {**place, **begin})]
+            return [_build_document(row) for row in await connection.execute(select_page(after, limit), place)]
 
     async def authors(self, host: UUID, bank: str, doc: UUID) -> set[Author]:
         """Return who began a document of a bank, and who began the units that forgetting it takes along.
@@ -243,6 +249,13 @@ class Documents:
         if row is None:
             raise NotFound("no such document")
         return row
+
+
+def select_page(after: DocumentPlace | None, limit: int) -> Select[*tuple[Any, ...]]:
+    """Return the statement of a page of the documents of `bank`."""
+    if after is None:
+        return LIST.limit(limit)
+    return LIST.where(tuple_(_DOC.update_ts, _DOC.doc_id) < tuple_(after.updated_at, after.doc_id)).limit(limit)
 
 
 def _build_document(row: Row[Any]) -> Document:

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store import identity
 from store.database import Database
 from store.errors import NotFound
+from store.log.locks import hold_lock
 from store.schema import PLUGIN_NAMESPACE, PLUGIN_VECTOR
 from store.tenancy.banks import Banks
 
@@ -25,7 +26,7 @@ LIVING = f"""
 READ = text(f"{LIVING} order by n.bank_id")
 _NAMESPACE = PLUGIN_NAMESPACE.c
 # Alone: who writes a memory there holds the bank, and has committed before this says that the namespace ends.
-LOCK_BANK = text("select pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))")
+LOCK_BANK = select(hold_lock("bank", "bank"))
 
 
 @dataclass(frozen=True, slots=True)

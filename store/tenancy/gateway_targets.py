@@ -23,6 +23,7 @@ from sqlalchemy.sql.dml import ReturningUpdate
 from store import identity
 from store.database import Database
 from store.errors import NotFound, TargetTaken
+from store.log.locks import hold_lock
 from store.schema import BANK, GATEWAY_TARGET, HOST
 from store.tenancy.hosts import ADD_HOST
 
@@ -40,7 +41,7 @@ _TARGET = GATEWAY_TARGET.c
 _IN_FORCE = and_(_TARGET.replaced_at.is_(None), _TARGET.unset_at.is_(None))
 #: A bank's own, or the tenant's: the expression of an index.
 _PLACE = func.coalesce(_TARGET.bank_id, _TARGET.host_id)
-LOCK = text("select pg_advisory_xact_lock(afterturn.lock_key('gateway target', :host))")
+LOCK = select(hold_lock("gateway target", "host"))
 LIST = text("""
     select g.*, h.name as host_name,
            (select count(*) from afterturn.ledger_t l

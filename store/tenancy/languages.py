@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import Row, text
+from sqlalchemy import Row, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
@@ -18,6 +18,7 @@ from store.errors import NotFound, TurnBusy
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_command
+from store.log.locks import ENTER_LOG, hold_lock
 from store.tenancy.recent_answers import RecentAnswers
 from store.text.word_rules import AUTO, NONE, WordRules, rules_of, supported_languages
 
@@ -28,9 +29,7 @@ MOST_HOSTS = 10_000
 
 OF_HOST = text("select bank_id, language, former from afterturn.bank_language_t where host_id = :host")
 # The locks of an append, in its order; two changes of a bank exclude each other.
-LOCK = text("""
-    select afterturn.enter_log(),
-           pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))""")
+LOCK = select(ENTER_LOG, hold_lock("bank", "bank"))
 BANK = text("""
     select b.bank_name, b.agent_def_id, b.user_id, b.disposition, b.background, b.aggregate_version,
            b.expires_at, l.language, l.former

@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from store import identity
 from store.database import Database
-from store.memory.documents import LIST
+from store.memory.documents import DocumentPlace, select_page
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host
 
@@ -43,9 +43,9 @@ async def test_a_page_of_documents_reads_that_page(
         for statement in FILL:
             await connection.exec_driver_sql(statement.format(**place, documents=DOCUMENTS))
     await engine.dispose()
-    page = {"limit": PAGE, "at": behind, "doc": behind and host, "now": datetime.now(UTC)}
+    page = select_page(DocumentPlace(behind, host) if behind else None, PAGE)
     async with lonely.tenant(host) as connection:
-        rows = (await connection.execute(LIST, {**place, **page})).all()
+        rows = (await connection.execute(page, {**place, "now": datetime.now(UTC)})).all()
         read = {row.relname: row.rows for row in await connection.execute(READ)}
     assert [row.units for row in rows] == [1] * PAGE
     assert rows == sorted(rows, key=lambda row: row.update_ts, reverse=True)
