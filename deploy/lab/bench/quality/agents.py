@@ -2,8 +2,8 @@
 
 Each talk has four days. First the user tells what will not hold for long; then they ask for what the agent does not
 know yet; then they tell it; then they ask for it again, in the very words of the question that is scored. The agent
-echoes every question. One message answers: the one that told it last. Half of the talks is for tuning, the other half
-is scored when nothing changes any more (`HELD_OUT_SHA256`).
+echoes every question. One message answers: the one that told it last. The first part is for tuning, by the second one
+rules are checked, the third is scored when nothing changes any more (`UNTOUCHED_SHA256`).
 """
 
 import tomllib
@@ -14,9 +14,11 @@ from typing import Any
 
 from deploy.lab.bench.quality.material import Dialogue, DialogueMessage, DialogueQuestion
 
-TUNING, HELD_OUT = (Path(__file__).parent / f"agents_{half}.toml" for half in ("tuning", "held_out"))
-#: Of the half that nothing was tuned on, as it was before anything was tuned.
-HELD_OUT_SHA256 = "8fb047270c341e974bf138489bb841942c1cd5bcff324bd691efde9b4eda13d7"
+TUNING, CHECKING, UNTOUCHED = (
+    Path(__file__).parent / f"agents_{part}.toml" for part in ("tuning", "checking", "untouched")
+)
+#: Of the part that nothing was tuned on, as it was before it was scored.
+UNTOUCHED_SHA256 = "ce91b904942982ba97836918f03c12ef9468f3bd86b719c334b24c0df0291d57"
 
 BEGIN, DAYS, STEP = datetime(2026, 1, 5, 9, tzinfo=UTC), 7, timedelta(seconds=40)
 HEARD = ("Thanks, I will keep that in mind.", "Noted.", "Good to know, thank you.", "All right, I have that.")
