@@ -397,6 +397,19 @@ UNIT = Table(
             "origin = 'memory' and active and jsonb_exists(metadata, 'plugin') and metadata->'plugin'->>'pin' = 'true'"
         ),
     ),
+    # WHY: a search for memories of a rare kind reads these alone. WHY one for each: as above.
+    *(
+        Index(
+            f"unit_{kind}_by_plugin",
+            "host_id",
+            "bank_id",
+            postgresql_where=text(
+                "origin = 'memory' and active and jsonb_exists(metadata, 'plugin')"
+                f" and metadata->'plugin'->>'kind' = '{kind}'"
+            ),
+        )
+        for kind in ("fact", "summary", "checkpoint")
+    ),
     # WHY: a recall of what was known at a moment looks for what was changed since; few units ever are.
     Index("unit_changed", "host_id", "bank_id", "update_ts", postgresql_where=text("aggregate_version > 1 and active")),
     # WHY: every recall asks whether something of the bank has ended, and maintenance what has; where nothing has an end

@@ -30,6 +30,8 @@ from store.tenancy.quotas import retry_on_quota
 
 #: Under which name a unit's metadata hold the mark.
 MARK = "plugin"
+#: What a memory may be (contract v1); of each kind there is an index.
+KINDS = ("fact", "summary", "checkpoint")
 #: How far back `created_at` may be put, and ahead: as far as a text of four digits names years.
 PAGE = 200
 NO_NAMESPACE = "no such namespace"

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum, auto
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -24,7 +25,7 @@ from embeddings.protocol import Embedder
 from store import identity
 from store.database import ONE_PLAN, Database
 from store.off_loop import off_loop
-from store.plugin.memories import COLUMNS, IS_MEMORY, StoredMemory, build_memory
+from store.plugin.memories import COLUMNS, IS_MEMORY, KINDS, StoredMemory, build_memory
 from store.plugin.namespaces import LIVING, read_namespaces
 from store.plugin.vectors import CallersVector, read_dimensions, read_lists, reading_lists
 from store.recall.lexical import ALONE, RankedUnits, rank_units
@@ -134,13 +135,32 @@ _FRESH = f"""
                         where v.host_id = :host and v.bank_id = u.bank_id and v.generation = :generation
                           and v.unit_id = u.unit_id)
      order by u.mentioned_at desc limit :chunks"""  # noqa: S608 - put together from constants
+# Memories of rare kinds; of too many, so many are counted. A kind stands in the statement, as in its index: a policy of
+# rows hides what a function of their columns tells.
+_OF_KIND = f"""
+    select u.bank_id, u.unit_id
+      from living b
+     cross join lateral (select u.bank_id, u.unit_id from afterturn.agent_memory_unit_t u
+                          where u.host_id = :host and u.bank_id = b.bank_id and u.seq is not null and {_MEMORY}
+                            and u.metadata->'plugin'->>'kind' = '{{kind}}' limit :too_many) u
+     where '{{kind}}' = any(cast(:kinds as text[]))"""  # noqa: S608 - put together from constants
+_WORDS_OF_FEW = f"""
+    select p.term, {PACKED_ALONE} as packed
+      from (select m.term, w.unit_id, cast(o.terms->>m.term as int) as tf, w.length
+              from few f
+             cross join lateral (select w.unit_id, w.length, w.terms from afterturn.unit_word_t w
+                                  where w.host_id = :host and w.bank_id = f.bank_id and w.unit_id = f.unit_id limit 1) w
+             cross join lateral (select w.terms #> cast(array[] as text[]) as terms offset 0) o
+             cross join lateral (select a.term from unnest(cast(:terms as text[])) a(term) where o.terms ? a.term
+                                 offset 0) m) p
+     group by p.term"""  # noqa: S608 - put together from constants
 # One round trip: the words of the question, what has no vector, and how large each bank is, its units whose words wait
 # included; of a large one, how many lists of the index by nearness are read.
 _READ = f"""
-    with living as materialized ({_LIVING})
+    with living as materialized ({_LIVING}){{few}}
     select w.term, w.packed, cast(null as uuid) as unit_id, null as content, cast(null as uuid) as bank_id,
            cast(null as bigint) as units, cast(null as int) as lists
-      from ({_POSTED} union all {_WAITING_WORDS}) w
+      from ({{words}}) w
      union all
     select null, null, f.unit_id, f.content, null, null, null from ({_FRESH}) f
      union all
@@ -150,15 +170,30 @@ _READ = f"""
            case when s.units > :exact_units then afterturn.lists_to_read(b.bank_id, s.units, :read_units) end
       from living b
       left join afterturn.bank_statistics_t s on s.host_id = :host and s.bank_id = b.bank_id"""  # noqa: S608
-READ_WORDS = text(_READ.format(of_memories="", of_waiting_memories=""))
-READ_WORDS_OF_MEMORIES = text(_READ.format(of_memories=_OF_MEMORIES, of_waiting_memories=_OF_WAITING_MEMORIES))
-CONTAINING = text(f"""
-    select u.unit_id {_FROM_UNITS}
+_WORDS = f"{_POSTED} union all {_WAITING_WORDS}"
+READ_WORDS = text(_READ.format(few="", words=_WORDS.format(of_memories="", of_waiting_memories="")))
+READ_WORDS_OF_MEMORIES = text(
+    _READ.format(few="", words=_WORDS.format(of_memories=_OF_MEMORIES, of_waiting_memories=_OF_WAITING_MEMORIES))
+)
+# Beside it, the few memories themselves, or, of too many, their number.
+_COUNTED = " union all ".join(_OF_KIND.format(kind=kind) for kind in KINDS)
+_FEW = f""", counted as materialized ({_COUNTED}),
+    few as materialized (select c.* from counted c where (select count(*) from counted) < :too_many)"""  # noqa: S608
+READ_FEW = text(f"""
+    {_READ.format(few=_FEW, words=_WORDS_OF_FEW)}
+     union all
+    select null, null, f.unit_id, null, null, null, null from few f
+     union all
+    select null, null, null, null, null, count(*), null from counted""")  # noqa: S608 - put together from constants
+_CONTAINING = f"""
+    select u.unit_id {_FROM_UNITS} {{among}}
        and (position(lower(:query) in lower(u.content)) > 0
             or (cardinality(cast(:words as text[])) > 0 and not exists (
                 select from unnest(cast(:words as text[])) q(word)
                  where position(q.word in afterturn.folded(u.content)) = 0)))
-     order by u.mentioned_at desc, u.unit_id limit :most""")  # noqa: S608 - put together from constants
+     order by u.mentioned_at desc, u.unit_id limit :most"""  # noqa: S608 - put together from constants
+CONTAINING = text(_CONTAINING.format(among=""))
+CONTAINING_AMONG_FEW = text(_CONTAINING.format(among="and u.unit_id = any(cast(:few as uuid[]))"))
 # How near the nearest of each bank are, those that share words, and pinned ones; of all of them the best, by words and
 # nearness together, of which alone the memories are opened. Pinned ones are opened as well: they stand first. `cut`:
 # more are near than were looked at. An order that no index can serve is exact.
@@ -253,7 +288,20 @@ FIRST_LOOKED_AT = 2
 #: Units opened first for each memory that is wanted, the best of those that are compared. Where too few of them are
 #: memories, all of the namespace's are read.
 OPENED = 5
+#: Memories of the kinds that are asked for of which each is compared; of more, the best units are, whatever they are.
+FEW = 5_000
 MOST = 2**31 - 1
+
+
+class _Reach(Enum):
+    """What a search looks at: each of few memories, the best units of any kind, or all memories."""
+
+    FEW = auto()
+    BEST = auto()
+    ALL = auto()
+
+
+_STATEMENTS = {_Reach.FEW: READ_FEW, _Reach.BEST: READ_WORDS, _Reach.ALL: READ_WORDS_OF_MEMORIES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,11 +356,15 @@ class _Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What was read for a search: units that share words with it, by how much; what has no vector yet."""
+    """What was read for a search: units that share words with it, by how much; what has no vector yet.
+
+    `few`: the memories of rare kinds.
+    """
 
     banks: Mapping[UUID, _Size]
     words: RankedUnits
     tail: Sequence[Fresh] = ()
+    few: Sequence[UUID] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +379,8 @@ class _InLists:
 class PluginSearch:
     """Lists and finds memories of a tenant's namespaces; one that is not there, or has expired, has none.
 
-    `near`: the least cosine of what shares no word with a query.
+    `near`: the least cosine of what shares no word with a query. `few`: up to how many memories of the kinds that are
+    asked for each is compared.
     """
 
     def __init__(
@@ -337,9 +390,11 @@ class PluginSearch:
         settings: RecallSettings,
         clock: Callable[[], datetime],
         near: float,
+        *,
+        few: int = FEW,
     ) -> None:
         self._database, self._embedder, self._settings = database, embedder, settings
-        self._clock, self._near = clock, near
+        self._clock, self._near, self._few = clock, near, few
         self._languages = Languages(database)
 
     async def page(
@@ -398,10 +453,12 @@ class PluginSearch:
         question = await off_loop(EFFORT * len(cut), lambda: parse_question(cut, rules=rules))
         vector = None if by_words else await self._embed_query(cut)
         wanted = _Wanted(host, asked, question, vector, pins_first)
-        # Among few of many, one kind of memories say, the best units of all kinds would be none of them.
-        if not asked.kinds and (found := await self._find(wanted, everything=False)) is not None:
-            return found
-        return await self._find(wanted, everything=True) or []
+        for reach in _Reach:
+            if reach is _Reach.FEW and not (asked.kinds and self._few):
+                continue
+            if (found := await self._find(wanted, reach)) is not None:
+                return found
+        return []
 
     async def _scope(self, connection: AsyncConnection, host: UUID, asked: SearchQuery) -> _Scope:
         rows = await read_namespaces(connection, host, asked.names)
@@ -418,50 +475,58 @@ class PluginSearch:
         rules = [rule for name in names for rule in rules_of_bank(known, identity.bank_id(host, name)).asking]
         return list({rule.name: rule for rule in rules}.values())
 
-    async def _find(self, wanted: _Wanted, *, everything: bool) -> list[StoredMemory] | None:
-        """Search once; None where too few units were looked at, which never is so if `everything` is."""
+    async def _find(self, wanted: _Wanted, reach: _Reach) -> list[StoredMemory] | None:
+        """Search once; None where too few units were looked at, which is never so of all memories."""
         async with self._database.tenant(wanted.host, ONE_PLAN) as connection:
-            read = await self._read(connection, wanted, everything=everything)
-            if wanted.vector is None or not read.tail:
-                return await self._best(connection, wanted, read, {}, everything=everything)
+            read = await self._read(connection, wanted, reach)
+            if read is None or wanted.vector is None or not read.tail:
+                return None if read is None else await self._best(connection, wanted, read, {}, reach)
         fresh = await self._embed_tail(wanted.vector, wanted.question.text, read.tail)
         async with self._database.tenant(wanted.host, ONE_PLAN) as connection:
-            return await self._best(connection, wanted, read, fresh, everything=everything)
+            return await self._best(connection, wanted, read, fresh, reach)
 
-    async def _read(self, connection: AsyncConnection, wanted: _Wanted, *, everything: bool) -> _Read:
-        """Read what the words of a question find, what has no vector yet, and how large each bank is."""
+    async def _read(self, connection: AsyncConnection, wanted: _Wanted, reach: _Reach) -> _Read | None:
+        """Read what the words of a question find, what has no vector yet, and how large each bank is.
+
+        None where memories of rare kinds were asked for and are not few.
+        """
         settings, question = self._settings, wanted.question
         named = [identity.bank_id(wanted.host, name) for name in dict.fromkeys(wanted.asked.names)]
         about = {
             **self._arguments(wanted.host, named, wanted.asked),
             "terms": [*question.words, *question.pairs],
             "postings": settings.postings,
+            "too_many": self._few + 1,
             "exact_units": settings.exact_units,
             "read_units": settings.read_units,
             "chunks": 0 if wanted.vector is None else settings.fresh_tail_chunks,
             "characters": CHARACTERS,
             "generation": self._embedder.generation,
         }
-        packed, banks, tail = defaultdict[str, bytes](bytes), dict[UUID, _Size](), list[Fresh]()
-        for row in await connection.execute(READ_WORDS_OF_MEMORIES if everything else READ_WORDS, about):
+        packed, banks, tail, few = defaultdict[str, bytes](bytes), dict[UUID, _Size](), list[Fresh](), list[UUID]()
+        for row in await connection.execute(_STATEMENTS[reach], about):
             if row.term is not None:
                 packed[row.term] += row.packed
-            elif row.unit_id is not None:
+            elif row.content is not None:
                 tail.append(Fresh(row.unit_id, row.content))
-            else:
+            elif row.unit_id is not None:
+                few.append(row.unit_id)
+            elif row.bank_id is not None:
                 banks[row.bank_id] = _Size(row.units, row.lists)
-        words = await self._rank(packed, question, sum(one.units for one in banks.values()))
+            elif row.units > self._few:
+                return None
+        words = await self._rank(packed, question, sum(one.units for one in banks.values()), len(few) or COMPARED)
         if banks and not words.units:
             scope = _Scope(connection, self._arguments(wanted.host, list(banks), wanted.asked))
-            words = await _containing(scope, question.text)
-        return _Read(banks, words, tail)
+            words = await _containing(scope, question.text, few if reach is _Reach.FEW else None)
+        return _Read(banks, words, tail, few)
 
-    async def _rank(self, packed: Mapping[str, bytes], question: Question, units: int) -> RankedUnits:
-        """Rank what shares words with a question, in banks of so many units."""
+    async def _rank(self, packed: Mapping[str, bytes], question: Question, units: int, most: int) -> RankedUnits:
+        """Rank what shares words with a question, in banks of so many units; return the best."""
         postings = {term: np.frombuffer(some, dtype=ALONE) for term, some in packed.items()}
         ranking = self._settings.ranking
         effort = sum(map(len, postings.values()))
-        return await off_loop(effort, lambda: rank_units(postings, question, units, ranking, COMPARED))
+        return await off_loop(effort, lambda: rank_units(postings, question, units, ranking, most))
 
     async def _best(
         self,
@@ -469,8 +534,7 @@ class PluginSearch:
         wanted: _Wanted,
         read: _Read,
         fresh: Mapping[UUID, float],
-        *,
-        everything: bool,
+        reach: _Reach,
     ) -> list[StoredMemory] | None:
         """Return the best of what shares words and what is near; `fresh`: how near units without a vector are."""
         if not read.banks:
@@ -484,26 +548,28 @@ class PluginSearch:
             "weight": self._settings.ranking.dense_weight,
         }
         about["most"] = max(NEAREST_COMPARED, limit)
-        in_lists = _InLists({}, [], is_cut=False)
-        if wanted.vector is not None:
+        in_lists, everything = _InLists({}, [], is_cut=False), reach is _Reach.ALL
+        if wanted.vector is not None and reach is not _Reach.FEW:
             in_lists = await _near_in_lists(_Scope(connection, about), read.banks, everything=everything)
         known = {**in_lists.cosines, **fresh}
+        unsaid = {one.hex for one in read.few}.difference(read.words.units)
         about |= {
             "whole": in_lists.whole,
             "known": list(known),
             "cosines": list(known.values()),
-            "units": read.words.units,
-            "scores": read.words.scores,
+            "units": [*read.words.units, *unsaid],
+            "scores": [*read.words.scores, *[0.0] * len(unsaid)],
             "pins": COMPARED if wanted.pins_first else 0,
             "pins_first": wanted.pins_first,
             "looked_at": about["most"] * (1 if everything else FIRST_LOOKED_AT),
-            "opened": MOST if everything else max(NEAREST_COMPARED, OPENED * limit),
+            # Of one kind of memories, the best units may hold few.
+            "opened": MOST if everything or wanted.asked.kinds else max(NEAREST_COMPARED, OPENED * limit),
             "limit": limit,
         }
         rows = (await connection.execute(BEST_OF_ALL if everything else BEST, about)).all()
         found = [build_memory(row, row.score) for row in rows if row.unit_id is not None]
         is_cut = rows[0].cut or in_lists.is_cut or read.words.are_cut
-        if len(found) < limit and not everything and (is_cut or _are_others(read, found)):
+        if len(found) < limit and reach is _Reach.BEST and (is_cut or _are_others(read, found)):
             return None
         return sorted(found, key=lambda one: _rank(one, wanted.pins_first))
 
@@ -575,8 +641,13 @@ def _rank(one: StoredMemory, pins_first: bool) -> tuple[bool, float, float, int]
     return not (one.pin and pins_first), -(one.score or 0.0), -one.created_at.timestamp(), -one.memory_id.int
 
 
-async def _containing(scope: _Scope, query: str) -> RankedUnits:
-    """Return the memories that hold the query itself, or each of its words, where the index knows none of these."""
-    about = {"query": query, "words": words_of(query), "most": COMPARED}
-    units = [row.unit_id.hex for row in await scope.connection.execute(CONTAINING, {**scope.arguments, **about})]
+async def _containing(scope: _Scope, query: str, few: Sequence[UUID] | None) -> RankedUnits:
+    """Return the memories that hold the query itself, or each of its words, where the index knows none of these.
+
+    `few`: look at these alone.
+    """
+    about = {**scope.arguments, "query": query, "words": words_of(query), "most": COMPARED}
+    statement = CONTAINING if few is None else CONTAINING_AMONG_FEW
+    rows = await scope.connection.execute(statement, about if few is None else {**about, "few": few})
+    units = [row.unit_id.hex for row in rows]
     return RankedUnits(units, [1.0] * len(units), are_cut=False)

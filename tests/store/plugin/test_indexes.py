@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 from sqlalchemy import text
 
 from store import identity
-from store.database import Database
+from store.connections import create_owner_engine
+from store.database import ONE_PLAN, Database
 from store.derived import vector_indexes
 from store.derived.unit_vectors import Unembedded, insert_vectors
 from store.derived.vector_indexes import Needed, NeededOfNamespace, VectorIndexes
@@ -20,7 +22,7 @@ from store.memory.turns import TurnStore
 from store.plugin import search as plugin_search
 from store.plugin.memories import StoredMemory
 from store.plugin.namespaces import NamespaceChange, Namespaces
-from store.plugin.search import BEST, BEST_OF_ALL, LIST, NEAR_IN_LISTS, PluginSearch, SearchQuery
+from store.plugin.search import BEST, BEST_OF_ALL, FEW, LIST, NEAR_IN_LISTS, READ_FEW, PluginSearch, SearchQuery
 from store.plugin.vectors import normalise, read_lists, reading_lists
 from store.recall.settings import RecallSettings
 from tests.patience import until
@@ -83,8 +85,10 @@ class Large:
     def bank(self) -> UUID:
         return identity.bank_id(self.host, NAME)
 
-    def search(self, settings: RecallSettings, place: NDArray[np.float32]) -> PluginSearch:
-        return PluginSearch(self.database, Pointing(place), settings, lambda: NOON, near=-1.0)
+    def search(
+        self, settings: RecallSettings, place: NDArray[np.float32], few: int = FEW, near: float = -1.0
+    ) -> PluginSearch:
+        return PluginSearch(self.database, Pointing(place), settings, lambda: NOON, near=near, few=few)
 
     async def plan(self, statement: str, lists: int, **arguments: object) -> str:
         about = {"host": self.host, "bank": self.bank, "banks": [self.bank], "kinds": None, "now": NOON, **arguments}
@@ -146,11 +150,11 @@ async def test_by_an_index_ten_are_found_of_ten_behind_any_filter_and_pins_stay_
     while await large.indexes.build_some():
         pass
     assert await large.indexes.needed() == []
-    for kinds in ([], ["fact"], ["summary"], ["checkpoint"]):
+    for kinds, few in product(([], ["fact"], ["summary"], ["checkpoint"]), (0, FEW)):
         asked, there, found = SearchQuery([NAME], kinds, 10), 0, 0
         for nth in range(0, MEMORIES, MEMORIES // 12):
             vector = normalise(large.callers[nth].tolist())
-            ours, exact = (large.search(settings, large.own[nth]) for settings in (SETTINGS, EXACT))
+            ours, exact = large.search(SETTINGS, large.own[nth], few), large.search(EXACT, large.own[nth], 0)
             for one, other in (
                 (await ours.nearest(large.host, asked, vector), await exact.nearest(large.host, asked, vector)),
                 (await ours.find(large.host, asked, "zz"), await exact.find(large.host, asked, "zz")),
@@ -184,6 +188,42 @@ async def test_memories_are_found_among_far_more_units_that_are_none(large: Larg
         for query, by_words in (("zz", False), ("message", False), ("message", True)):
             found = await search.find(large.host, SearchQuery([NAME], [], 10), query, by_words=by_words)
             assert len(found) == MEMORIES - there == 5, (query, by_words, found)
+
+
+async def test_memories_of_a_rare_kind_are_compared_one_by_one_and_the_same_are_found(large: Large) -> None:
+    near = large.own[500] @ large.own[500 % GROUPS]
+    for kinds, query in product(
+        (["checkpoint"], ["summary"], ["checkpoint", "summary"]), ("message", "500", "zz", "essag")
+    ):
+        asked = SearchQuery([NAME], kinds, 30)
+        for nth in (500 % GROUPS, 500):
+            few, every = (large.search(SETTINGS, large.own[nth], few, near - 0.01) for few in (FEW, 0))
+            found = await few.find(large.host, asked, query)
+            assert {one.kind for one in found} <= set(kinds)
+            other = await every.find(large.host, asked, query)
+            assert ids(found) == ids(other)
+            assert [one.score for one in found] == pytest.approx([one.score for one in other], abs=1e-6)
+            assert found or query == "zz" or (kinds, query) == (["summary"], "500"), (kinds, query)
+
+
+@pytest.mark.parametrize("kinds", [["checkpoint"], ["summary", "checkpoint"]])
+async def test_a_search_for_rare_kinds_reads_their_memories_alone(
+    large: Large, fresh_database: TestPostgres, kinds: list[str]
+) -> None:
+    owner = create_owner_engine(fresh_database.owner_url)
+    async with owner.begin() as connection:
+        await connection.execute(text("analyze afterturn.agent_memory_unit_t"))
+    await owner.dispose()
+    about = {"kinds": kinds, "too_many": FEW + 1, "terms": ["messag"], "chunks": 0, "characters": 100}
+    about |= {"generation": 1, "exact_units": 700, "read_units": 400}
+    arguments = {"host": large.host, "banks": [large.bank], "now": NOON, **about}
+    async with large.database.tenant(large.host, ONE_PLAN) as connection:
+        explained = text(f"explain (analyze, costs off, timing off, summary off, format json) {READ_FEW}")
+        [(plan,)] = (await connection.execute(explained, arguments)).all()
+    scans = [one for one in nodes(plan[0]["Plan"]) if one.get("Relation Name") == "agent_memory_unit_t"]
+    read = [one for one in scans if one["Actual Loops"] and one["Actual Rows"]]
+    assert {one["Index Name"] for one in read} == {f"unit_{kind}_by_plugin" for kind in kinds}, scans
+    assert not any(one.get("Rows Removed by Filter") for one in read), scans
 
 
 async def test_the_indexes_are_read_and_an_exact_search_reads_none(large: Large) -> None:
