@@ -981,6 +981,15 @@ FACT = Table(
     Index("fact_by_identity", "host_id", "bank_id", "fact_id", "subject", "key"),
     # WHY: a person's facts in one bank are found by the person's name, and not by reading all facts of the bank.
     Index("fact_by_subject", "host_id", "bank_id", "subject"),
+    # WHY: every turn that is prepared reads the newest facts that hold, of very many.
+    Index(
+        "fact_holding",
+        "host_id",
+        "bank_id",
+        text("valid_from desc"),
+        text("position desc"),
+        postgresql_where=text("valid_to is null"),
+    ),
 )
 
 #: Units that ended, or whose words did, since the projection stage last looked: what is to be taken out of its

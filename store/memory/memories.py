@@ -40,7 +40,8 @@ LIVES = text("""
            coalesce(bool_or(u.expires_at <= :now) filter (where u.active), false) as ended,
            min(u.mentioned_at) filter (where u.active) as created_at
       from afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.bank_id = :bank and u.session_id = :session and u.origin = 'memory'""")
+     where u.host_id = :host and u.bank_id = :bank and u.session_id = :session and u.seq is not null
+       and u.origin = 'memory'""")
 
 #: Appends what a memory that is not there begins with, in one call; returns its outcome (`append_turns`) and position.
 Append = Callable[[AppendableTurn], Awaitable[tuple[str, int | None]]]

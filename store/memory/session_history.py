@@ -25,20 +25,31 @@ RECENT = text(f"""
       from afterturn.agent_memory_unit_t u
       left join afterturn.event_store_t e
         on e.host_id = u.host_id and e.bank_id = u.bank_id and e.position = u.position
-     where u.host_id = :host and u.bank_id = :bank and u.session_id = :session and u.origin = 'message' and u.active
-       and {LASTS.format(of="u")} and {BANK_LASTS}
+     where u.host_id = :host and u.bank_id = :bank and u.session_id = :session and u.seq is not null
+       and u.origin = 'message' and u.active and {LASTS.format(of="u")} and {BANK_LASTS}
      order by u.seq desc limit :most""")  # noqa: S608 - put together from constants
 # A fact of a turn that was forgotten holds no more: its unit has ended with it.
-HOLDING = text(f"""
+_HOLDING = f"""
     select f.fact_id, f.key, coalesce(u.metadata->>'value', f.value) as value, f.subject, f.valid_from, f.said,
            coalesce(u.metadata->>'key', f.key) as shown_key, coalesce(u.metadata->>'tier', 'L2') as tier,
            u.metadata->>'confidence' as confidence
-      from afterturn.fact_t f
-      join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
-     where f.host_id = :host and f.bank_id = :bank and f.valid_to is null and u.active
-       and {LASTS.format(of="u")} and {BANK_LASTS}
-       and (cast(:session as uuid) is null or u.session_id = cast(:session as uuid))
-     order by f.valid_from desc, f.position desc limit :most""")  # noqa: S608 - put together from constants
+      from {{facts}} f
+      join lateral (select u.metadata from afterturn.agent_memory_unit_t u
+                     where u.host_id = :host and u.bank_id = :bank and u.unit_id = f.unit_id and u.active
+                       and {LASTS.format(of="u")} limit 1) u on true
+     where f.host_id = :host and f.bank_id = :bank and f.valid_to is null and {BANK_LASTS}
+     order by f.valid_from desc, f.position desc limit :most"""  # noqa: S608 - put together from constants
+HOLDING = text(_HOLDING.format(facts="afterturn.fact_t"))
+# What is no message of a session is few units: their facts are looked up one by one.
+HOLDING_IN_SESSION = text(
+    _HOLDING.format(
+        facts="""(
+           select f.* from afterturn.agent_memory_unit_t o,
+                  lateral (select f.* from afterturn.fact_t f
+                            where f.host_id = :host and f.bank_id = :bank and f.unit_id = o.unit_id offset 0) f
+            where o.host_id = :host and o.bank_id = :bank and o.session_id = :session and o.seq is null)"""
+    )
+)
 
 OVERVIEW = text(f"""
     select s.turn_count, s.message_count, s.update_ts
@@ -147,7 +158,7 @@ class SessionHistory:
         within: bool = False,
     ) -> list[HoldingFact]:
         asked = {"host": host, "bank": bank, "most": most, "now": self._clock()}
-        rows = await fetch_rows(connection, HOLDING, {**asked, "session": session if within else None})
+        rows = await fetch_rows(connection, HOLDING_IN_SESSION if within else HOLDING, {**asked, "session": session})
         said = await read_said_facts(connection, ONE_BANK, asked, session=session)
         return _line_up(rows, [one for one in said if not within or one.session_id == session])[:most]
 

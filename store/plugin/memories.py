@@ -48,8 +48,8 @@ COLUMNS = """u.bank_id, u.unit_id, u.turn_name, u.content, u.mentioned_at, cast(
            coalesce(cast(u.metadata->'plugin'->>'pin' as boolean), false) as pinned"""
 STATE = text("""
     select u.unit_id, cast(u.metadata->'plugin' as text) as mark from afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.bank_id = :bank and u.session_id = :session and u.origin = 'memory' and u.active
-       and jsonb_exists(u.metadata, 'plugin')""")
+     where u.host_id = :host and u.bank_id = :bank and u.session_id = :session and u.seq is not null
+       and u.origin = 'memory' and u.active and jsonb_exists(u.metadata, 'plugin')""")
 OWN = text("""
     select u.turn_name from afterturn.agent_memory_unit_t u
      where u.host_id = :host and u.bank_id = :bank and u.origin = 'memory' and u.active

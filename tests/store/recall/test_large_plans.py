@@ -14,6 +14,7 @@ from embeddings.protocol import Embedder
 from store import identity
 from store.database import Database
 from store.derived.persons import Persons, Whom
+from store.memory.session_history import SessionHistory
 from store.recall.query import RecallQuery
 from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
@@ -187,6 +188,14 @@ async def person(database: Database, whom: Whom) -> object:
     return found
 
 
+async def session(database: Database, *, within: bool) -> object:
+    read = SessionHistory(database, lambda: NOON)
+    kept, facts = await read.recent_and_holding(HOST, HOME, "s3", 20, 200, within=within)
+    assert kept
+    assert len(facts) == (5 if within else 200)
+    return kept
+
+
 async def listed(database: Database) -> object:
     return await Banks(database, lambda: NOON).list(HOST, Space(None, None), limit=20)
 
@@ -213,6 +222,8 @@ async def test_no_way_of_asking_reads_a_table_in_full(large: Large) -> None:
         "profile of a user": partial(person, whom=Whom(user="user-0")),
         "profile of a name": partial(person, whom=Whom(name="person 4")),
         "banks": listed,
+        "history and facts of a session": partial(session, within=True),
+        "history of a session and facts of its bank": partial(session, within=False),
     }
     found = {name: await large.reads(ask) for name, ask in asked.items()}
     assert {name: scans for name, (scans, _) in found.items() if scans} == {}
