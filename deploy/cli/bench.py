@@ -123,7 +123,7 @@ def bench_command(
     if name not in BENCHES:
         raise exit_with(f"no such bench: {list_bench_names()}", 2)
     bench = import_module(BENCHES[name])
-    sizes = bench.FULL if full else bench.Sizes()
+    sizes = bench.FULL if full else type(bench.FULL)()
     if only:
         if name != "attacks":
             raise exit_with("--only names an attack of `afterturn bench attacks`", 2)
