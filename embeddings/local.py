@@ -53,6 +53,7 @@ class LocalEmbedder:
         self._tokenizer: Tokenizer | None = None
         self._closed = False
         self._pace = TokenPace(MAX_TOKENS)
+        self._waiting_ms = 0.0
 
     async def load(self) -> None:
         """Read the model into memory (seconds at the very first start) and check that it is the right one.
@@ -68,11 +69,19 @@ class LocalEmbedder:
         """
         if not texts:
             return np.empty((0, self.dimensions), dtype=np.float32)
-        return await asyncio.get_running_loop().run_in_executor(self._executor(), self._embed, list(texts))
+        takes_ms = self._pace.estimate_ms(texts)
+        self._waiting_ms += takes_ms
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._executor(), self._embed, list(texts))
+        finally:
+            self._waiting_ms -= takes_ms
 
     def estimate_ms(self, texts: Sequence[str]) -> float:
-        """Say how long these texts would take, from their characters and the pace measured so far."""
-        return self._pace.estimate_ms(texts)
+        """Say how long these texts would take, from their characters and the pace measured so far.
+
+        They wait for every call that is not through yet.
+        """
+        return self._waiting_ms + self._pace.estimate_ms(texts)
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Return how many tokens each text has, uncut, without the two that frame it; blocks for long texts."""

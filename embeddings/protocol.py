@@ -34,7 +34,7 @@ class Embedder(Protocol):
         ...
 
     def estimate_ms(self, texts: Sequence[str]) -> float:
-        """Say how long `embed` would take for these texts, in milliseconds, without doing it."""
+        """Say how long `embed` would take for these texts from now, in milliseconds, without doing it."""
         ...
 
 

@@ -150,7 +150,12 @@ class RecallSettings(BaseModel):
     fresh_tail_chunks: int = Field(
         default=64, ge=0, le=1024, description="most texts without a vector that a recall embeds itself; 0 embeds none"
     )
-    fresh_tail_ms: float = Field(default=40.0, ge=0, le=10_000, description="time limit for embedding them")
+    fresh_tail_ms: float = Field(
+        default=40.0,
+        ge=0,
+        le=10_000,
+        description="time limit for embedding them, the wait for the model included",
+    )
     fresh_tail_backlog: int = Field(
         default=1000,
         ge=0,

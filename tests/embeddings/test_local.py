@@ -97,6 +97,18 @@ async def test_more_text_is_estimated_to_take_longer(embedder: LocalEmbedder) ->
     assert 0 < embedder.estimate_ms(["short"]) < embedder.estimate_ms(["short", "much longer " * 30])
 
 
+async def test_the_estimate_counts_what_waits_for_the_model(embedder: LocalEmbedder) -> None:
+    await embedder.load()
+    alone = embedder.estimate_ms(["short"])
+    calls = [asyncio.ensure_future(embedder.embed(["something longer"] * 8)) for _ in range(4)]
+    await asyncio.sleep(0)
+    behind = embedder.estimate_ms(["short"])
+    calls[-1].cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+    assert behind > 4 * alone
+    assert embedder.estimate_ms(["short"]) < behind / 2
+
+
 async def test_the_estimate_follows_the_machine(embedder: LocalEmbedder) -> None:
     texts = ["A turn of ordinary length, as people write them to each other every day."] * 8
     loop = asyncio.get_running_loop()
