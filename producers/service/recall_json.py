@@ -80,8 +80,9 @@ class GatewayAnswer(WireModel):
 class EvidenceBlock(WireModel):
     """Whether an answer is likely to hold what was asked for; flags for the agent, which leave nothing out.
 
-    `top` is the best score, `on_topic` whether it is one that answers have (`recall.evidence.floor`). `about`, where
-    the question names one speaker: "other_speaker" if what others said fits better than the best of theirs.
+    `top` is the best score, `on_topic` whether it is one that answers have (`recall.evidence.floor`, and
+    `agent_floor` where an agent speaks or nobody has a name). `about`, where the question names one speaker:
+    "other_speaker" if what others said fits better than the best of theirs.
     """
 
     top: float | None

@@ -1,6 +1,7 @@
 """Whether an answer has evidence for its question: flags for the agent, never a filter. Pure.
 
-`on_topic` is false where nothing scores as what answers a question does. `about` tells of a question that names one
+`on_topic` is false where nothing scores as what answers a question does: less in an agent's memory, where a question
+seldom shares a word with what its user told, and names nobody. `about` tells of a question that names one
 speaker of the bank: "other_speaker" where the best that this speaker said is worse, by the margin, than the best of
 all others, since then the question is likely about the wrong person, which no floor under the scores would show.
 """
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from store.recall.pool import CandidatePool
 from store.recall.query import About, Evidence
+from store.recall.rules import AGENTS
 from store.recall.settings import EvidenceSettings
 
 
@@ -25,7 +27,13 @@ def weigh_evidence(
     if not len(pool):
         return Evidence()
     top = float(scores.max())
-    return Evidence(top, top >= settings.floor, _judge_speaker(scores, pool, named, settings.margin))
+    floor = settings.agent_floor if _is_agents(pool) else settings.floor
+    return Evidence(top, top >= floor, _judge_speaker(scores, pool, named, settings.margin))
+
+
+def _is_agents(pool: CandidatePool) -> bool:
+    """Say whether these were said to an agent, or by one: an agent speaks among them, or nobody has a name."""
+    return not any(unit.name for unit in pool.candidates) or any(unit.role in AGENTS for unit in pool.candidates)
 
 
 def _judge_speaker(

@@ -133,6 +133,12 @@ class EvidenceSettings(BaseModel):
     floor: float = Field(
         default=0.65, ge=0, le=10, description="the answer is flagged off topic if its best score is below this"
     )
+    agent_floor: float = Field(
+        default=0.3,
+        ge=0,
+        le=10,
+        description="the same as floor where an agent speaks or nobody has a name: no speaker's name adds to a score",
+    )
     margin: float = Field(
         default=0.05,
         ge=-10,

@@ -12,7 +12,7 @@ from store.recall.settings import EvidenceSettings
 from tests.store.recall.conftest import Memory
 from tests.store.recall.test_fusion import candidate, pool_of
 
-SETTINGS = EvidenceSettings(floor=0.6, margin=0.1)
+SETTINGS = EvidenceSettings(floor=0.6, agent_floor=0.3, margin=0.1)
 
 
 @pytest.mark.parametrize(
@@ -28,8 +28,25 @@ SETTINGS = EvidenceSettings(floor=0.6, margin=0.1)
 def test_the_best_score_and_the_speakers_margin_decide(
     scores: list[float], named: list[str], expected: Evidence
 ) -> None:
-    units = [replace(candidate(n, "text", "s"), name=name) for n, name in enumerate(("Ana", "Ben", "Ben"))]
+    named_units = enumerate(("Ana", "Ben", "Ben"))
+    units = [replace(candidate(n, "text", "s"), name=name, role="user") for n, name in named_units]
     assert weigh_evidence(np.array(scores), pool_of(units), named, SETTINGS) == expected
+
+
+@pytest.mark.parametrize(
+    "speakers, kept",
+    [
+        ([("Ana", "user"), ("Ben", "user")], False),
+        ([(None, "user"), (None, "user")], True),
+        ([("Ana", "user"), (None, "assistant")], True),
+    ],
+)
+def test_an_agents_memory_has_a_floor_of_its_own(speakers: list[tuple[str | None, str]], *, kept: bool) -> None:
+    pool = pool_of(
+        [replace(candidate(n, "text", "s"), name=name, role=role) for n, (name, role) in enumerate(speakers)]
+    )
+    assert weigh_evidence(np.array([0.5, 0.4]), pool, [], SETTINGS).on_topic is kept
+    assert not weigh_evidence(np.array([0.2, 0.1]), pool, [], SETTINGS).on_topic
 
 
 def test_nothing_found_is_no_evidence() -> None:
