@@ -187,11 +187,8 @@ def _line_up(rows: Sequence[DriverRow], said: Sequence[SaidFact]) -> list[Holdin
     """Return what holds, the newest first: what was said last of one subject and key. Pure."""
     # What was said at one moment keeps its order: the rows come newest first, what waits in the order it was said.
     held = {
-        Identity(row.fact_id, row.subject, row.key): (
-            (row.valid_from, row.said, -nth),
-            (row.shown_key, row.value, row.subject, row.tier, row.confidence),
-        )
-        for nth, row in enumerate(rows)
+        Identity(fact_id, subject, key): ((since, position, -nth), (shown_key, value, subject, tier, confidence))
+        for nth, (fact_id, key, value, subject, since, position, shown_key, tier, confidence) in enumerate(rows)
     }
     for nth, one in enumerate(said):
         at = (one.said_at, one.said, nth)

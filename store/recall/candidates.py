@@ -161,9 +161,9 @@ async def _add_tail(
 ) -> None:
     """Put in the products of the rows that hold, or stand beside, a unit of the fresh tail."""
     rows = [n for n, units in enumerate(around) if not state.tail.keys().isdisjoint(units)]
-    units = {unit for n in rows for unit in around[n] if unit is not None}
+    units = {unit for n in rows for unit in around[n] if unit is not None and unit not in state.tail}
     key = {"host": state.host, "bank": state.bank, "generation": state.generation, "units": list(units)}
-    stored = {row.unit_id: row.embedding for row in await fetch_rows(connection, VECTORS, key)} if rows else {}
+    stored = {row.unit_id: row.embedding for row in await fetch_rows(connection, VECTORS, key)} if units else {}
     known = {**state.tail, **stored, None: np.zeros_like(question)}
     nothing = known[None]
     own, before, after = (

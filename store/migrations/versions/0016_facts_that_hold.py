@@ -2,8 +2,8 @@
 
 from alembic import op
 
-revision = "0.1.0_0015"
-down_revision = "0.1.0_0014"
+revision = "0.1.0_0016"
+down_revision = "0.1.0_0015"
 
 
 def upgrade() -> None:
