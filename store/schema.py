@@ -357,6 +357,14 @@ UNIT = Table(
     Index("unit_by_session", "host_id", "bank_id", "session_id", "seq", postgresql_where=text("seq is not null")),
     # WHY: the stages read the units of a turn.
     Index("unit_by_turn", "host_id", "bank_id", "turn_id"),
+    # WHY: a question that names a time looks for what was said then.
+    Index(
+        "unit_by_time",
+        "host_id",
+        "bank_id",
+        func.coalesce(column("occurred_start"), column("event_date")),
+        postgresql_where=text("active"),
+    ),
     # A unit belongs to its document, when it has one. WHY: forgetting a document forgets its units.
     Index("unit_by_doc", "host_id", "bank_id", "doc_id", postgresql_where=text("doc_id is not null")),
     # WHY: the facts a user's turns gave are found in whatever banks they stand. Partial: messages cost nothing.

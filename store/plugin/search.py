@@ -494,7 +494,7 @@ class PluginSearch:
         named = [identity.bank_id(wanted.host, name) for name in dict.fromkeys(wanted.asked.names)]
         about = {
             **self._arguments(wanted.host, named, wanted.asked),
-            "terms": [*question.words, *question.pairs],
+            "terms": list(question.words),
             "postings": settings.postings,
             "too_many": self._few + 1,
             "exact_units": settings.exact_units,

@@ -84,10 +84,10 @@ async def read_ended_units(connection: AsyncConnection, state: RecallState) -> U
 
 def _pack_words(rows: Sequence[DriverRow], question: Question) -> dict[str, bytes]:
     """Return the postings of these units for the question's terms, as they stood in the index."""
-    packed, asked = defaultdict[str, bytes](bytes), {*question.words, *question.pairs}
+    packed, asked = defaultdict[str, bytes](bytes), question.words.keys()
     for row in rows:
         words = terms_of(row, question.rules[0])
-        for term in asked.intersection(words.counts):
+        for term in asked & words.counts.keys():
             packed[term] += pack_posting(row.unit_id, words.counts[term], words.length)
     return dict(packed)
 

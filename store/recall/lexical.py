@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from store.recall.question import Question
 from store.recall.settings import RankingSettings
-from store.text.terms import BIGRAM_PREFIX
 
 #: One posting as the database packs it. A unit that is not a message stands alone: its own id for a session, seq -1.
 POSTING = np.dtype([("session", "V16"), ("seq", ">i4"), ("tf", ">i4"), ("length", ">i4")])
@@ -46,12 +45,6 @@ class Statistics:
         """Return ln(1 + (n - df + .5) / (df + .5)): how much finding the term says."""
         df = min(self.frequency.get(term, 0), self.units)
         return float(np.log1p((self.units - df + 0.5) / (df + 0.5)))
-
-
-def weigh_terms(question: Question, ranking: RankingSettings) -> Mapping[str, float]:
-    """Return how much each term counts: a word once for each time it is asked for, a pair of words less."""
-    pairs = dict.fromkeys(question.pairs, ranking.pair_weight)
-    return {**pairs, **{word: float(count) for word, count in question.words.items()}}
 
 
 def readable_terms(asked: Collection[str], statistics: Statistics, budget: int) -> list[str]:
@@ -150,7 +143,6 @@ def _weigh_postings(
     postings: Mapping[str, Postings], question: Question, statistics: Statistics, ranking: RankingSettings
 ) -> list[Scores]:
     """Return how much each posting of each term counts, on the scale of the sum."""
-    counts = weigh_terms(question, ranking)
     # A word that the bank does not have counts too: else one found beside it would be everything.
     most = sum(
         count * statistics.idf(term)
@@ -158,19 +150,18 @@ def _weigh_postings(
         if term in postings or not statistics.frequency.get(term)
     )
     return [
-        counts[term] * statistics.idf(term) / (most or 1.0) * _compute_bm25(term, found, statistics, ranking)
+        question.words[term] * statistics.idf(term) / (most or 1.0) * _compute_bm25(found, statistics, ranking)
         for term, found in postings.items()
     ]
 
 
-def _compute_bm25(term: str, found: Postings, statistics: Statistics, ranking: RankingSettings) -> Scores:
-    """Return tf / (tf + k1 (1 - b + b length / mean length)) of each posting; a text has one pair less than words.
+def _compute_bm25(found: Postings, statistics: Statistics, ranking: RankingSettings) -> Scores:
+    """Return tf / (tf + k1 (1 - b + b length / mean length)) of each posting.
 
     The length counts as LONGEST times the mean at most.
     """
-    less = int(term.startswith(BIGRAM_PREFIX))
     tf = found["tf"].astype(np.float64)
-    relative = np.minimum(LONGEST, np.maximum(1, found["length"] - less) / max(1.0, statistics.mean_length - less))
+    relative = np.minimum(LONGEST, np.maximum(1, found["length"]) / max(1.0, statistics.mean_length))
     share = ranking.length_share
     weight: Scores = tf / (tf + ranking.saturation * (1 - share + share * relative))
     return weight

@@ -60,8 +60,7 @@ class LexicalArm:
 
 
 async def _read_postings(connection: AsyncConnection, state: RecallState) -> Mapping[str, Postings]:
-    asked = {*state.question.words, *state.question.pairs}
-    terms = readable_terms(asked, state.statistics, state.settings.postings)
+    terms = readable_terms(state.question.words, state.statistics, state.settings.postings)
     if not terms:
         return {}
     arguments = {"host": state.host, "bank": state.bank, "terms": terms, "postings": state.settings.postings}

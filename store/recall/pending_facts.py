@@ -88,10 +88,10 @@ def _find_replaced(in_line: Sequence[DriverRow], said: Sequence[SaidFact]) -> fr
 
 def _pack_words(said: Sequence[SaidFact], question: Question) -> dict[str, bytes]:
     """Return the postings of these facts for the question's terms, as they would stand in the index."""
-    packed, terms = defaultdict[str, bytes](bytes), {*question.words, *question.pairs}
+    packed, terms = defaultdict[str, bytes](bytes), question.words.keys()
     for one in said:
         words = analyse_fact(one.fact, one.said_at, question.rules[0])
-        for term in terms.intersection(words.counts):
+        for term in terms & words.counts.keys():
             packed[term] += pack_posting(one.unit_id, words.counts[term], words.length)
     return dict(packed)
 

@@ -131,7 +131,7 @@ async def prepare_search(connection: AsyncConnection, state: RecallState) -> boo
     key = {"host": state.host, "bank": state.bank}
     state.earlier = await read_as_of(connection, state.host, query, question.rules[0])
     by_name = NAMES not in query.without
-    terms = [*question.words, *question.pairs]
+    terms = list(question.words)
     arguments = {
         **_tail_arguments(key, state),
         **filters.filter_parameters(query, state.bank, state.earlier, state.now),
@@ -148,7 +148,7 @@ async def prepare_search(connection: AsyncConnection, state: RecallState) -> boo
     if by_name and (names := await resolve_names(connection, state, frequency)):
         renamed = rename_speakers(question.text, names)
         state.question = await off_loop(EFFORT * len(renamed), parse_question, renamed, rules=question.rules)
-        terms = [*state.question.words, *state.question.pairs]
+        terms = list(state.question.words)
         [words] = await fetch_rows(connection, WORDS, {**key, "terms": terms})
         state.speakers, frequency, state.waiting = _of_words(words)
     pending, ended = await read_pending_facts(connection, state), await read_ended_units(connection, state)

@@ -8,10 +8,10 @@ from itertools import islice
 from store.text.language_detection import detect_language
 from store.text.question_words import ENGLISH, question_languages
 from store.text.rules.called_names import find_asked_names
-from store.text.terms import BIGRAM_PREFIX, question_terms, words_of
+from store.text.terms import question_terms, words_of
 from store.text.word_rules import AUTO, WordRules, rules_of, strip_accents
 
-#: A question's terms beyond this number are not looked up, words before pairs: a pasted document is not a question.
+#: A question's words beyond this number are not looked up: a pasted document is not a question.
 MAX_TERMS = 160
 #: Parsing a question costs this many times as much as cutting a text of that length into words.
 EFFORT = 20
@@ -24,14 +24,13 @@ ROLES = frozenset({"user", "assistant", "system", "tool", "human", "ai", "bot", 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question's words and what kind of answer it wants; `words` and `pairs` are index terms and their counts.
+    """A question's words and what kind of answer it wants; `words` are index terms and their counts.
 
     `rules` are those by which the bank's words are cut; `names` its words that may be a person's name, folded.
     """
 
     text: str = field(repr=False)
     words: dict[str, int] = field(repr=False)
-    pairs: dict[str, int] = field(repr=False)
     wants_assistant: bool
     rules: Sequence[WordRules] = _USUAL
     names: Sequence[str] = field(default=(), repr=False)
@@ -40,14 +39,11 @@ class Question:
 def parse_question(text: str, *, rules: Sequence[WordRules] = _USUAL) -> Question:
     """Take a question apart; what no language's rules know is simply a bag of words, cut as the bank's words are."""
     counts = question_terms(text, rules)
-    words = dict(islice((pair for pair in counts.items() if not pair[0].startswith(BIGRAM_PREFIX)), MAX_TERMS))
-    pairs = (pair for pair in counts.items() if pair[0].startswith(BIGRAM_PREFIX))
     lower = strip_accents(text.lower())
     language = question_languages()[code] if (code := detect_language(text)) else ENGLISH
     return Question(
         text=text,
-        words=words,
-        pairs=dict(islice(pairs, MAX_TERMS - len(words))),
+        words=dict(islice(counts.items(), MAX_TERMS)),
         wants_assistant=bool(language.asks_assistant.search(lower)),
         rules=rules,
         names=find_asked_names(text),

@@ -31,17 +31,14 @@ class RankingSettings(BaseModel):
     length_share: float = Field(
         default=0.6, ge=0, le=1, description="BM25's b: 0 ignores the length of texts, 1 normalises by it"
     )
-    pair_weight: float = Field(
-        default=0.5, ge=0, le=10, description="weight of a pair of adjacent words; a single word has 1"
-    )
     lexical_context: float = Field(
         default=0.4, ge=0, le=1, description="weight of a word in a neighbouring message; a word of the unit has 1"
     )
     lexical_answer: float = Field(
-        default=0.4, ge=0, le=1, description="added to lexical_context for the question before an answer"
+        default=0.5, ge=0, le=1, description="added to lexical_context for the question before an answer"
     )
     dense_context: float = Field(
-        default=0.25, ge=0, le=1, description="weight of a neighbouring message's similarity; the unit's own has 1"
+        default=0.3, ge=0, le=1, description="weight of a neighbouring message's similarity; the unit's own has 1"
     )
     dense_answer: float = Field(
         default=0.15, ge=0, le=1, description="added to dense_context for the question before an answer"

@@ -14,9 +14,7 @@ from store.recall.filters import filter_conditions
 from store.recall.pool import CandidatePool
 from store.recall.settings import RecallSettings
 from store.recall.state import ArmResult, RecallState
-from store.text.terms import BIGRAM_PREFIX, analyse_text, lexical_text
 from store.text.times import DAY, TimeSpan, find_spans
-from store.text.word_rules import WordRules
 
 Numbers = NDArray[np.float64]
 
@@ -35,31 +33,23 @@ CHARACTERS = 1000
 #: A text tells of times so long before and after it is said.
 ABOUT = timedelta(days=400)
 
-# The day a message was said is among its words, as a pair of them; so no other index is needed. The newest units'
-# words wait beside it.
+# Each day's by the index `unit_by_time`; the newest of a day that has too many.
+_AT = "coalesce(u.occurred_start, u.event_date)"
 SAID = text(f"""
     with said as materialized (
-        select p.unit_id
-          from unnest(cast(:days as text[])) q(term),
-               lateral (select p.unit_id from afterturn.posting_t p
-                         where p.host_id = :host and p.bank_id = :bank and p.term = q.term limit :of_a_day) p
-         union
-        select w.unit_id from afterturn.unit_word_t w
-         where w.host_id = :host and w.bank_id = :bank and not w.posted and w.terms ?| cast(:days as text[])
+        select distinct u.unit_id
+          from unnest(cast(:begins as timestamptz[]), cast(:ends as timestamptz[])) t(begins, ends),
+               lateral (select u.unit_id from afterturn.agent_memory_unit_t u
+                         where u.host_id = :host and u.bank_id = :bank and {_AT} >= t.begins and {_AT} < t.ends
+                           and {filter_conditions("u")}
+                         order by {_AT} desc limit :of_a_day) u
     )
-    select u.unit_id
-      from said s,
-           lateral (select u.unit_id, coalesce(u.occurred_start, u.event_date) as at
-                      from afterturn.agent_memory_unit_t u
-                     where u.host_id = :host and u.bank_id = :bank and u.unit_id = s.unit_id
-                        and {filter_conditions("u")}
-                     limit 1) u
+    select s.unit_id
+      from said s
       left join lateral (select v.embedding from afterturn.unit_vector_t v
                           where v.host_id = :host and v.bank_id = :bank and v.generation = :generation
-                            and v.unit_id = u.unit_id and v.chunk = 0 limit 1) v on true
-     where exists (select from unnest(cast(:begins as timestamptz[]), cast(:ends as timestamptz[])) t(begins, ends)
-                    where u.at >= t.begins and u.at < t.ends)
-     order by v.embedding <#> cast(:vector as halfvec), u.unit_id
+                            and v.unit_id = s.unit_id and v.chunk = 0 limit 1) v on true
+     order by v.embedding <#> cast(:vector as halfvec), s.unit_id
      limit :units""")  # noqa: S608 - put together from constants
 
 
@@ -76,16 +66,15 @@ class TimeArm:
         """Find the units said on the asked days, the nearest in meaning first."""
         if not state.times or not state.settings.ranking.time_weight:
             return ArmResult([], [], lambda pool: np.zeros(len(pool)))
-        days = day_terms(state.times, state.question.rules)
+        days = split_days(state.times)
         arguments = {
             "host": state.host,
             "bank": state.bank,
-            "days": days,
             "of_a_day": OF_A_DAY,
             "generation": state.generation,
             "vector": state.vector,
-            "begins": [span.begin for span in state.times],
-            "ends": [span.end for span in state.times],
+            "begins": [day.begin for day in days],
+            "ends": [day.end for day in days],
             "units": UNITS,
             **state.filters,
         }
@@ -93,22 +82,15 @@ class TimeArm:
         return ArmResult(found, [], lambda pool: score_timeliness(pool, state.times))
 
 
-def day_terms(times: Sequence[TimeSpan], rules: Sequence[WordRules]) -> list[str]:
-    """Return the words that stand in the units said on the days of these times; none where they are too many.
-
-    `rules` are those by which the bank's texts were cut into words.
-    """
+def split_days(times: Sequence[TimeSpan]) -> list[TimeSpan]:
+    """Return the days of these times, the last of each cut where the time ends; none where they are too many."""
     days = [
-        span.begin + n * DAY
+        TimeSpan(begin, min(begin + DAY, span.end))
         for span in times
         if span.length <= MOST_DAYS * DAY
-        for n in range(-(-span.length // DAY) + bool(span.begin.hour))
+        for begin in (span.begin + n * DAY for n in range(-(-span.length // DAY)))
     ]
-    if len(days) > MOST_DAYS:
-        return []
-    dates = (analyse_text(lexical_text(None, day, "", one), one).counts for one in rules for day in days)
-    pairs = ([term for term in date if term.startswith(BIGRAM_PREFIX)] for date in dates)
-    return list(dict.fromkeys(pair for found in pairs for pair in found[:1]))
+    return days if len(days) <= MOST_DAYS else []
 
 
 def score_timeliness(pool: CandidatePool, times: Sequence[TimeSpan]) -> Numbers:

@@ -16,9 +16,8 @@ from store.text.stopwords import STOP_WORDS
 from store.text.word_rules import AUTO, FIRST, WordRules, rules_of
 
 MAX_TERM_BYTES = 64
-#: Terms of one text that are looked up, words before pairs and the first of each: every one is a row of the index.
+#: Terms of one text that are looked up, the first of them: every one is a row of the index.
 MOST_TERMS = 16_384
-BIGRAM_PREFIX = "2:"
 #: Words whose stems need not be found again.
 WORDS_KEPT = 16_384
 
@@ -47,7 +46,7 @@ _AUTO = rules_of(AUTO)
 class Terms:
     """What the index knows of a text: how often each term occurs, and how many words it has.
 
-    `length` counts words (stop words left out); word pairs are among the terms but not in the length.
+    `length` counts words, stop words left out.
     """
 
     counts: Mapping[str, int]
@@ -55,15 +54,14 @@ class Terms:
 
 
 def analyse_text(text: str, rules: WordRules = _AUTO) -> Terms:
-    """Return the terms of a text: lower case, accents and stop words out, stems by the bank's rules, word pairs.
+    """Return the terms of a text: lower case, accents and stop words out, stems by the bank's rules.
 
-    Adjacent words also give a pair `2:a_b`; scripts without spaces give overlapping pairs of characters.
+    Scripts without spaces give overlapping pairs of characters.
     A term longer than 64 bytes is cut and ends in a digest, so no two of them become one. Of a text with more than
     MOST_TERMS different terms the first are kept. Never raises.
     """
     plain = text.isascii()
-    words, pairs = _cut_ascii(text.lower(), rules) if plain else _cut_unicode(_read_text(text, rules), rules)
-    terms = words + pairs
+    terms = words = _cut_ascii(text.lower(), rules) if plain else _cut_unicode(_read_text(text, rules), rules)
     if len(terms) > MOST_TERMS:
         terms = _first_of(terms)
     if max(map(len, terms), default=0) > (MAX_TERM_BYTES if plain else MAX_TERM_BYTES // 4):
@@ -100,25 +98,20 @@ def words_of(text: str) -> list[str]:
     return [match.group() for match in _PIECE.finditer(_fold_text(text))]
 
 
-def _cut_ascii(text: str, rules: WordRules) -> tuple[list[str], list[str]]:
-    words = (
-        _stem_pieces(_ASCII_PIECE.findall(text)) if rules.english else _cut_pieces(_ASCII_PIECE.findall(text), rules)
-    )
-    return words, _word_pairs(words)
+def _cut_ascii(text: str, rules: WordRules) -> list[str]:
+    pieces = _ASCII_PIECE.findall(text)
+    return _stem_pieces(pieces) if rules.english else _cut_pieces(pieces, rules)
 
 
-def _cut_unicode(text: str, rules: WordRules) -> tuple[list[str], list[str]]:
+def _cut_unicode(text: str, rules: WordRules) -> list[str]:
     words: list[str] = []
-    pairs: list[str] = []
     for unspaced, run in groupby(_PIECE.finditer(text), key=_is_unspaced):
         pieces = [match.group() for match in run]
         if unspaced:
             words += chain.from_iterable(map(_character_pieces, pieces))
         else:
-            stems = _stem_pieces(pieces) if _is_english(pieces, rules) else _cut_pieces(pieces, rules)
-            words += stems
-            pairs += _word_pairs(stems)
-    return words, pairs
+            words += _stem_pieces(pieces) if _is_english(pieces, rules) else _cut_pieces(pieces, rules)
+    return words
 
 
 def _is_unspaced(match: re.Match[str]) -> bool:
@@ -146,10 +139,6 @@ def _is_english(pieces: Sequence[str], rules: WordRules) -> bool:
 def _cut_pieces(pieces: Sequence[str], rules: WordRules) -> list[str]:
     bare = (_POSSESSIVE.sub("", piece) if "'" in piece else piece for piece in pieces)
     return rules.stems([word for word in bare if word])
-
-
-def _word_pairs(stems: Sequence[str]) -> list[str]:
-    return [f"{BIGRAM_PREFIX}{a}_{b}" for a, b in pairwise(stems)]
 
 
 def _character_pieces(run: str) -> list[str]:

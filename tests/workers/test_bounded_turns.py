@@ -63,14 +63,11 @@ def test_a_turn_gives_a_bounded_number_of_mentions_and_facts() -> None:
     assert {one.normalised for one in found.entities} == {one.entity for one in found.mentions if one.entity}
 
 
-def test_a_text_is_looked_up_by_a_bounded_number_of_terms_words_before_pairs() -> None:
+def test_a_text_is_looked_up_by_the_first_of_its_words() -> None:
     words = ["".join(letters) for letters in product("bcdfghjklmnpqrstvwxz", repeat=4)][: MOST_TERMS + 1000]
     terms = analyse_text(" ".join(words)).counts
+    assert terms.keys() == analyse_text(" ".join(words[:MOST_TERMS])).counts.keys()
     assert len(terms) == MOST_TERMS
-    assert not any(term.startswith("2:") for term in terms)
-    few = analyse_text(" ".join(words[:9000])).counts
-    assert len(few) == MOST_TERMS
-    assert sum(not term.startswith("2:") for term in few) == 9000
 
 
 def test_of_a_stem_that_too_many_entities_share_none_is_an_alias() -> None:

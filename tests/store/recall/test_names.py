@@ -103,7 +103,7 @@ async def test_what_is_not_sure_to_be_a_name_of_one_speaker_means_nobody(
 AGENT_TALK = (
     ("user", "I live in Celje."),
     ("assistant", "Noted."),
-    ("user", "My sister lives in Graz, she likes it."),
+    ("user", "My sister is in Graz, she likes it."),
     ("assistant", "Good to know."),
 )
 

@@ -1,6 +1,7 @@
 """The arm of times: what was said then, what tells of then, and nothing where no time is asked for."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from uuid import UUID
 
 import numpy as np
@@ -11,10 +12,8 @@ from hypothesis import strategies as st
 from store.recall.dense import compute_products
 from store.recall.pool import Candidate, CandidatePool
 from store.recall.query import Explanation
-from store.recall.time_arm import TEXTS, TOLD_LATER, day_terms, score_moments, score_timeliness, tells_of
-from store.text.terms import analyse_text, lexical_text
+from store.recall.time_arm import TEXTS, TOLD_LATER, score_moments, score_timeliness, split_days, tells_of
 from store.text.times import DAY, TimeSpan, find_spans
-from store.text.word_rules import AUTO, rules_of, supported_languages
 from tests.store.recall.conftest import Memory
 
 MAY = TimeSpan(datetime(2023, 5, 1, tzinfo=UTC), datetime(2023, 6, 1, tzinfo=UTC))
@@ -77,19 +76,19 @@ def test_a_fit_lies_between_nothing_and_one_and_is_best_within(at: int, begin: i
     assert score_moments([MAY.begin + at * DAY], [span, FIFTH])[0] >= fit
 
 
-def test_the_days_of_a_short_time_are_looked_up_and_of_a_long_one_none() -> None:
-    rules = [rules_of(AUTO)]
-    assert day_terms([FIFTH], rules) == ["2:5_may"]
-    assert len(day_terms([MAY], rules)) == 31
-    assert day_terms(find_spans("in 2023", MAY.end), rules) == []
-    assert day_terms(find_spans("in May", MAY.end), rules) == []
+def test_a_short_time_is_looked_up_day_by_day_and_a_long_one_not_at_all() -> None:
+    assert split_days([FIFTH]) == [FIFTH]
+    days = split_days([MAY])
+    assert [days[0].begin, days[-1].end] == [MAY.begin, MAY.end]
+    assert all(one.end == then.begin and one.length == DAY for one, then in pairwise(days))
+    assert split_days(find_spans("in 2023", MAY.end)) == []
 
 
-@pytest.mark.parametrize("language", sorted(supported_languages()))
-def test_a_day_is_looked_up_as_the_banks_language_calls_it(language: str) -> None:
-    rules = rules_of(language)
-    (term,) = day_terms([FIFTH], [rules])
-    assert term in analyse_text(lexical_text("Ana", FIFTH.begin, "", rules), rules).counts
+def test_the_last_day_of_a_time_ends_with_it() -> None:
+    noon = TimeSpan(FIFTH.begin + DAY / 2, FIFTH.end + DAY / 4)
+    assert split_days([noon]) == [noon]
+    longer = TimeSpan(noon.begin, noon.end + DAY)
+    assert [day.length for day in split_days([longer])] == [DAY, 0.75 * DAY]
 
 
 async def test_a_time_without_other_words_finds_what_was_said_then(memory: Memory) -> None:

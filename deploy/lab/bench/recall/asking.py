@@ -59,8 +59,7 @@ class RecallProbe:
         async with self._database.tenant(self._host) as connection:
             if not await prepare_search(connection, state):
                 raise NothingRecalled("a bank of the bench is not there")
-        asked = {*question.words, *question.pairs}
-        terms = readable_terms(asked, state.statistics, self._settings.postings)
+        terms = readable_terms(question.words, state.statistics, self._settings.postings)
         return BenchQuestion(bank, text, terms, state.lists)
 
     async def ours(self, question: BenchQuestion) -> None:
