@@ -14,11 +14,13 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    ColumnElement,
     Computed,
     DateTime,
     Double,
     ForeignKey,
     ForeignKeyConstraint,
+    FromClause,
     Identity,
     Index,
     Integer,
@@ -32,6 +34,8 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     Uuid,
+    and_,
+    bindparam,
     column,
     func,
     text,
@@ -1130,3 +1134,13 @@ LIVE_MODEL = Table(
     CheckConstraint("one"),
     schema="public",
 )
+
+
+def in_bank(rows: FromClause) -> ColumnElement[bool]:
+    """Say that rows of a table, or an alias of it, are of the bank `bank` of `host`."""
+    return and_(rows.c.host_id == bindparam("host"), rows.c.bank_id == bindparam("bank"))
+
+
+def same(one: FromClause, other: FromClause, *names: str) -> ColumnElement[bool]:
+    """Say that two rows are of one bank, and equal in these columns."""
+    return and_(*(one.c[name] == other.c[name] for name in ("host_id", "bank_id", *names)))

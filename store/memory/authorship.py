@@ -7,40 +7,84 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import (
+    FromClause,
+    Uuid,
+    any_,
+    bindparam,
+    cast,
+    column,
+    func,
+    literal_column,
+    select,
+    true,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, array
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.sql.selectable import LateralFromClause
 
 from store import identity
 from store.errors import IsReflection, NotFound
 from store.memory import reflections
+from store.schema import EVENT_STORE, UNIT, in_bank
 
-# A unit's position is that of the event that began it.
-_BEGUN = """
-    lateral (select e.user_id, cast(e.data->>'agentDefId' as uuid) as agent from afterturn.event_store_t e
-              where e.host_id = :host and e.position = u.position offset 0)"""
-OF_UNITS = text(f"""
-    with asked as materialized (
-        select u.unit_id, coalesce(nullif(array(
-                   select s.unit_id from afterturn.agent_memory_unit_t s
-                    where s.host_id = :host and s.bank_id = :bank and s.unit_id = any(u.source_memory_ids)
-                      and u.origin = 'extraction'), '{{}}'), array[u.unit_id]) as said
-          from afterturn.agent_memory_unit_t u
-         where u.host_id = :host and u.bank_id = :bank and u.unit_id = any(cast(:units as uuid[]))
+_UNIT, _EVENT = UNIT.c, EVENT_STORE.c
+_BEGAN = (_EVENT.user_id, cast(_EVENT.data["agentDefId"].astext, Uuid).label("agent"))
+_HOST = _EVENT.host_id == bindparam("host")
+
+
+def _begun(unit: FromClause) -> LateralFromClause:
+    """Return who began a unit: its position is that of the event that began it.
+
+    Looked up event by event: as a plain join the planner would read all of the host's.
+    """
+    return select(*_BEGAN).where(_HOST, _EVENT.position == unit.c.position).offset(literal_column("0")).lateral("began")
+
+
+_OF_DOC = _begun(UNIT)
+IN_DOCUMENT = (
+    select(_OF_DOC.c.user_id, _OF_DOC.c.agent)
+    .distinct()
+    .join_from(UNIT, _OF_DOC, true())
+    .where(in_bank(UNIT), _UNIT.doc_id == bindparam("doc"), _UNIT.active)
+)
+_SUBJECT = func.concat_ws("|", *(bindparam(name, type_=Uuid) for name in ("host", "bank", "doc")))
+OF_DOCUMENT = (
+    select(*_BEGAN)
+    .where(_HOST, _EVENT.aggregate_id == _SUBJECT, func.afterturn.begins(_EVENT.event_type))
+    .order_by(_EVENT.aggregate_version)
+    .limit(literal_column("1"))
+)
+# Of a fact, those that said what it was drawn from.
+_SAID = UNIT.alias("said")
+_SOURCES = select(_SAID.c.unit_id).where(
+    in_bank(_SAID), _SAID.c.unit_id == any_(_UNIT.source_memory_ids), _UNIT.origin == "extraction"
+)
+_ASKED = (
+    select(
+        _UNIT.unit_id,
+        func.coalesce(
+            func.nullif(func.array(_SOURCES.scalar_subquery()), literal_column("'{}'")), array([_UNIT.unit_id])
+        ).label("said"),
     )
-    select a.unit_id, b.user_id, b.agent
-      from asked a, unnest(a.said) s(unit_id),
-           lateral (select u.position from afterturn.agent_memory_unit_t u
-                     where u.host_id = :host and u.bank_id = :bank and u.unit_id = s.unit_id offset 0) u, {_BEGUN} b""")  # noqa: S608 - put together from constants
-OF_DOCUMENT = text("""
-    select e.user_id, cast(e.data->>'agentDefId' as uuid) as agent from afterturn.event_store_t e
-     where e.host_id = :host
-       and e.aggregate_id = cast(:host as uuid) || '|' || cast(:bank as uuid) || '|' || cast(:doc as uuid)
-       and afterturn.begins(e.event_type)
-     order by e.aggregate_version limit 1""")
-IN_DOCUMENT = text(f"""
-    select distinct b.user_id, b.agent
-      from afterturn.agent_memory_unit_t u, {_BEGUN} b
-     where u.host_id = :host and u.bank_id = :bank and u.doc_id = :doc and u.active""")  # noqa: S608 - as above
+    .where(in_bank(UNIT), _UNIT.unit_id == any_(bindparam("units", type_=ARRAY(Uuid))))
+    .cte("asked")
+    .prefix_with("materialized")
+)
+_EACH = func.unnest(_ASKED.c.said).table_valued(column("unit_id", Uuid)).render_derived("each")
+_SAYING = (
+    select(_SAID.c.position)
+    .where(in_bank(_SAID), _SAID.c.unit_id == _EACH.c.unit_id)
+    .offset(literal_column("0"))
+    .lateral("saying")
+)
+_OF_UNIT = _begun(_SAYING)
+OF_UNITS = (
+    select(_ASKED.c.unit_id, _OF_UNIT.c.user_id, _OF_UNIT.c.agent)
+    .join_from(_ASKED, _EACH, true())
+    .join(_SAYING, true())
+    .join(_OF_UNIT, true())
+)
 
 
 @dataclass(frozen=True, slots=True)

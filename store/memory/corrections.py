@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID, uuid4, uuid5
 
 import orjson
-from sqlalchemy import Row, select, text
+from sqlalchemy import Row, Select, Text, Uuid, and_, any_, bindparam, cast, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived import bank_state, postings
@@ -23,6 +23,7 @@ from store.log.envelope import Origin, build_command, build_offer
 from store.log.locks import ENTER_LOG, hold_lock, share_lock
 from store.memory import reflections
 from store.off_loop import off_loop
+from store.schema import ENTITY, EVENT_STORE, LEDGER, UNIT, UNIT_ENTITY, in_bank, same
 from store.tenancy import languages
 from store.tenancy.quotas import charge_quota
 from store.text.normal_forms import without_long_runs
@@ -36,44 +37,71 @@ LOCK = select(
     hold_lock("session", "session"),
     hold_lock("entities", "bank"),
 )
-STATE = text("""
-    select u.unit_id, u.content, u.fact_type, u.event_date, u.doc_id, u.context, u.occurred_start, u.occurred_end,
-           u.mentioned_at, cast(u.metadata as text) as metadata, u.proof_count, u.source_memory_ids, u.origin, u.role,
-           u.name, u.session_id, u.turn_id, u.position, u.bytes, u.expires_at, u.aggregate_version
-      from afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit and u.active""")
+_UNIT, _LEDGER, _EVENT = UNIT.c, LEDGER.c, EVENT_STORE.c
+STATE = select(
+    _UNIT.unit_id,
+    _UNIT.content,
+    _UNIT.fact_type,
+    _UNIT.event_date,
+    _UNIT.doc_id,
+    _UNIT.context,
+    _UNIT.occurred_start,
+    _UNIT.occurred_end,
+    _UNIT.mentioned_at,
+    cast(_UNIT["metadata"], Text).label("metadata"),
+    _UNIT.proof_count,
+    _UNIT.source_memory_ids,
+    _UNIT.origin,
+    _UNIT.role,
+    _UNIT.name,
+    _UNIT.session_id,
+    _UNIT.turn_id,
+    _UNIT.position,
+    _UNIT.bytes,
+    _UNIT.expires_at,
+    _UNIT.aggregate_version,
+).where(in_bank(UNIT), _UNIT.unit_id == bindparam("unit"), _UNIT.active)
 # A worker that reads the turn now has the old text; a row locked by a claim is about to be read.
-READ_NOW = text("""
-    with free as (
-        select l.status from afterturn.ledger_t l
-         where l.host_id = :host and l.turn_id = :turn and l.stage in ('extraction', 'enrichment')
-           for update skip locked
-    )
-    select (select count(*) from afterturn.ledger_t l
-             where l.host_id = :host and l.turn_id = :turn and l.stage in ('extraction', 'enrichment'))
-           > (select count(*) from free where status <> 'running')""")
+_READING = and_(
+    _LEDGER.host_id == bindparam("host"),
+    _LEDGER.turn_id == bindparam("turn"),
+    _LEDGER.stage.in_((Stage.EXTRACTION, Stage.ENRICHMENT)),
+)
+_FREE = select(_LEDGER.status).where(_READING).with_for_update(skip_locked=True).cte("free")
+READ_NOW = select(
+    select(func.count()).select_from(LEDGER).where(_READING).scalar_subquery()
+    > select(func.count()).select_from(_FREE).where(_FREE.c.status != "running").scalar_subquery()
+)
 # Facts stand in the turn of what they were drawn from.
-DRAWN = text("""
-    select f.unit_id, f.aggregate_version, f.content, f.expires_at
-      from afterturn.agent_memory_unit_t f
-     where f.host_id = :host and f.bank_id = :bank and f.turn_id = :turn and f.origin = 'extraction' and f.active
-       and :unit = any(f.source_memory_ids)
-     order by f.position, f.unit_id""")
+DRAWN: Select[*tuple[Any, ...]] = (
+    select(_UNIT.unit_id, _UNIT.aggregate_version, _UNIT.content, _UNIT.expires_at)
+    .where(
+        in_bank(UNIT),
+        _UNIT.turn_id == bindparam("turn"),
+        _UNIT.origin == "extraction",
+        _UNIT.active,
+        bindparam("unit", type_=Uuid) == any_(_UNIT.source_memory_ids),
+    )
+    .order_by(_UNIT.position, _UNIT.unit_id)
+)
 # What the unit was found to name and does not name any more; who says it is named by it still.
-UNNAMED = text("""
-    select l.entity_id
-      from afterturn.agent_memory_unit_entity_t l
-      join afterturn.agent_memory_entity_t n using (host_id, bank_id, entity_id)
-     where l.host_id = :host and l.bank_id = :bank and l.unit_id = :unit and l.removed_at is null
-       and position(afterturn.folded(coalesce(nullif(l.name, ''), n.canonical_name))
-                    in afterturn.folded(:said)) = 0""")
-
+_NAME = func.coalesce(func.nullif(UNIT_ENTITY.c.name, ""), ENTITY.c.canonical_name)
+UNNAMED = (
+    select(UNIT_ENTITY.c.entity_id)
+    .join_from(UNIT_ENTITY, ENTITY, same(UNIT_ENTITY, ENTITY, "entity_id"))
+    .where(
+        in_bank(UNIT_ENTITY),
+        UNIT_ENTITY.c.unit_id == bindparam("unit"),
+        UNIT_ENTITY.c.removed_at.is_(None),
+        func.strpos(func.afterturn.folded(bindparam("said", type_=Text)), func.afterturn.folded(_NAME)) == 0,
+    )
+)
 # A worker that reads the turn now has text that is gone: nothing derived from it is written, and the rest of the
 # turn is read anew. After the end, as who writes vectors takes unit and claim.
 TAKE_BACK = text("select afterturn.end_turns(:host, array[cast(:turn as uuid)], '{}')")
-LAST_WRITTEN = text("""
-    select max(s.position) from afterturn.event_store_t s
-     where s.host_id = :host and s.aggregate_id = :subject""")
+LAST_WRITTEN = select(func.max(_EVENT.position)).where(
+    _EVENT.host_id == bindparam("host"), _EVENT.aggregate_id == bindparam("subject")
+)
 
 #: Where single memories come from.
 MEMORY = "memory"

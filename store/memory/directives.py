@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any
 from uuid import UUID, uuid5
 
-from sqlalchemy import BigInteger, Select, bindparam, cast, func, literal, select, text, tuple_
+from sqlalchemy import BigInteger, Select, bindparam, cast, func, literal, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity, schema
 from store.database import Database
 from store.errors import NotFound
-from store.expiry import BANK_LASTS, bank_lasts
+from store.expiry import bank_lasts
 from store.log.append import append_events, read_versions
 from store.log.catalog import EventType, aggregate_id
 from store.log.envelope import Origin, build_command
@@ -40,11 +40,12 @@ DIRECTIVES = (
     .order_by(_RANK, _DIRECTIVE.name, _DIRECTIVE.directive_id)
 )
 # What was drawn from something that has ended has ended with it, whether or not a stage has seen that.
-REFLECTIONS = text(f"""
-    select r.reflection_id, r.content, r.update_ts from afterturn.agent_memory_reflection_t r
-     where r.host_id = :host and r.bank_id = :bank and r.active and {BANK_LASTS} and {STILL_DRAWN}
-       and (cast(:id as uuid) is null or (r.update_ts, r.reflection_id) < (cast(:at as timestamptz), cast(:id as uuid)))
-     order by r.update_ts desc, r.reflection_id desc limit :limit""")  # noqa: S608 - put together from constants
+_REFLECTION = schema.REFLECTION.c
+REFLECTIONS = (
+    select(_REFLECTION.reflection_id, _REFLECTION.content, _REFLECTION.update_ts)
+    .where(schema.in_bank(schema.REFLECTION), _REFLECTION.active, bank_lasts(), STILL_DRAWN)
+    .order_by(_REFLECTION.update_ts.desc(), _REFLECTION.reflection_id.desc())
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +191,12 @@ class Curation:
         self, host: UUID, bank: str, limit: int, after: tuple[datetime, UUID] | None = None
     ) -> list[Reflection]:
         """List what a bank came to see, the newest first, from behind one's time and id."""
-        at, reflection = after or (None, None)
-        place = {"host": host, "bank": identity.bank_id(host, bank), "limit": limit, "at": at, "id": reflection}
-        place["now"] = self._clock()
+        query = REFLECTIONS.limit(limit)
+        if after is not None:
+            query = query.where(tuple_(_REFLECTION.update_ts, _REFLECTION.reflection_id) < tuple_(*after))
+        place = {"host": host, "bank": identity.bank_id(host, bank), "now": self._clock()}
         async with self._database.tenant(host) as connection:
-            return [Reflection(*row) for row in await connection.execute(REFLECTIONS, place)]
+            return [Reflection(*row) for row in await connection.execute(query, place)]
 
     def _origin(self, host: UUID, bank: str, user: str | None) -> Origin:
         return Origin(host, identity.bank_id(host, bank), identity.user_id(host, user), self._clock())

@@ -30,7 +30,7 @@ from store.memory.authorship import Author
 from store.memory.prepared_turns import AppendableTurn, build_turn_event, said_in
 from store.memory.turn_writes import in_trace, write_offered
 from store.off_loop import Steps, in_steps, off_loop
-from store.schema import DOC, EVENT_STORE, TURN, UNIT
+from store.schema import DOC, EVENT_STORE, TURN, UNIT, in_bank, same
 from store.tenancy.banks import bank_created_fields
 from store.tenancy.languages import Languages, rules_for_writing
 from store.tenancy.quotas import charge_quota, refusal_of, within_quota
@@ -45,8 +45,7 @@ LOCK = select(ENTER_LOG, share_lock("quota", "host"), share_lock("bank", "bank")
 # Bank-wide: units of the document come with turns, and a writer that names or links them would leave that behind.
 LOCK_ALONE = select(ENTER_LOG, hold_lock("bank", "bank"))
 _DOC, _UNIT, _EVENT = DOC.c, UNIT.c, EVENT_STORE.c
-_OF_DOC = and_(*(_UNIT[name] == _DOC[name] for name in ("host_id", "bank_id", "doc_id")))
-_IN_BANK = and_(_DOC.host_id == bindparam("host"), _DOC.bank_id == bindparam("bank"))
+_OF_DOC = same(UNIT, DOC, "doc_id")
 # A document ends with its own units, which all have one end. A scalar subquery, not `not exists`: as a join the planner
 # would read all units of the bank for a page of documents.
 _LASTS = (
@@ -66,7 +65,7 @@ LIVING = select(
     .where(TURN.c.host_id == _DOC.host_id, TURN.c.turn_id == _DOC.doc_id)
     .scalar_subquery()
     .label("position"),
-).where(_IN_BANK, _DOC.doc_id == any_(bindparam("docs", type_=ARRAY(Uuid))))
+).where(in_bank(DOC), _DOC.doc_id == any_(bindparam("docs", type_=ARRAY(Uuid))))
 POSITION = select(_EVENT.position).where(
     _EVENT.host_id == bindparam("host"), _EVENT.aggregate_id == bindparam("subject"), _EVENT.aggregate_version == 1
 )
@@ -79,7 +78,7 @@ _SHOWN = select(
     _DOC.update_ts,
     _DOC.aggregate_version,
     select(func.count()).select_from(UNIT).where(_OF_DOC, _UNIT.active).scalar_subquery().label("units"),
-).where(_IN_BANK, _DOC.active, _LASTS, bank_lasts())
+).where(in_bank(DOC), _DOC.active, _LASTS, bank_lasts())
 GET = _SHOWN.where(_DOC.doc_id == bindparam("doc"))
 LIST = _SHOWN.order_by(_DOC.update_ts.desc(), _DOC.doc_id.desc())
 

@@ -2,34 +2,53 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import ColumnElement, Select, bindparam, func, literal, literal_column, select, true, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.expiry import LASTS
+from store.expiry import lasts
+from store.schema import LINK, UNIT, in_bank
 
 #: Of a unit that many are linked with, the strongest links alone.
 MOST = 20
 #: Characters that are told of what stands at the other end.
 EXCERPT = 200
 
-LINKS = text(f"""
-    with found as materialized (
-        select k.to_unit_id as unit_id, k.link_type, k.weight, true as onward from afterturn.agent_memory_link_t k
-         where k.host_id = :host and k.bank_id = :bank and k.from_unit_id = :unit and k.active
-        union all
-        select k.from_unit_id, k.link_type, k.weight, false from afterturn.agent_memory_link_t k
-         where k.host_id = :host and k.bank_id = :bank and k.to_unit_id = :unit and k.active
-    ), strongest as materialized (
-        select f.* from found f order by f.weight desc, f.link_type, f.unit_id limit :most
+_LINK = LINK.c
+
+
+def _links(near: ColumnElement[UUID], far: ColumnElement[UUID], *, onward: bool) -> Select[*tuple[Any, ...]]:
+    way = literal(onward).label("onward")
+    return select(far.label("unit_id"), _LINK.link_type, _LINK.weight, way).where(
+        in_bank(LINK), near == bindparam("unit"), _LINK.active
     )
-    select s.unit_id, s.link_type, s.weight, s.onward, left(u.content, :excerpt)
-      from strongest s,
-           lateral (select u.content from afterturn.agent_memory_unit_t u
-                     where u.host_id = :host and u.bank_id = :bank and u.unit_id = s.unit_id and u.active
-                       and {LASTS.format(of="u")} offset 0) u
-     order by s.weight desc, s.link_type, s.unit_id""")  # noqa: S608 - put together from constants
+
+
+_FOUND = union_all(
+    _links(_LINK.from_unit_id, _LINK.to_unit_id, onward=True),
+    _links(_LINK.to_unit_id, _LINK.from_unit_id, onward=False),
+).subquery("found")
+_STRONGEST = (
+    select(_FOUND)
+    .order_by(_FOUND.c.weight.desc(), _FOUND.c.link_type, _FOUND.c.unit_id)
+    .limit(MOST)
+    .cte("strongest")
+    .prefix_with("materialized")
+)
+# Looked up one by one: as a plain join the planner would read all units of the bank.
+_OTHER = (
+    select(UNIT.c.content)
+    .where(in_bank(UNIT), UNIT.c.unit_id == _STRONGEST.c.unit_id, UNIT.c.active, lasts(UNIT))
+    .offset(literal_column("0"))
+    .lateral("other")
+)
+LINKS = (
+    select(_STRONGEST, func.left(_OTHER.c.content, EXCERPT))
+    .join(_OTHER, true())
+    .order_by(_STRONGEST.c.weight.desc(), _STRONGEST.c.link_type, _STRONGEST.c.unit_id)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,5 +64,5 @@ class Linked:
 
 async def links_of(connection: AsyncConnection, host: UUID, bank: UUID, unit: UUID, now: datetime) -> list[Linked]:
     """Return the strongest links from and to a unit with what has not ended, inside the tenant's transaction."""
-    arguments = {"host": host, "bank": bank, "unit": unit, "most": MOST, "excerpt": EXCERPT, "now": now}
+    arguments = {"host": host, "bank": bank, "unit": unit, "now": now}
     return [Linked(*row) for row in await connection.execute(LINKS, arguments)]

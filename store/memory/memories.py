@@ -13,12 +13,13 @@ from typing import Any
 from uuid import UUID, uuid5
 
 import orjson
-from sqlalchemy import text
+from sqlalchemy import Text, bindparam, cast, false, func, select
 
 from embeddings.retry import Retry, evenly
 from store import identity
 from store.database import Database
 from store.errors import NotFound, TurnBusy
+from store.expiry import NOW
 from store.log.catalog import EventType
 from store.log.envelope import Origin
 from store.memory import corrections
@@ -26,6 +27,7 @@ from store.memory.prepared_turns import AppendableTurn, build_turn_event, said_i
 from store.memory.turn_writes import in_trace, write_offered
 from store.memory.units import ForgottenUnit, Units
 from store.off_loop import off_loop
+from store.schema import UNIT, in_bank
 from store.tenancy.banks import bank_created_fields
 from store.tenancy.languages import Languages, rules_for_writing
 from store.tenancy.quotas import refusal_of, within_quota
@@ -35,13 +37,13 @@ from store.text.word_rules import WordRules
 #: A memory that another request is just writing is looked at again.
 LOOK_AGAIN = Retry(evenly(0.025), attempts=200)
 
-LIVES = text("""
-    select count(*) as lives, min(cast(u.unit_id as text)) filter (where u.active) as living,
-           coalesce(bool_or(u.expires_at <= :now) filter (where u.active), false) as ended,
-           min(u.mentioned_at) filter (where u.active) as created_at
-      from afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.bank_id = :bank and u.session_id = :session and u.seq is not null
-       and u.origin = 'memory'""")
+_UNIT = UNIT.c
+LIVES = select(
+    func.count().label("lives"),
+    func.min(cast(_UNIT.unit_id, Text)).filter(_UNIT.active).label("living"),
+    func.coalesce(func.bool_or(_UNIT.expires_at <= NOW).filter(_UNIT.active), false()).label("ended"),
+    func.min(_UNIT.mentioned_at).filter(_UNIT.active).label("created_at"),
+).where(in_bank(UNIT), _UNIT.session_id == bindparam("session"), _UNIT.seq.is_not(None), _UNIT.origin == "memory")
 
 #: Appends what a memory that is not there begins with, in one call; returns its outcome (`append_turns`) and position.
 Append = Callable[[AppendableTurn], Awaitable[tuple[str, int | None]]]

@@ -8,47 +8,70 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import Text, Uuid, and_, bindparam, cast, column, func, literal_column, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.errors import IsReflection, NotFound
-from store.expiry import BANK_LASTS, BEFORE_ALL, LASTS
+from store.expiry import BEFORE_ALL, NOW, bank_lasts, lasts
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
+from store.schema import EVENT_STORE, REFLECTION, UNIT, in_bank, same
 
 #: What recall calls it, and where it comes from.
 KIND, ORIGIN = "observation", "reflection"
 
+_REFLECTION, _EVENT = REFLECTION.c, EVENT_STORE.c
+_SUBJECT = func.concat_ws("|", _REFLECTION.host_id, _REFLECTION.bank_id, _REFLECTION.reflection_id)
+# What was told of a reflection last, and the facts that it was drawn from.
+_TOLD = (
+    select(_EVENT.position, _EVENT.data["sourceMemoryIds"].label("sources"))
+    .where(
+        _EVENT.host_id == _REFLECTION.host_id,
+        _EVENT.aggregate_id == _SUBJECT,
+        _EVENT.event_type.in_((EventType.REFLECTION_CREATED, EventType.REFLECTION_UPDATED)),
+    )
+    .order_by(_EVENT.aggregate_version.desc())
+    .limit(literal_column("1"))
+    .correlate(REFLECTION)
+    .lateral("told")
+)
+_SOURCE = func.jsonb_array_elements_text(_TOLD.c.sources).table_valued(column("id", Text)).render_derived("source")
+_SOURCE_ID = cast(_SOURCE.c.id, Uuid)
+# Scalar subqueries: as joins the planner would read all units of the bank for each reflection.
+_SOURCE_UNIT = and_(same(UNIT, REFLECTION), UNIT.c.unit_id == _SOURCE_ID)
+_END = select(UNIT.c.expires_at).where(_SOURCE_UNIT).correlate(REFLECTION, _SOURCE).scalar_subquery()
+_LIVES = (
+    select(true())
+    .select_from(UNIT)
+    .where(_SOURCE_UNIT, UNIT.c.active, lasts(UNIT))
+    .correlate(REFLECTION, _SOURCE)
+    .scalar_subquery()
+)
+#: Whether nothing has ended that a reflection was drawn from.
+STILL_DRAWN = ~(
+    select(_SOURCE.c.id).select_from(_TOLD.join(_SOURCE, true())).where(_END <= NOW).correlate(REFLECTION).exists()
+)
 # As recall, it tells nothing once one of its facts is gone, whether or not a stage has seen that.
-GET = text(f"""
-    select r.content, r.aggregate_version as version, r.update_ts as updated_at, e.position, s.sources
-      from afterturn.agent_memory_reflection_t r,
-           lateral (select e.position, e.data->'sourceMemoryIds' as sources
-                      from afterturn.event_store_t e
-                     where e.host_id = :host
-                       and e.aggregate_id = cast(:host as uuid) || '|' || cast(:bank as uuid) || '|' || r.reflection_id
-                       and e.event_type in ('{EventType.REFLECTION_CREATED}', '{EventType.REFLECTION_UPDATED}')
-                     order by e.aggregate_version desc limit 1) e,
-           lateral (select array(select cast(f as uuid) from jsonb_array_elements_text(e.sources) f) as sources) s
-     where r.host_id = :host and r.bank_id = :bank and r.reflection_id = :reflection and r.active
-       and not exists (select from unnest(s.sources) f(unit_id)
-                         left join afterturn.agent_memory_unit_t u
-                           on u.host_id = :host and u.bank_id = :bank and u.unit_id = f.unit_id and u.active
-                          and {LASTS.format(of="u")}
-                        where u.unit_id is null)
-       and {BANK_LASTS}""")  # noqa: S608 - constants of ours
-
-#: Whether nothing has ended that the reflection `r` was drawn from.
-STILL_DRAWN = f"""not exists (
-    select from jsonb_array_elements_text((
-               select e.data->'sourceMemoryIds' from afterturn.event_store_t e
-                where e.host_id = r.host_id and e.aggregate_id = concat_ws('|', r.host_id, r.bank_id, r.reflection_id)
-                  and e.event_type in ('{EventType.REFLECTION_CREATED}', '{EventType.REFLECTION_UPDATED}')
-                order by e.aggregate_version desc limit 1)) f(id)
-      join afterturn.agent_memory_unit_t u
-        on u.host_id = r.host_id and u.bank_id = r.bank_id and u.unit_id = cast(f.id as uuid)
-     where u.expires_at <= cast(:now as timestamptz))"""  # noqa: S608 - constants of ours
+_GONE = select(_SOURCE.c.id).where(_LIVES.is_(None)).correlate(REFLECTION, _TOLD).exists()
+_SOURCES = select(_SOURCE_ID).correlate(_TOLD).scalar_subquery()
+GET = (
+    select(
+        _REFLECTION.content,
+        _REFLECTION.aggregate_version.label("version"),
+        _REFLECTION.update_ts.label("updated_at"),
+        _TOLD.c.position,
+        func.array(_SOURCES).label("sources"),
+    )
+    .join_from(REFLECTION, _TOLD, true())
+    .where(
+        in_bank(REFLECTION),
+        _REFLECTION.reflection_id == bindparam("reflection"),
+        _REFLECTION.active,
+        ~_GONE,
+        bank_lasts(),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import text
+from sqlalchemy import bindparam, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
@@ -16,8 +16,9 @@ from store.database import ONE_PLAN, Database
 from store.derived.facts import Identity
 from store.derived.said_facts import ONE_BANK, SaidFact, read_said_facts
 from store.driver_rows import DriverRow, fetch_rows
-from store.expiry import BANK_LASTS, LASTS
+from store.expiry import BANK_LASTS, LASTS, bank_lasts
 from store.ledger.stages import OWN, Stage
+from store.schema import LEDGER, SESSION_HISTORY, in_bank
 
 # The item itself is kept in the log alone: once, and where an erasure takes it away.
 RECENT = text(f"""
@@ -50,18 +51,15 @@ HOLDING_IN_SESSION = text(
             where o.host_id = :host and o.bank_id = :bank and o.session_id = :session and o.seq is null)"""
     )
 )
-
-OVERVIEW = text(f"""
-    select s.turn_count, s.message_count, s.update_ts
-      from afterturn.agent_session_history_t s
-     where s.host_id = :host and s.bank_id = :bank and s.session_id = :session and s.active
-       and {BANK_LASTS}""")  # noqa: S608 - put together from constants
-UNDONE = text("""
-    select l.stage, count(*) as undone from afterturn.ledger_t l
-     where l.host_id = :host and l.bank_id = :bank and l.session_id = :session and l.undone
-       and l.stage = any(:stages)
-     group by l.stage""")
-
+_SESSION, _LEDGER = SESSION_HISTORY.c, LEDGER.c
+OVERVIEW = select(_SESSION.turn_count, _SESSION.message_count, _SESSION.update_ts).where(
+    in_bank(SESSION_HISTORY), _SESSION.session_id == bindparam("session"), _SESSION.active, bank_lasts()
+)
+UNDONE = (
+    select(_LEDGER.stage, func.count().label("undone"))
+    .where(in_bank(LEDGER), _LEDGER.session_id == bindparam("session"), _LEDGER.undone, _LEDGER.stage.in_(OWN))
+    .group_by(_LEDGER.stage)
+)
 
 #: Facts of one session that an overview counts at most.
 COUNTED = 10_000
@@ -177,7 +175,7 @@ class SessionHistory:
 
     async def undone(self, host: UUID, bank: str, session_id: str) -> dict[Stage, int]:
         """Return how many rows of each of our own stages are still to be done for a session."""
-        asked = _name_session(host, bank, session_id) | {"stages": [stage.value for stage in OWN]}
+        asked = _name_session(host, bank, session_id)
         async with self._database.tenant(host) as connection:
             rows = (await connection.execute(UNDONE, asked)).all()
         return {Stage(row.stage): row.undone for row in rows}

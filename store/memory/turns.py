@@ -7,7 +7,7 @@ from functools import partial
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from sqlalchemy import text
+from sqlalchemy import bindparam, select, text, true
 
 from store import identity
 from store.coalescing import Coalescer
@@ -28,6 +28,7 @@ from store.memory.prepared_turns import (
 from store.memory.session_history import SessionHistory
 from store.memory.turn_writes import Outcome, in_trace, write_offered, write_together
 from store.off_loop import in_steps
+from store.schema import HOST, TURN
 from store.tenancy.languages import Languages
 from store.tenancy.quotas import recount_quota, refusal_of
 
@@ -41,8 +42,8 @@ MOST_BYTES = 262_144
 #: Sessions that a store remembers as living before it begins anew.
 MAX_LIVING = 10_000
 
-DIGEST_KEY = text("select digest_key from afterturn.host_t where host_id = :host")
-HOLDS = text("select true from afterturn.turn_t where host_id = :host and turn_id = :turn")
+DIGEST_KEY = select(HOST.c.digest_key).where(HOST.c.host_id == bindparam("host"))
+HOLDS = select(true()).select_from(TURN).where(TURN.c.host_id == bindparam("host"), TURN.c.turn_id == bindparam("turn"))
 TURN_STATUS = text("""
     select t.position as turn_position, t.accepted_at as turn_accepted_at, l.stage, l.status, l.attempts, l.updated_at,
            l.error_category, l.error_reason

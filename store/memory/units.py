@@ -8,7 +8,8 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import Row, text
+from sqlalchemy import Row, Select, Text, any_, bindparam, cast, func, literal_column, select
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
@@ -16,7 +17,7 @@ from store.database import Database
 from store.derived import bank_state
 from store.derived.said_facts import FACT_KIND, ONE_BANK, SaidFact, fact_metadata, read_said_facts
 from store.errors import NotFound, TurnBusy
-from store.expiry import BANK_LASTS, LASTS
+from store.expiry import bank_lasts, lasts
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
@@ -25,37 +26,58 @@ from store.memory.authorship import Author
 from store.memory.corrections import Corrected
 from store.memory.links import Linked, links_of
 from store.memory.reflections import ReflectionSources
+from store.schema import DOC, ENTITY, FACT, UNIT, UNIT_ENTITY, in_bank, same
 from store.tenancy.quotas import within_quota
 
-GET = text(f"""
-    select u.unit_id, u.content, u.fact_type, u.origin, u.session_id, u.turn_id, u.session_name, u.turn_name,
-           u.ordinal, u.role, u.name, u.event_date, u.position, u.aggregate_version,
-           cast(coalesce(o.metadata, '{{}}') || u.metadata as text) as metadata, u.source_memory_ids,
-           f.valid_from, f.valid_to, f.superseded_by, u.expires_at,
-           array(select n.canonical_name
-                   from afterturn.agent_memory_unit_entity_t l
-                   join afterturn.agent_memory_entity_t n using (host_id, bank_id, entity_id)
-                  where l.host_id = u.host_id and l.bank_id = u.bank_id and l.unit_id = u.unit_id
-                    and l.removed_at is null
-                  order by 1) as entities
-      from afterturn.agent_memory_unit_t u
-      left join afterturn.fact_t f on f.host_id = u.host_id and f.bank_id = u.bank_id and f.unit_id = u.unit_id
-      left join afterturn.agent_memory_doc_t o
-        on o.host_id = u.host_id and o.bank_id = u.bank_id and o.doc_id = u.doc_id
-     where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit and u.active
-       and {LASTS.format(of="u")} and {BANK_LASTS}""")  # noqa: S608 - put together from constants
-THERE = text("""
-    select u.unit_id, u.session_id, u.turn_id, u.origin, u.aggregate_version, u.active
-      from afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit""")
+_UNIT, _SOURCE = UNIT.c, UNIT.alias("s")
+_ENTITIES = (
+    select(ENTITY.c.canonical_name)
+    .join_from(UNIT_ENTITY, ENTITY, same(UNIT_ENTITY, ENTITY, "entity_id"))
+    .where(same(UNIT_ENTITY, UNIT, "unit_id"), UNIT_ENTITY.c.removed_at.is_(None))
+    .order_by(ENTITY.c.canonical_name)
+)
+_OF_DOC = func.coalesce(DOC.c["metadata"], literal_column("'{}'"), type_=JSONB)
+GET: Select[*tuple[Any, ...]] = (
+    select(
+        _UNIT.unit_id,
+        _UNIT.content,
+        _UNIT.fact_type,
+        _UNIT.origin,
+        _UNIT.session_id,
+        _UNIT.turn_id,
+        _UNIT.session_name,
+        _UNIT.turn_name,
+        _UNIT.ordinal,
+        _UNIT.role,
+        _UNIT.name,
+        _UNIT.event_date,
+        _UNIT.position,
+        _UNIT.aggregate_version,
+        cast(_OF_DOC.concat(_UNIT["metadata"]), Text).label("metadata"),
+        _UNIT.source_memory_ids,
+        FACT.c.valid_from,
+        FACT.c.valid_to,
+        FACT.c.superseded_by,
+        _UNIT.expires_at,
+        func.array(_ENTITIES.scalar_subquery()).label("entities"),
+    )
+    .outerjoin_from(UNIT, FACT, same(FACT, UNIT, "unit_id"))
+    .outerjoin(DOC, same(DOC, UNIT, "doc_id"))
+    .where(in_bank(UNIT), _UNIT.unit_id == bindparam("unit"), _UNIT.active, lasts(UNIT), bank_lasts())
+)
+THERE: Select[*tuple[Any, ...]] = select(
+    _UNIT.unit_id, _UNIT.session_id, _UNIT.turn_id, _UNIT.origin, _UNIT.aggregate_version, _UNIT.active
+).where(in_bank(UNIT), _UNIT.unit_id == bindparam("unit"))
 # Facts stand in the turn of what they were drawn from; `living` are those of their sources that are remembered.
-FACTS_OF_TURN = text("""
-    select f.unit_id, f.aggregate_version, f.source_memory_ids as sources,
-           array(select s.unit_id from afterturn.agent_memory_unit_t s
-                  where s.host_id = :host and s.bank_id = :bank and s.unit_id = any(f.source_memory_ids)
-                    and s.active) as living
-      from afterturn.agent_memory_unit_t f
-     where f.host_id = :host and f.bank_id = :bank and f.turn_id = :turn and f.origin = 'extraction' and f.active""")
+_LIVING = select(_SOURCE.c.unit_id).where(
+    in_bank(_SOURCE), _SOURCE.c.unit_id == any_(_UNIT.source_memory_ids), _SOURCE.c.active
+)
+FACTS_OF_TURN = select(
+    _UNIT.unit_id,
+    _UNIT.aggregate_version,
+    _UNIT.source_memory_ids.label("sources"),
+    func.array(_LIVING.scalar_subquery()).label("living"),
+).where(in_bank(UNIT), _UNIT.turn_id == bindparam("turn"), _UNIT.origin == "extraction", _UNIT.active)
 
 
 @dataclass(frozen=True, slots=True)
