@@ -121,7 +121,8 @@ _IS_OF_MEMORY = f"""
                                     and u.seq is not null and {_MEMORY} limit 1) u"""
 _OF_MEMORIES = _IS_OF_MEMORY.format(bank="p.bank_id", unit="p.unit_id")
 _OF_WAITING_MEMORIES = _IS_OF_MEMORY.format(bank="any(array(select bank_id from living))", unit="p.unit_id")
-# What no worker has embedded yet, the newest first.
+# What no worker has embedded yet, the newest first. Each is looked up: joined at large, all vectors of a tenant would
+# be read beside a few that wait.
 _FRESH = f"""
     select u.unit_id, left(u.content, :characters) as content
       from living b
@@ -131,9 +132,9 @@ _FRESH = f"""
      cross join lateral (select u.* from afterturn.agent_memory_unit_t u
                           where u.host_id = :host and u.bank_id = l.bank_id and u.turn_id = l.turn_id
                             and u.seq is not null and {_MEMORY} limit 1) u
-     where not exists (select from afterturn.unit_vector_t v
-                        where v.host_id = :host and v.bank_id = u.bank_id and v.generation = :generation
-                          and v.unit_id = u.unit_id)
+     where (select true from afterturn.unit_vector_t v
+             where v.host_id = :host and v.bank_id = u.bank_id and v.generation = :generation and v.unit_id = u.unit_id
+             limit 1) is null
      order by u.mentioned_at desc limit :chunks"""  # noqa: S608 - put together from constants
 # Memories of rare kinds; of too many, so many are counted. A kind stands in the statement, as in its index: a policy of
 # rows hides what a function of their columns tells.

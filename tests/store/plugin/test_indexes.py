@@ -22,7 +22,17 @@ from store.memory.turns import TurnStore
 from store.plugin import search as plugin_search
 from store.plugin.memories import StoredMemory
 from store.plugin.namespaces import NamespaceChange, Namespaces
-from store.plugin.search import BEST, BEST_OF_ALL, FEW, LIST, NEAR_IN_LISTS, READ_FEW, PluginSearch, SearchQuery
+from store.plugin.search import (
+    BEST,
+    BEST_OF_ALL,
+    FEW,
+    LIST,
+    NEAR_IN_LISTS,
+    READ_FEW,
+    READ_WORDS,
+    PluginSearch,
+    SearchQuery,
+)
 from store.plugin.vectors import normalise, read_lists, reading_lists
 from store.recall.settings import RecallSettings
 from tests.patience import until
@@ -54,6 +64,10 @@ KEEP = """
 APART = """
     update afterturn.agent_memory_unit_t
        set mentioned_at = mentioned_at - make_interval(secs => cast(substr(content, 9) as int)) returning 1"""
+
+UNEMBED = """
+    delete from afterturn.unit_vector_t v using afterturn.agent_memory_unit_t u
+     where u.bank_id = v.bank_id and u.unit_id = v.unit_id and cast(substr(u.content, 9) as int) >= 990 returning 1"""
 
 # All but a few memories become units of another interface.
 UNMARK = """
@@ -204,6 +218,24 @@ async def test_memories_of_a_rare_kind_are_compared_one_by_one_and_the_same_are_
             assert ids(found) == ids(other)
             assert [one.score for one in found] == pytest.approx([one.score for one in other], abs=1e-6)
             assert found or query == "zz" or (kinds, query) == (["summary"], "500"), (kinds, query)
+
+
+async def test_what_waits_for_a_vector_is_looked_up_and_not_joined_with_all_vectors(
+    large: Large, fresh_database: TestPostgres
+) -> None:
+    await rows(large.database, large.host, UNEMBED)
+    owner = create_owner_engine(fresh_database.owner_url)
+    async with owner.begin() as connection:
+        await connection.execute(text("analyze"))
+    await owner.dispose()
+    about = {"kinds": None, "too_many": 1, "terms": ["messag"], "chunks": 64, "characters": 100, "postings": 1000}
+    about |= {"generation": 1, "exact_units": 700, "read_units": 400}
+    arguments = {"host": large.host, "banks": [large.bank], "now": NOON, **about}
+    async with large.database.tenant(large.host, ONE_PLAN) as connection:
+        explained = text(f"explain (analyze, costs off, timing off, summary off, format json) {READ_WORDS}")
+        [(plan,)] = (await connection.execute(explained, arguments)).all()
+    scans = [one for one in nodes(plan[0]["Plan"]) if str(one.get("Relation Name")).startswith("unit_vector")]
+    assert 0 < sum(one["Actual Loops"] * (one["Actual Rows"] or 1) for one in scans) <= 2 * 64, scans
 
 
 @pytest.mark.parametrize("kinds", [["checkpoint"], ["summary", "checkpoint"]])
