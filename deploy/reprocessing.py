@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import bindparam, func, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
 from store.derived.extraction_runs import FollowUp, Unread, open_follow_ups
 from store.ledger.stages import Stage
+from store.schema import HOST, LEDGER
 
 #: Turns looked at in one statement.
 PAGE_TURNS = 256
@@ -25,11 +26,18 @@ POLL_INTERVAL_S = 0.25
 #: Between two lines of progress, in seconds.
 REPORT_INTERVAL_S = 2.0
 
-HOSTS = text("select host_id from afterturn.host_t order by host_id")
+HOSTS = select(HOST.c.host_id).order_by(HOST.c.host_id)
 # By the index of ready rows, and no further than asked.
-UNDONE = text("""
-    select count(*) from (select from afterturn.ledger_t l
-                           where l.stage = :stage and l.undone and l.next_attempt_at < 'infinity' limit :most) l""")
+_READY = (
+    select(LEDGER.c.item_id)
+    .where(
+        LEDGER.c.stage == bindparam("stage"),
+        LEDGER.c.undone,
+        LEDGER.c.next_attempt_at < literal_column("'infinity'"),
+    )
+    .limit(bindparam("most"))
+)
+UNDONE = select(func.count()).select_from(_READY.subquery())
 
 
 class Reprocessing(Protocol):

@@ -13,11 +13,13 @@ from datetime import timedelta
 from uuid import UUID
 
 import structlog
-from sqlalchemy import text
+from sqlalchemy import Text, any_, bindparam, func, select, text
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from store.database import Database
 from store.errors import LeaseLost
 from store.ledger.ledger import Claim
+from store.schema import GATE
 
 log = structlog.get_logger(__name__)
 
@@ -31,8 +33,11 @@ ENTER = text("select * from afterturn.gate_enter(:gate, :threshold, :cooldown, :
 PUT_OFF = text("""
     select afterturn.put_off(:host, :stage, :stream, :epoch, array[cast(:item as uuid)], :status,
                              cast(:retry_in as interval), cast(:target as uuid))""")
-SHUT = text("""
-    select gate from public.afterturn_gate where gate = any(:gates) and shut_until > clock_timestamp() order by gate""")
+SHUT = (
+    select(GATE.c.gate)
+    .where(GATE.c.gate == any_(bindparam("gates", type_=ARRAY(Text))), GATE.c.shut_until > func.clock_timestamp())
+    .order_by(GATE.c.gate)
+)
 REPORT = text("select * from afterturn.gate_report(:gate, :threshold, :cooldown, :well, :pause)")
 
 

@@ -11,7 +11,8 @@ from uuid import UUID
 from weakref import WeakValueDictionary
 
 import orjson
-from sqlalchemy import text
+from sqlalchemy import Text, bindparam, cast, insert
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.coalescing import Coalescer
@@ -19,6 +20,7 @@ from store.database import Database
 from store.errors import LeaseLost
 from store.ledger.ledger import Claim, LedgerRow, Outcome
 from store.memory.turn_messages import TurnMessage, read_messages
+from store.schema import AUDIT_EVENT
 from store.tenancy.gateway_targets import Destination, destination
 
 #: Host, and moves (`_Move.as_json`).
@@ -27,9 +29,19 @@ ENDS = "select afterturn.delivery_ends($1, $2)"
 #: Host, and the items of deliveries.
 DESTINATIONS = """
     select d.item_id, (d.target).*, d.bank_name, d.session_name from afterturn.destinations($1, $2) d"""
-NOTE = text("""
-    insert into afterturn.audit_event_t (host_id, event, bank_id, session_id, turn_id, payload)
-    values (:host, :event, :bank, :session, :turn, cast(:payload as jsonb))""")
+
+NOTE = (
+    insert(AUDIT_EVENT)
+    .inline()
+    .values(
+        host_id=bindparam("host"),
+        event=bindparam("kind"),
+        bank_id=bindparam("bank"),
+        session_id=bindparam("session"),
+        turn_id=bindparam("turn"),
+        payload=cast(bindparam("told", type_=Text), JSONB),
+    )
+)
 
 
 async def write_audit_row(
@@ -43,8 +55,8 @@ async def write_audit_row(
     turn: UUID | None = None,
 ) -> None:
     """Write one audit row about a call of an external service, inside the tenant's transaction."""
-    about = {"host": host, "event": event, "bank": bank, "session": session, "turn": turn}
-    await connection.execute(NOTE, {**about, "payload": orjson.dumps(payload).decode()})
+    about = {"host": host, "kind": event, "bank": bank, "session": session, "turn": turn}
+    await connection.execute(NOTE, {**about, "told": orjson.dumps(payload).decode()})
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,14 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import Row, text
+from sqlalchemy import Row, bindparam, exists, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
 from store.driver_rows import DriverRow
 from store.errors import PositionBeyondLog
 from store.ledger.stages import OWN, Stage
+from store.schema import EVENT_STORE
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -28,7 +29,9 @@ IN_PASSING = 500
 FRESHNESS = text("select * from afterturn.freshness(:host, :bank, cast(:most as bigint))")
 #: The same of a bank, all counted, as one call.
 READ = "select * from afterturn.read_freshness($1, $2)"
-SHOWS = text("select exists (select from afterturn.event_store_t where host_id = :host and position = :position)")
+SHOWS = select(
+    exists().where(EVENT_STORE.c.host_id == bindparam("host"), EVENT_STORE.c.position == bindparam("position"))
+)
 ISSUED = text("select case when is_called then last_value else 0 end from afterturn.log_position_seq")
 
 

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import delete, func, text, update
+from sqlalchemy import case, delete, func, select, update
+from sqlalchemy.dialects.postgresql import insert
 
 from store.database import Database
-from store.schema import WORKER
+from store.schema import CLAIM, WORKER
 
 #: How often a process says that it is there, in seconds.
 BEAT_S = 2.0
@@ -15,16 +16,20 @@ BEAT_S = 2.0
 SILENT_S = 15.0
 
 # What a process that was killed left behind is cleared away by the next one that begins.
-BEGIN = text("""
-    with gone as (delete from public.afterturn_worker w where w.seen_at < now() - interval '1 day')
-    insert into public.afterturn_worker (worker, version, stages) values (:worker, :version, :stages)
-    on conflict (worker) do nothing""")
-LIST = text("""
-    select w.worker, w.version, w.stages, w.started_at, w.seen_at,
-           case when w.seen_at < now() - make_interval(secs => :silent) then 'gone' else w.state end as state,
-           (select count(*) from afterturn.claim_t c where c.worker = w.worker and c.lease_until > now()) as claims
-      from public.afterturn_worker w order by w.started_at, w.worker""")
-_WORKER = WORKER.c
+_WORKER, _CLAIM = WORKER.c, CLAIM.c
+_NOW = func.now()
+_GONE = delete(WORKER).where(_WORKER.seen_at < _NOW - timedelta(days=1)).cte("gone")
+BEGIN = insert(WORKER).on_conflict_do_nothing(index_elements=["worker"]).add_cte(_GONE)
+_CLAIMS = select(func.count()).select_from(CLAIM).where(_CLAIM.worker == _WORKER.worker, _CLAIM.lease_until > _NOW)
+LIST = select(
+    _WORKER.worker,
+    _WORKER.version,
+    _WORKER.stages,
+    _WORKER.started_at,
+    _WORKER.seen_at,
+    case((_WORKER.seen_at < _NOW - timedelta(seconds=SILENT_S), "gone"), else_=_WORKER.state).label("state"),
+    _CLAIMS.scalar_subquery().label("claims"),
+).order_by(_WORKER.started_at, _WORKER.worker)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,4 +85,4 @@ class WorkerRegistry:
     async def list(self) -> list[WorkerListed]:
         """List the processes, oldest first."""
         async with self._database.operator() as connection:
-            return [WorkerListed(*row) for row in await connection.execute(LIST, {"silent": SILENT_S})]
+            return [WorkerListed(*row) for row in await connection.execute(LIST)]

@@ -10,12 +10,12 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, Text, and_, bindparam, cast, func, select, text
+from sqlalchemy import Row, Text, Uuid, bindparam, case, cast, delete, func, null, select, text, update
 
 from store.database import Database
 from store.derived import locks, postings, projection
 from store.maintenance.pruning import MORE, PrunedBatch
-from store.schema import BANK_LANGUAGE, UNIT, UNIT_WORD
+from store.schema import BANK_LANGUAGE, UNIT, UNIT_WORD, in_bank, same
 from store.tenancy import languages
 from store.text.word_rules import AUTO, WordRules, rules_of
 
@@ -29,7 +29,7 @@ _IS_UNDONE = _LANGUAGE.former.is_not(None)
 NEXT = select(_LANGUAGE.host_id, _LANGUAGE.bank_id).where(_IS_UNDONE).order_by(_LANGUAGE.changed_at).limit(1)
 UNDONE = select(func.count()).select_from(BANK_LANGUAGE).where(_IS_UNDONE)
 STATE = select(_LANGUAGE.language, _LANGUAGE.former, _LANGUAGE.place, _LANGUAGE.changed_at).where(
-    _LANGUAGE.host_id == bindparam("host"), _LANGUAGE.bank_id == bindparam("bank"), _IS_UNDONE
+    in_bank(BANK_LANGUAGE), _IS_UNDONE
 )
 UNITS = (
     select(
@@ -44,8 +44,8 @@ UNITS = (
         _WORD.length,
         cast(_WORD.terms, Text).label("terms"),
     )
-    .outerjoin_from(UNIT, UNIT_WORD, and_(*(_WORD[name] == _UNIT[name] for name in ("host_id", "bank_id", "unit_id"))))
-    .where(_UNIT.host_id == bindparam("host"), _UNIT.bank_id == bindparam("bank"), _UNIT.active)
+    .outerjoin_from(UNIT, UNIT_WORD, same(UNIT_WORD, UNIT, "unit_id"))
+    .where(in_bank(UNIT), _UNIT.active)
     .order_by(_UNIT.unit_id)
 )
 # What changed since it was read has new words already, by the new rules. Locked, so that a caller that forgets a unit
@@ -71,13 +71,16 @@ DROP = text("""
          where s.host_id = :host and s.bank_id = :bank
     )
     select l.term from less l""")
-GO_ON = text("""
-    update afterturn.bank_language_t set place = cast(:place as uuid),
-           former = case when cast(:place as uuid) is null then null else former end
-     where host_id = :host and bank_id = :bank and changed_at = :changed_at returning language, former""")
-SETTLED = text("""
-    delete from afterturn.bank_language_t where host_id = :host and bank_id = :bank and former is null
-       and language = :usual""")
+_REACHED = bindparam("reached", type_=Uuid)
+GO_ON = (
+    update(BANK_LANGUAGE)
+    .where(in_bank(BANK_LANGUAGE), _LANGUAGE.changed_at == bindparam("read_at"))
+    .values(place=_REACHED, former=case((_REACHED.is_(None), null()), else_=_LANGUAGE.former))
+    .returning(_LANGUAGE.language, _LANGUAGE.former)
+)
+SETTLED = delete(BANK_LANGUAGE).where(
+    in_bank(BANK_LANGUAGE), _LANGUAGE.former.is_(None), _LANGUAGE.language == bindparam("usual")
+)
 
 
 class WordsAnew:
@@ -112,7 +115,7 @@ class WordsAnew:
             units = (await connection.execute(query.limit(self._page), key)).all()
         cut = await asyncio.to_thread(_cut_words, units, rules_of(state.language))
         place = units[-1].unit_id if len(units) == self._page else None
-        return await self._write(key, cut, {**key, "place": place, "changed_at": state.changed_at})
+        return await self._write(key, cut, {**key, "reached": place, "read_at": state.changed_at})
 
     async def _write(
         self, key: dict[str, UUID], cut: dict[UUID, tuple[int, postings.UnitTerms]], then: dict[str, Any]

@@ -6,18 +6,18 @@ from datetime import datetime
 from uuid import UUID
 
 import orjson
-from sqlalchemy import Uuid, and_, any_, bindparam, func, select, text
+from sqlalchemy import Text, Uuid, and_, any_, bindparam, func, or_, select, text
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from store import identity
 from store.database import Database
 from store.errors import NotFound
-from store.expiry import BEFORE_ALL, LASTS, NOW, lasts
+from store.expiry import BEFORE_ALL, NOW, lasts
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
 from store.log.refusals import translate_refusals
-from store.schema import BANK, BANK_LANGUAGE
+from store.schema import BANK, BANK_LANGUAGE, EVENT_STORE
 from store.tenancy import languages
 from store.tenancy.spaces import Space, space_of
 
@@ -60,16 +60,23 @@ LIST = (
 )
 ONE = _SHOWN.where(_NAMED)
 # Where a user wrote last: the newest events are at the end of an index.
-OF_USER = text(f"""
-    select b.bank_name
-      from (select w.bank_id, max(w.position) as last
-              from (select e.bank_id, e.position from afterturn.event_store_t e
-                     where e.host_id = :host and e.user_id = :user order by e.position desc limit :events) w
-             group by 1) w
-      join afterturn.agent_memory_bank_t b on b.host_id = :host and b.bank_id = w.bank_id and b.active
-       and {LASTS.format(of="b")}
-     where cast(:names as text[]) is null or b.bank_name = any(:names)
-     order by w.last desc, 1 limit :limit""")  # noqa: S608 - put together from constants
+_EVENT = EVENT_STORE.c
+_RECENT = (
+    select(_EVENT.bank_id, _EVENT.position)
+    .where(_EVENT.host_id == bindparam("host"), _EVENT.user_id == bindparam("user"))
+    .order_by(_EVENT.position.desc())
+    .limit(bindparam("events"))
+    .subquery("recent")
+)
+_WRITTEN = select(_RECENT.c.bank_id, func.max(_RECENT.c.position).label("last")).group_by(_RECENT.c.bank_id).subquery()
+_NAMES = bindparam("names", type_=ARRAY(Text))
+OF_USER = (
+    select(_BANK.bank_name)
+    .join_from(_WRITTEN, BANK, and_(_BANK.host_id == bindparam("host"), _BANK.bank_id == _WRITTEN.c.bank_id))
+    .where(_BANK.active, _LASTS, or_(_NAMES.is_(None), _BANK.bank_name == any_(_NAMES)))
+    .order_by(_WRITTEN.c.last.desc(), _BANK.bank_name)
+    .limit(bindparam("limit"))
+)
 OWNERS = select(_BANK.user_id, _BANK.agent_def_id).where(_NAMED, _BANK.active)
 ENDED = select(_BANK.bank_id).where(_NAMED, _BANK.active, _BANK.expires_at <= NOW)
 KNOWN = select(_BANK.bank_id).where(_NAMED)

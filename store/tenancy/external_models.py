@@ -5,12 +5,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import ColumnElement, Select, Text, Uuid, any_, bindparam, cast, func, select, union_all
+from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
-from store.schema import OUTSIDE_MODEL
+from store.schema import OUTSIDE_MODEL, READING, UNIT, UNIT_VECTOR, in_bank
 
 EMBEDDING, EXTRACTION = "embedding", "extraction"
 #: What a receipt's counts call such texts, before purpose and endpoint.
@@ -19,22 +19,30 @@ PREFIX = "outside"
 NOTE = insert(OUTSIDE_MODEL).on_conflict_do_nothing()
 # A vector says of which model it is, a reading of a turn by which version; the turn's messages were sent with it. Of a
 # model that was called at several addresses, each may have got the text. A corrected text's reading ends in where.
-_SENT = """
-    select m.purpose, m.endpoint, count(distinct v.unit_id) as texts
-      from afterturn.unit_vector_t v
-      join public.afterturn_outside_model m on m.purpose = 'embedding' and m.name = cast(v.generation as text)
-     where v.host_id = :host and v.bank_id = :bank {vectors}
-     group by 1, 2
-    union all
-    select m.purpose, m.endpoint, count(distinct u.unit_id)
-      from afterturn.agent_memory_unit_t u
-      join afterturn.reading_t r on r.host_id = :host and r.turn_id = u.turn_id
-      join public.afterturn_outside_model m
-        on m.purpose = 'extraction' and m.name = regexp_replace(r.version, '@\\d+$', '')
-     where u.host_id = :host and u.bank_id = :bank and u.origin in ('message', 'document', 'memory') {units}
-     group by 1, 2"""
-SENT_OF_UNITS = text(_SENT.format(vectors="and v.unit_id = any(:units)", units="and u.unit_id = any(:units)"))
-SENT_OF_BANK = text(_SENT.format(vectors="", units=""))
+_VECTOR, _UNIT, _MODEL = UNIT_VECTOR.c, UNIT.c, OUTSIDE_MODEL.c
+
+
+def _count_sent(of: ColumnElement[UUID], purpose: str, *conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
+    return (
+        select(_MODEL.purpose, _MODEL.endpoint, func.count(of.distinct()).label("texts"))
+        .where(_MODEL.purpose == purpose, *conditions)
+        .group_by(_MODEL.purpose, _MODEL.endpoint)
+    )
+
+
+_EMBEDDED = _count_sent(_VECTOR.unit_id, EMBEDDING, in_bank(UNIT_VECTOR), _MODEL.name == cast(_VECTOR.generation, Text))
+_READ = _count_sent(
+    _UNIT.unit_id,
+    EXTRACTION,
+    in_bank(UNIT),
+    _UNIT.origin.in_(("message", "document", "memory")),
+    READING.c.host_id == bindparam("host"),
+    READING.c.turn_id == _UNIT.turn_id,
+    _MODEL.name == func.regexp_replace(READING.c.version, r"@\d+$", ""),
+)
+_UNITS = any_(bindparam("units", type_=ARRAY(Uuid)))
+SENT_OF_UNITS = union_all(_EMBEDDED.where(_VECTOR.unit_id == _UNITS), _READ.where(_UNIT.unit_id == _UNITS))
+SENT_OF_BANK = union_all(_EMBEDDED, _READ)
 
 
 @dataclass(frozen=True, slots=True)

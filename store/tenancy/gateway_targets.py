@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, Protocol, Self
 from uuid import UUID, uuid4
 
-from sqlalchemy import Select, Update, and_, case, func, insert, select, text, update
+from sqlalchemy import Boolean, Select, Update, Uuid, and_, bindparam, case, func, insert, or_, select, text, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.dml import ReturningUpdate
@@ -24,7 +24,7 @@ from store import identity
 from store.database import Database
 from store.errors import NotFound, TargetTaken
 from store.log.locks import hold_lock
-from store.schema import BANK, GATEWAY_TARGET, HOST
+from store.schema import BANK, GATEWAY_TARGET, HOST, LEDGER
 from store.tenancy.hosts import ADD_HOST
 
 #: What every session is called at a gateway begins so; a search names it without this.
@@ -42,13 +42,21 @@ _IN_FORCE = and_(_TARGET.replaced_at.is_(None), _TARGET.unset_at.is_(None))
 #: A bank's own, or the tenant's: the expression of an index.
 _PLACE = func.coalesce(_TARGET.bank_id, _TARGET.host_id)
 LOCK = select(hold_lock("gateway target", "host"))
-LIST = text("""
-    select g.*, h.name as host_name,
-           (select count(*) from afterturn.ledger_t l
-             where l.host_id = g.host_id and l.target_id = g.target_id and l.undone) as waiting
-      from afterturn.gateway_target_t g join afterturn.host_t h using (host_id)
-     where (cast(:host as uuid) is null or g.host_id = :host) and (g.unset_at is null or :unset)
-     order by h.name, g.bank_id nulls first, g.set_at, g.target_id""")
+_WAITING = (
+    select(func.count())
+    .select_from(LEDGER)
+    .where(LEDGER.c.host_id == _TARGET.host_id, LEDGER.c.target_id == _TARGET.target_id, LEDGER.c.undone)
+)
+_OF_HOST = bindparam("host", type_=Uuid)
+LIST = (
+    select(GATEWAY_TARGET, HOST.c.name.label("host_name"), _WAITING.scalar_subquery().label("waiting"))
+    .join_from(GATEWAY_TARGET, HOST, HOST.c.host_id == _TARGET.host_id)
+    .where(
+        or_(_OF_HOST.is_(None), _TARGET.host_id == _OF_HOST),
+        or_(_TARGET.unset_at.is_(None), bindparam("unset", type_=Boolean)),
+    )
+    .order_by(HOST.c.name, _TARGET.bank_id.nulls_first(), _TARGET.set_at, _TARGET.target_id)
+)
 END_DELIVERIES = text("select afterturn.end_deliveries(:host, cast(:targets as uuid[]), :by, :reason, :limit)")
 
 

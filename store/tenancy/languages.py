@@ -10,15 +10,18 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import Row, select, text
+from sqlalchemy import Row, Select, Text, Uuid, any_, bindparam, delete, func, null, select
+from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store import schema
 from store.database import Database
 from store.errors import NotFound, TurnBusy
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_command
 from store.log.locks import ENTER_LOG, hold_lock
+from store.schema import BANK_LANGUAGE, in_bank, same
 from store.tenancy.recent_answers import RecentAnswers
 from store.text.word_rules import AUTO, NONE, WordRules, rules_of, supported_languages
 
@@ -27,35 +30,58 @@ BELIEVED_S = 5.0
 #: Hosts that a process remembers.
 MOST_HOSTS = 10_000
 
-OF_HOST = text("select bank_id, language, former from afterturn.bank_language_t where host_id = :host")
+_LANGUAGE, _BANK = BANK_LANGUAGE.c, schema.BANK.c
+OF_HOST: Select[*tuple[Any, ...]] = select(_LANGUAGE.bank_id, _LANGUAGE.language, _LANGUAGE.former).where(
+    _LANGUAGE.host_id == bindparam("host")
+)
 # The locks of an append, in its order; two changes of a bank exclude each other.
 LOCK = select(ENTER_LOG, hold_lock("bank", "bank"))
-BANK = text("""
-    select b.bank_name, b.agent_def_id, b.user_id, b.disposition, b.background, b.aggregate_version,
-           b.expires_at, l.language, l.former
-      from afterturn.agent_memory_bank_t b
-      left join afterturn.bank_language_t l on l.host_id = b.host_id and l.bank_id = b.bank_id
-     where b.host_id = :host and b.bank_id = :bank and b.active""")
-FOLLOW = text("""
-    insert into afterturn.bank_language_t as l (host_id, bank_id, language, former, changed_at)
-    values (:host, :bank, :language, :former, :at)
-    on conflict (host_id, bank_id) do update
-       set (language, former, place, changed_at)
-         = row (excluded.language, excluded.former, null, excluded.changed_at)""")
+BANK: Select[*tuple[Any, ...]] = (
+    select(
+        _BANK.bank_name,
+        _BANK.agent_def_id,
+        _BANK.user_id,
+        _BANK.disposition,
+        _BANK.background,
+        _BANK.aggregate_version,
+        _BANK.expires_at,
+        _LANGUAGE.language,
+        _LANGUAGE.former,
+    )
+    .outerjoin_from(schema.BANK, BANK_LANGUAGE, same(BANK_LANGUAGE, schema.BANK))
+    .where(in_bank(schema.BANK), _BANK.active)
+)
+_FOLLOWING = insert(BANK_LANGUAGE)
+FOLLOW = _FOLLOWING.on_conflict_do_update(
+    index_elements=["host_id", "bank_id"],
+    set_={
+        "language": _FOLLOWING.excluded.language,
+        "former": _FOLLOWING.excluded.former,
+        "place": null(),
+        "changed_at": _FOLLOWING.excluded.changed_at,
+    },
+)
 # What the log says of a bank; a language that has no rules here is none.
-_NAMED = """
-    select b.disposition->>'language' as language, b.update_ts from afterturn.agent_memory_bank_t b
-     where b.host_id = :host and b.bank_id = :bank and b.active
-       and b.disposition->>'language' = any(cast(:known as text[]))"""
+_SAID = _BANK.disposition["language"].astext
+_NAMED = (
+    select(_SAID.label("language"), _BANK.update_ts)
+    .where(in_bank(schema.BANK), _BANK.active, any_(bindparam("known", type_=ARRAY(Text))) == _SAID)
+    .subquery("named")
+)
+_USUAL_NAME = bindparam("usual", type_=Text)
 REBUILD = (
-    text(f"""
-        delete from afterturn.bank_language_t l
-         where l.host_id = :host and l.bank_id = :bank
-           and l.language is distinct from coalesce((select n.language from ({_NAMED}) n), :usual)"""),  # noqa: S608 - constants
-    text(f"""
-        insert into afterturn.bank_language_t (host_id, bank_id, language, changed_at)
-        select :host, :bank, n.language, n.update_ts from ({_NAMED}) n where n.language <> :usual
-        on conflict do nothing"""),  # noqa: S608 - constants
+    delete(BANK_LANGUAGE).where(
+        in_bank(BANK_LANGUAGE),
+        _LANGUAGE.language.is_distinct_from(func.coalesce(select(_NAMED.c.language).scalar_subquery(), _USUAL_NAME)),
+    ),
+    insert(BANK_LANGUAGE)
+    .from_select(
+        ["host_id", "bank_id", "language", "changed_at"],
+        select(
+            bindparam("host", type_=Uuid), bindparam("bank", type_=Uuid), _NAMED.c.language, _NAMED.c.update_ts
+        ).where(_NAMED.c.language != _USUAL_NAME),
+    )
+    .on_conflict_do_nothing(),
 )
 
 
@@ -136,7 +162,8 @@ async def change_language(connection: AsyncConnection, origin: Origin, language:
     if found.former is not None:
         raise TurnBusy("the words of this bank still follow another change of its language")
     await append_events(connection, origin.host, [updated_event(origin, found, disposition={"language": language})])
-    await connection.execute(FOLLOW, {**place, "language": language, "former": known, "at": origin.at})
+    row = {"host_id": origin.host, "bank_id": origin.bank, "language": language, "former": known}
+    await connection.execute(FOLLOW, {**row, "changed_at": origin.at})
     return True
 
 

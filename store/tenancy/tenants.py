@@ -4,20 +4,29 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import bindparam, func, select, true
 
 from store.database import Database
 from store.errors import NotFound
+from store.schema import API_KEY, HOST, LEDGER
 
-LIST = text("""
-    select h.host_id, h.name, h.created_at from afterturn.host_t h
-     where h.name collate "C" > :after order by h.name collate "C" limit :limit""")
-ONE = text("""
-    select h.host_id, h.name, h.created_at,
-           (select count(*) from afterturn.api_key_t k
-             where k.host_id = h.host_id and k.revoked_at is null and coalesce(k.expires_at > now(), true)) as keys,
-           (select count(*) from afterturn.ledger_t l where l.host_id = h.host_id and l.undone) as undone
-      from afterturn.host_t h where h.host_id = :host""")
+_HOST, _KEY = HOST.c, API_KEY.c
+_NAME = _HOST.name.collate("C")
+_TENANT = (_HOST.host_id, _HOST.name, _HOST.created_at)
+LIST = select(*_TENANT).where(bindparam("after") < _NAME).order_by(_NAME).limit(bindparam("limit"))
+_KEYS = (
+    select(func.count())
+    .select_from(API_KEY)
+    .where(
+        _KEY.host_id == _HOST.host_id,
+        _KEY.revoked_at.is_(None),
+        func.coalesce(_KEY.expires_at > func.now(), true()),
+    )
+)
+_UNDONE = select(func.count()).select_from(LEDGER).where(LEDGER.c.host_id == _HOST.host_id, LEDGER.c.undone)
+ONE = select(*_TENANT, _KEYS.scalar_subquery().label("keys"), _UNDONE.scalar_subquery().label("undone")).where(
+    _HOST.host_id == bindparam("host")
+)
 
 
 @dataclass(frozen=True, slots=True)

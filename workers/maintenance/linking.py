@@ -3,11 +3,12 @@
 from datetime import timedelta
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import bindparam, select
 
 from store.database import Database
 from store.derived.semantic_links import NearLinks
 from store.maintenance import PrunedBatch
+from store.schema import HOST
 from workers.maintenance.tasks import Task
 from workers.settings import SemanticLinkSettings
 
@@ -17,8 +18,9 @@ HOSTS = 50
 LONGEST_S = 2.0
 EVERY = timedelta(seconds=30)
 
-NEXT_HOSTS = text("""
-    select host_id from afterturn.host_t where host_id > cast(:host as uuid) order by host_id limit :hosts""")
+NEXT_HOSTS = (
+    select(HOST.c.host_id).where(HOST.c.host_id > bindparam("host")).order_by(HOST.c.host_id).limit(bindparam("hosts"))
+)
 
 
 def linking_task(database: Database, links: NearLinks, settings: SemanticLinkSettings, *, at_once: int = HOSTS) -> Task:
