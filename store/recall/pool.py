@@ -102,11 +102,6 @@ class CandidatePool:
         return np.array([_count_words(candidate.text) for candidate in self.candidates], dtype=np.float64)
 
     @cached_property
-    def said_at(self) -> Numbers:
-        """When each candidate was said, in seconds; shape (len(self),)."""
-        return np.array([candidate.occurred_at.timestamp() for candidate in self.candidates], dtype=np.float64)
-
-    @cached_property
     def sessions(self) -> NDArray[np.int_]:
         """The number of each candidate's session among those of the pool, -1 for none; shape (len(self),)."""
         numbers: dict[UUID | None, int] = {None: -1}

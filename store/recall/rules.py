@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from itertools import compress
 
 import numpy as np
@@ -37,8 +36,6 @@ BEST_OF_SESSION = 3
 
 #: More words than these add no substance.
 SUBSTANCE_WORDS = 100
-#: What was said so long before the last counts half as late.
-HALF_LIFE = timedelta(days=365)
 #: What explanations call the rule that puts pins first.
 PINNED = "pinned"
 #: More than arms and rules give together.
@@ -121,17 +118,6 @@ def apply_length(scores: Scores, pool: CandidatePool, _question: Question, ranki
     return scores / (1 + ranking.length_brake * np.log(np.maximum(1.0, words / BRAKE_WORDS)))
 
 
-def apply_recency(scores: Scores, pool: CandidatePool, _question: Question, ranking: RankingSettings) -> Scores:
-    """Raise what was said later, by less than any arm finds: it decides between what is equal otherwise.
-
-    Measured on questions about half a year's talk: at 0.02 nothing is lost and the first five gain 0.001; at 0.05 the
-    first twenty lose as much, at 0.1 the first five lose 0.002, and a half-life of a month is worse than none.
-    """
-    before_last = (pool.said_at.max(initial=0.0) - pool.said_at) / HALF_LIFE.total_seconds()
-    raised: Scores = scores + ranking.recency * np.exp2(-before_last)
-    return raised
-
-
 def apply_pinned(scores: Scores, pool: CandidatePool, _question: Question, ranking: RankingSettings) -> Scores:
     """Put pinned units first: the best of them, up to `pinned`, in their own order."""
     places = [index for index, candidate in enumerate(pool.candidates) if candidate.pinned]
@@ -150,7 +136,6 @@ RULES: Sequence[tuple[str, Rule]] = (
     ("assistant", apply_assistant),
     ("repeated", apply_repeated),
     ("length", apply_length),
-    ("recency", apply_recency),
     (PINNED, apply_pinned),
 )
 

@@ -94,9 +94,6 @@ class RankingSettings(BaseModel):
         le=50,
         description="most pinned units that come first in an answer; they fill at most half of it",
     )
-    recency: float = Field(
-        default=0.02, ge=0, le=1, description="added to the newest unit; half of it to one that is a year older"
-    )
     length_brake: float = Field(
         default=0.2, ge=0, le=10, description="factor that lowers the score of long texts that are no turn (documents)"
     )

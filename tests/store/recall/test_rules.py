@@ -1,6 +1,5 @@
 """What moves a score besides words and meaning, and the order that comes of it."""
 
-from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -251,10 +250,3 @@ def test_an_arm_that_found_nothing_in_a_unit_is_not_named() -> None:
     arms = {"dense": np.array([0.5, 0.0]), "lexical": np.array([0.0, 0.4])}
     ranking = fuse_scores(pool, arms, {"dense": 1.0, "lexical": 1.0}, parse_question("x"), SETTINGS)
     assert [ranking.found_by(0), ranking.found_by(1)] == [("dense",), ("lexical",)]
-
-
-def test_what_was_said_later_stands_before_its_equal_and_before_nothing_else() -> None:
-    last, before = _unit(1), _unit(2, occurred_at=NOON - timedelta(days=365))
-    assert _moved(rules.apply_recency, _pool(last, before)) == [0.02, 0.01]
-    assert _moved(rules.apply_recency, _pool()) == []
-    assert max(_moved(rules.apply_recency, _pool(_unit(1, occurred_at=NOON + timedelta(days=9999)), before))) == 0.02

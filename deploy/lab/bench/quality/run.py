@@ -38,7 +38,7 @@ TURNS_TOGETHER, CHARACTERS_TOGETHER = 50, 400_000
 #: What is switched off in turn when that is asked for: arms, and rules of the ranking.
 PARTS = (
     *("dense", "lexical", "time", "recent", "heads", NAMES),
-    *("substance", "speaker", "session", "short question", "assistant", "repeated", "length", "recency"),
+    *("substance", "speaker", "session", "short question", "assistant", "repeated", "length"),
 )
 
 
