@@ -26,6 +26,8 @@ from store.recall.state import RecallState
 
 #: Neighbours that are compared.
 NEIGHBOURS = 10
+#: As among people: beside an agent the nearest units are not all that is searched for.
+SPEAKERS = frozenset({"somebody"})
 #: Two sums of the same products may differ by their order.
 TOLERANCE = 1e-4
 
@@ -150,6 +152,7 @@ def _build_state(
         statistics=Statistics(max(bank.units, 1), 1.0, {}),
         generation=unit.generation,
         now=datetime.now(UTC),
+        speakers=SPEAKERS,
         vector=unit.vector,
         filters=filtered,
         settings=settings,

@@ -151,7 +151,7 @@ class RecallSettings(BaseModel):
         default=64, ge=0, le=1024, description="most texts without a vector that a recall embeds itself; 0 embeds none"
     )
     fresh_tail_ms: float = Field(
-        default=40.0,
+        default=20.0,
         ge=0,
         le=10_000,
         description="time limit for embedding them, the wait for the model included",
@@ -178,7 +178,7 @@ class RecallSettings(BaseModel):
         description="banks of up to this number of units are searched exactly; larger ones by the vector index",
     )
     read_units: int = Field(
-        default=25_000, ge=1, le=1_000_000, description="vectors to read in the nearest lists of the vector index"
+        default=18_000, ge=1, le=1_000_000, description="vectors to read in the nearest lists of the vector index"
     )
     answer_tokens: int = Field(
         default=2000,
