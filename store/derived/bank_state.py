@@ -8,15 +8,33 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid5
 
-from sqlalchemy import TextClause, Uuid, bindparam, func, select, text
+from sqlalchemy import (
+    Column,
+    Delete,
+    Integer,
+    Table,
+    TextClause,
+    Uuid,
+    bindparam,
+    cast,
+    delete,
+    func,
+    select,
+    text,
+    true,
+    update,
+)
+from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store import schema
 from store.derived import entity_profiles, facts, projection
 from store.derived.reflections import consolidate_facts
 from store.derived.temporal_links import link_turns
 from store.derived.unit_words import rebuild_words
 from store.log.envelope import Origin
 from store.log.locks import hold_lock
+from store.schema import in_bank, same
 
 # A rebuild locks the bank's writers out; counting locks out rebuilds, the end of the bank, and links.
 LOCK_ALONE = select(func.afterturn.enter_log(bindparam("host", type_=Uuid)), hold_lock("bank", "bank"))
@@ -41,38 +59,58 @@ TABLES: Mapping[str, str] = {
     "fact_t": "unit_id, subject, fact_id, key, value, position, valid_from, said, valid_to, superseded_by",
 }
 
-_PLACE = "host_id = :host and bank_id = :bank"
+
+def _table(name: str) -> Table:
+    return schema.METADATA.tables[f"afterturn.{name}"]
 
 
-def _clear_table(table: str) -> TextClause:
-    return text(f"delete from afterturn.{table} where {_PLACE}")  # noqa: S608 - constants
+def _columns(name: str) -> list[Column[Any]]:
+    return [_table(name).c[column] for column in TABLES[name].split(", ")]
 
 
-def _fill_table(table: str, expected: TextClause) -> TextClause:
-    return text(f"""
-        insert into afterturn.{table} ({TABLES[table]}, host_id, bank_id)
-        select e.*, cast(:host as uuid), cast(:bank as uuid) from ({expected.text}) e""")  # noqa: S608 - constants
+def _clear_table(name: str) -> Delete:
+    return delete(_table(name)).where(in_bank(_table(name)))
+
+
+def _fill_table(name: str, expected: TextClause) -> Insert:
+    columns = _columns(name)
+    of_bank = (bindparam("host", type_=Uuid), bindparam("bank", type_=Uuid))
+    rows = select(*expected.columns(*columns).subquery("expected").c, *of_bank)
+    return insert(_table(name)).from_select([*columns, "host_id", "bank_id"], rows)
 
 
 # Postings are many, and mostly right: only the others are written.
-REPOST = (
-    text(f"""
-        delete from afterturn.posting_t p
-         where {_PLACE} and (p.unit_id, p.session_id, p.seq, p.tf, p.length) is distinct from (
-               select (w.unit_id, w.session_id, w.seq, cast(w.terms->>p.term as int), w.length)
-                 from afterturn.unit_word_t w
-                where w.host_id = p.host_id and w.bank_id = p.bank_id and w.unit_id = p.unit_id and w.posted)"""),  # noqa: S608 - constants
-    text(f"{_fill_table('posting_t', projection.EXPECTED_POSTINGS).text} on conflict do nothing"),
+_POSTING, _WORD = schema.POSTING.c, schema.UNIT_WORD.c
+_RIGHT = (
+    select(true())
+    .select_from(schema.UNIT_WORD)
+    .where(
+        same(schema.UNIT_WORD, schema.POSTING, "unit_id"),
+        _WORD.posted,
+        *(_POSTING[name].is_not_distinct_from(_WORD[name]) for name in ("session_id", "seq", "length")),
+        _POSTING.tf == cast(_WORD.terms[_POSTING.term].astext, Integer),
+    )
 )
-MARK_LINKS = text(f"""
-    update afterturn.agent_memory_unit_entity_t set counted = (removed_at is null)
-     where {_PLACE} and counted <> (removed_at is null)""")  # noqa: S608 - constants
-MENTIONS = text(f"""
-    update afterturn.agent_memory_entity_t n set mention_count = e.mention_count
-      from ({projection.EXPECTED_MENTIONS.text}) e
-     where n.host_id = :host and n.bank_id = :bank and n.entity_id = e.entity_id
-       and n.mention_count <> e.mention_count""")  # noqa: S608 - constants
-SETTLE_FORGOTTEN = text(f"delete from afterturn.forgotten_unit_t where {_PLACE}")  # noqa: S608 - constants
+REPOST = (
+    _clear_table("posting_t").where(_RIGHT.scalar_subquery().is_(None)),
+    _fill_table("posting_t", projection.EXPECTED_POSTINGS).on_conflict_do_nothing(),
+)
+_TIE, _ENTITY = schema.UNIT_ENTITY.c, schema.ENTITY.c
+_REMOVED = _TIE.removed_at.is_(None)
+MARK_LINKS = (
+    update(schema.UNIT_ENTITY).values(counted=_REMOVED).where(in_bank(schema.UNIT_ENTITY), _TIE.counted != _REMOVED)
+)
+_MENTIONED = projection.EXPECTED_MENTIONS.columns(_ENTITY.entity_id, _ENTITY.mention_count).subquery("mentioned")
+MENTIONS = (
+    update(schema.ENTITY)
+    .values(mention_count=_MENTIONED.c.mention_count)
+    .where(
+        in_bank(schema.ENTITY),
+        _ENTITY.entity_id == _MENTIONED.c.entity_id,
+        _ENTITY.mention_count != _MENTIONED.c.mention_count,
+    )
+)
+SETTLE_FORGOTTEN = _clear_table("forgotten_unit_t")
 COUNTED = {
     "agent_memory_entity_cooccur_t": projection.EXPECTED_PAIRS,
     "entity_name_t": projection.EXPECTED_NAMES,
@@ -140,7 +178,8 @@ async def rebuild_bank(connection: AsyncConnection, host: UUID, bank: UUID) -> N
 async def read_contents(connection: AsyncConnection, host: UUID, bank: UUID) -> dict[str, list[tuple[Any, ...]]]:
     """Return the derived rows of a bank by table, in an order of their own: two equal states are equal values."""
     found = {}
-    for table, shown in TABLES.items():
-        query = text(f"select {shown} from afterturn.{table} where {_PLACE} order by {shown}")  # noqa: S608 - constants
+    for table in TABLES:
+        columns = _columns(table)
+        query = select(*columns).where(in_bank(_table(table))).order_by(*columns)
         found[table] = [tuple(row) for row in await connection.execute(query, {"host": host, "bank": bank})]
     return found

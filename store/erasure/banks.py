@@ -1,7 +1,8 @@
 """Erasing a whole bank: it ends first, for every reader; then its log is rewritten page by page."""
 
-from sqlalchemy import Uuid, bindparam, delete, select, text
+from sqlalchemy import Uuid, bindparam, delete, func, select, text
 
+from store import schema
 from store.erasure.units import (
     END_TURNS,
     ERASE_AT,
@@ -22,9 +23,11 @@ from store.tenancy.external_models import count_sent
 #: Events of one transaction.
 PAGE_EVENTS = 500
 
-BANK = text("""
-    select b.active, afterturn.logged_version(b.host_id, b.host_id || '|' || b.bank_id) as version
-      from afterturn.agent_memory_bank_t b where b.host_id = :host and b.bank_id = :bank""")
+_BANK = schema.BANK.c
+_SUBJECT = func.concat_ws("|", _BANK.host_id, _BANK.bank_id)
+BANK = select(_BANK.active, func.afterturn.logged_version(_BANK.host_id, _SUBJECT).label("version")).where(
+    schema.in_bank(schema.BANK)
+)
 WEIGHT = text("""
     select (select count(*) from afterturn.unit_word_t w, jsonb_object_keys(w.terms)
              where w.host_id = :host and w.bank_id = :bank) as words,

@@ -2,20 +2,30 @@
 
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import text
+from sqlalchemy import bindparam, literal_column, select
 
 from store.erasure.units import LockedBank, erase_units
+from store.schema import UNIT, in_bank
 
 #: Units of one transaction.
 PAGE_UNITS = 100
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 # By the index `unit_expired`; what is erased says nothing any more, and is not found again.
-UNITS = text("""
-    select u.unit_id from afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.bank_id = :bank and u.expires_at is not null and not u.active and u.content <> ''
-       and u.update_ts < :before
-     order by u.update_ts, u.unit_id limit :limit""")
+_UNIT = UNIT.c
+# By the index of units that ended: it holds those whose text is still there.
+UNITS = (
+    select(_UNIT.unit_id)
+    .where(
+        in_bank(UNIT),
+        _UNIT.expires_at.is_not(None),
+        ~_UNIT.active,
+        _UNIT.content != literal_column("''"),
+        _UNIT.update_ts < bindparam("before"),
+    )
+    .order_by(_UNIT.update_ts, _UNIT.unit_id)
+    .limit(bindparam("limit"))
+)
 
 
 def to_number(moment: datetime) -> int:

@@ -65,11 +65,11 @@ FORGET_JOBS_OF = delete(schema.RECALL_JOB).where(
 CLOSE_TURNS = delete(schema.OPEN_TURN).where(_OPEN.host_id == bindparam("host"))
 _OF_BANK = and_(_UNIT.host_id == bindparam("host"), _UNIT.bank_id == bindparam("bank"))
 HAS_UNIT = select(exists().where(_OF_BANK, _UNIT.unit_id == bindparam("thing")))
-SESSION = text("""
-    select h.active,
-           afterturn.logged_version(h.host_id, h.host_id || '|' || h.bank_id || '|' || h.session_id) as version
-      from afterturn.agent_session_history_t h
-     where h.host_id = :host and h.bank_id = :bank and h.session_id = :session""")
+_SESSION = schema.SESSION_HISTORY.c
+_SUBJECT = func.concat_ws("|", _SESSION.host_id, _SESSION.bank_id, _SESSION.session_id)
+SESSION = select(_SESSION.active, func.afterturn.logged_version(_SESSION.host_id, _SUBJECT).label("version")).where(
+    schema.in_bank(schema.SESSION_HISTORY), _SESSION.session_id == bindparam("session")
+)
 UNITS_OF_SESSION = (
     select(_UNIT.unit_id, _UNIT.position)
     .where(

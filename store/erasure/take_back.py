@@ -9,8 +9,10 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import text
+from sqlalchemy import BigInteger, ColumnElement, Uuid, any_, bindparam, column, func, select, text, true
+from sqlalchemy.dialects.postgresql import ARRAY
 
+from store import schema
 from store.erasure.units import (
     ERASE_AT,
     ERASE_EVENTS,
@@ -44,35 +46,65 @@ VERSIONS = text("""
       from afterturn.effective_events(:host, :bank, :thing) s
       join afterturn.event_store_t e on e.host_id = :host and e.position = s.position
      where s.kind not like '%DeletedEvent' order by s.position""")
+_UNIT, _TIE, _EVENT = schema.UNIT.c, schema.UNIT_ENTITY.c, schema.EVENT_STORE.c
+_OF_HOST = _EVENT.host_id == bindparam("host")
+_NOT_ERASED = ~_EVENT.data.has_key("erased")
 # Also what changed nothing: a beginning of what lived already.
-BY_USER = text("""
-    select e.position from afterturn.event_store_t e
-     where e.host_id = :host and e.aggregate_id = :subject and e.user_id = :user
-       and e.event_type not like '%DeletedEvent' and not e.data ? 'erased'""")
-UNIT = text("""
-    select u.content, u.active, u.session_id, u.turn_id from afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit""")
-_IN_SPANS = """
-    exists (select from unnest(cast(:since as bigint[]), cast(:until as bigint[])) s(since, until)
-             where {position} > s.since and {position} < s.until)"""
-FACTS = text(f"""
-    select f.unit_id from afterturn.agent_memory_unit_t f
-     where f.host_id = :host and f.bank_id = :bank and f.turn_id = :turn and f.origin = 'extraction'
-       and :unit = any(f.source_memory_ids) and {_IN_SPANS.format(position="f.position")}""")  # noqa: S608 - constants
-MENTIONS = text(f"""
-    select l.entity_id, l.removed_at is null as linked, s.subject, p.positions,
-           afterturn.logged_version(l.host_id, s.subject) as version
-      from afterturn.agent_memory_unit_entity_t l,
-           lateral (select l.host_id || '|' || l.bank_id || '|' || l.unit_id || '|' || l.entity_id as subject) s,
-           lateral (select array_agg(e.position) as positions from afterturn.event_store_t e
-                     where e.host_id = :host and e.aggregate_id = s.subject and not e.data ? 'erased'
-                       and {_IN_SPANS.format(position="e.position")}) p
-     where l.host_id = :host and l.bank_id = :bank and l.unit_id = :unit and p.positions is not null""")  # noqa: S608 - as above
+BY_USER = select(_EVENT.position).where(
+    _OF_HOST,
+    _EVENT.aggregate_id == bindparam("subject"),
+    _EVENT.user_id == bindparam("user"),
+    _EVENT.event_type.not_like("%DeletedEvent"),
+    _NOT_ERASED,
+)
+UNIT = select(_UNIT.content, _UNIT.active, _UNIT.session_id, _UNIT.turn_id).where(
+    schema.in_bank(schema.UNIT), _UNIT.unit_id == bindparam("unit")
+)
+_SPAN = (
+    func.unnest(bindparam("since", type_=ARRAY(BigInteger)), bindparam("until", type_=ARRAY(BigInteger)))
+    .table_valued(column("since", BigInteger), column("until", BigInteger))
+    .render_derived("span")
+)
+
+
+def _in_spans(position: ColumnElement[int]) -> ColumnElement[bool]:
+    return (
+        select(_SPAN.c.since).where(position > _SPAN.c.since, position < _SPAN.c.until).correlate_except(_SPAN).exists()
+    )
+
+
+FACTS = select(_UNIT.unit_id).where(
+    schema.in_bank(schema.UNIT),
+    _UNIT.turn_id == bindparam("turn"),
+    _UNIT.origin == "extraction",
+    bindparam("unit", type_=Uuid) == any_(_UNIT.source_memory_ids),
+    _in_spans(_UNIT.position),
+)
+_SUBJECT = func.concat_ws("|", _TIE.host_id, _TIE.bank_id, _TIE.unit_id, _TIE.entity_id)
+_NAMED = (
+    select(func.array_agg(_EVENT.position).label("positions"))
+    .where(_OF_HOST, _EVENT.aggregate_id == _SUBJECT, _NOT_ERASED, _in_spans(_EVENT.position))
+    .correlate(schema.UNIT_ENTITY)
+    .lateral("named")
+)
+MENTIONS = (
+    select(
+        _TIE.entity_id,
+        _TIE.removed_at.is_(None).label("linked"),
+        _SUBJECT.label("subject"),
+        _NAMED.c.positions,
+        func.afterturn.logged_version(_TIE.host_id, _SUBJECT).label("version"),
+    )
+    .join_from(schema.UNIT_ENTITY, _NAMED, true())
+    .where(schema.in_bank(schema.UNIT_ENTITY), _TIE.unit_id == bindparam("unit"), _NAMED.c.positions.is_not(None))
+)
 # What was compacted meanwhile may repeat it.
-COMPACTED = text(f"""
-    select e.position from afterturn.event_store_t e
-     where e.host_id = :host and e.aggregate_id = :subject
-       and e.event_type = 'AgentSessionHistoryCompactedEvent' and {_IN_SPANS.format(position="e.position")}""")  # noqa: S608 - as above
+COMPACTED = select(_EVENT.position).where(
+    _OF_HOST,
+    _EVENT.aggregate_id == bindparam("subject"),
+    _EVENT.event_type == EventType.SESSION_COMPACTED,
+    _in_spans(_EVENT.position),
+)
 TAKE_BACK = text("select afterturn.end_turns(:host, array[cast(:turn as uuid)], '{}')")
 
 FOR_EVER = 2**63 - 1

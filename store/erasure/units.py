@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, text
+from sqlalchemy import Row, Uuid, any_, bindparam, delete, exists, func, or_, select, text
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
@@ -18,6 +19,7 @@ from store.erasure.requests import Erasure
 from store.log.append import append_events
 from store.log.catalog import EventType, aggregate_id
 from store.log.envelope import Origin, build_offer
+from store.schema import BANK, FORGOTTEN_UNIT, PLUGIN_VECTOR, RECALL_JOB, UNIT, UNIT_ENTITY, in_bank
 from store.tenancy.external_models import count_sent
 from store.tenancy.gateway_targets import destination
 
@@ -30,13 +32,11 @@ WEIGHT = text("""
              where w.host_id = :host and w.bank_id = :bank and w.unit_id = any(:units)) as words,
            (select count(*) from afterturn.unit_vector_t v
              where v.host_id = :host and v.bank_id = :bank and v.unit_id = any(:units)) as vectors""")
-UNCOUNTED = text("""
-    select exists (select from afterturn.agent_memory_unit_entity_t l
-                    where l.host_id = :host and l.bank_id = :bank and l.counted <> (l.removed_at is null))""")
+_TIE, _NOTE = UNIT_ENTITY.c, FORGOTTEN_UNIT.c
+_UNITS = any_(bindparam("units", type_=ARRAY(Uuid)))
+UNCOUNTED = select(exists().where(in_bank(UNIT_ENTITY), _TIE.counted != _TIE.removed_at.is_(None)))
 # Units that were never counted leave nothing to take back; what was noted of them holds their words.
-FORGET_NOTES = text("""
-    delete from afterturn.forgotten_unit_t f
-     where f.host_id = :host and f.bank_id = :bank and f.unit_id = any(:units)""")
+FORGET_NOTES = delete(FORGOTTEN_UNIT).where(in_bank(FORGOTTEN_UNIT), _NOTE.unit_id == _UNITS)
 # A turn may name another user's document: its id reveals nothing of its text.
 DOCS = text("""
     select o.doc_id, o.active,
@@ -84,15 +84,20 @@ DELIVERED = text("""
       left join afterturn.agent_session_history_t s
         on s.host_id = :host and s.bank_id = :bank and s.session_id = c.session_id
      where c.target_id is null or g.base_url is not null""")
-FORGET_JOBS = text("""
-    delete from afterturn.recall_job_t j using afterturn.agent_memory_bank_t b
-     where j.host_id = :host and b.host_id = :host and b.bank_id = :bank
-       and (j.request->>'bank' = b.bank_name or jsonb_exists(j.request->'banks', b.bank_name))""")
+_JOB, _BANK = RECALL_JOB.c, BANK.c
+FORGET_JOBS = delete(RECALL_JOB).where(
+    _JOB.host_id == bindparam("host"),
+    in_bank(BANK),
+    or_(_JOB.request["bank"].astext == _BANK.bank_name, func.jsonb_exists(_JOB.request["banks"], _BANK.bank_name)),
+)
 # Vectors that callers of the memory plugin brought for these units; nothing makes them again.
-FORGET_VECTORS = text("""
-    delete from afterturn.plugin_vector_t v using afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.bank_id = :bank and u.unit_id = any(cast(:units as uuid[])) and u.origin = 'memory'
-       and v.host_id = :host and v.bank_id = :bank and v.session_id = u.session_id""")
+FORGET_VECTORS = delete(PLUGIN_VECTOR).where(
+    in_bank(PLUGIN_VECTOR),
+    in_bank(UNIT),
+    UNIT.c.unit_id == _UNITS,
+    UNIT.c.origin == "memory",
+    PLUGIN_VECTOR.c.session_id == UNIT.c.session_id,
+)
 
 #: What a unit is called in a receipt, by where it came from.
 ORIGINS = {"message": "messages", "extraction": "facts", "document": "chunks", "memory": "memories"}

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import bindparam, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.called_names import read_aliases
+from store.schema import EVENT_STORE
 from store.tenancy.languages import read_languages, rules_of_bank
 from store.text.rules.called_names import ADDRESSED, OWN
 from store.text.terms import question_terms, words_of
@@ -42,9 +43,15 @@ MARKS = text("""
      group by s.bank_id""")
 
 # Of a user who is erased already, too: what others said may be asked for later.
-BANKS = text("""
-    select distinct e.bank_id from afterturn.event_store_t e
-     where e.host_id = :host and e.user_id = :user and e.bank_id is not null""")
+BANKS = (
+    select(EVENT_STORE.c.bank_id)
+    .distinct()
+    .where(
+        EVENT_STORE.c.host_id == bindparam("host"),
+        EVENT_STORE.c.user_id == bindparam("user"),
+        EVENT_STORE.c.bank_id.is_not(None),
+    )
+)
 # What was drawn from these goes with them. A term may be the stem of other words, so the name is looked for itself.
 NAMING = text("""
     select distinct u.unit_id

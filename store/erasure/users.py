@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, text
+from sqlalchemy import Row, bindparam, exists, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
@@ -28,6 +28,7 @@ from store.erasure.units import (
 )
 from store.log.append import append_events, read_versions
 from store.log.catalog import Aggregate, EventType
+from store.schema import BANK, UNIT, in_bank
 
 #: Events of one transaction.
 PAGE_EVENTS = 300
@@ -44,10 +45,9 @@ PAGE = text("""
      where e.host_id = :host and e.user_id = :user and e.position > :reached and e.position <= :upto
      order by e.position limit :limit""")
 # Units of others that name a document or were read from it: they stay.
-OTHERS_IN_DOC = text("""
-    select exists (select from afterturn.agent_memory_unit_t u
-                    where u.host_id = :host and u.bank_id = :bank and u.doc_id = :doc and u.active
-                      and u.user_id <> :user)""")
+OTHERS_IN_DOC = select(
+    exists().where(in_bank(UNIT), UNIT.c.doc_id == bindparam("doc"), UNIT.c.active, UNIT.c.user_id != bindparam("user"))
+)
 # Sessions in which no other user wrote and of which only the history is left to erase.
 THEIR_SESSIONS = text("""
     select h.session_id, h.active, s.subject, afterturn.logged_version(h.host_id, s.subject) as version
@@ -65,9 +65,9 @@ THEIR_SESSIONS = text("""
                           and u.content <> '')
      order by h.session_id""")
 KEYS = text("select key_id, user_name, gateway_user from afterturn.named_keys(:erasure)")
-NAMED_BANKS = text("""
-    select b.bank_id, b.bank_name from afterturn.agent_memory_bank_t b
-     where b.host_id = :host and b.user_id = :user and b.bank_name <> ''""")
+NAMED_BANKS = select(BANK.c.bank_id, BANK.c.bank_name).where(
+    BANK.c.host_id == bindparam("host"), BANK.c.user_id == bindparam("user"), BANK.c.bank_name != ""
+)
 ERASE_KEYS = text("""
     select afterturn.erase_keys(:erasure, cast(:keys as uuid[]), cast(:banks as uuid[]), cast(:names as text[]))""")
 
