@@ -5,15 +5,33 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import TextClause, text
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    Double,
+    Text,
+    any_,
+    bindparam,
+    cast,
+    extract,
+    func,
+    literal_column,
+    or_,
+    select,
+    text,
+    union_all,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
 from store.errors import LeaseLost
 from store.ledger.stages import ORDERED, STAGES, Stage
+from store.schema import LEDGER, PRUNED_TURNS
 
 #: What a status of the ledger is called outside; those not named here are called the same.
 PUBLIC = {
@@ -115,18 +133,26 @@ CLOSE = text("""
     select afterturn.close_claims(:host, :stage, cast(:streams as uuid[]), cast(:epochs as bigint[]),
                                   cast(:done as uuid[]), cast(:ends as jsonb))""")
 HOLD = text("select afterturn.hold_claims(:host, :stage, cast(:streams as uuid[]), cast(:epochs as bigint[]))")
-COUNTS = text("""
-    select stage, status, count(*) as turns,
-           coalesce(extract(epoch from now() - min(accepted_at) filter (where undone)), 0)::float8 as oldest
-      from afterturn.ledger_t where item_id = turn_id or stage = any(:counted) group by stage, status
-    union all
-    select stage, status, sum(turns), 0::float8 from afterturn.pruned_turns_t group by stage, status""")
-GAUGES = text("""
-    select stage, status, count(*) as turns, extract(epoch from now() - min(accepted_at))::float8 as oldest
-      from afterturn.ledger_t where undone group by stage, status
-    union all
-    select stage, status, count(*), 0::float8 from afterturn.ledger_t
-     where failed_at is not null group by stage, status""")
+_ROW, _PRUNED = LEDGER.c, PRUNED_TURNS.c
+
+
+def _oldest_s(first: ColumnElement[datetime]) -> ColumnElement[float]:
+    return cast(extract("epoch", func.now() - first), Double).label("oldest")
+
+
+_NOTHING: ColumnElement[float] = literal_column("0::float8")
+_ACCEPTED = func.min(_ROW.accepted_at)
+_BY_STATUS = select(_ROW.stage, _ROW.status, func.count().label("turns")).group_by(_ROW.stage, _ROW.status)
+COUNTS = union_all(
+    _BY_STATUS.add_columns(func.coalesce(_oldest_s(_ACCEPTED.filter(_ROW.undone)), 0.0).label("oldest")).where(
+        or_(_ROW.item_id == _ROW.turn_id, _ROW.stage == any_(bindparam("counted", type_=ARRAY(Text))))
+    ),
+    select(_PRUNED.stage, _PRUNED.status, func.sum(_PRUNED.turns), _NOTHING).group_by(_PRUNED.stage, _PRUNED.status),
+)
+GAUGES = union_all(
+    _BY_STATUS.add_columns(_oldest_s(_ACCEPTED)).where(_ROW.undone),
+    _BY_STATUS.add_columns(_NOTHING).where(_ROW.failed_at.is_not(None)),
+)
 # By the look that a claim would take; a stage that is claimed newest first is told of an age.
 NOTIFICATIONS = text("""
     select s.stage from unnest(cast(:stages as text[]), cast(:ordered as boolean[]),
@@ -237,7 +263,9 @@ class Ledger:
             found = await connection.execute(NOTIFICATIONS, arguments)
             return [Stage(stage) for stage in found.scalars()]
 
-    async def _count(self, query: TextClause, arguments: Mapping[str, object]) -> dict[Stage, StageCounts]:
+    async def _count(
+        self, query: CompoundSelect[*tuple[Any, ...]], arguments: Mapping[str, object]
+    ) -> dict[Stage, StageCounts]:
         async with self._database.operator_call() as connection:
             rows = (await connection.execute(query, arguments)).all()
         counts = {stage: dict.fromkeys(PUBLIC_STATUSES, 0) for stage in Stage}

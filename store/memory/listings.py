@@ -11,13 +11,31 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import ColumnElement, FromClause, Row, Select, and_, bindparam, exists, func, select, text, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    FromClause,
+    Row,
+    Select,
+    Text,
+    Uuid,
+    and_,
+    any_,
+    bindparam,
+    exists,
+    func,
+    literal_column,
+    or_,
+    select,
+    true,
+    tuple_,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from store import identity
 from store.database import Database
 from store.derived.said_facts import FACT_KIND, ONE_BANK, SaidFact, read_said_facts
-from store.expiry import LASTS, bank_lasts, lasts
-from store.schema import BANK, EVENT_STORE, SESSION_HISTORY, TURN, UNIT
+from store.expiry import bank_lasts, lasts
+from store.schema import BANK, EVENT_STORE, SESSION_HISTORY, TURN, UNIT, in_bank, same
 from store.tenancy.banks import space_ids
 from store.tenancy.spaces import Space, space_of
 
@@ -38,9 +56,7 @@ SESSIONS = (
     .where(_SESSION.host_id == bindparam("host"), _SESSION.bank_id == bindparam("bank"), _SESSION.active, bank_lasts())
     .order_by(_SESSION.last_position.desc(), _SESSION.session_id.desc())
 )
-_REMEMBERED = and_(
-    _UNIT.host_id == bindparam("host"), _UNIT.bank_id == bindparam("bank"), _UNIT.active, lasts(UNIT), bank_lasts()
-)
+_REMEMBERED = and_(in_bank(UNIT), _UNIT.active, lasts(UNIT), bank_lasts())
 
 
 def _of_the_turn(other: FromClause) -> ColumnElement[bool]:
@@ -100,27 +116,42 @@ UNITS = (
     .where(_REMEMBERED)
     .order_by(_UNIT.unit_id)
 )
+_USER = _UNIT.user_id
+_OF_HOST = _UNIT.host_id == bindparam("host")
+
+
+def _next_user(after: ColumnElement[UUID]) -> ColumnElement[UUID | None]:
+    """Return the next user of the host, as an index of living units has them."""
+    found = select(_USER).where(_OF_HOST, _UNIT.active, after < _USER).order_by(_USER)
+    return found.limit(literal_column("1")).scalar_subquery()
+
+
 # From user to user over an index, however much each of them said; under the policy of scopes where banks are narrowed.
 # A scalar subquery, not `exists`: as a join the planner would read all users, in any order.
-USERS = text(f"""
-    with recursive users as (
-        (select u.user_id from afterturn.agent_memory_unit_t u
-          where u.host_id = :host and u.active and u.user_id > cast(:user as uuid) order by u.user_id limit 1)
-        union all
-        select (select u.user_id from afterturn.agent_memory_unit_t u
-                 where u.host_id = :host and u.active and u.user_id > w.user_id order by u.user_id limit 1)
-          from users w where w.user_id is not null
+_USERS = select(_next_user(bindparam("user", type_=Uuid)).label("user_id")).cte("users", recursive=True)
+_USERS = _USERS.union_all(select(_next_user(_USERS.c.user_id)).where(_USERS.c.user_id.is_not(None)))
+_NAMES = bindparam("names", type_=ARRAY(Text))
+_SEEN = (
+    select(true())
+    .join_from(UNIT, BANK, same(UNIT, BANK))
+    .where(
+        _OF_HOST,
+        _USERS.c.user_id == _USER,
+        _UNIT.active,
+        BANK.c.active,
+        lasts(UNIT),
+        lasts(BANK),
+        or_(_NAMES.is_(None), BANK.c.bank_name == any_(_NAMES)),
     )
-    select page.user_id from (
-    select w.user_id from users w
-     where w.user_id is not null and w.user_id <> :system
-       and (select true from afterturn.agent_memory_unit_t u
-                     join afterturn.agent_memory_bank_t b on b.host_id = u.host_id and b.bank_id = u.bank_id
-                    where u.host_id = :host and u.user_id = w.user_id and u.active and b.active
-                      and {LASTS.format(of="u")} and {LASTS.format(of="b")}
-                      and (cast(:names as text[]) is null or b.bank_name = any(cast(:names as text[])))
-             limit 1)
-     limit :limit) page order by page.user_id""")  # noqa: S608 - put together from constants
+    .limit(literal_column("1"))
+)
+_PAGE = (
+    select(_USERS.c.user_id)
+    .where(_USERS.c.user_id.is_not(None), _USERS.c.user_id != bindparam("system"), _SEEN.scalar_subquery())
+    .limit(bindparam("limit"))
+    .subquery("page")
+)
+USERS = select(_PAGE.c.user_id).order_by(_PAGE.c.user_id)
 BEFORE_ALL = UUID(int=0)
 
 
