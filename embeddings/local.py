@@ -18,6 +18,7 @@ from embeddings.minilm.reference import LEAST_COSINE, TEXTS, least_cosine
 from embeddings.model_files import MAX_TOKENS, model_folder
 from embeddings.pace import TokenPace
 from embeddings.settings import EmbeddingSettings, Variant
+from embeddings.token_counts import TokenCounts
 
 if TYPE_CHECKING:
     from fastembed import TextEmbedding
@@ -54,6 +55,7 @@ class LocalEmbedder:
         self._closed = False
         self._pace = TokenPace(MAX_TOKENS)
         self._waiting_ms = 0.0
+        self._counts = TokenCounts(self._count_new)
 
     async def load(self) -> None:
         """Read the model into memory (seconds at the very first start) and check that it is the right one.
@@ -85,6 +87,9 @@ class LocalEmbedder:
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Return how many tokens each text has, uncut, without the two that frame it; blocks for long texts."""
+        return self._counts.count_tokens(texts)
+
+    def _count_new(self, texts: Sequence[str]) -> list[int]:
         if self._tokenizer is None:
             folder = model_folder(self._settings, self._cache)
             self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
