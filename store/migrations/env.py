@@ -1,6 +1,7 @@
-"""Runs the migrations over asyncpg, under a lock, and installs the functions after them."""
+"""Runs the migrations over asyncpg, under a lock, installs the functions, and builds the indexes that are missing."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 
 import orjson
@@ -14,17 +15,26 @@ from store.errors import UnknownRevision
 from store.ledger.stages import describe_stages
 from store.log.catalog import describe_registry
 from store.migrations import FOLDER, FUNCTIONS, REGISTRIES, head, oldest_code, revisions
+from store.migrations.indexes import build_missing_indexes
 from store.migrations.scripts import run_script
 
 SET_EVENTS = text("select afterturn.set_events(cast(:registry as jsonb))")
 SET_VERSION = text("select afterturn.set_schema_version(:revision, :oldest_code)")
+FIND_REVISION = text("select version_num from public.afterturn_version")
 SET_STAGES = text("select afterturn.set_stages(cast(:stages as jsonb))")
-#: Starters that arrive together wait here for the first one.
+#: Starters that arrive together take turns.
 MIGRATION_LOCK = 7_305_412_208_117
+POLL_S = 0.05
+TRY_LOCK = text("select pg_try_advisory_lock(:key)")
+
+
+def _wait_for_turn(connection: Connection) -> None:
+    """Wait for the lock of migrations and hold it for the session; without a snapshot, or a builder waited for this."""
+    while not connection.scalar(TRY_LOCK, {"key": MIGRATION_LOCK}):
+        time.sleep(POLL_S)
 
 
 def _migrate(connection: Connection) -> None:
-    connection.exec_driver_sql(f"select pg_advisory_xact_lock({MIGRATION_LOCK})")
     context.configure(connection=connection, version_table="afterturn_version", version_table_schema="public")
     _refuse_unknown(context.get_context())
     with context.begin_transaction():
@@ -50,8 +60,13 @@ def _refuse_unknown(found: MigrationContext) -> None:
 async def _run() -> None:
     url = context.config.attributes["url"]
     engine = create_owner_engine(url, poolclass=NullPool)
-    async with engine.begin() as connection:
-        await connection.run_sync(_migrate)
+    async with engine.connect() as beside:
+        await beside.execution_options(isolation_level="AUTOCOMMIT")
+        await beside.run_sync(_wait_for_turn)
+        async with engine.begin() as connection:
+            await connection.run_sync(_migrate)
+        if await beside.scalar(FIND_REVISION) == head():
+            await beside.run_sync(build_missing_indexes)
     await engine.dispose()
 
 

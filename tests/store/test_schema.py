@@ -2,7 +2,9 @@
 
 import asyncio
 import re
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -53,6 +55,18 @@ FINGERPRINT = """
         union all select 'k' || oid || xmin from pg_policy
         union all select 'v' || version_num || xmin from public.afterturn_version
         union all select 'n' || last_value from afterturn.log_position_seq) s"""
+
+
+UPGRADE = "import sys; from store import migrations; migrations.upgrade(sys.argv[1])"
+CUT_OFF = """
+    update pg_index set indisvalid = false where indexrelid = cast('afterturn.unit_by_user' as regclass)"""
+#: Indexes, whether each is whole, and whether it is newer than the schema.
+BUILT = """
+    select c.relname, x.indisvalid, cast(cast(c.xmin as text) as bigint) > cast(cast(v.xmin as text) as bigint)
+      from pg_index x join pg_class c on c.oid = x.indexrelid cross join public.afterturn_version v
+     where c.relname in ('turn_by_bank', 'unit_by_user', 'unit_listed_by_plugin') order by 1"""
+#: The revision writes the whole table anew.
+WRITTEN_ANEW = {("0006_event_data", "event_store_t")}
 
 
 async def with_connection(postgres: TestPostgres, work: Callable[[Connection], Answer]) -> Answer:
@@ -131,6 +145,43 @@ async def test_a_difference_of_any_kind_is_seen(postgres: TestPostgres, planted:
 
     migrated, declared = await with_connection(postgres, plant_and_read)
     assert migrated != declared
+
+
+async def test_an_upgrade_builds_what_indexes_are_missing_or_were_cut_off(
+    fresh_database: TestPostgres,
+) -> None:
+    def lose_some(connection: Connection) -> None:
+        connection.execute(text("drop index afterturn.unit_listed_by_plugin"))
+        connection.commit()
+
+    await with_connection(fresh_database, lose_some)
+    superuser = create_owner_engine(fresh_database.superuser_url)
+    async with superuser.begin() as connection:
+        await connection.execute(text(CUT_OFF))
+    await superuser.dispose()
+    starters = [
+        await asyncio.create_subprocess_exec(sys.executable, "-P", "-c", UPGRADE, fresh_database.owner_url)
+        for _ in range(2)
+    ]
+    assert [await starter.wait() for starter in starters] == [0, 0]
+    assert await with_connection(fresh_database, list_differences) == []
+    built = await with_connection(fresh_database, lambda connection: connection.execute(text(BUILT)).all())
+    assert [tuple(row) for row in built] == [
+        ("turn_by_bank", True, False),
+        ("unit_by_user", True, True),
+        ("unit_listed_by_plugin", True, True),
+    ]
+
+
+def test_no_revision_makes_an_index_of_a_table_that_is_in_use() -> None:
+    found = {
+        (path.stem, table)
+        for path in sorted(Path(migrations.__file__).with_name("versions").glob("*.*"))
+        for said in [path.read_text(encoding="utf-8")]
+        for table in re.findall(r"create (?:unique )?index\s+\S+\s+on\s+afterturn\.(\w+)", said, re.IGNORECASE)
+        if f"create table afterturn.{table}" not in said
+    }
+    assert found == WRITTEN_ANEW
 
 
 @pytest.mark.parametrize(

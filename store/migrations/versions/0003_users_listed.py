@@ -1,18 +1,14 @@
-"""Users are listed: from one to the next over an index."""
-
-from pathlib import Path
+"""Users are listed: from one to the next over an index (`unit_by_user`), which is built after the migration."""
 
 from alembic import op
-
-from store.migrations.scripts import run_script
 
 revision = "0.1.0_0003"
 down_revision = "0.1.0_0002"
 
 
 def upgrade() -> None:
-    run_script(op.get_bind(), Path(__file__).with_suffix(".sql").read_text(encoding="utf-8"))
+    """Do nothing: indexes of tables in use are built by every upgrade (store/migrations/indexes.py)."""
 
 
 def downgrade() -> None:
-    op.execute("drop index afterturn.unit_by_user")
+    op.execute("drop index if exists afterturn.unit_by_user")

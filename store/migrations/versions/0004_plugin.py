@@ -15,6 +15,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    op.execute("drop index afterturn.unit_of_plugin")
     op.execute("drop table afterturn.plugin_vector_t")
     op.execute("drop table afterturn.plugin_namespace_t")

@@ -26,9 +26,6 @@ create table afterturn.plugin_vector_t (
 );
 -- WHY: a search reads the vectors of its dimension alone.
 create index plugin_vector_of_dimension on afterturn.plugin_vector_t (host_id, bank_id, dimension);
--- WHY: listings and searches read the memories of a bank beside very many facts.
-create index unit_of_plugin on afterturn.agent_memory_unit_t (host_id, bank_id, mentioned_at)
-    where origin = 'memory' and active;
 
 alter table afterturn.plugin_namespace_t enable row level security;
 alter table afterturn.plugin_vector_t enable row level security;

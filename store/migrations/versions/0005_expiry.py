@@ -13,15 +13,6 @@ _KINDS = "alter table afterturn.erasure_t add constraint erasure_t_kind_check ch
 def upgrade() -> None:
     op.execute("alter table afterturn.agent_memory_unit_t add column expires_at timestamptz")
     op.execute("alter table afterturn.agent_memory_bank_t add column expires_at timestamptz")
-    op.execute("""
-        create index unit_expiring on afterturn.agent_memory_unit_t (host_id, bank_id, expires_at)
-         where expires_at is not null and active""")
-    op.execute("""
-        create index unit_expired on afterturn.agent_memory_unit_t (host_id, bank_id, update_ts)
-         where expires_at is not null and not active and content <> ''""")
-    op.execute("""
-        create index bank_expiring on afterturn.agent_memory_bank_t (host_id, expires_at)
-         where expires_at is not null and bank_name <> ''""")
     op.execute("alter table afterturn.erasure_t drop constraint erasure_t_kind_check")
     op.execute(f"{_KINDS}('unit', 'session', 'user', 'bank', 'age', 'ended'))")
     op.execute("drop function if exists afterturn.turn_messages(uuid, uuid[], uuid[])")

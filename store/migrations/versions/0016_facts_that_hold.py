@@ -7,10 +7,8 @@ down_revision = "0.1.0_0015"
 
 
 def upgrade() -> None:
-    op.execute("""
-        create index fact_holding on afterturn.fact_t (host_id, bank_id, valid_from desc, position desc)
-         where valid_to is null""")
+    """Do nothing: indexes of tables in use are built by every upgrade (store/migrations/indexes.py)."""
 
 
 def downgrade() -> None:
-    op.execute("drop index afterturn.fact_holding")
+    op.execute("drop index if exists afterturn.fact_holding")

@@ -11,9 +11,6 @@ down_revision = "0.1.0_0016"
 
 def upgrade() -> None:
     op.execute("""
-        create index unit_by_time on afterturn.agent_memory_unit_t
-               (host_id, bank_id, coalesce(occurred_start, event_date)) where active""")
-    op.execute("""
         insert into afterturn.bank_language_t as l (host_id, bank_id, language, former, changed_at)
         select b.host_id, b.bank_id, 'auto', 'auto', now() from afterturn.agent_memory_bank_t b where b.active
         on conflict (host_id, bank_id) do update
@@ -21,4 +18,4 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    op.execute("drop index afterturn.unit_by_time")
+    op.execute("drop index if exists afterturn.unit_by_time")
