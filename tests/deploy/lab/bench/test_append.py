@@ -144,13 +144,13 @@ async def test_every_promise_is_measured_and_shown_and_nothing_stays_behind(
             measured.append(await run(*told))
         return measured[0]
 
-    monkeypatch.setattr(append, "AppendSizes", lambda: SMALL)
+    monkeypatch.setattr(append, "FULL", SMALL)
     monkeypatch.setattr(append, "run", once)
-    result = await operated.run("bench", "append", "--json")
+    result = await operated.run("bench", "append", "--full", "--json")
     assert_told(result)
     assert set(measured[0].machine.settings) >= {"fsync", "synchronous_commit"}
     assert set((await left_behind(grounds)).values()) == {0}
-    table = (await operated.run("bench", "append")).stdout
+    table = (await operated.run("bench", "append", "--full")).stdout
     assert "fsync" in table
     assert all(name in table for name in PROMISED)
 
