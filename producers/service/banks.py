@@ -10,12 +10,12 @@ from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal, Self
 from uuid import UUID
 
-from pydantic import AfterValidator, ConfigDict, model_validator
+from pydantic import AfterValidator, model_validator
 
 from producers.errors import FieldProblem, Invalid, PermissionDenied
 from producers.service.fields import BANK_BYTES, BankName, Moment, Name, Text, field_error
 from producers.service.paging import ListOrder, PageAnswer, PageParameters, read_name
-from producers.service.wire import Done, WireModel
+from producers.service.wire import Done, RequestModel, WireModel
 from store.memory.turns import NewTurn
 from store.tenancy.banks import Bank, Banks
 from store.tenancy.keys import Grant
@@ -30,13 +30,11 @@ def _parse_language(code: str) -> str:
     return code
 
 
-class BankBody(WireModel):
+class BankBody(RequestModel):
     """A bank to make: of a user, of an agent, of a user with an agent, or the host's.
 
     From `expires_at` on nothing of it is in any answer. A bank that is there keeps its end, unless it has ended.
     """
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     bank: BankName
     user_id: Name | None = None
@@ -46,10 +44,8 @@ class BankBody(WireModel):
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"bank": "trips", "user_id": "ana"}
 
 
-class BankChange(WireModel):
+class BankChange(RequestModel):
     """What a bank is to be from now on: its language, `auto` or `none`; when it ends, null for never."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     language: Annotated[str, AfterValidator(_parse_language)] | None = None
     expires_at: Moment | None = None

@@ -3,19 +3,17 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from producers.errors import FieldProblem, Invalid
 from producers.service.fields import Text
 from producers.service.turns import limit_text, parse_body
-from producers.service.wire import WireModel
+from producers.service.wire import RequestModel
 from producers.settings import ApiSettings
 
 
-class CorrectionBody(WireModel):
+class CorrectionBody(RequestModel):
     """The new text of a unit; with `version`, only if the unit is still at the version that was seen."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     content: Text = Field(repr=False)
     version: int | None = Field(None, ge=1, lt=2**63)

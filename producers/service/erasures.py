@@ -6,10 +6,10 @@ from datetime import datetime
 from typing import Any, ClassVar, Literal, Self
 from uuid import UUID
 
-from pydantic import ConfigDict, model_validator
+from pydantic import model_validator
 
 from producers.service.fields import BankName, Name, SessionName, field_error
-from producers.service.wire import WireModel
+from producers.service.wire import RequestModel, WireModel
 from store import identity
 from store.erasure import Kind, Receipt
 from store.tenancy.external_models import Sent
@@ -19,10 +19,8 @@ from store.tenancy.keys import Grant
 NAMED_BY = {"unit": "unit_id", "session": "session_id", "user": "user_id", "bank": None}
 
 
-class ErasureBody(WireModel):
+class ErasureBody(RequestModel):
     """What is to be gone: `kind` says what, the field of its name says which; a user is gone from all banks."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     kind: Literal["unit", "session", "user", "bank"]
     bank: BankName = "default"

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Literal, Self
 from uuid import UUID
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from producers.service.authorisation import Action, require_write
 from producers.service.banks import describe_keeper, resolve_speaker
@@ -22,7 +22,7 @@ from producers.service.paging import (
 )
 from producers.service.redacting import Redactor
 from producers.service.turns import limit_metadata, limit_text, parse_body
-from producers.service.wire import Done, WireModel
+from producers.service.wire import Done, RequestModel, WireModel
 from producers.settings import ApiSettings
 from store.ledger.stages import Stage
 from store.memory.directives import Directive, NewDirective, NewLink, Reflection
@@ -52,13 +52,11 @@ DIRECTIVE: Mapping[str, Any] = {
 }
 
 
-class _Body(WireModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
+class _BankBody(RequestModel):
     bank: BankName = "default"
 
 
-class DocumentBody(_Body):
+class DocumentBody(_BankBody):
     """A document: its text, or the sha256 (hexadecimal) of a file whose words come as turns that name it.
 
     From `expires_at` on a text is in no answer.
@@ -87,7 +85,7 @@ class DocumentBody(_Body):
         return self
 
 
-class DirectiveBody(_Body):
+class DirectiveBody(_BankBody):
     """A directive; its name is what it is known by."""
 
     name: Name
@@ -102,7 +100,7 @@ class DirectiveBody(_Body):
     }
 
 
-class LinkBody(_Body):
+class LinkBody(_BankBody):
     """A link between two units of the bank."""
 
     from_unit_id: str

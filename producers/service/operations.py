@@ -18,7 +18,7 @@ from producers.service.fields import BankName, Name, Text
 from producers.service.operator_work import AT, KEY_ID, TENANT_ID, OperatorWork
 from producers.service.paging import MAX_LISTED, ListOrder, Page, PageAnswer, PageParameters, read_name
 from producers.service.turns import parse_body
-from producers.service.wire import WireModel
+from producers.service.wire import RequestModel, WireModel
 from store import identity
 from store.database import Database
 from store.errors import NotFound
@@ -33,10 +33,6 @@ from store.tenancy.tenants import Tenant, Tenants
 
 TENANT: Mapping[str, Any] = {"tenant_id": TENANT_ID, "name": "acme", "created_at": AT}
 LIMITS: Mapping[str, Any] = {"max_turns": 1000, "max_bytes": None, "max_banks": None, "turns_per_minute": None}
-
-
-class _Body(WireModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class TenantParameters(BaseModel):
@@ -66,7 +62,7 @@ class TargetsParameters(BaseModel):
     tenant: Name | None = None
 
 
-class NewKeyBody(_Body):
+class NewKeyBody(RequestModel):
     """A key to make for a tenant, which is made with its first; `expires_s`: how long it works, in seconds."""
 
     tenant: Name
@@ -81,7 +77,7 @@ class NewKeyBody(_Body):
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"tenant": "acme", "label": "support bot", "banks": ["support"]}
 
 
-class RotateBody(_Body):
+class RotateBody(RequestModel):
     """Of which tenant, and how long the old key still works, in seconds."""
 
     tenant: Name
@@ -90,7 +86,7 @@ class RotateBody(_Body):
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"tenant": "acme", "overlap_s": 3600}
 
 
-class QuotaBody(_Body):
+class QuotaBody(RequestModel):
     """All limits of a tenant or of one bank; what is left out has none."""
 
     tenant: Name

@@ -19,7 +19,7 @@ from producers.service.paging import (
     read_position,
 )
 from producers.service.turns import parse_body
-from producers.service.wire import Done, WireModel
+from producers.service.wire import Done, RequestModel, WireModel
 from store import identity
 from store.database import Database
 from store.errors import NotFound
@@ -36,10 +36,6 @@ TENANT_ID = "0d5f6f2d-9c11-5c5b-9a55-6d3c5f0e8a41"
 KEY_ID = "3f6a1c9b-7e20-4a3e-8d51-0b7c1f5e52a7"
 AT = "2026-03-02T09:30:00+00:00"
 WORKER = "app-1:4711:0b7c11aa"
-
-
-class _Body(WireModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class JobFilter(BaseModel):
@@ -77,7 +73,7 @@ class JobsParameters(JobFilter):
     cursor: str | None = Field(None, min_length=1, max_length=CURSOR_CHARACTERS)
 
 
-class JobsBody(_Body):
+class JobsBody(RequestModel):
     """What to do with rows in quarantine, by the ids that the list shows: retry them, or drop them for a reason."""
 
     action: Literal["retry", "drop"]
@@ -94,7 +90,7 @@ class JobsBody(_Body):
     }
 
 
-class DrainBody(_Body):
+class DrainBody(RequestModel):
     """Which worker processes take no more work: these, or all."""
 
     workers: list[Name] = Field(default_factory=list, max_length=MOST_CHANGED)

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 from uuid import UUID
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from producers import fair_queue, metrics
 from producers.errors import FieldProblem, Invalid, Unavailable
 from producers.service.fields import NAME_BYTES, POSITION_MAX, BankName, Moment, Name, SessionName, field_error
 from producers.service.gateway_recall import GatewayFinding, GatewayQuestion, GatewayRecall, cut_finding
 from producers.service.read_replica import ReadReplica, RecallReader, note_failure
-from producers.service.wire import WireModel
+from producers.service.wire import RequestModel
 from store import identity
 from store.database import Database
 from store.gen_ai_spans import RECORDS, MemoryOperation, trace_memory
@@ -64,10 +64,8 @@ def _local_sources() -> list[Source]:
     return ["local"]
 
 
-class RecallBody(WireModel):
+class RecallBody(RequestModel):
     """A question to one bank."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     bank: BankName = "default"
     query: Annotated[str, AfterValidator(_check_question)] = Field(repr=False)

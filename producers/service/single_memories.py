@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from producers.service.authorisation import Action, require_write
 from producers.service.banks import resolve_speaker
@@ -13,7 +13,7 @@ from producers.service.fields import BankName, Moment, Name, Text, field_error, 
 from producers.service.framing import strip
 from producers.service.redacting import Redactor
 from producers.service.turns import limit_metadata, limit_text, parse_body
-from producers.service.wire import Done, WireModel
+from producers.service.wire import Done, RequestModel
 from producers.settings import ApiSettings
 from store.ledger.stages import Stage
 from store.memory.corrections import PINNED
@@ -37,13 +37,11 @@ def _own_text(content: str) -> str:
 MemoryId = Annotated[str, AfterValidator(session_name)]
 
 
-class MemoryBody(WireModel):
+class MemoryBody(RequestModel):
     """A memory: its text, and the id it is kept under; without one, the same text is the same memory.
 
     From `expires_at` on it is in no answer.
     """
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     bank: BankName = "default"
     id: MemoryId | None = None

@@ -24,7 +24,7 @@ from pydantic import (
 from producers.errors import FieldProblem, Invalid, ProducerError, TooLarge
 from producers.service.fields import BankName, Moment, Name, SessionName, Text, TurnName, field_error
 from producers.service.framing import strip
-from producers.service.wire import WireModel
+from producers.service.wire import RequestModel
 from producers.settings import ApiSettings
 from producers.turns.items import KEPT, clean_items, is_blank, is_item, role_of, strip_across, text_of
 from store.errors import NotFound
@@ -131,10 +131,8 @@ def _message_of_item(value: Mapping[str, Any]) -> dict[str, Any]:
     return {**said, "role": role_of(items[0]) if items else "system", "content": content}
 
 
-class TurnBody(WireModel):
+class TurnBody(RequestModel):
     """A completed turn as an agent hands it in; from `expires_at` on what it says is in no answer."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     bank: BankName = "default"
     session_id: SessionName
@@ -161,10 +159,8 @@ class TurnBody(WireModel):
     }
 
 
-class BatchBody(WireModel):
+class BatchBody(RequestModel):
     """Turns handed in together; each is judged by itself."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     turns: list[Any] = Field(
         min_length=1, max_length=MAX_BATCH, json_schema_extra={"items": {"$ref": "#/components/schemas/TurnBody"}}

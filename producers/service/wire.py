@@ -19,6 +19,12 @@ class WireModel(BaseModel):
     EXAMPLE: ClassVar[Mapping[str, Any]]
 
 
+class RequestModel(WireModel):
+    """A body that is sent: fields it does not name and values of another type are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
 class Done(WireModel):
     """What was asked is done."""
 
