@@ -128,7 +128,7 @@ class EvidenceSettings(BaseModel):
         default=0.65, ge=0, le=10, description="the answer is flagged off topic if its best score is below this"
     )
     agent_floor: float = Field(
-        default=0.3,
+        default=0.28,
         ge=0,
         le=10,
         description="the same as floor where an agent speaks or nobody has a name: no speaker's name adds to a score",
