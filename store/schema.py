@@ -234,7 +234,8 @@ EVENT_STORE = Table(
     Column("id", Uuid, nullable=False),
     Column("host_id", Uuid, primary_key=True),
     Column("user_id", Uuid, nullable=False),
-    Column("aggregate_id", String(255), nullable=False),
+    #: of the aggregate's id what follows host and bank; empty: the bank itself
+    Column("aggregate_key", String(255), nullable=False),
     Column("aggregate_version", BigInteger, nullable=False, server_default=text("1")),
     Column("aggregate_type", String(255), nullable=False),
     Column("event_type", String(255), nullable=False),
@@ -249,7 +250,7 @@ EVENT_STORE = Table(
     #: an event offered twice is one event
     UniqueConstraint("host_id", "id"),
     #: optimistic concurrency
-    UniqueConstraint("host_id", "aggregate_id", "aggregate_version"),
+    UniqueConstraint("host_id", "bank_id", "aggregate_key", "aggregate_version"),
     # WHY: what a user wrote is found by the user, in the order of the log.
     Index("log_by_user", "host_id", "user_id", "position"),
     # WHY: readers follow the order of commits, which positions alone do not show.

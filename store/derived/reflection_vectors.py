@@ -33,7 +33,7 @@ LACKING = text("""
       from afterturn.agent_memory_reflection_t r,
            lateral (select max(e.position) as position from afterturn.event_store_t e
                      where e.host_id = :host
-                       and e.aggregate_id = :host || '|' || r.bank_id || '|' || r.reflection_id) e
+                       and e.bank_id = r.bank_id and e.aggregate_key = cast(r.reflection_id as text)) e
      where r.host_id = :host and r.active and r.content <> '' and e.position > :after
        and (cast(:bank as uuid) is null or r.bank_id = :bank)
        and not exists (select from afterturn.unit_vector_t v

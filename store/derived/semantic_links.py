@@ -96,8 +96,8 @@ FORMER = text("""
                      where k.host_id = :host and k.bank_id = :bank and k.to_unit_id = t.unit_id offset 0) k
      where k.link_type = 'semantic' and k.active
        and (select jsonb_exists(e.data, 'embeddingModel') from afterturn.event_store_t e
-             where e.host_id = :host and e.aggregate_id = concat_ws('|', cast(:host as text), cast(:bank as text),
-                                                                    k.from_unit_id, k.to_unit_id, k.link_type)
+             where e.host_id = :host and e.bank_id = :bank
+               and e.aggregate_key = concat_ws('|', k.from_unit_id, k.to_unit_id, k.link_type)
              order by e.aggregate_version desc limit 1)""")
 
 

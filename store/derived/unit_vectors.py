@@ -72,8 +72,8 @@ LACKING_ALONE = text("""
       from afterturn.agent_memory_unit_t u,
            lateral (select case when u.aggregate_version = 1 then u.position else (
                            select max(e.position) from afterturn.event_store_t e
-                            where e.host_id = :host
-                              and e.aggregate_id = :host || '|' || u.bank_id || '|' || u.unit_id) end as position) p
+                            where e.host_id = :host and e.bank_id = u.bank_id
+                              and e.aggregate_key = cast(u.unit_id as text)) end as position) p
      where u.host_id = :host and (cast(:bank as uuid) is null or u.bank_id = :bank) and u.turn_id is null and u.active
        and u.content <> '' and p.position > :after
        and not exists (select from afterturn.unit_vector_t v

@@ -37,8 +37,9 @@ _PLACE = {"host_id": bindparam("host", type_=Uuid), "bank_id": bindparam("bank",
 TURNS = select(TURN.c.turn_id).filter_by(**_PLACE)
 UNDONE = select(LEDGER.c.turn_id).distinct().filter_by(**_PLACE).where(LEDGER.c.undone)
 PAGE = text("""
-    select e.position, e.aggregate_type, e.aggregate_id, afterturn.begins(e.event_type) as begins,
-           e.data->>'origin' as origin,
+    select e.position, e.aggregate_type,
+           afterturn.aggregate_id(e.host_id, e.bank_id, e.aggregate_key) as aggregate_id,
+           afterturn.begins(e.event_type) as begins, e.data->>'origin' as origin,
            cast(case e.aggregate_type when 'AgentSessionHistory' then e.data->>'turnId'
                                       when 'AgentMemoryDoc' then e.data->>'docId' end as uuid) as turn_id,
            cast(e.data->>'sessionId' as uuid) as session_id, e.data ? 'erased' as erased

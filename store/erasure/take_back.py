@@ -47,12 +47,11 @@ VERSIONS = text("""
       join afterturn.event_store_t e on e.host_id = :host and e.position = s.position
      where s.kind not like '%DeletedEvent' order by s.position""")
 _UNIT, _TIE, _EVENT = schema.UNIT.c, schema.UNIT_ENTITY.c, schema.EVENT_STORE.c
-_OF_HOST = _EVENT.host_id == bindparam("host")
 _NOT_ERASED = ~_EVENT.data.has_key("erased")
 # Also what changed nothing: a beginning of what lived already.
 BY_USER = select(_EVENT.position).where(
-    _OF_HOST,
-    _EVENT.aggregate_id == bindparam("subject"),
+    schema.in_bank(schema.EVENT_STORE),
+    _EVENT.aggregate_key == bindparam("key"),
     _EVENT.user_id == bindparam("user"),
     _EVENT.event_type.not_like("%DeletedEvent"),
     _NOT_ERASED,
@@ -83,7 +82,12 @@ FACTS = select(_UNIT.unit_id).where(
 _SUBJECT = func.concat_ws("|", _TIE.host_id, _TIE.bank_id, _TIE.unit_id, _TIE.entity_id)
 _NAMED = (
     select(func.array_agg(_EVENT.position).label("positions"))
-    .where(_OF_HOST, _EVENT.aggregate_id == _SUBJECT, _NOT_ERASED, _in_spans(_EVENT.position))
+    .where(
+        schema.in_bank(schema.EVENT_STORE),
+        _EVENT.aggregate_key == func.concat_ws("|", _TIE.unit_id, _TIE.entity_id),
+        _NOT_ERASED,
+        _in_spans(_EVENT.position),
+    )
     .correlate(schema.UNIT_ENTITY)
     .lateral("named")
 )
@@ -100,8 +104,8 @@ MENTIONS = (
 )
 # What was compacted meanwhile may repeat it.
 COMPACTED = select(_EVENT.position).where(
-    _OF_HOST,
-    _EVENT.aggregate_id == bindparam("subject"),
+    schema.in_bank(schema.EVENT_STORE),
+    _EVENT.aggregate_key == bindparam("key"),
     _EVENT.event_type == EventType.SESSION_COMPACTED,
     _in_spans(_EVENT.position),
 )
@@ -125,7 +129,7 @@ async def remainder(place: LockedBank, kind: Aggregate, thing: UUID) -> Remainde
             for row in rows
         ]
     )
-    known = {row.position for row in await place.ask(BY_USER, subject=place.subject(thing), user=user)}
+    known = {row.position for row in await place.ask(BY_USER, key=str(thing), user=user)}
     left.positions = sorted(known.union(left.positions))
     return left
 
@@ -162,7 +166,7 @@ async def take_back_unit(place: LockedBank, unit: UUID) -> bool:
     await place.count("events", ERASE_EVENTS, subjects=orphans, upto=None)
     await place.ask(SCRUB, subjects=[place.subject(unit), *(mention.subject for mention in mentions), *orphans])
     if row.session_id:
-        repeated = await place.ask(COMPACTED, subject=place.subject(row.session_id), **spans)
+        repeated = await place.ask(COMPACTED, key=str(row.session_id), **spans)
         await place.count("events", ERASE_WORDS, positions=[one.position for one in repeated])
         await place.count("history_messages", SCRUB_SESSIONS, sessions=[row.session_id])
     if row.turn_id:

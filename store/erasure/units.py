@@ -49,7 +49,7 @@ DOCS = text("""
                       and (u.origin = 'document' or u.user_id = (
                            select e.user_id from afterturn.event_store_t e
                             where e.host_id = :host
-                              and e.aggregate_id = o.host_id || '|' || o.bank_id || '|' || o.doc_id
+                              and e.bank_id = o.bank_id and e.aggregate_key = cast(o.doc_id as text)
                             order by e.aggregate_version limit 1)))""")
 ERASE_EVENTS = text("select afterturn.erase_events(:erasure, cast(:subjects as text[]), cast(:upto as bigint))")
 ERASE_AT = text("select afterturn.erase_at(:erasure, cast(:positions as bigint[]))")

@@ -36,7 +36,8 @@ PAGE_EVENTS = 300
 PAGE = text("""
     select e.position, e.bank_id, e.event_type, e.aggregate_type, afterturn.begins(e.event_type)
            and not exists (select from afterturn.event_store_t o
-                            where o.host_id = e.host_id and o.aggregate_id = e.aggregate_id and o.user_id <> e.user_id)
+                            where o.host_id = e.host_id and o.bank_id = e.bank_id and o.aggregate_key = e.aggregate_key
+                              and o.user_id <> e.user_id)
                as theirs,
            d ? 'erased' as erased, cast(d->>'sessionId' as uuid) as session_id,
            cast(coalesce(d->>'unitId', d->>'docId', d->>'directiveId', d->>'reflectionId', d->>'sessionId') as uuid)
@@ -54,12 +55,13 @@ THEIR_SESSIONS = text("""
       from unnest(cast(:sessions as uuid[])) t(session_id),
            lateral (select h.* from afterturn.agent_session_history_t h
                      where h.host_id = :host and h.bank_id = :bank and h.session_id = t.session_id offset 0) h,
-           lateral (select h.host_id || '|' || h.bank_id || '|' || h.session_id as subject) s
+           lateral (select h.host_id || '|' || h.bank_id || '|' || h.session_id as subject,
+                           cast(h.session_id as text) as key) s
      where exists (select from afterturn.event_store_t e
-                    where e.host_id = :host and e.aggregate_id = s.subject and not e.data ? 'erased')
+                    where e.host_id = :host and e.bank_id = :bank and e.aggregate_key = s.key and not e.data ? 'erased')
        and not exists (select from afterturn.event_store_t e
-                        where e.host_id = :host and e.aggregate_id = s.subject and not e.data ? 'erased'
-                          and (e.user_id <> :user or e.position > :upto))
+                        where e.host_id = :host and e.bank_id = :bank and e.aggregate_key = s.key
+                          and not e.data ? 'erased' and (e.user_id <> :user or e.position > :upto))
        and not exists (select from afterturn.agent_memory_unit_t u
                         where u.host_id = :host and u.bank_id = :bank and u.session_id = h.session_id
                           and u.content <> '')

@@ -23,9 +23,9 @@ from store.errors import RestoredElsewhere
 AT_HOME = text("""
     select c.system_identifier = s.system_identifier from public.afterturn_cluster c, pg_control_system() s""")
 PAGE = text("""
-    select cast(cast(e.xid as text) as bigint) as xid, e.position, e.id, e.event_type, e.aggregate_id,
-           e.aggregate_version, e.bank_id, e.user_id, e.event_ts, afterturn.cloud_event(e) as payload,
-           e.metadata - 'source' as metadata
+    select cast(cast(e.xid as text) as bigint) as xid, e.position, e.id, e.event_type,
+           afterturn.aggregate_id(e.host_id, e.bank_id, e.aggregate_key) as aggregate_id, e.aggregate_version,
+           e.bank_id, e.user_id, e.event_ts, afterturn.cloud_event(e) as payload, e.metadata - 'source' as metadata
       from afterturn.event_store_t e
      where e.host_id = :host and (e.xid, e.position) > (cast(cast(:xid as text) as xid8), cast(:position as bigint))
        and e.xid < pg_snapshot_xmin(pg_current_snapshot())

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import (
     FromClause,
+    Text,
     Uuid,
     any_,
     bindparam,
@@ -48,10 +49,13 @@ IN_DOCUMENT = (
     .join_from(UNIT, _OF_DOC, true())
     .where(in_bank(UNIT), _UNIT.doc_id == bindparam("doc"), _UNIT.active)
 )
-_SUBJECT = func.concat_ws("|", *(bindparam(name, type_=Uuid) for name in ("host", "bank", "doc")))
 OF_DOCUMENT = (
     select(*_BEGAN)
-    .where(_HOST, _EVENT.aggregate_id == _SUBJECT, func.afterturn.begins(_EVENT.event_type))
+    .where(
+        in_bank(EVENT_STORE),
+        _EVENT.aggregate_key == cast(bindparam("doc", type_=Uuid), Text),
+        func.afterturn.begins(_EVENT.event_type),
+    )
     .order_by(_EVENT.aggregate_version)
     .limit(literal_column("1"))
 )

@@ -100,7 +100,7 @@ UNNAMED = (
 # turn is read anew. After the end, as who writes vectors takes unit and claim.
 TAKE_BACK = text("select afterturn.end_turns(:host, array[cast(:turn as uuid)], '{}')")
 LAST_WRITTEN = select(func.max(_EVENT.position)).where(
-    _EVENT.host_id == bindparam("host"), _EVENT.aggregate_id == bindparam("subject")
+    in_bank(EVENT_STORE), _EVENT.aggregate_key == cast(bindparam("unit", type_=Uuid), Text)
 )
 
 #: Where single memories come from.
@@ -194,7 +194,7 @@ async def replace_unit(
     """
     found = await _lock_unit(connection, origin, unit)
     if _state_of(found) == {**NO_STATE, **state}:
-        place = {"host": origin.host, "subject": aggregate_id(origin.host, origin.bank, unit)}
+        place = {"host": origin.host, "bank": origin.bank, "unit": unit}
         written = (await connection.execute(LAST_WRITTEN, place)).scalar_one()
         return Corrected(written, changed=False, facts_ended=0)
     facts = await read_drawn_facts(connection, origin.host, origin.bank, found) if _rewords(found, state) else []

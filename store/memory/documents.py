@@ -67,7 +67,10 @@ LIVING = select(
     .label("position"),
 ).where(in_bank(DOC), _DOC.doc_id == any_(bindparam("docs", type_=ARRAY(Uuid))))
 POSITION = select(_EVENT.position).where(
-    _EVENT.host_id == bindparam("host"), _EVENT.aggregate_id == bindparam("subject"), _EVENT.aggregate_version == 1
+    _EVENT.host_id == bindparam("host"),
+    _EVENT.bank_id == bindparam("bank"),
+    _EVENT.aggregate_key == bindparam("key"),
+    _EVENT.aggregate_version == 1,
 )
 _SHOWN = select(
     _DOC.doc_id,
@@ -192,7 +195,7 @@ class Documents:
         async with self._database.tenant(host) as connection:
             await connection.execute(LOCK, {"host": host, "bank": bank, "document": doc})
             position = await append_events(connection, host, [event], if_absent=True)
-            known = (await connection.execute(POSITION, {"host": host, "subject": event["subject"]})).scalar_one()
+            known = (await connection.execute(POSITION, {"host": host, "bank": bank, "key": str(doc)})).scalar_one()
             if position is not None:
                 await charge_quota(connection, host, bank, size_beside(document))
         return AddedDocument(doc, known, position is None, 0)

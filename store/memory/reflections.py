@@ -22,13 +22,12 @@ from store.schema import EVENT_STORE, REFLECTION, UNIT, in_bank, same
 KIND, ORIGIN = "observation", "reflection"
 
 _REFLECTION, _EVENT = REFLECTION.c, EVENT_STORE.c
-_SUBJECT = func.concat_ws("|", _REFLECTION.host_id, _REFLECTION.bank_id, _REFLECTION.reflection_id)
 # What was told of a reflection last, and the facts that it was drawn from.
 _TOLD = (
     select(_EVENT.position, _EVENT.data["sourceMemoryIds"].label("sources"))
     .where(
-        _EVENT.host_id == _REFLECTION.host_id,
-        _EVENT.aggregate_id == _SUBJECT,
+        same(EVENT_STORE, REFLECTION),
+        _EVENT.aggregate_key == cast(_REFLECTION.reflection_id, Text),
         _EVENT.event_type.in_((EventType.REFLECTION_CREATED, EventType.REFLECTION_UPDATED)),
     )
     .order_by(_EVENT.aggregate_version.desc())

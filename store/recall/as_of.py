@@ -31,7 +31,7 @@ CHANGED = text("""
                    and u.update_ts > :known_at
                  order by u.update_ts, u.unit_id limit :most) u,
                lateral (select s.data->>'content' as content from afterturn.event_store_t s
-                         where s.host_id = :host and s.aggregate_id = concat_ws('|', u.host_id, u.bank_id, u.unit_id)
+                         where s.host_id = :host and s.bank_id = :bank and s.aggregate_key = cast(u.unit_id as text)
                            and s.event_ts <= :known_at
                          order by s.aggregate_version desc limit 1) e
          where e.content is not null

@@ -48,7 +48,7 @@ ENDED = text(f"""
                          where u.host_id = :host and u.bank_id = :bank and u.unit_id = w.unit_id
                            and {filters.conditions_of_ended("u")} limit 1) u,
                lateral (select s.data->>'content' as content from afterturn.event_store_t s
-                         where s.host_id = :host and s.aggregate_id = concat_ws('|', u.host_id, u.bank_id, u.unit_id)
+                         where s.host_id = :host and s.bank_id = :bank and s.aggregate_key = cast(u.unit_id as text)
                            and s.event_ts < w.ended_at
                            and s.event_ts <= coalesce(cast(:recorded_by as timestamptz), 'infinity')
                          order by s.aggregate_version desc limit 1) e

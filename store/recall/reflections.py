@@ -35,7 +35,7 @@ TOLD = text(f"""
                      limit 1) r,
            lateral (select e.data->'sourceMemoryIds' as ids from afterturn.event_store_t e
                      where e.host_id = :host
-                       and e.aggregate_id = cast(:host as uuid) || '|' || cast(:bank as uuid) || '|' || w.reflection_id
+                       and e.bank_id = :bank and e.aggregate_key = cast(w.reflection_id as text)
                        and e.event_type in ('{EventType.REFLECTION_CREATED}', '{EventType.REFLECTION_UPDATED}')
                      order by e.aggregate_version desc limit 1) e,
            lateral (select (array_agg(u.session_name order by u.at desc, u.position desc))[1] as session_name,

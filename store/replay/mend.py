@@ -48,7 +48,7 @@ REFLECTIONS = text("""
       from changed_reflection c
       join afterturn.agent_memory_reflection_t r using (host_id, bank_id, reflection_id)
       join afterturn.event_store_t e
-        on e.host_id = r.host_id and e.aggregate_id = r.host_id || '|' || r.bank_id || '|' || r.reflection_id
+        on e.host_id = r.host_id and e.bank_id = r.bank_id and e.aggregate_key = cast(r.reflection_id as text)
      where r.active and r.content <> ''
      group by r.host_id, r.bank_id, r.reflection_id""")
 DROP_WORDS = text("""

@@ -61,7 +61,9 @@ declare
     v_count bigint;
 begin
     update afterturn.event_store_t e set data = afterturn.marker(e.data), metadata = afterturn.kept_metadata(e.metadata)
-     where e.host_id = v_host and e.aggregate_id = any (p_subjects) and (p_upto is null or e.position <= p_upto)
+      from (select afterturn.bank_of(s) as bank, afterturn.key_of(s) as key from unnest(p_subjects) s offset 0) k
+     where e.host_id = v_host and e.bank_id = k.bank and e.aggregate_key = k.key
+       and (p_upto is null or e.position <= p_upto)
        and not e.data ? 'erased';
     get diagnostics v_count = row_count;
     return v_count;
@@ -89,16 +91,16 @@ declare
     v_count bigint;
 begin
     with said as (
-        select v_host || '|' || p_bank || '|' || u.session_id as subject, min(f.position) as first
+        select u.session_id::text as key, min(f.position) as first
           from afterturn.agent_memory_unit_t u,
                -- Not the row's own position: a unit that lives again was said before.
                lateral (select min(e.position) as position from afterturn.event_store_t e
-                         where e.host_id = v_host and e.aggregate_id = v_host || '|' || p_bank || '|' || u.unit_id) f
+                         where e.host_id = v_host and e.bank_id = p_bank and e.aggregate_key = u.unit_id::text) f
          where u.host_id = v_host and u.bank_id = p_bank and u.unit_id = any (p_units) and u.session_id is not null
          group by 1
     ), concerned as (
         select e.position, e.event_type = 'AgentSessionHistoryCompactedEvent' and e.position > s.first as compacted
-          from said s join afterturn.event_store_t e on e.host_id = v_host and e.aggregate_id = s.subject
+          from said s join afterturn.event_store_t e on e.host_id = v_host and e.bank_id = p_bank and e.aggregate_key = s.key
          where not e.data ? 'erased' and jsonb_typeof(e.data->'messages') = 'array'
            and exists (select from jsonb_array_elements(e.data->'messages') m
                         where not m ? 'erased'
@@ -201,7 +203,7 @@ begin
          where c.relnamespace = 'afterturn'::regnamespace and c.relkind in ('r', 'p') and c.reltuples >= 0
            and c.relname not in ('host_t', 'api_key_t', 'ledger_t', 'claim_t')
            and t.typname in ('text', '_text', 'varchar', 'jsonb', 'bytea', 'halfvec')
-           and a.attname not in ('aggregate_id', 'aggregate_type', 'event_type', 'fact_type', 'origin', 'role', 'kind',
+           and a.attname not in ('aggregate_key', 'aggregate_type', 'event_type', 'fact_type', 'origin', 'role', 'kind',
                                  'update_user', 'status', 'link_type')
          group by 1
     loop

@@ -24,7 +24,7 @@ begin
            lateral (select u.* from afterturn.agent_memory_unit_t u
                      where u.host_id = p_host and u.bank_id = p_bank and u.unit_id = g.unit_id offset 0) u
      where exists (select from afterturn.event_store_t e
-                    where e.host_id = p_host and e.aggregate_id = p_host || '|' || p_bank || '|' || u.unit_id
+                    where e.host_id = p_host and e.bank_id = p_bank and e.aggregate_key = u.unit_id::text
                       and not e.data ? 'erased')
      order by u.unit_id;
 end $$;
@@ -65,7 +65,7 @@ begin
              where l.host_id = p_host and l.bank_id = p_bank and l.entity_id = n.entity_id and l.removed_at is null
              limit 1) is null
        and exists (select from afterturn.event_store_t e
-                    where e.host_id = p_host and e.aggregate_id = p_host || '|' || p_bank || '|' || n.entity_id
+                    where e.host_id = p_host and e.bank_id = p_bank and e.aggregate_key = n.entity_id::text
                       and not e.data ? 'erased')
      order by n.entity_id;
 end $$;
@@ -77,19 +77,18 @@ create or replace function afterturn.effective_events(p_host uuid, p_bank uuid, 
 returns table ("position" bigint, version bigint, kind text, d jsonb)
 language plpgsql stable as $$
 declare
-    v_bank text := p_host || '|' || p_bank;
-    v_subject text := v_bank || '|' || p_id;
+    v_key text := p_id;
 begin
     return query
     with known as (
-        select e.position as at, e.aggregate_version, e.event_type, e.data as data, e.aggregate_id = v_subject as own,
-               afterturn.begins(e.event_type) and e.aggregate_id = v_subject as begins,
+        select e.position as at, e.aggregate_version, e.event_type, e.data as data, e.aggregate_key = v_key as own,
+               afterturn.begins(e.event_type) and e.aggregate_key = v_key as begins,
                e.event_type like '%DeletedEvent' as ends,
                coalesce(max(e.position) filter (where e.event_type = 'AgentMemoryBankCreatedEvent') over w
                         > max(e.position) filter (where e.event_type = 'AgentMemoryBankDeletedEvent') over w,
                         bool_and(e.event_type <> 'AgentMemoryBankDeletedEvent') over w) as bank_lives
           from afterturn.event_store_t e
-         where e.host_id = p_host and e.aggregate_id in (v_bank, v_subject)
+         where e.host_id = p_host and e.bank_id = p_bank and e.aggregate_key in ('', v_key)
         window w as (order by e.position)
     ), lived as (
         select k.*, max(k.at) filter (where k.begins and k.bank_lives) over w as begun,
@@ -114,7 +113,7 @@ begin
                           where not s.kind like '%DeletedEvent'), r.active
       from afterturn.agent_memory_reflection_t r
       join afterturn.event_store_t e
-        on e.host_id = p_host and e.aggregate_id = p_host || '|' || p_bank || '|' || r.reflection_id
+        on e.host_id = p_host and e.bank_id = p_bank and e.aggregate_key = r.reflection_id::text
      where r.host_id = p_host and r.bank_id = p_bank
        and not e.event_type like '%DeletedEvent' and not e.data ? 'erased'
        and exists (select from jsonb_array_elements_text(e.data->'sourceMemoryIds') s where s::uuid = any (p_units))
@@ -126,7 +125,7 @@ end $$;
 create or replace function afterturn.state_shown(p_host uuid, p_subject text) returns afterturn.event_store_t
 language sql stable as $$
     select e from afterturn.event_store_t e
-     where e.host_id = p_host and e.aggregate_id = p_subject
+     where e.host_id = p_host and e.bank_id = afterturn.bank_of(p_subject) and e.aggregate_key = afterturn.key_of(p_subject)
        and (e.event_type like '%UpdatedEvent'
             or case
                when e.event_type = 'AgentMemoryUnitRetainedEvent' then exists (
@@ -136,7 +135,7 @@ language sql stable as $$
                when e.event_type in ('AgentMemoryReflectionCreatedEvent', 'AgentMemoryDirectiveCreatedEvent',
                                      'AgentMemoryDocCreatedEvent') then exists (
                    select from afterturn.effective_events(
-                       p_host, e.bank_id, (split_part(e.aggregate_id, '|', 3))::uuid) s where s.position = e.position)
+                       p_host, e.bank_id, e.aggregate_key::uuid) s where s.position = e.position)
                else afterturn.begins(e.event_type) end)
      order by e.aggregate_version desc limit 1
 $$;

@@ -21,12 +21,29 @@ begin
     perform pg_advisory_xact_lock_shared(afterturn.lock_key('host', p_host));
 end $$;
 
+-- The id of an aggregate is `host|bank|key`, that of a bank `host|bank`. The log has host and bank as columns, and keeps the key
+-- alone; a bank's is empty.
+create or replace function afterturn.bank_of(p_aggregate text) returns uuid
+language sql immutable parallel safe
+return nullif(split_part(p_aggregate, '|', 2), '')::uuid;
+
+create or replace function afterturn.key_of(p_aggregate text) returns text
+language sql immutable parallel safe
+return substr(p_aggregate, length(split_part(p_aggregate, '|', 1)) + length(split_part(p_aggregate, '|', 2)) + 3);
+
+create or replace function afterturn.aggregate_id(p_host uuid, p_bank uuid, p_key text) returns text
+language sql stable parallel safe
+return concat_ws('|', p_host, p_bank, nullif(p_key, ''));
+
 -- The version an aggregate has in the log, null when the log does not know it.
 create or replace function afterturn.logged_version(p_host uuid, p_subject text) returns bigint
 language plpgsql stable as $$
+declare
+    v_bank uuid := afterturn.bank_of(p_subject);
+    v_key text := afterturn.key_of(p_subject);
 begin
     return (select max(s.aggregate_version) from afterturn.event_store_t s
-             where s.host_id = p_host and s.aggregate_id = p_subject);
+             where s.host_id = p_host and s.bank_id = v_bank and s.aggregate_key = v_key);
 end $$;
 
 -- Offers events ({id, type, aggregate, subject, bank, user, ts, version, data, metadata}) to the log, in the order
@@ -44,8 +61,8 @@ begin
                from jsonb_to_recordset(p_events) as o(type text, bank uuid)
               where o.type = 'AgentMemoryBankDeletedEvent' order by 1) k;
     v_new := afterturn.write_events(p_host, array(
-        select row (o.id, p_host, o."user", o.subject, o.version, o.aggregate, o.type, o.ts, o.metadata, o.bank, null, null,
-                    o.data)::afterturn.event_store_t
+        select row (o.id, p_host, o."user", afterturn.key_of(o.subject), o.version, o.aggregate, o.type, o.ts,
+                    o.metadata, o.bank, null, null, o.data)::afterturn.event_store_t
           from rows from (jsonb_to_recordset(p_events) as (
                    id uuid, type text, aggregate text, subject text, bank uuid, "user" uuid, ts timestamptz,
                    version bigint, data jsonb, metadata jsonb)) with ordinality
@@ -73,14 +90,15 @@ declare
          where (not p_contested
                 or (select true from afterturn.event_store_t s where s.host_id = p_host and s.id = e.id) is null)
            and coalesce((select max(s.aggregate_version) from afterturn.event_store_t s
-                          where s.host_id = p_host and s.aggregate_id = e.aggregate_id), 0) < e.aggregate_version);
+                          where s.host_id = p_host and s.bank_id = e.bank_id and s.aggregate_key = e.aggregate_key), 0)
+               < e.aggregate_version);
 begin
     perform afterturn.check_versions(p_host, v_new, p_expected);
     v_new := afterturn.insert_events(v_new, p_contested);
     if not p_if_absent and cardinality(v_new) < cardinality(p_offered) then
         -- Whoever wrote between our look and our insert has committed by now: the insert waited for it.
         perform afterturn.refuse('ZA003', o.aggregate_type, o.aggregate_version - 1,
-                                 afterturn.logged_version(p_host, o.aggregate_id))
+                                 afterturn.logged_version(p_host, afterturn.aggregate_id(p_host, o.bank_id, o.aggregate_key)))
            from unnest(p_offered) o
           where (select true from afterturn.event_store_t s where s.host_id = p_host and s.id = o.id) is null;
     end if;
@@ -96,21 +114,24 @@ language plpgsql as $$
 begin
     if p_expected <> '{}' then
         perform afterturn.refuse('ZA003', n.aggregate_type, n.expected, n.actual)
-           from (select e.aggregate_type, (p_expected->>e.aggregate_id)::bigint as expected,
-                        coalesce(afterturn.logged_version(p_host, e.aggregate_id), 0) as actual
-                   from unnest(p_new) e where p_expected ? e.aggregate_id) n
+           from (select e.aggregate_type, (p_expected->>s.subject)::bigint as expected,
+                        coalesce(afterturn.logged_version(p_host, s.subject), 0) as actual
+                   from unnest(p_new) e, afterturn.aggregate_id(p_host, e.bank_id, e.aggregate_key) s(subject)
+                  where p_expected ? s.subject) n
           where n.expected <> n.actual;
     end if;
     perform afterturn.refuse(case when e.before >= e.version then 'ZA003' else 'ZA001' end, e.aggregate,
-                             coalesce(e.before, afterturn.logged_version(p_host, e.subject), 0) + 1, e.version)
-       from (select n.aggregate_type as aggregate, n.aggregate_id as subject, n.aggregate_version as version, n.event_type,
-                    lag(n.aggregate_version) over (partition by n.aggregate_id order by n.nth) as before
+                             coalesce(e.before, afterturn.logged_version(
+                                 p_host, afterturn.aggregate_id(p_host, e.bank_id, e.key)), 0) + 1, e.version)
+       from (select n.aggregate_type as aggregate, n.bank_id, n.aggregate_key as key, n.aggregate_version as version,
+                    n.event_type, lag(n.aggregate_version) over (partition by n.bank_id, n.aggregate_key order by n.nth) as before
                from unnest(p_new) with ordinality
-                    as n(id, host_id, user_id, aggregate_id, aggregate_version, aggregate_type, event_type, event_ts, metadata,
+                    as n(id, host_id, user_id, aggregate_key, aggregate_version, aggregate_type, event_type, event_ts, metadata,
                          bank_id, "position", xid, data, nth)) e
       where e.before >= e.version
          or (e.before is distinct from e.version - 1 and not afterturn.begins(e.event_type)
-             and (select true from afterturn.event_store_t s where s.host_id = p_host and s.aggregate_id = e.subject
+             and (select true from afterturn.event_store_t s where s.host_id = p_host and s.bank_id = e.bank_id
+                     and s.aggregate_key = e.key
                      and s.aggregate_version = e.version - 1) is null);
 end $$;
 
@@ -122,7 +143,7 @@ returns afterturn.event_store_t[]
 language plpgsql as $$
 declare
     v_events afterturn.event_store_t[] := array(
-        select row (e.id, e.host_id, e.user_id, e.aggregate_id, e.aggregate_version, e.aggregate_type, e.event_type, e.event_ts,
+        select row (e.id, e.host_id, e.user_id, e.aggregate_key, e.aggregate_version, e.aggregate_type, e.event_type, e.event_ts,
                     e.metadata, e.bank_id, nextval('afterturn.log_position_seq'), pg_current_xact_id(),
                     e.data)::afterturn.event_store_t
           from unnest(p_events) e);

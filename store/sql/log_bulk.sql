@@ -19,8 +19,8 @@ begin
     perform pg_advisory_xact_lock(k.key)
        from (select distinct afterturn.lock_key('bank', o.bank) as key from bulk_event o order by 1) k;
     v_offered := array(
-        select row (o.id, p_host, o."user", o.subject, o.version, o.aggregate, o.type, o.ts, o.metadata, o.bank, null, null,
-                    o.data)::afterturn.event_store_t
+        select row (o.id, p_host, o."user", afterturn.key_of(o.subject), o.version, o.aggregate, o.type, o.ts,
+                    o.metadata, o.bank, null, null, o.data)::afterturn.event_store_t
           from bulk_event o order by o.ord);
     -- Nearly always nobody else has any of it.
     begin

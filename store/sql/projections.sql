@@ -22,10 +22,10 @@ end $$;
 -- What is looked up by that id must meet it as a column: behind the tenants' wall an index is asked for nothing that is
 -- computed from another table's row, and a whole bank would be read for each event. OFFSET 0 keeps it a column.
 create or replace function afterturn.events_about(p_events afterturn.event_store_t[], p_type text, p_id text)
-returns table (host_id uuid, bank_id uuid, thing uuid, aggregate_id text, aggregate_type text, aggregate_version bigint,
+returns table (host_id uuid, bank_id uuid, thing uuid, aggregate_key text, aggregate_type text, aggregate_version bigint,
                "position" bigint, event_ts timestamptz, user_id uuid, d jsonb)
 language sql stable as $$
-    select e.host_id, e.bank_id, (e.data->>p_id)::uuid, e.aggregate_id::text, e.aggregate_type::text,
+    select e.host_id, e.bank_id, (e.data->>p_id)::uuid, e.aggregate_key::text, e.aggregate_type::text,
            e.aggregate_version, e.position, e.event_ts, e.user_id, e.data
       from unnest(p_events) e where p_type in (e.event_type, e.aggregate_type) offset 0
 $$;
@@ -53,13 +53,13 @@ begin
     end if;
     for v_run in
         with known as (
-            select e, e.position, e.event_type, e.aggregate_id, afterturn.event_rank(e.event_type) as rank,
+            select e, e.position, e.event_type, e.bank_id, e.aggregate_key, afterturn.event_rank(e.event_type) as rank,
                    afterturn.moves_children(e.event_type) and not afterturn.begins(e.event_type) as ends,
                    e.aggregate_version > 1 and afterturn.moves_children(e.event_type)
                        and afterturn.begins(e.event_type) as revives
               from unnest(p_events) e
         ), beside as (
-            select k.*, lag(k.rank) over (partition by k.aggregate_id order by k.position) as rank_before,
+            select k.*, lag(k.rank) over (partition by k.bank_id, k.aggregate_key order by k.position) as rank_before,
                    lag(k.event_type) over w as type_before, lag(k.ends) over w as after_end,
                    lag(k.revives) over w as after_revival
               from known k window w as (order by k.position)

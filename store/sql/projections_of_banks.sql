@@ -6,13 +6,13 @@ begin
     insert into agent_memory_bank_t as b
         (host_id, bank_id, agent_def_id, user_id, bank_name, disposition, background, expires_at,
          aggregate_version, active, update_ts, update_user)
-    select distinct on (e.aggregate_id)
+    select distinct on (e.bank_id, e.aggregate_key)
            e.host_id, e.bank_id, (d->>'agentDefId')::uuid, (d->>'userId')::uuid, coalesce(d->>'bankName', ''),
            coalesce(d->'disposition', '{"skepticism": 3, "literalism": 3, "empathy": 3}'), d->>'background',
            (d->>'expiresAt')::timestamptz, e.aggregate_version, true, e.event_ts, e.user_id::text
       from unnest(p_events) e, lateral (select e.data) as x(d)
      where e.event_type = 'AgentMemoryBankCreatedEvent'
-     order by e.aggregate_id, e.aggregate_version
+     order by e.bank_id, e.aggregate_key, e.aggregate_version
     on conflict (host_id, bank_id) do update
        set (agent_def_id, user_id, bank_name, disposition, background, expires_at, aggregate_version, active, update_ts,
             update_user)
@@ -32,9 +32,9 @@ begin
          = row ((d->>'agentDefId')::uuid, (d->>'userId')::uuid, coalesce(d->>'bankName', ''),
                 coalesce(d->'disposition', '{"skepticism": 3, "literalism": 3, "empathy": 3}'), d->>'background',
                 (d->>'expiresAt')::timestamptz, e.aggregate_version, e.event_ts, e.user_id::text)
-      from (select distinct on (e.aggregate_id) e.*, e.data as d from unnest(p_events) e
+      from (select distinct on (e.bank_id, e.aggregate_key) e.*, e.data as d from unnest(p_events) e
              where e.event_type = 'AgentMemoryBankUpdatedEvent'
-             order by e.aggregate_id, e.aggregate_version desc) e
+             order by e.bank_id, e.aggregate_key, e.aggregate_version desc) e
      where b.host_id = e.host_id and b.bank_id = e.bank_id and b.aggregate_version < e.aggregate_version;
 end $$;
 
@@ -77,7 +77,7 @@ begin
     insert into agent_memory_doc_t as o
         (host_id, doc_id, bank_id, original_text, content_hash, title, metadata, occurred_at, bytes, aggregate_version,
          active, update_ts, update_user)
-    select distinct on (e.aggregate_id)
+    select distinct on (e.bank_id, e.aggregate_key)
            e.host_id, (d->>'docId')::uuid, e.bank_id, d->>'originalText', d->>'contentHash', d->>'title',
            coalesce(d->'metadata', '{}'), (d->>'occurredAt')::timestamptz,
            coalesce((d->>'bytes')::bigint, 0), e.aggregate_version,
@@ -85,7 +85,7 @@ begin
            e.event_ts, e.user_id::text
       from unnest(p_events) e, lateral (select e.data) as x(d)
      where e.event_type = 'AgentMemoryDocCreatedEvent'
-     order by e.aggregate_id, e.aggregate_version
+     order by e.bank_id, e.aggregate_key, e.aggregate_version
     on conflict (host_id, bank_id, doc_id) do update
        set (original_text, content_hash, title, metadata, occurred_at, bytes, aggregate_version, active, update_ts,
             update_user)
@@ -106,8 +106,8 @@ begin
          = row (d->>'originalText', d->>'contentHash', d->>'title', coalesce(d->'metadata', '{}'),
                 (d->>'occurredAt')::timestamptz, coalesce((d->>'bytes')::bigint, 0),
                 e.aggregate_version, e.event_ts, e.user_id::text)
-      from (select distinct on (e.aggregate_id) e.* from afterturn.events_about(p_events, 'AgentMemoryDocUpdatedEvent', 'docId') e
-             order by e.aggregate_id, e.aggregate_version desc) e
+      from (select distinct on (e.bank_id, e.aggregate_key) e.* from afterturn.events_about(p_events, 'AgentMemoryDocUpdatedEvent', 'docId') e
+             order by e.bank_id, e.aggregate_key, e.aggregate_version desc) e
      where o.host_id = e.host_id and o.bank_id = e.bank_id and o.doc_id = e.thing
        and o.aggregate_version < e.aggregate_version;
 end $$;
@@ -147,7 +147,7 @@ begin
     insert into agent_memory_directive_t as v
         (host_id, directive_id, bank_id, name, content, priority, laid_down_by, bytes, aggregate_version, active, update_ts,
          update_user)
-    select distinct on (e.aggregate_id)
+    select distinct on (e.bank_id, e.aggregate_key)
            e.host_id, (d->>'directiveId')::uuid, e.bank_id, coalesce(d->>'name', ''), coalesce(d->>'content', ''),
            coalesce((d->>'priority')::int, 0), d->>'laidDownBy',
            coalesce((d->>'bytes')::bigint, octet_length(d->>'content'), 0), e.aggregate_version,
@@ -155,7 +155,7 @@ begin
            e.event_ts, e.user_id::text
       from unnest(p_events) e, lateral (select e.data) as x(d)
      where e.event_type = 'AgentMemoryDirectiveCreatedEvent'
-     order by e.aggregate_id, e.aggregate_version
+     order by e.bank_id, e.aggregate_key, e.aggregate_version
     on conflict (host_id, bank_id, directive_id) do update
        set (name, content, priority, laid_down_by, bytes, aggregate_version, active, update_ts, update_user)
          = row (excluded.name, excluded.content, excluded.priority, excluded.laid_down_by, excluded.bytes,
@@ -175,8 +175,8 @@ begin
          = row (coalesce(d->>'name', ''), coalesce(d->>'content', ''), coalesce((d->>'priority')::int, 0), d->>'laidDownBy',
                 coalesce((d->>'bytes')::bigint, octet_length(d->>'content'), 0), e.aggregate_version, e.event_ts,
                 e.user_id::text)
-      from (select distinct on (e.aggregate_id) e.* from afterturn.events_about(p_events, 'AgentMemoryDirectiveUpdatedEvent', 'directiveId') e
-             order by e.aggregate_id, e.aggregate_version desc) e
+      from (select distinct on (e.bank_id, e.aggregate_key) e.* from afterturn.events_about(p_events, 'AgentMemoryDirectiveUpdatedEvent', 'directiveId') e
+             order by e.bank_id, e.aggregate_key, e.aggregate_version desc) e
      where v.host_id = e.host_id and v.bank_id = e.bank_id and v.directive_id = e.thing
        and v.aggregate_version < e.aggregate_version;
 end $$;
@@ -200,13 +200,13 @@ language plpgsql as $$
 begin
     insert into agent_memory_reflection_t as r
         (host_id, reflection_id, bank_id, content, aggregate_version, active, update_ts, update_user)
-    select distinct on (e.aggregate_id)
+    select distinct on (e.bank_id, e.aggregate_key)
            e.host_id, (d->>'reflectionId')::uuid, e.bank_id, coalesce(d->>'content', ''), e.aggregate_version,
            coalesce((select b.active from agent_memory_bank_t b where b.host_id = e.host_id and b.bank_id = e.bank_id), true),
            e.event_ts, e.user_id::text
       from unnest(p_events) e, lateral (select e.data) as x(d)
      where e.event_type = 'AgentMemoryReflectionCreatedEvent'
-     order by e.aggregate_id, e.aggregate_version
+     order by e.bank_id, e.aggregate_key, e.aggregate_version
     on conflict (host_id, bank_id, reflection_id) do update
        set (content, aggregate_version, active, update_ts, update_user)
          = row (excluded.content, excluded.aggregate_version, excluded.active, excluded.update_ts, excluded.update_user)
@@ -221,9 +221,9 @@ begin
            select true from agent_memory_reflection_t r where r.host_id = e.host_id and r.bank_id = e.bank_id
               and r.reflection_id = (e.data->>'reflectionId')::uuid) is null;
     with last as (
-        select distinct on (e.aggregate_id) e.*
+        select distinct on (e.bank_id, e.aggregate_key) e.*
           from afterturn.events_about(p_events, 'AgentMemoryReflectionUpdatedEvent', 'reflectionId') e
-         order by e.aggregate_id, e.aggregate_version desc
+         order by e.bank_id, e.aggregate_key, e.aggregate_version desc
     ), reworded as (
         select r.host_id, r.bank_id, r.reflection_id
           from last e join agent_memory_reflection_t r

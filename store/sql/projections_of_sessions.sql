@@ -9,12 +9,12 @@ create or replace function afterturn.project_session_created(p_events afterturn.
 language plpgsql as $$
 begin
     with begun as materialized (
-        select distinct on (e.aggregate_id)
+        select distinct on (e.bank_id, e.aggregate_key)
                e.host_id, e.bank_id, e.position, e.aggregate_version, e.event_ts, e.user_id, e.data as d,
                (e.data->>'sessionId')::uuid as session_id
           from unnest(p_events) e
          where e.event_type = 'AgentSessionHistoryCreatedEvent'
-         order by e.aggregate_id, e.aggregate_version
+         order by e.bank_id, e.aggregate_key, e.aggregate_version
     ), made as (
         insert into agent_session_history_t as s
             (host_id, session_id, bank_id, metadata, session_name, message_count, last_position,

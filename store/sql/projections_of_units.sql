@@ -57,16 +57,16 @@ begin
               and u.unit_id = (e.data->>'unitId')::uuid) is null;
     perform afterturn.end_words(r.host_id, r.bank_id, r.units)
        from (select u.host_id, u.bank_id, array_agg(u.unit_id) as units
-               from (select distinct on (e.aggregate_id) e.*
+               from (select distinct on (e.bank_id, e.aggregate_key) e.*
                        from afterturn.events_about(p_events, 'AgentMemoryUnitUpdatedEvent', 'unitId') e
-                      order by e.aggregate_id, e.aggregate_version desc) e
+                      order by e.bank_id, e.aggregate_key, e.aggregate_version desc) e
                join agent_memory_unit_t u on u.host_id = e.host_id and u.bank_id = e.bank_id and u.unit_id = e.thing
               where u.active and u.aggregate_version < e.aggregate_version and afterturn.rewords(u.content, u.context, u.event_date, e.d)
               group by 1, 2) r;
     with last as (
-        select distinct on (e.aggregate_id) e.*
+        select distinct on (e.bank_id, e.aggregate_key) e.*
           from afterturn.events_about(p_events, 'AgentMemoryUnitUpdatedEvent', 'unitId') e
-         order by e.aggregate_id, e.aggregate_version desc
+         order by e.bank_id, e.aggregate_key, e.aggregate_version desc
     ), reworded as (
         select u.host_id, u.bank_id, u.unit_id
           from last e join agent_memory_unit_t u
@@ -138,14 +138,14 @@ language plpgsql as $$
 begin
     insert into agent_memory_entity_t as n
         (host_id, entity_id, bank_id, user_id, canonical_name, metadata, aggregate_version, active, update_ts, update_user)
-    select distinct on (e.aggregate_id)
+    select distinct on (e.bank_id, e.aggregate_key)
            e.host_id, (d->>'entityId')::uuid, e.bank_id, (d->>'userId')::uuid, coalesce(d->>'canonicalName', ''),
            coalesce(d->'metadata', '{}'), e.aggregate_version,
            coalesce((select b.active from agent_memory_bank_t b where b.host_id = e.host_id and b.bank_id = e.bank_id), true),
            e.event_ts, e.user_id::text
       from unnest(p_events) e, lateral (select e.data offset 0) as x(d)
      where e.event_type = 'AgentMemoryEntityCreatedEvent'
-     order by e.aggregate_id, e.aggregate_version
+     order by e.bank_id, e.aggregate_key, e.aggregate_version
     on conflict (host_id, bank_id, entity_id) do update
        set (user_id, canonical_name, metadata, aggregate_version, active, update_ts, update_user)
          = row (excluded.user_id, excluded.canonical_name, excluded.metadata, excluded.aggregate_version,
@@ -164,8 +164,8 @@ begin
        set (user_id, canonical_name, metadata, aggregate_version, update_ts, update_user)
          = row ((d->>'userId')::uuid, coalesce(d->>'canonicalName', ''), coalesce(d->'metadata', '{}'), e.aggregate_version,
                 e.event_ts, e.user_id::text)
-      from (select distinct on (e.aggregate_id) e.* from afterturn.events_about(p_events, 'AgentMemoryEntityUpdatedEvent', 'entityId') e
-             order by e.aggregate_id, e.aggregate_version desc) e
+      from (select distinct on (e.bank_id, e.aggregate_key) e.* from afterturn.events_about(p_events, 'AgentMemoryEntityUpdatedEvent', 'entityId') e
+             order by e.bank_id, e.aggregate_key, e.aggregate_version desc) e
      where n.host_id = e.host_id and n.bank_id = e.bank_id and n.entity_id = e.thing
        and n.aggregate_version < e.aggregate_version;
     perform afterturn.mark_stale(e.host_id, e.bank_id, array_agg((e.data->>'entityId')::uuid))
@@ -237,7 +237,7 @@ begin
     end if;
     insert into agent_memory_unit_entity_t as l
         (host_id, bank_id, unit_id, entity_id, mentions, name, kind, place, aggregate_version, removed_at)
-    select distinct on (e.aggregate_id)
+    select distinct on (e.bank_id, e.aggregate_key)
            e.host_id, e.bank_id, (d->>'unitId')::uuid, (d->>'entityId')::uuid, coalesce((d->>'mentions')::int, 1),
            d->>'name', d->>'kind', coalesce((d->>'place')::int, 0), e.aggregate_version,
            case when coalesce((select u.active from agent_memory_unit_t u where u.host_id = e.host_id
@@ -247,7 +247,7 @@ begin
                 then null else e.event_ts end
       from unnest(p_events) e, lateral (select e.data offset 0) as x(d)
      where e.event_type = 'AgentMemoryUnitEntityLinkedEvent'
-     order by e.aggregate_id, e.aggregate_version
+     order by e.bank_id, e.aggregate_key, e.aggregate_version
     on conflict (host_id, bank_id, unit_id, entity_id) do update
        set (mentions, name, kind, aggregate_version, removed_at)
          = row (excluded.mentions, excluded.name, excluded.kind, excluded.aggregate_version, excluded.removed_at)
@@ -276,7 +276,7 @@ begin
     insert into agent_memory_link_t as l
         (host_id, bank_id, from_unit_id, to_unit_id, link_type, weight, bytes, aggregate_version, active, update_ts,
          update_user)
-    select distinct on (e.aggregate_id)
+    select distinct on (e.bank_id, e.aggregate_key)
            e.host_id, e.bank_id, (d->>'fromUnitId')::uuid, (d->>'toUnitId')::uuid, d->>'linkType',
            coalesce((d->>'weight')::float8, 1.0), coalesce((d->>'bytes')::bigint, 0), e.aggregate_version,
            coalesce((select u.active from agent_memory_unit_t u where u.host_id = e.host_id and u.bank_id = e.bank_id
@@ -286,7 +286,7 @@ begin
            e.event_ts, e.user_id::text
       from unnest(p_events) e, lateral (select e.data offset 0) as x(d)
      where e.event_type = 'AgentMemoryLinkCreatedEvent'
-     order by e.aggregate_id, e.aggregate_version
+     order by e.bank_id, e.aggregate_key, e.aggregate_version
     on conflict (host_id, bank_id, from_unit_id, to_unit_id, link_type) do update
        set (weight, bytes, aggregate_version, active, update_ts, update_user)
          = row (excluded.weight, excluded.bytes, excluded.aggregate_version, excluded.active, excluded.update_ts, excluded.update_user)
@@ -305,9 +305,9 @@ begin
     update agent_memory_link_t l
        set (weight, bytes, aggregate_version, update_ts, update_user)
          = row (coalesce((d->>'weight')::float8, 1.0), coalesce((d->>'bytes')::bigint, 0), e.aggregate_version, e.event_ts, e.user_id::text)
-      from (select distinct on (e.aggregate_id) e.*
+      from (select distinct on (e.bank_id, e.aggregate_key) e.*
               from afterturn.events_about(p_events, 'AgentMemoryLinkUpdatedEvent', 'fromUnitId') e
-             order by e.aggregate_id, e.aggregate_version desc) e
+             order by e.bank_id, e.aggregate_key, e.aggregate_version desc) e
      where l.host_id = e.host_id and l.bank_id = e.bank_id and l.from_unit_id = e.thing
        and l.to_unit_id = (d->>'toUnitId')::uuid and l.link_type = d->>'linkType'
        and l.aggregate_version < e.aggregate_version;

@@ -212,7 +212,7 @@ begin
                 v_event.id := md5(v_event.id::text || '@' || v_version)::uuid;
             end if;
             events := array_append(events, row (
-                v_event.id, p_host, v_turn."user", v_event.subject, v_version, v_event.aggregate, v_event.type,
+                v_event.id, p_host, v_turn."user", afterturn.key_of(v_event.subject), v_version, v_event.aggregate, v_event.type,
                 v_turn.accepted_at, null, v_turn.bank, null, null, v_event.data)::afterturn.event_store_t);
         end loop;
         v_lasts[t] := cardinality(events);

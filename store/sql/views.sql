@@ -76,7 +76,8 @@ create or replace view hindsight.agent_session_history_t with (security_invoker)
 create or replace function afterturn.cloud_event(e afterturn.event_store_t) returns jsonb
 language sql stable parallel safe
 return jsonb_build_object(
-        'specversion', '1.0', 'id', e.id, 'source', '/afterturn', 'type', e.event_type, 'subject', e.aggregate_id,
+        'specversion', '1.0', 'id', e.id, 'source', '/afterturn', 'type', e.event_type, 'subject',
+        afterturn.aggregate_id(e.host_id, e.bank_id, e.aggregate_key),
         'time', (to_jsonb(e.event_ts at time zone 'UTC') #>> '{}') || '+00:00', 'datacontenttype', 'application/json',
         'host', e.host_id, 'user', e.user_id, 'nonce', e.position, 'aggregatetype', e.aggregate_type,
         'aggregateversion', e.aggregate_version,
@@ -85,8 +86,9 @@ return jsonb_build_object(
     || coalesce(e.metadata, '{}');
 
 create or replace view hindsight.event_store_t with (security_invoker) as
-    select e.id, e.host_id, e.user_id, e.position as nonce, e.aggregate_id, e.aggregate_version, e.aggregate_type,
-           e.event_type, e.event_ts, afterturn.cloud_event(e) as payload, e.metadata - 'source' as metadata
+    select e.id, e.host_id, e.user_id, e.position as nonce,
+           afterturn.aggregate_id(e.host_id, e.bank_id, e.aggregate_key)::varchar(255) as aggregate_id, e.aggregate_version,
+           e.aggregate_type, e.event_type, e.event_ts, afterturn.cloud_event(e) as payload, e.metadata - 'source' as metadata
       from afterturn.event_store_t e;
 
 grant select on all tables in schema hindsight to afterturn_app;

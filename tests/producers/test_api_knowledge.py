@@ -181,8 +181,8 @@ async def test_a_directive_is_known_by_its_name(world: World, ana: Tenant) -> No
     assert [(await ana.http.delete(path)).status_code for _ in range(2)] == [204, 404]
     assert (await ana.http.post("/api/v1/directives", json=tone)).json()["changed"] is True
     rows = await world.sql(
-        "select event_type from afterturn.event_store_t where aggregate_id like :one order by position",
-        one=f"%{first.json()['directive_id']}",
+        "select event_type from afterturn.event_store_t where aggregate_key = :one order by position",
+        one=first.json()["directive_id"],
     )
     assert [row.event_type.removeprefix("AgentMemoryDirective") for row in rows] == [
         "CreatedEvent",

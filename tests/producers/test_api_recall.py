@@ -305,7 +305,7 @@ async def test_units_are_forgotten_once_however_many_ask_at_once(
     replies = await asyncio.gather(*(ana.http.delete(f"/api/v1/units/{unit}") for _ in range(6)))
     assert sorted(reply.status_code for reply in replies) == [204] + [404] * 5
     events = await world.sql(
-        "select aggregate_version from afterturn.event_store_t where aggregate_id like '%' || :unit order by 1",
+        "select aggregate_version from afterturn.event_store_t where aggregate_key = :unit order by 1",
         unit=unit,
     )
     assert [event[0] for event in events] == [1, 2]

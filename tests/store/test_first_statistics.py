@@ -60,10 +60,10 @@ async def test_a_new_database_looks_things_up_by_their_own_index(lonely: Databas
     "column, statement",
     [
         (
-            "aggregate_id = ",
+            "aggregate_key = ",
             """select (select max(s.aggregate_version) from afterturn.event_store_t s
-                        where s.host_id = :host and s.aggregate_id = q.subject)
-                 from unnest(array['x', cast(cast(:bank as uuid) as text)]) q(subject)""",
+                        where s.host_id = :host and s.bank_id = :bank and s.aggregate_key = q.key)
+                 from unnest(array['x', cast(cast(:bank as uuid) as text)]) q(key)""",
         ),
         (
             "unit_id = ",

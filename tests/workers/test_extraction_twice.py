@@ -17,7 +17,7 @@ from workers.extraction.stage import _derive_all
 pytestmark = pytest.mark.law("L2")
 
 STATE = """
-    select aggregate_id, aggregate_version, event_type from afterturn.event_store_t
+    select bank_id, aggregate_key, aggregate_version, event_type from afterturn.event_store_t
      where aggregate_type <> 'AgentSessionHistory' order by position"""
 
 

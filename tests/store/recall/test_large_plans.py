@@ -69,7 +69,7 @@ FILL = (
     """insert into afterturn.turn_t (host_id, turn_id, bank_id, session_id, user_id, digest, position, accepted_at)
        select {host}, unit, bank, session, user_id, '', position, {noon} from public.made""",
     """insert into afterturn.event_store_t
-           (id, host_id, user_id, aggregate_id, aggregate_type, event_type, event_ts, data, bank_id, position)
+           (id, host_id, user_id, aggregate_key, aggregate_type, event_type, event_ts, data, bank_id, position)
        select unit, {host}, user_id, unit::text, 'unit', 'Retained', {noon}, jsonb_build_object(), bank,
               position
          from public.made""",

@@ -25,8 +25,10 @@ pytestmark = pytest.mark.law("L11")
 OPEN = """
     insert into erasure_t (host_id, erasure_id, kind, target_id, upto, requested_at, updated_at)
     values (:host, :erasure, 'user', :erasure, 0, now(), now()) returning 1"""
-LOGGED = 'select event_type, data from event_store_t where aggregate_id = :subject order by "position"'
-POSITIONS = 'select "position" from event_store_t where aggregate_id = :subject order by "position"'
+OF_AGGREGATE = """from event_store_t where afterturn.aggregate_id(host_id, bank_id, aggregate_key) = :subject
+    order by "position\""""
+LOGGED = f"select event_type, data {OF_AGGREGATE}"
+POSITIONS = f'select "position" {OF_AGGREGATE}'
 
 
 async def append(database: Database, host: UUID, kind: EventType, data: Mapping[str, Any], version: int = 1) -> str:

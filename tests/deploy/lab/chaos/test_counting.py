@@ -18,9 +18,9 @@ pytestmark = pytest.mark.slow
 
 CLOCKS_APART_S = 5.0
 EVENT_AGAIN = """
-    insert into afterturn.event_store_t (id, host_id, user_id, aggregate_id, aggregate_version, aggregate_type,
+    insert into afterturn.event_store_t (id, host_id, user_id, aggregate_key, aggregate_version, aggregate_type,
                                          event_type, event_ts, data, metadata, bank_id, position)
-    select gen_random_uuid(), host_id, user_id, aggregate_id, aggregate_version + 100, aggregate_type,
+    select gen_random_uuid(), host_id, user_id, aggregate_key, aggregate_version + 100, aggregate_type,
            event_type, event_ts, data, metadata, bank_id, position + 1000000
       from afterturn.event_store_t where event_type = '{}' limit 1 returning 1"""
 UNIT_AGAIN = """
