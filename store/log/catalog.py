@@ -8,7 +8,6 @@ Source: the Hindsight event model: nine aggregates, twenty-seven events.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -77,19 +76,6 @@ LEGACY = frozenset(
         "AgentSessionHistoryUpdatedEvent",
         "AgentSessionHistoryUpsertedEvent",
     }
-)
-
-#: Suffixes an event type adds to its aggregate's name.
-SUFFIXES = (
-    "CreatedEvent",
-    "UpdatedEvent",
-    "DeletedEvent",
-    "StartedEvent",
-    "RetainedEvent",
-    "AppendedEvent",
-    "CompactedEvent",
-    "LinkedEvent",
-    "UnlinkedEvent",
 )
 
 
@@ -231,18 +217,6 @@ def event_type(name: str) -> EventType:
         return EventType(name)
     except ValueError:
         raise InvalidEvent("no such event type") from None
-
-
-@lru_cache(maxsize=64)
-def aggregate_type(event: str) -> str:
-    """Return the aggregate an event type belongs to: its name without the longest suffix that fits.
-
-    Longest, because "Unlinked" ends in "Linked". Raises InvalidEvent when no suffix fits.
-    """
-    suffix = max((s for s in SUFFIXES if event.endswith(s)), key=len, default="")
-    if not suffix or suffix == event:
-        raise InvalidEvent("an event type ends in what happened")
-    return event.removesuffix(suffix)
 
 
 def aggregate_id(*parts: object) -> str:

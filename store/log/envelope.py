@@ -20,12 +20,12 @@ from store.log import event_data
 from store.log.catalog import (
     BEGINNINGS,
     COLUMNS,
+    EVENTS,
     ID_FIELDS,
     Aggregate,
     EventType,
     aggregate_id,
     aggregate_id_of,
-    aggregate_type,
     event_type,
     parse_event_data,
 )
@@ -99,7 +99,7 @@ def build_offer(
     return {
         "id": str(identity or event_id(origin.host, subject, nth)),
         "type": event.value,
-        "aggregate": aggregate_type(event),
+        "aggregate": EVENTS[event].aggregate.value,
         "subject": subject,
         "bank": bank,
         "user": user,
@@ -118,7 +118,7 @@ def build_command(
     """
     named = {"hostId": str(origin.host), "bankId": str(origin.bank), **fields}
     checked = parse_event_data(event, named).model_dump(mode="json", by_alias=True, exclude_unset=True)
-    parts = tuple(checked.get(field) for field in ID_FIELDS[Aggregate(aggregate_type(event))])
+    parts = tuple(checked.get(field) for field in ID_FIELDS[EVENTS[event].aggregate])
     return build_offer(origin, event, parts, _without_columns(checked), nth=str(version), identity=identity)
 
 
@@ -135,7 +135,7 @@ def build_reoffer(whole: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidEvent(event_data.describe_faults(error)) from None
     kind = event_type(event.type)
     data = parse_event_data(kind, event.data)
-    if event.aggregatetype != aggregate_type(kind):
+    if event.aggregatetype != EVENTS[kind].aggregate:
         raise InvalidEvent(f"{kind.value}: aggregatetype is another")
     if event.subject != aggregate_id_of(Aggregate(event.aggregatetype), event.data) or event.host != data.host_id:
         raise InvalidEvent(f"{kind.value}: subject, host and data name different things")

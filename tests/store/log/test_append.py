@@ -11,7 +11,7 @@ import pytest
 from store.database import Database
 from store.errors import ConcurrencyError, EventRefused, MissingParent, VersionGap
 from store.log.append import append_events, read_versions
-from store.log.catalog import BEGINNINGS, EventType, aggregate_type
+from store.log.catalog import BEGINNINGS, EVENTS, EventType
 from store.log.envelope import Origin, build_command
 from tests.store.conftest import rows
 from tests.store.log.samples import sample, uuid_of
@@ -114,7 +114,7 @@ async def test_a_change_of_what_was_never_made_is_refused(database: Database, ba
 async def test_a_child_of_nobody_is_refused(database: Database, host: UUID, kind: EventType) -> None:
     with pytest.raises(MissingParent) as refused:
         await append(database, host, [event(host, kind)])
-    assert refused.value.aggregate_type == aggregate_type(kind)
+    assert refused.value.aggregate_type == EVENTS[kind].aggregate
     assert await rows(database, host, "select count(*) from event_store_t") == [(0,)]
 
 

@@ -15,7 +15,6 @@ from store.log.catalog import (
     EventType,
     aggregate_id,
     aggregate_id_of,
-    aggregate_type,
     event_type,
 )
 
@@ -40,23 +39,12 @@ def test_the_catalog_is_the_seeds() -> None:
     assert len(EventType) == 27
     assert set(EVENTS) == set(EventType)
     assert set(AGGREGATES) == set(Aggregate)
-    assert all(spec.aggregate == aggregate_type(event) for event, spec in EVENTS.items())
 
 
 @pytest.mark.parametrize("event", EventType)
 def test_an_aggregates_name_is_an_event_types_without_its_suffix(event: EventType) -> None:
-    assert aggregate_type(event) in FAMILIES
-    assert event.removeprefix(aggregate_type(event)).removesuffix("Event") in FAMILIES[aggregate_type(event)]
-
-
-def test_unlinked_is_not_taken_for_linked() -> None:
-    assert aggregate_type("AgentMemoryUnitEntityUnlinkedEvent") == "AgentMemoryUnitEntity"
-
-
-@pytest.mark.parametrize("name", ["CreatedEvent", "", "AgentMemoryUnit", "AgentMemoryUnitEvent"])
-def test_a_name_that_tells_no_aggregate_is_refused(name: str) -> None:
-    with pytest.raises(InvalidEvent):
-        aggregate_type(name)
+    aggregate = EVENTS[event].aggregate
+    assert event.removeprefix(aggregate).removesuffix("Event") in FAMILIES[aggregate]
 
 
 @pytest.mark.parametrize("name", sorted(LEGACY))

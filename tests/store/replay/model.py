@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from store.log.catalog import BEGINNINGS, Aggregate, EventType, aggregate_type
+from store.log.catalog import BEGINNINGS, EVENTS, Aggregate, EventType
 
 E, A = EventType, Aggregate
 Key = tuple[str, ...]
@@ -42,7 +42,7 @@ class Offer:
 
     @property
     def aggregate(self) -> Aggregate:
-        return Aggregate(aggregate_type(self.kind))
+        return EVENTS[EventType(self.kind)].aggregate
 
     @property
     def key(self) -> Key:

@@ -26,7 +26,7 @@ from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import EventRefused, NotFound
 from store.log.append import append_events
 from store.log.bulk import append_bulk
-from store.log.catalog import ID_FIELDS, Aggregate, EventType, aggregate_type
+from store.log.catalog import EVENTS, ID_FIELDS, Aggregate, EventType
 from store.log.envelope import Origin, build_command
 from store.replay import ReplayScope, verify_log
 from tests.servers import TestPostgres
@@ -148,10 +148,10 @@ class LogMachine(RuleBasedStateMachine):
         """Choose versions by how the log would stand after those before; of what does not fit, leave most away."""
         trial, offers = self.model, list[Offer]()
         for kind, bank, one, other, step, doc, source, user, anyway in drawn:
-            parts = (one, other)[: min(2, len(ID_FIELDS[Aggregate(aggregate_type(kind))]))]
+            parts = (one, other)[: min(2, len(ID_FIELDS[EVENTS[kind].aggregate]))]
             n = len(self.offers) + len(offers)
             # One author a thing: what remains of a thing of several is held in tests/store/erasure.
-            key = (aggregate_type(kind), bank, *parts)
+            key = (EVENTS[kind].aggregate.value, bank, *parts)
             version = max(1, max(trial.log.get(key, {0: ""})) + step)
             author = next((known.user for known in trial.events if known.key == key), user)
             offer = Offer(f"event {n}", kind, bank, parts, version, f"<said {n}>", n, user=author)
