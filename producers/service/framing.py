@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from afterturn_client import reference
-from afterturn_client.reference import strip
+from afterturn_client.reference import strip_frames
 
-__all__ = ["ReferenceDirective", "ReferenceItem", "frame_message", "strip"]
+__all__ = ["ReferenceDirective", "ReferenceItem", "frame_message", "strip_frames"]
 
 
 @dataclass(frozen=True, slots=True)

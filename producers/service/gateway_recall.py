@@ -12,7 +12,7 @@ from uuid import UUID
 
 from afterturn_client.errors import GatewayError, InvalidRequestError
 from afterturn_client.gateway import GatewayHit
-from afterturn_client.reference import SHORTEST_CUT, cut
+from afterturn_client.reference import SHORTEST_CUT, cut_text
 
 from producers.errors import FieldProblem, Invalid, PermissionDenied
 from producers.service.gateway_clients import GatewayClients, TargetUnusable
@@ -145,7 +145,7 @@ def cut_finding(finding: GatewayFinding, room: int) -> GatewayFinding:
         names = sum(map(len, filter(None, (hit.id, hit.session_id, hit.source_scope, hit.resource_uri))))
         text = hit.text
         if names + len(text) > most and room - names >= SHORTEST_CUT:
-            text = cut(text, room - names)
+            text = cut_text(text, room - names)
         if (size := names + len(text)) <= room:
             room -= size
             kept.append(replace(hit, text=text))

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import orjson
 from afterturn_client.gateway import GatewayHit
-from afterturn_client.reference import cut
+from afterturn_client.reference import cut_text
 
 from producers.service.framing import ReferenceDirective, ReferenceItem, frame_message
 from producers.service.gateway_recall import GatewayFinding
@@ -187,7 +187,7 @@ def as_json(answer: RecallResult, most_bytes: int = MOST_BYTES) -> bytes:
     kept = _fit_items(kept, room, lambda item: len(_written(replace(answer, items=(item,), gateway=None))))
     if not kept and answer.items:
         first = answer.items[0]
-        kept = [replace(first, text=cut(first.text, max(0, room) // LONGEST_CHARACTER), cut=True)]
+        kept = [replace(first, text=cut_text(first.text, max(0, room) // LONGEST_CHARACTER), cut=True)]
     return _written(replace(answer, items=kept), describe_cut(found, len(kept), most_bytes))
 
 

@@ -10,7 +10,7 @@ from producers.service.authorisation import Action, require_write
 from producers.service.banks import resolve_speaker
 from producers.service.dependencies import ServiceDependencies
 from producers.service.fields import BankName, Moment, Name, Text, field_error, session_name
-from producers.service.framing import strip
+from producers.service.framing import strip_frames
 from producers.service.redacting import Redactor
 from producers.service.turns import limit_metadata, limit_text, parse_body
 from producers.service.wire import Done, RequestModel
@@ -27,7 +27,7 @@ UNIT = "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20"
 
 def _own_text(content: str) -> str:
     """Return a memory's text without what was recalled."""
-    told = strip(content)
+    told = strip_frames(content)
     if not told.strip():
         raise field_error("must not be blank or recalled text alone")
     return told

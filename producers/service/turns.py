@@ -23,7 +23,7 @@ from pydantic import (
 
 from producers.errors import FieldProblem, Invalid, ProducerError, TooLarge
 from producers.service.fields import BankName, Moment, Name, SessionName, Text, TurnName, field_error
-from producers.service.framing import strip
+from producers.service.framing import strip_frames
 from producers.service.wire import RequestModel
 from producers.settings import ApiSettings
 from producers.turns.items import KEPT, clean_items, is_blank, is_item, role_of, strip_across, text_of
@@ -59,7 +59,7 @@ class Content:
 def read_content(value: Any) -> Content:
     """Read a string or a list of content parts (objects with a `type`; those of type text carry `text`)."""
     if isinstance(value, str):
-        return Content(strip(check_text(value)))
+        return Content(strip_frames(check_text(value)))
     if not isinstance(value, list) or not value:
         raise field_error("must be a string or a list of content parts")
     check_json(value)
@@ -75,7 +75,7 @@ def _parse_part(value: Any) -> Mapping[str, Any]:
         return value
     if not isinstance(value.get("text"), str):
         raise field_error("a text part must carry a text")
-    return {**value, "text": strip(value["text"])}
+    return {**value, "text": strip_frames(value["text"])}
 
 
 def _describe_part(part: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from afterturn_client.reference import RULE, strip, strip_parts
+from afterturn_client.reference import RULE, strip_frames, strip_parts
 
 from producers.errors import FieldProblem, Invalid, TooLarge
 from store.log.storable import check_json
@@ -101,7 +101,7 @@ def _clean_value(value: Any, name: str, field: str, most_bytes: int) -> Any:
         return f"[binary content of {len(value)} characters is not kept; sha256 {digest}]"
     if len(value.encode()) > most_bytes:
         raise TooLarge(field, "max_message_bytes", most_bytes)
-    return strip(value)
+    return strip_frames(value)
 
 
 def strip_across(parts: list[Any]) -> list[Any]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from afterturn_client.reference import KIND, NOTE, RULE, cut, escaped
+from afterturn_client.reference import KIND, NOTE, RULE, cut_text, escaped
 
 from producers.turns.items import Item
 from store.memory.session_history import HoldingFact
@@ -101,7 +101,7 @@ def insight_json(unit: Recalled) -> dict[str, Any]:
 
 def chunk_json(path: str, text: str) -> dict[str, Any]:
     """Return a recalled text as the frame has it, cut to its length."""
-    return {"path": path, "start_bytes": 0, "end_bytes": len(text.encode()), "text": cut(text, CHUNK_CHARACTERS)}
+    return {"path": path, "start_bytes": 0, "end_bytes": len(text.encode()), "text": cut_text(text, CHUNK_CHARACTERS)}
 
 
 def _message(role: str, text: str) -> Item:

@@ -10,7 +10,7 @@ from afterturn_client.reference import strip_parts, visible
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producers.service.framing import ReferenceItem, frame_message, strip
+from producers.service.framing import ReferenceItem, frame_message, strip_frames
 
 OPEN, CLOSE = "<memory_reference>\n", "\n</memory_reference>"
 
@@ -84,13 +84,13 @@ def test_stripping_gives_back_exactly_what_stood_around_the_frame(
     recalled: list[ReferenceItem], before: str, after: str
 ) -> None:
     block = framed(recalled)
-    assert strip(before + block + after) == before + after
-    assert strip(block + before + block + after) == before + after
+    assert strip_frames(before + block + after) == before + after
+    assert strip_frames(block + before + block + after) == before + after
 
 
 @given(text)
 def test_text_without_a_frame_is_left_alone(said: str) -> None:
-    assert strip(said) == said
+    assert strip_frames(said) == said
 
 
 @pytest.mark.parametrize(
@@ -107,12 +107,12 @@ def test_text_without_a_frame_is_left_alone(said: str) -> None:
     ],
 )
 def test_what_only_looks_like_a_frame_is_somebodys_own_text(said: str) -> None:
-    assert strip(said) == said
+    assert strip_frames(said) == said
 
 
 def test_stripping_a_long_text_full_of_open_tags_takes_no_time() -> None:
     said = "<memory_reference>{" * 20_000
-    assert strip(said) == said
+    assert strip_frames(said) == said
 
 
 @pytest.mark.law("L8")
@@ -126,8 +126,8 @@ def test_a_frame_that_a_program_quotes_is_taken_out_of_the_quotation(
         said, rest = json.dumps(said), json.dumps(rest)
         for sign in signs:
             said = said.replace(sign, f"\\u{ord(sign):04x}")
-    assert strip(f"log: {said}; done") == f"log: {rest}; done"
-    assert strip(repr(framed(recalled))) == "''"
+    assert strip_frames(f"log: {said}; done") == f"log: {rest}; done"
+    assert strip_frames(repr(framed(recalled))) == "''"
 
 
 @pytest.mark.law("L8")
@@ -140,10 +140,10 @@ def test_a_frame_that_is_quoted_line_by_line_is_taken_out_with_its_marks(
     lines = [f"{mark}{line}" for line in ("Ann wrote:", *block.split("\n"), "and so on")]
     for end in ("\n", "\r\n"):
         said = end.join(lines)
-        assert strip(said) == f"{mark}Ann wrote:{end}{end}{mark}and so on"
-        assert strip(f"log: {json.dumps(said)}") == f"log: {json.dumps(cut_frame(said))}"
+        assert strip_frames(said) == f"{mark}Ann wrote:{end}{end}{mark}and so on"
+        assert strip_frames(f"log: {json.dumps(said)}") == f"log: {json.dumps(cut_frame(said))}"
     quoted = "\n".join(lines[1:-1])
-    assert strip(quoted) == ""
+    assert strip_frames(quoted) == ""
     half = len(quoted) // 2
     assert "".join(strip_parts([quoted[:half], quoted[half:]])) == ""
 
@@ -174,9 +174,9 @@ def test_a_frame_that_is_split_over_texts_is_taken_out_of_all(recalled: list[Ref
     ],
 )
 def test_long_quotations_that_never_end_take_no_time(said: str) -> None:
-    assert strip(said) == said
+    assert strip_frames(said) == said
 
 
 def test_a_frame_survives_a_client_that_indents_or_ends_lines_differently() -> None:
     block = framed([ReferenceItem("u", "hello", 0.1)])
-    assert strip(block.replace("\n", "\r\n  ")) == ""
+    assert strip_frames(block.replace("\n", "\r\n  ")) == ""

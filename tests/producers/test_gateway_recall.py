@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import orjson
 import pytest
 import pytest_asyncio
-from afterturn_client.reference import CUT, cut
+from afterturn_client.reference import CUT, cut_text
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from producers.service.gateway_recall import MOST_CHARACTERS, GatewayRecall
@@ -288,7 +288,7 @@ async def test_what_a_gateway_says_is_bounded_by_the_askers_tokens(world: World,
     server.answers(JSONResponse({"results": [{"text": "x" * 4000}, {"text": "short"}, {"text": "y" * 100_000}]}))
     few = (await ana.http.post(RECALL, json={**BOTH, "max_tokens": 100})).json()
     [hit] = few["gateway"]["results"]
-    assert hit["text"] == cut("x" * 4000, len(hit["text"]))
+    assert hit["text"] == cut_text("x" * 4000, len(hit["text"]))
     assert 300 < len(hit["text"]) <= 400
     many = (await ana.http.post(RECALL, json=BOTH)).json()
     texts = [hit["text"] for hit in many["gateway"]["results"]]

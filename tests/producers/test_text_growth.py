@@ -5,7 +5,7 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from producers.service.framing import ReferenceDirective, ReferenceItem, frame_message, strip
+from producers.service.framing import ReferenceDirective, ReferenceItem, frame_message, strip_frames
 from producers.service.turns import read_content, read_turn
 from producers.settings import ApiSettings
 from tests.growth import outgrowing
@@ -21,11 +21,11 @@ def a_turn(text: str) -> None:
 
 
 READ: dict[str, Callable[[str], object]] = {
-    "frames are stripped": strip,
+    "frames are stripped": strip_frames,
     "a frame is made": lambda text: frame_message(
         [ReferenceItem("u", text, 0.5)], [ReferenceDirective("tone", text, "ann")]
     ),
-    "a made frame is stripped": lambda text: strip(
+    "a made frame is stripped": lambda text: strip_frames(
         (frame_message([ReferenceItem("u", text, 0.5)]) or {"content": ""})["content"]
     ),
     "content is read": read_content,

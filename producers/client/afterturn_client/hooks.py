@@ -12,7 +12,7 @@ from typing import Any
 
 from afterturn_client.client import Afterturn
 from afterturn_client.mcp_bridge import find_project
-from afterturn_client.reference import cut
+from afterturn_client.reference import cut_text
 from afterturn_client.transcripts import LONGEST_MESSAGE, TranscriptTurn, read_turns
 from afterturn_client.turns import Message, NewTurn
 
@@ -111,7 +111,7 @@ def _messages_of(turn: TranscriptTurn) -> list[Message]:
 def _add_context(event: str, frame: str, texts: list[str]) -> str:
     """Return the output that adds a frame to what the model sees: whole, or the texts alone, each on a line."""
     if len(frame) > LONGEST_CONTEXT:
-        frame = cut("\n".join(json.dumps(text, ensure_ascii=False) for text in texts), LONGEST_CONTEXT)
+        frame = cut_text("\n".join(json.dumps(text, ensure_ascii=False) for text in texts), LONGEST_CONTEXT)
     if not frame:
         return ""
     told = {"hookEventName": event, "additionalContext": frame}

@@ -27,7 +27,7 @@ from afterturn_client.curated import MemorySnapshot, MemoryStore, MemoryTool
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.layers import AfterturnLayer, FinishedTurn, Layer, MemoryGatewayService, Recall
 from afterturn_client.prompt import Content, build_messages
-from afterturn_client.reference import strip
+from afterturn_client.reference import strip_frames
 from afterturn_client.session_tool import SessionSearchTool
 from afterturn_client.sessions import LocalSessions, RecalledSessions, Sessions, SessionSearch
 from afterturn_client.settings import MemorySettings, Mode
@@ -160,7 +160,7 @@ class HybridMemory:
         if not isinstance(text, str):
             raise TypeError(f"the loop must return the final text, not {type(text).__name__}")
         # What was recalled is never kept again, not even where it was pasted or echoed.
-        finished = FinishedTurn(session, turn, strip(prompt), strip(text), asked_at, self.clock())
+        finished = FinishedTurn(session, turn, strip_frames(prompt), strip_frames(text), asked_at, self.clock())
         await self._recorded(finished)
         await self._persisted(finished)
         return RunResult(text, session, turn, asked_at, finished.answered_at)

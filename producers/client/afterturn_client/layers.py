@@ -39,7 +39,7 @@ _UNAUTHORIZED = 401
 class FinishedTurn:
     """A run that ended normally: the user's own words, the agent's final text, and when (aware times).
 
-    Neither holds a frame of what was recalled (`reference.strip`): it would be kept as if it had been said.
+    Neither holds a frame of what was recalled (`reference.strip_frames`): it would be kept as if it had been said.
     """
 
     session_id: str

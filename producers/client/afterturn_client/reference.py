@@ -95,10 +95,10 @@ def frame_directives(directives: Sequence[Mapping[str, Any]]) -> str | None:
 
 def is_frame(text: str) -> bool:
     """Whether a text is frames and nothing else."""
-    return bool(text.strip()) and not strip(text).strip()
+    return bool(text.strip()) and not strip_frames(text).strip()
 
 
-def strip(text: str) -> str:
+def strip_frames(text: str) -> str:
     """Return the text without the frames in it; everything else stays exactly as it is, other tags included.
 
     A frame is found as it was made, as a string of JSON or of a program quotes it (escaped, up to `QUOTED` times), and
@@ -133,7 +133,7 @@ def find_frames(text: str) -> list[tuple[int, int]]:
     return spans
 
 
-def cut(text: str, most: int) -> str:
+def cut_text(text: str, most: int) -> str:
     """Return a text of at most `most` characters; a longer one is cut and ends in `CUT`."""
     return text if len(text) <= most else text[: max(0, most - len(CUT))] + CUT
 
@@ -153,10 +153,10 @@ def _cut_to(item: dict[str, Any], room: int) -> dict[str, Any]:
     text = str(item.get("text", ""))
 
     def size(most: int) -> int:
-        return len(escaped({**item, "text": cut(text, most)}))
+        return len(escaped({**item, "text": cut_text(text, most)}))
 
     longest = bisect_right(range(min(len(text), room) + 1), room, key=size) - 1
-    return {**item, "text": cut(text, longest)} if longest - len(CUT) >= SHORTEST_CUT else item
+    return {**item, "text": cut_text(text, longest)} if longest - len(CUT) >= SHORTEST_CUT else item
 
 
 def visible(text: str) -> str:

@@ -6,7 +6,7 @@ import unicodedata
 from typing import Any
 
 import pytest
-from afterturn_client.reference import CUT, MAX_CHARACTERS, RULE, escaped, frame, is_frame, strip, visible
+from afterturn_client.reference import CUT, MAX_CHARACTERS, RULE, escaped, frame, is_frame, strip_frames, visible
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,7 +70,7 @@ def test_the_agent_and_the_service_both_take_the_frame_out_again_exactly(
 ) -> None:
     content = framed(recalled, max_characters=10**6)
     assert is_frame(content)
-    for stripping in (strip, framing.strip):
+    for stripping in (strip_frames, framing.strip_frames):
         assert stripping(before + content + after) == before + after
 
 
@@ -89,7 +89,7 @@ def test_directives_stand_before_what_was_recalled_and_come_out_with_it(
     assert content.startswith("<memory_directives>\n")
     assert content.count("<") == (4 if recalled else 2)
     assert is_frame(content)
-    for stripping in (strip, framing.strip):
+    for stripping in (strip_frames, framing.strip_frames):
         assert stripping(before + content + after) == before + after
 
 
@@ -168,7 +168,7 @@ def test_what_shapes_a_word_stays_as_it_is(said: str) -> None:
     ],
 )
 def test_what_only_looks_like_a_frame_is_somebodys_own_text(mine: str) -> None:
-    assert strip(mine) == mine
+    assert strip_frames(mine) == mine
     assert not is_frame(mine)
 
 
@@ -189,7 +189,7 @@ def test_a_text_longer_than_the_frame_is_cut_with_a_mark_and_the_frame_is_not_dr
     longer = {**item, "text": said[: len(item["text"]) - len(CUT) + 1] + CUT}
     assert len(escaped(item)) <= MAX_CHARACTERS < len(escaped(longer))
     assert inside(content)["left_out"] == 1
-    assert strip(content) == ""
+    assert strip_frames(content) == ""
 
 
 def test_a_text_is_not_cut_to_next_to_nothing() -> None:
@@ -199,4 +199,4 @@ def test_a_text_is_not_cut_to_next_to_nothing() -> None:
 
 def test_the_rule_names_the_tags_but_is_no_frame() -> None:
     assert "memory_reference" in RULE
-    assert strip(RULE) == RULE
+    assert strip_frames(RULE) == RULE
