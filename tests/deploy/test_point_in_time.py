@@ -102,8 +102,10 @@ def restored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restored]:
         wait_until((archive / last).exists, "the last WAL is in the archive")
         server.stop()
         restore_to(copy, archive, "before the mishap")
-        # It is ready when it has come to the point and was promoted.
         process = child.start_child(copy.child())
+        # It answers reads before it has come to the point and is promoted.
+        promoted = "select cast(not pg_is_in_recovery() as text)"
+        wait_until(lambda: asyncio.run(execute(copy.endpoint.superuser_url, promoted)) == ["true"], "it is promoted")
         yield Restored(copy.endpoint, lost[-1])
         child.stop_child(copy.child(), process)
     finally:
