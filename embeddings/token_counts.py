@@ -8,13 +8,13 @@ MOST = 32_768
 
 
 class TokenCounts:
-    """Counts the tokens of texts, and of the last ones counted remembers how many: by their hash, never the text.
+    """Counts the tokens of texts and keeps the last `most` counts, by the text's hash: no text is kept.
 
     May be called from several threads.
     """
 
     def __init__(self, count: Callable[[Sequence[str]], Sequence[int]], most: int = MOST) -> None:
-        """Count what is new by `count`, one number a text."""
+        """Keep nothing yet; `count` returns one number for each text that is not known."""
         self._count = count
         self._most = most
         self._known: OrderedDict[int, int] = OrderedDict()
@@ -22,9 +22,9 @@ class TokenCounts:
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Return the tokens of each text, in order."""
         keys = [hash(text) for text in texts]
-        found = {key: self._known.pop(key, None) for key in keys}
-        new = {key: text for key, text in zip(keys, texts, strict=True) if found[key] is None}
-        known = {key: tokens for key, tokens in found.items() if tokens is not None}
+        by_key = dict(zip(keys, texts, strict=True))
+        known = {key: tokens for key in by_key if (tokens := self._known.pop(key, None)) is not None}
+        new = {key: text for key, text in by_key.items() if key not in known}
         if new:
             known |= dict(zip(new, self._count(list(new.values())), strict=True))
         self._known.update(known)

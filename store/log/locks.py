@@ -1,7 +1,7 @@
 """Advisory locks of a transaction, held until it ends: columns of the statement that takes them, from left to right.
 
-Who writes the log enters it first, then takes quota, bank and what stands in the bank, in this order: locks taken in
-one order never wait for each other in a ring.
+A writer of the log enters it first, then locks quota, bank and the bank's rows, always in this order: so writers do not
+deadlock.
 """
 
 from typing import Any

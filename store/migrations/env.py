@@ -22,14 +22,18 @@ SET_EVENTS = text("select afterturn.set_events(cast(:registry as jsonb))")
 SET_VERSION = text("select afterturn.set_schema_version(:revision, :oldest_code)")
 FIND_REVISION = text("select version_num from public.afterturn_version")
 SET_STAGES = text("select afterturn.set_stages(cast(:stages as jsonb))")
-#: Starters that arrive together take turns.
+#: Processes that start at the same time migrate one after the other.
 MIGRATION_LOCK = 7_305_412_208_117
 POLL_S = 0.05
 TRY_LOCK = text("select pg_try_advisory_lock(:key)")
 
 
 def _wait_for_turn(connection: Connection) -> None:
-    """Wait for the lock of migrations and hold it for the session; without a snapshot, or a builder waited for this."""
+    """Take the migrations' lock for the session.
+
+    It asks again and again: a statement that waited for the lock would hold a snapshot, and `create index concurrently`
+    waits for every snapshot.
+    """
     while not connection.scalar(TRY_LOCK, {"key": MIGRATION_LOCK}):
         time.sleep(POLL_S)
 
@@ -60,13 +64,13 @@ def _refuse_unknown(found: MigrationContext) -> None:
 async def _run() -> None:
     url = context.config.attributes["url"]
     engine = create_owner_engine(url, poolclass=NullPool)
-    async with engine.connect() as beside:
-        await beside.execution_options(isolation_level="AUTOCOMMIT")
-        await beside.run_sync(_wait_for_turn)
+    async with engine.connect() as session:
+        await session.execution_options(isolation_level="AUTOCOMMIT")
+        await session.run_sync(_wait_for_turn)
         async with engine.begin() as connection:
             await connection.run_sync(_migrate)
-        if await beside.scalar(FIND_REVISION) == head():
-            await beside.run_sync(build_missing_indexes)
+        if await session.scalar(FIND_REVISION) == head():
+            await session.run_sync(build_missing_indexes)
     await engine.dispose()
 
 

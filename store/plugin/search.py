@@ -136,8 +136,8 @@ _FRESH = f"""
              where v.host_id = :host and v.bank_id = u.bank_id and v.generation = :generation and v.unit_id = u.unit_id
              limit 1) is null
      order by u.mentioned_at desc limit :chunks"""  # noqa: S608 - put together from constants
-# Memories of rare kinds; of too many, so many are counted. A kind stands in the statement, as in its index: a policy of
-# rows hides what a function of their columns tells.
+# Memories of rare kinds, up to `too_many`. The kind is a literal, as in its index: behind row-level security a
+# parameter would not match the index.
 _OF_KIND = f"""
     select u.bank_id, u.unit_id
       from living b
@@ -284,12 +284,12 @@ NEAREST_COMPARED = 100
 #: Units read from an index for each memory that is wanted. If fewer than one in ten is one, the index is left and all
 #: of the namespace is read.
 LOOKED_AT = 10
-#: Units looked at first for each memory that is compared, whatever they are.
+#: Units of any kind looked at first for each memory that is compared.
 FIRST_LOOKED_AT = 2
 #: Units opened first for each memory that is wanted, the best of those that are compared. Where too few of them are
 #: memories, all of the namespace's are read.
 OPENED = 5
-#: Memories of the kinds that are asked for of which each is compared; of more, the best units are, whatever they are.
+#: Up to this many memories of the kinds asked for, each is compared; of more, only the best units of any kind.
 FEW = 5_000
 MOST = 2**31 - 1
 

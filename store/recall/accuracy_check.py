@@ -26,7 +26,7 @@ from store.recall.state import RecallState
 
 #: Neighbours that are compared.
 NEIGHBOURS = 10
-#: As among people: beside an agent the nearest units are not all that is searched for.
+#: A person, so that the plain search is checked: in an agent's memory the dense arm puts questions last.
 SPEAKERS = frozenset({"somebody"})
 #: Two sums of the same products may differ by their order.
 TOLERANCE = 1e-4

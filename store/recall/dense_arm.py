@@ -16,10 +16,9 @@ from store.database import NO_SETTINGS, ONE_PLAN, Settings
 from store.driver_rows import DriverRow, fetch_rows
 from store.recall.dense import context_cosines, context_weights
 from store.recall.filters import filter_conditions, is_filtered
-from store.recall.pool import CandidatePool
+from store.recall.pool import AGENTS, CandidatePool
 from store.recall.reflections import IS_ASKED_FOR
 from store.recall.reflections import NEAREST as MOST_REFLECTIONS
-from store.recall.rules import AGENTS
 from store.recall.settings import RecallSettings
 from store.recall.state import ArmResult, RecallState
 
@@ -29,9 +28,9 @@ NEAREST = """
       from afterturn.unit_vector_t v {units}
      where v.host_id = :host and v.bank_id = :bank and v.generation = :generation {conditions}
      order by (v.embedding <#> cast(:vector as halfvec)) + 0, v.unit_id
-     limit :candidates"""
+     limit :{most}"""
 UNIT = "join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)"
-PLAIN = text(NEAREST.format(units="", conditions=""))
+PLAIN = text(NEAREST.format(units="", conditions="", most="candidates"))
 # Reflections are no units: they are read beside those that pass, and what they were drawn from is filtered when they
 # are loaded.
 OF_REFLECTIONS = f"""
@@ -46,7 +45,8 @@ OF_REFLECTIONS = f"""
 AND_REFLECTIONS = "({units}) union all ({reflections})"
 FILTERED = text(
     AND_REFLECTIONS.format(
-        units=NEAREST.format(units=UNIT, conditions=f"and {filter_conditions('u')}"), reflections=OF_REFLECTIONS
+        units=NEAREST.format(units=UNIT, conditions=f"and {filter_conditions('u')}", most="candidates"),
+        reflections=OF_REFLECTIONS,
     )
 )
 # The units of one session are few, and have indexes of their own: one for messages, one for what is none.
@@ -77,16 +77,17 @@ IN_LISTS = """
          where v.host_id = :host and v.bank_id = :bank and v.generation = :generation
          order by v.embedding <#> cast(:vector as halfvec) limit :looked_at)
     select v.unit_id, v.cosine, false as drawn from near v {units} {conditions}
-     order by v.cosine desc limit :candidates"""
-PLAIN_IN_LISTS = text(IN_LISTS.format(units="", conditions=""))
+     order by v.cosine desc limit :{most}"""
+PLAIN_IN_LISTS = text(IN_LISTS.format(units="", conditions="", most="candidates"))
 FILTERED_IN_LISTS = text(
     AND_REFLECTIONS.format(
-        units=IN_LISTS.format(units=UNIT, conditions=f"where {filter_conditions('u')}"), reflections=OF_REFLECTIONS
+        units=IN_LISTS.format(units=UNIT, conditions=f"where {filter_conditions('u')}", most="candidates"),
+        reflections=OF_REFLECTIONS,
     )
 )
-# Of an agent's memory the user's earlier questions and the agent's short lines, which repeat them, are nearer to a
-# question than what answers it, and many: they are found where what tells leaves room. Who has no name is the user.
-_ONLY_ASKS = """(u.role in ('assistant', 'tool', 'system', 'developer') and octet_length(u.content) <= :line_bytes
+# In an agent's memory many earlier questions of the user, and short lines of the agent that repeat them, are nearer to
+# a question than its answer is: they fill the places that statements leave. A user without a name is the agent's user.
+_ONLY_ASKS = """(u.role = any(cast(:agents as text[])) and octet_length(u.content) <= :line_bytes
                  or u.role = 'user' and u.name is null and octet_length(u.content) <= :question_bytes
                     and right(rtrim(u.content, E' \\n\\t"'), 1) in ('?', '\uff1f'))"""
 BESIDE_AGENT = f"""
@@ -95,12 +96,8 @@ BESIDE_AGENT = f"""
       left join lateral (select {_ONLY_ASKS} as only_asks from afterturn.agent_memory_unit_t u
                           where u.host_id = :host and u.bank_id = :bank and u.unit_id = n.unit_id limit 1) u on true
      order by coalesce(u.only_asks, false), n.cosine desc, n.unit_id limit :candidates"""  # noqa: S608 - constants
-TOLD_AGENT = text(
-    BESIDE_AGENT.format(near=NEAREST.replace(":candidates", ":looked_at").format(units="", conditions=""))
-)
-TOLD_AGENT_IN_LISTS = text(
-    BESIDE_AGENT.format(near=IN_LISTS.replace(":candidates", ":looked_at").format(units="", conditions=""))
-)
+TOLD_AGENT = text(BESIDE_AGENT.format(near=NEAREST.format(units="", conditions="", most="looked_at")))
+TOLD_AGENT_IN_LISTS = text(BESIDE_AGENT.format(near=IN_LISTS.format(units="", conditions="", most="looked_at")))
 #: Beside an agent: units looked at for each that is wanted, and the sizes of an agent's line and of a short question.
 TOLD_AMONG, LINE_BYTES, QUESTION_BYTES = 2, 200, 80
 #: With a filter: candidates read for each result that is wanted, and the factor on the lists that are probed.
@@ -155,6 +152,7 @@ async def _find_nearest(connection: AsyncConnection, state: RecallState) -> Sequ
         "generation": state.generation,
         "vector": state.vector,
         "candidates": wanted,
+        "agents": list(AGENTS),
         "line_bytes": LINE_BYTES,
         "question_bytes": QUESTION_BYTES,
         **(state.filters if filtered else {}),
@@ -175,7 +173,7 @@ async def _find_nearest(connection: AsyncConnection, state: RecallState) -> Sequ
 
 
 def _is_beside_agent(state: RecallState) -> bool:
-    """Say whether an agent speaks, or may speak, where the question's words stand, and is not asked for its words."""
+    """Return whether an agent speaks, or may speak, where the question's words stand, and its own are not asked for."""
     return not state.question.wants_assistant and (not state.speakers or not AGENTS.isdisjoint(state.speakers))
 
 

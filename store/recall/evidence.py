@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from store.recall.pool import CandidatePool
 from store.recall.query import About, Evidence
-from store.recall.rules import AGENTS
 from store.recall.settings import EvidenceSettings
 
 
@@ -32,8 +31,8 @@ def weigh_evidence(
 
 
 def _is_agents(pool: CandidatePool) -> bool:
-    """Say whether these were said to an agent, or by one: an agent speaks among them, or nobody has a name."""
-    return not any(unit.name for unit in pool.candidates) or any(unit.role in AGENTS for unit in pool.candidates)
+    """Return whether this is an agent's memory: an agent speaks in it, or no speaker has a name."""
+    return pool.has_agent or not any(unit.name for unit in pool.candidates)
 
 
 def _judge_speaker(

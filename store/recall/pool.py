@@ -15,6 +15,9 @@ from store.recall.short_questions import ShortQuestions, split_questions
 
 Numbers = NDArray[np.float64]
 
+#: Roles of what a person talks to: they echo a question, or speak beside one without answering it.
+AGENTS = frozenset({"assistant", "tool", "system", "developer"})
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -95,6 +98,11 @@ class CandidatePool:
     def speakers(self) -> list[str | None]:
         """Who said each candidate, by name or role."""
         return [candidate.speaker for candidate in self.candidates]
+
+    @cached_property
+    def has_agent(self) -> bool:
+        """Whether an agent speaks among the candidates."""
+        return any(candidate.role in AGENTS for candidate in self.candidates)
 
     @cached_property
     def words(self) -> Numbers:

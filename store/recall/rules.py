@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.recall.lexical import Place
-from store.recall.pool import Candidate, CandidatePool
+from store.recall.pool import AGENTS, Candidate, CandidatePool
 from store.recall.question import Question, named_speakers
 from store.recall.settings import RankingSettings
 from store.text.terms import question_terms, words_of
@@ -17,16 +17,13 @@ from store.text.terms import question_terms, words_of
 Scores = NDArray[np.float64]
 Rule = Callable[[Scores, CandidatePool, Question, RankingSettings], Scores]
 
-#: Who echoes a question, or speaks beside one without answering it.
-AGENTS = frozenset({"assistant", "tool", "system", "developer"})
 #: What has such a share of a question's terms asks for the same.
 SAME = 0.6
-#: A text beyond so many words tells something even where all of it asks: at twice as many it is held back as little as
-#: among people.
+#: Words up to which a text that only asks is held back in full beside an agent; from twice as many on, as among people.
 BRIEF_WORDS = 8
 #: What an agent says in so few words only receives, repeats or thanks.
 LINE_WORDS = 30
-#: What a user says so many times in the same words is an order, or a greeting.
+#: Equal messages of a user from which on each is taken for an order or a greeting.
 REPEATED = 3
 USER = "user"
 #: Words beyond which length_brake lowers a score.
@@ -82,7 +79,7 @@ def apply_short_question(scores: Scores, pool: CandidatePool, question: Question
     share = np.array([part.share for part in pool.asking])
     same = np.array([measure_sameness(part.questions, question) for part in pool.asking])
     lost = ranking.short_question * share
-    if not question.wants_assistant and any(unit.role in AGENTS for unit in pool.candidates):
+    if not question.wants_assistant and pool.has_agent:
         brief = np.clip(2 - pool.words / BRIEF_WORDS, 0.0, 1.0)
         lost = np.maximum(lost, ranking.asked_agent * share**2 * brief)
     held: Scores = scores * (1 - lost) * (1 - ranking.echo * same)
@@ -104,8 +101,8 @@ def is_line(unit: Candidate) -> bool:
 
 
 def apply_repeated(scores: Scores, pool: CandidatePool, question: Question, ranking: RankingSettings) -> Scores:
-    """Hold back what a user said again and again in the same words to an agent: it is an order, not a statement."""
-    if question.wants_assistant or not any(unit.role in AGENTS for unit in pool.candidates):
+    """Hold back what a user sent an agent several times in the same words: it is an order, not a statement."""
+    if question.wants_assistant or not pool.has_agent:
         return scores
     times = Counter(unit.text.strip() for unit in pool.candidates if unit.role == USER)
     again = pool.having(lambda unit: unit.role == USER and times[unit.text.strip()] >= REPEATED)

@@ -80,7 +80,7 @@ class RankingSettings(BaseModel):
         default=0.8,
         ge=0,
         le=1,
-        description="fraction of the score that a message loses that a user gave an agent three times alike",
+        description="fraction of the score that a user's message to an agent loses if it was sent three times or more",
     )
     heads: int = Field(
         default=4,
@@ -131,7 +131,7 @@ class EvidenceSettings(BaseModel):
         default=0.28,
         ge=0,
         le=10,
-        description="the same as floor where an agent speaks or nobody has a name: no speaker's name adds to a score",
+        description="used instead of floor in an agent's memory: an agent speaks in it, or no speaker has a name",
     )
     margin: float = Field(
         default=0.05,
@@ -154,7 +154,7 @@ class RecallSettings(BaseModel):
         default=20.0,
         ge=0,
         le=10_000,
-        description="time limit for embedding them, the wait for the model included",
+        description="time limit in milliseconds for embedding them, the wait for the model included",
     )
     fresh_tail_backlog: int = Field(
         default=1000,

@@ -1,4 +1,4 @@
-"""Answers of the database that are believed for a moment, so that not every call asks it again."""
+"""A cache of the database's answers for a few seconds: not every call asks it again."""
 
 import asyncio
 import time
@@ -10,11 +10,11 @@ Answer = TypeVar("Answer")
 
 
 class RecentAnswers(Generic[Key, Answer]):
-    """Keeps what a look-up answered: the newest `most` answers, each believed for `believed_s` seconds.
+    """Caches what a look-up answered: the newest `most` answers, each valid for `believed_s` seconds.
 
-    Calls that ask for one key at the same time share one look-up. A key in use is looked up again in the second half of
-    that time, beside the calls: a steady stream of them never waits. What was not found (None) is kept apart and takes
-    no room from what was. `clock` counts seconds. An instance belongs to one event loop.
+    Concurrent calls for one key share one look-up. A key in use is refreshed in the second half of that time, in the
+    background: a steady stream of calls never waits. Misses (None) are cached apart and evict no answer. `clock` counts
+    seconds. An instance belongs to one event loop.
     """
 
     def __init__(
@@ -24,7 +24,7 @@ class RecentAnswers(Generic[Key, Answer]):
         most: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Keep nothing yet."""
+        """Start empty."""
         self._look_up, self._believed_s, self._most, self._clock = look_up, believed_s, most, clock
         # All are believed for the same time, so the first is the oldest.
         self._found: dict[Key, tuple[float, Answer]] = {}
@@ -32,7 +32,7 @@ class RecentAnswers(Generic[Key, Answer]):
         self._running: dict[Key, asyncio.Task[Answer | None]] = {}
 
     async def get(self, key: Key) -> Answer | None:
-        """Return the answer for a key; raises what the look-up raises. Who is cancelled leaves it to the others."""
+        """Return the answer for a key; raises what the look-up raises. A cancelled call does not cancel the look-up."""
         now = self._clock()
         if found := self._found.get(key):
             until, answer = found
@@ -45,12 +45,12 @@ class RecentAnswers(Generic[Key, Answer]):
         return await asyncio.shield(self._begin(key))
 
     def clear(self) -> None:
-        """Forget what was found, and what is being looked up."""
+        """Drop every answer, and those of look-ups that are under way."""
         self._found.clear()
         self._running.clear()
 
     def _begin(self, key: Key) -> "asyncio.Task[Answer | None]":
-        """Return the look-up of a key that is under way, or begin one."""
+        """Return the running look-up of a key, or start one."""
         if (running := self._running.get(key)) is None:
             running = self._running[key] = asyncio.create_task(self._run(key), name="look up")
             running.add_done_callback(_take_error)
@@ -60,7 +60,7 @@ class RecentAnswers(Generic[Key, Answer]):
         mine = asyncio.current_task()
         try:
             answer = await self._look_up(key)
-            # After `clear` an older look-up may have read what holds no longer.
+            # After `clear`, an older look-up may have read stale data.
             if self._running.get(key) is mine:
                 self._keep(key, answer)
         finally:
@@ -86,6 +86,6 @@ def _make_room(kept: dict[Key, Answer], most: int) -> None:
 
 
 def _take_error(task: "asyncio.Task[Answer]") -> None:
-    """Have an error of a look-up that no call waits for be no error of the loop: the next call looks again."""
+    """Retrieve the error of a look-up that no call awaits: the loop does not report it, and the next call retries."""
     if not task.cancelled():
         task.exception()

@@ -149,7 +149,7 @@ async def test_a_worker_takes_turns_through_every_stage_and_stops_when_told(
     ]
 
 
-async def test_turns_nobody_rang_for_are_found_by_the_sweeper(world: World, start: Start) -> None:
+async def test_turns_without_a_notification_are_found_by_the_sweeper(world: World, start: Start) -> None:
     await append(world, 5)
     start()
     await all_done(world)

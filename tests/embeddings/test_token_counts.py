@@ -21,7 +21,7 @@ def test_a_text_is_counted_once() -> None:
     counter = Counter()
     counts = TokenCounts(counter.count)
     assert counts.count_tokens(["one two", "three", "one two"]) == [2, 1, 2]
-    assert counts.count_tokens(["three", "four five six", "one two"]) == [1, 3, 2]
+    assert counts.count_tokens(["three", "four five six", "three", "one two"]) == [1, 3, 1, 2]
     assert counter.asked == ["one two", "three", "four five six"]
     assert counts.count_tokens([]) == []
 
