@@ -9,6 +9,8 @@ from sqlalchemy import TextClause, text
 from store import identity
 from store.database import Database
 from store.derived.called_names import CALLED
+from store.memory.memories import LIVES
+from store.memory.session_history import HOLDING, HOLDING_IN_SESSION, RECENT
 from store.memory.turns import TurnStore
 from store.recall import dense_arm, lexical_arm
 from store.recall.names import SPEAKERS
@@ -49,6 +51,9 @@ async def generic_plan(database: Database, host: UUID, statement: TextClause) ->
         (dense_arm.TOLD_AGENT, ("unit_id = v.unit_id",)),
         (CALLED, ("term = n.mark", "term = c.word", "unit_id = p", "session_id = ")),
         (SPEAKERS, ("session_id = ",)),
+        (RECENT, ("session_id = ",)),
+        (HOLDING_IN_SESSION, ("session_id = ", "unit_id = o.unit_id")),
+        (LIVES, ("session_id = ",)),
     ],
     ids=[
         "prepare",
@@ -58,6 +63,9 @@ async def generic_plan(database: Database, host: UUID, statement: TextClause) ->
         "dense beside an agent",
         "called names",
         "speakers",
+        "history of a session",
+        "facts of a session",
+        "a single memory",
     ],
 )
 async def test_what_is_looked_up_is_found_by_its_own_index(
@@ -68,3 +76,9 @@ async def test_what_is_looked_up_is_found_by_its_own_index(
     for part in found_by:
         assert any(part in condition for condition in conditions), plan
     assert "Seq Scan on posting_t" not in plan
+
+
+async def test_the_newest_facts_that_hold_are_read_in_the_order_of_their_index(lonely: Database, filled: UUID) -> None:
+    plan = await generic_plan(lonely, filled, HOLDING)
+    assert "using fact_holding" in plan, plan
+    assert not any("Sort Key" in line for line in plan.splitlines()), plan
