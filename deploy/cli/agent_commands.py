@@ -1,4 +1,4 @@
-"""`afterturn mcp`, `hook` and `hooks`: what runs beside an agent, handed on to `afterturn-client`."""
+"""`afterturn mcp`, `hook` and `hooks`: commands that run beside an agent, delegated to `afterturn-client`."""
 
 import typer
 from afterturn_client import command

@@ -41,12 +41,12 @@ COMMANDS: Mapping[str, Command] = {
     "api": Command(
         "deploy.cli.processes:api_command",
         "Run",
-        "Run the API on the PostgreSQL and Redis of the settings, until SIGTERM or Ctrl-C.",
+        "Run the API on the configured PostgreSQL and Redis until SIGTERM or Ctrl-C.",
     ),
     "worker": Command(
         "deploy.cli.processes:worker_app",
         "Run",
-        "Run worker processes on the PostgreSQL and Redis of the settings, until SIGTERM or Ctrl-C.",
+        "Run worker processes on the configured PostgreSQL and Redis until SIGTERM or Ctrl-C.",
     ),
     "db": Command(
         "deploy.cli.db:db_app",
@@ -80,7 +80,7 @@ COMMANDS: Mapping[str, Command] = {
     "profile": Command(
         "deploy.cli.profile:profile_command",
         "Memory",
-        "Show what is known of a user: current facts, since when, how often stated, and their source turns.",
+        "Show facts about a user: current values, since when, how often stated, and their source turns.",
     ),
     "mcp": Command(
         "deploy.cli.agent_commands:mcp_command",
@@ -103,7 +103,7 @@ COMMANDS: Mapping[str, Command] = {
     "status": Command(
         "deploy.cli.status:status_command",
         "Operate",
-        "Show rows of every stage: pending, running, done, skipped, unknown and dead.",
+        "Show the work of every stage: pending, running, done, skipped, unknown and dead.",
     ),
     "jobs": Command(
         "deploy.cli.jobs:jobs_app",
@@ -129,7 +129,7 @@ COMMANDS: Mapping[str, Command] = {
     "context": Command(
         "deploy.cli.contexts:context_app",
         "Operate",
-        "Name services elsewhere, and choose the one that commands work on.",
+        "Save remote services under names, and choose the one that commands use.",
     ),
     "tenants": Command("deploy.cli.tenants:tenants_app", "Operate", "List and show tenants."),
     "keys": Command(
@@ -145,7 +145,7 @@ COMMANDS: Mapping[str, Command] = {
     "maintenance": Command(
         "deploy.cli.maintenance:maintenance_command",
         "Operate",
-        "Run maintenance tasks now that workers otherwise run by schedule.",
+        "Run maintenance tasks now instead of waiting for the workers' schedule.",
     ),
     "config": Command(
         "deploy.cli.config:config_command",
@@ -165,7 +165,7 @@ COMMANDS: Mapping[str, Command] = {
     "extract": Command(
         "deploy.cli.extract:extract_command",
         "Data",
-        "Run a newer extractor over turns that it has not read yet, while the service runs.",
+        "Run a newer extractor over turns that it has not processed yet, while the service runs.",
     ),
     "embed": Command(
         "deploy.cli.extract:embed_command",
@@ -175,7 +175,7 @@ COMMANDS: Mapping[str, Command] = {
     "erase": Command(
         "deploy.cli.erase:erase_app",
         "Data",
-        "Erase a unit, session, user or bank for good, with a receipt of what was and was not reached.",
+        "Erase a unit, session, user or bank permanently, with a receipt of what was and was not reached.",
     ),
     "generate": Command(
         "deploy.cli.generate:generate_command",
@@ -200,12 +200,12 @@ COMMANDS: Mapping[str, Command] = {
     "demo": Command(
         "deploy.cli.demo:demo_command",
         "Prove",
-        "Play a household's conversations into a private stack, ask questions, and show each step.",
+        "Store a household's conversations in a private stack, ask questions, and show each step.",
     ),
     "bench": Command(
         "deploy.cli.bench:bench_command",
         "Prove",
-        "Run a benchmark beside its floor: the bare library calls on the same server in the same run.",
+        "Run a benchmark and compare it with its floor: the bare library calls on the same servers in the same run.",
     ),
     "chaos": Command(
         "deploy.cli.chaos:chaos_command",
@@ -215,7 +215,7 @@ COMMANDS: Mapping[str, Command] = {
     "soak": Command(
         "deploy.cli.soak:soak_command",
         "Prove",
-        "Load every interface, then see whether memory, connections, files and ledger return to their baseline.",
+        "Load every interface, then check that memory, connections, files and ledger return to their baseline.",
     ),
     "contract-test": Command(
         "producers.contract_kit.command:contract_test_command",
@@ -256,7 +256,7 @@ def build_requested_cli(arguments: Sequence[str], environment: Mapping[str, str]
 def _create_app() -> typer.Typer:
     app = typer.Typer(
         name="afterturn",
-        help="The memory pipeline for AI agents: durable when a turn ends, at hand when the next begins.",
+        help="The memory pipeline for AI agents: durable when a turn ends, recalled when the next begins.",
         no_args_is_help=True,
         rich_markup_mode="markdown",
         # A traceback with locals would show keys and texts.
@@ -279,7 +279,7 @@ def _run_nothing() -> None:
 
 
 def _has_surrogates(argument: str) -> bool:
-    """Say whether Python kept bytes of an argument as lone surrogates: no name, text or file of ours may hold them."""
+    """Whether an argument holds lone surrogates: bytes that were not valid UTF-8."""
     return any("\ud800" <= sign <= "\udfff" for sign in argument)
 
 
@@ -293,19 +293,25 @@ def _configure_output(
     *,
     url: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Work on the service there, with the key of --key-file or client.key."),
+        typer.Option(metavar="URL", help="URL of a remote service; needs --key, --key-file or a key in client.key."),
     ] = None,
     key: Annotated[
-        str | None, typer.Option(metavar="KEY", help="The key for --url; other users of this machine may see it.")
+        str | None,
+        typer.Option(
+            metavar="KEY", help="API key for --url; visible to other users in the process list, so prefer --key-file."
+        ),
     ] = None,
     key_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Read the key for --url from a file.")] = None,
     context: Annotated[
-        str | None, typer.Option("--context", metavar="NAME", help="Work on a service of `afterturn context list`.")
+        str | None,
+        typer.Option(
+            "--context", metavar="NAME", help="Use the service saved under this name (see `afterturn context list`)."
+        ),
     ] = None,
     _version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
     ] = False,
 ) -> None:
-    """Make a single command keep its name, which typer would drop; keep what is logged apart from answers."""
+    """Keep a single command's name, which typer would drop; send logs to standard error."""
     NAMED.set(Elsewhere(url, key, key_file, context))
     structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))

@@ -1,4 +1,4 @@
-"""`afterturn audit`: who called which interface and operation, how long it took and how it ended."""
+"""`afterturn audit`: which key called which interface and operation, how long it took and how it ended."""
 
 from datetime import timedelta
 from typing import Annotated, Any
@@ -36,14 +36,18 @@ def list_command(
     *,
     door: Annotated[Interface | None, typer.Option(help="Show calls of this interface only.")] = None,
     host: HostOption = None,
-    key: Annotated[UUID | None, typer.Option(metavar="KEY_ID", help="By this key, from `afterturn keys list`.")] = None,
-    operation: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="For this: `POST /api/v1/turns`, `jobs retry`.")
+    key: Annotated[
+        UUID | None,
+        typer.Option(metavar="KEY_ID", help="Show calls made with this key id (see `afterturn keys list`)."),
     ] = None,
-    refused: Annotated[bool, typer.Option("--refused", help="Only what was refused or failed.")] = False,
+    operation: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Show calls of this operation only: `POST /api/v1/turns`, `jobs retry`."),
+    ] = None,
+    refused: Annotated[bool, typer.Option("--refused", help="Show refused and failed calls only.")] = False,
     since: Annotated[
         timedelta | None,
-        typer.Option(parser=parse_duration, metavar="LENGTH", help="Not longer ago than this: 10m, 2h."),
+        typer.Option(parser=parse_duration, metavar="LENGTH", help="Show calls newer than this age: 10m, 2h."),
     ] = None,
     limit: LimitOption = 50,
     data: DataOption = None,

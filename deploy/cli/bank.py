@@ -1,4 +1,4 @@
-"""`afterturn bank`: what a bank is to be like."""
+"""`afterturn bank`: set the properties of a bank."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`afterturn bench NAME`: the product beside its floor, and whether what was promised holds."""
+"""`afterturn bench NAME`: measure the product beside its floor, and check the targets."""
 
 import asyncio
 from collections.abc import Mapping
@@ -49,20 +49,20 @@ NameArgument = Annotated[str, typer.Argument(help=f"Which: {', '.join(BENCHES)}.
 FullFlag = Annotated[bool, typer.Option("--full", help="Run the largest sizes; this may take long.")]
 OnlyOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="ATTACK", help="With `attacks`: make this attack alone; may be repeated (default: all)."),
+    typer.Option(metavar="ATTACK", help="With `attacks`: run this attack only (repeatable; default: all)."),
 ]
 UnitsOption = Annotated[
     int | None,
     typer.Option(
-        min=100, help="With `recall`, `turns` and `plugin`: units that are there (default: 100,000; plugin 10,000)."
+        min=100, help="With `recall`, `turns` and `plugin`: number of stored units (default: 100,000; plugin 10,000)."
     ),
 ]
 DataOption = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR|FILE",
-        help="The running stack's data folder (default: AFTERTURN_DATA, else the usual one); with --quality, the file "
-        "of dialogues instead.",
+        help="Data folder of the running stack (default: AFTERTURN_DATA, else the default folder); with --quality, the "
+        "file of dialogues.",
     ),
 ]
 
@@ -82,38 +82,37 @@ def bench_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a benchmark beside its floor: the bare library calls on the same server in the same run.
+    """Run a benchmark and compare it with its floor: the bare library calls on the same servers in the same run.
 
-    `append` runs on the servers of the running stack, under a host of its own that is removed afterwards, else on a
-    private PostgreSQL. `pipeline` starts a stack and a gateway of its own and removes them; give it a quiet machine.
-    `recall` asks banks it fills itself (100,000 units in one; `--full`: a million in a hundred more), beside the bare
-    calls that recall cannot do without, over HTTP, and beside an exact search; on the running stack, else on a private
-    one, where it also asks while turns come in as fast as they are taken. Exits 1 when a target is not met.
+    Benchmarks use the running stack under a temporary tenant, or a private stack when none runs. Give them a quiet
+    machine. Exits 1 when a target is not met.
 
-    `turns` prepares turns of sessions with 30 items in such a bank beside the bare calls (embed, words, vectors, the
-    history), and keeps turns beside the same rows written with no logic: alone, with 8 clients, and 20 a second.
+    `append`: acknowledge turns, compared with the same rows written without logic.
 
-    `capacity` starts a stack of its own and prints turns and recalls a second and core, bytes a turn by table, memory
-    of each part and connections; it has no target. `--full` runs ten times as much.
+    `pipeline`: turns through all stages and a gateway, on a private stack.
 
-    `attacks` makes about thirty bounded attacks of one tenant on a stack of its own while another tenant hands in 8
-    turns and asks 8 questions a second. It prints that tenant's p95 during each attack (target: three times its quiet
-    p95 and 50 ms) and how the calls of each attack ended. `--only ATTACK` makes one of them.
+    `recall`: questions over HTTP to banks of 1,000, 10,000 and 100,000 units (`--full`: and a million in a hundred
+    banks), compared with the embedding and the bare queries, and with an exact search; on a private stack also during
+    ingestion.
 
-    `plugin` writes and searches memories over HTTP, alone and by 16 clients, beside the same rows written bare and
-    beside embedding and bare queries: 10,000 memories in each of three namespaces, `--full` also 200,000 in one. It
-    compares searches filtered to 0.1 % with an exact one. On the running stack, else on a private one.
+    `turns`: before_turn and after_turn with sessions of 30 items: 1 client, 8 clients, 20 requests a second.
 
-    `paraphrase` says 200 things in ten contexts each and asks for them in other words, at once and when all stages are
-    through: what was just said must be found as well. On the running stack, under a host of its own, else on a private
-    one.
+    `capacity`: turns and recalls a second and core, bytes a turn by table, memory of each process, connections, on a
+    private stack; no targets. `--full` runs ten times as much.
 
-    `recall --quality --data FILE --format locomo|longmemeval|beam|agents` plays dialogues of yours into the running
-    stack, else into a private one, asks their questions over HTTP and prints how much of the evidence is among the
-    first, and how often `evidence` flags an answer: to these questions, to those about the wrong person, to these with
-    the other speaker's name, and to those of another dialogue. With `--tokens 2000` also how much of the evidence an
-    answer of that size holds.
-    With `--ablate` also with each arm and rule left out in turn, with `--long 6` also with six messages made one.
+    `attacks`: about thirty bounded attacks by one tenant on a private stack, while another tenant writes 8 turns and
+    asks 8 questions a second. Target: that tenant's p95 stays below three times its quiet p95 and 50 ms.
+
+    `plugin`: memories written and searched over HTTP by 1 and 16 clients: 10,000 in each of three namespaces, `--full`
+    also 200,000 in one. Searches filtered to 0.1 % are compared with an exact one.
+
+    `paraphrase`: 200 statements in ten contexts each, asked for in other words, at once and after all stages.
+
+    `recall --quality --data FILE --format locomo|longmemeval|beam|agents`: store the dialogues of a file, ask their
+    questions, and print the share of evidence among the first results, and how often `evidence` flags answerable
+    questions, questions about the wrong person, with a swapped name, and of another dialogue. `--tokens 2000` adds the
+    share of evidence in an answer of that size, `--ablate` each arm and rule disabled in turn, `--long 6` six
+    consecutive messages joined into one.
 
     **Example:** `afterturn bench pipeline --json`
     """

@@ -1,4 +1,4 @@
-"""Changing rows of the ledger from the command line: counted first, asked about, done in batches, noted."""
+"""Bulk changes of ledger rows from the command line: count, confirm, change in batches, record in the audit."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass

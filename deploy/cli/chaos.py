@@ -15,19 +15,29 @@ LEASE_S = WorkerSettings().lease_seconds
 
 def chaos_command(
     *,
-    turns: Annotated[int, typer.Option(min=1, metavar="N", help="How many turns are sent.")] = 400,
+    turns: Annotated[int, typer.Option(min=1, metavar="N", help="Number of turns to send.")] = 400,
     workers: Annotated[int, typer.Option(min=1, max=64, metavar="K", help="Worker processes.")] = 4,
-    seed: Annotated[int, typer.Option(help="Which turns and which faults in which order.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the turns and of the order of faults; the same seed repeats the run.")
+    ] = 0,
     rounds: Annotated[
         int | None,
-        typer.Option(min=0, max=20, help="How often every kind of fault happens; once for 1500 turns if unsaid."),
+        typer.Option(min=0, max=20, help="How often each kind of fault happens (default: once per 1,500 turns)."),
     ] = None,
     lease: Annotated[
-        float, typer.Option(min=2, max=600, metavar="S", help="Seconds a worker's claim holds; less is a shorter run.")
+        float,
+        typer.Option(
+            min=2,
+            max=600,
+            metavar="S",
+            help="Lease of a worker's claim in seconds; a shorter lease makes a shorter run.",
+        ),
     ] = LEASE_S,
     sabotage: Annotated[
         str | None,
-        typer.Option(metavar="double-send|drop|reorder", help="Do once what must never happen, and see it counted."),
+        typer.Option(
+            metavar="double-send|drop|reorder", help="Cause one violation on purpose, to prove that the run detects it."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""`afterturn check`: promises of the product, tried on it."""
+"""`afterturn check`: checks of tenant isolation and of upgrades, on real servers."""
 
 import asyncio
 import logging
@@ -28,23 +28,23 @@ check_app = typer.Typer(help="Check tenant isolation, and upgrades.", no_args_is
 
 @check_app.callback()
 def _keep_group() -> None:
-    """Try what is promised, on a running stack or on one made for it."""
+    """Keep the two checks a group of commands."""
 
 
 @check_app.command("walls")
 def walls_command(
     *,
-    tries: Annotated[int, typer.Option(min=2, metavar="N", help="How many requests are made.")] = 2000,
-    seed: Annotated[int, typer.Option(help="Which tries are made: the same seed, the same tries.")] = 0,
+    tries: Annotated[int, typer.Option(min=2, metavar="N", help="Number of requests to make.")] = 2000,
+    seed: Annotated[int, typer.Option(help="Seed of the tries; the same seed repeats the same tries.")] = 0,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Try every public read and write across tenants, banks, users and agents: nothing foreign is seen or changed.
+    """Check isolation: try every read and write across tenants, banks, users and agents.
 
-    Nor may an answer tell what is foreign from what does not exist. It works in tenants of its own on the running
-    stack, or on a stack it starts, and removes what it made. Most tries go through the API's application in this
-    process, one in twenty over HTTP. Exits 1 when isolation does not hold, or when the application serves a route, or
-    the database has a table of tenants, that the check does not cover.
+    No foreign data may be seen or changed, and an answer must not reveal whether a foreign object exists. The check
+    works in its own tenants on the running stack, or on a private stack, and removes what it made. Most tries call the
+    API in this process, one in twenty over HTTP. Exits 1 when isolation does not hold, or when a route or a
+    tenant's table is not covered by the check.
 
     **Example:** `afterturn check walls --tries 100000`
     """
@@ -68,11 +68,9 @@ def walls_command(
 def upgrade_command(
     *,
     wheel: Annotated[
-        Path, typer.Option(exists=True, dir_okay=False, metavar="FILE", help="The wheel of the version before.")
+        Path, typer.Option(exists=True, dir_okay=False, metavar="FILE", help="Wheel of the other version.")
     ],
-    seconds: Annotated[
-        float, typer.Option(min=1, metavar="N", help="How long the load lasts after each step, in seconds.")
-    ] = 20.0,
+    seconds: Annotated[float, typer.Option(min=1, metavar="N", help="Seconds of load after each step.")] = 20.0,
     rate: Annotated[
         float, typer.Option(min=0.1, max=100, metavar="N", help="Rounds a second; each calls every interface once.")
     ] = 2.0,
@@ -80,9 +78,9 @@ def upgrade_command(
 ) -> None:
     """Upgrade from another version to this one under load, in both orders: no call fails, nothing acknowledged is lost.
 
-    Once the schema is migrated first, once the processes are replaced first. It starts servers of its own for each and
-    leaves nothing of them. The other version runs with the dependencies of this one. Exits 1 when a call failed, a turn
-    is missing or work is left, 2 when the run broke off.
+    Runs twice on private servers: schema migrated first, then processes replaced first. The other version runs with
+    this version's dependencies. Exits 1 when a call failed, a turn is missing or work is left, 2 when the run could not
+    finish.
 
     **Example:** `afterturn check upgrade --wheel afterturn-0.1.0-py3-none-any.whl`
     """
@@ -117,7 +115,7 @@ def _print_report(report: IsolationReport) -> None:
 
 @contextmanager
 def _open_stack(data: Path | None) -> Iterator[Stack]:
-    """Lend the running stack, or one of its own where nothing was named and none runs."""
+    """Yield the running stack, or a private one when none was named and none runs."""
     try:
         folder = data or load_settings().settings.data
     except SettingsError as error:

@@ -59,7 +59,7 @@ def list_settings(part: BaseModel, above: str = "") -> Iterator[tuple[str, Any]]
 
 
 def mask_value(value: Any) -> Any:
-    """Return a value fit to be shown: a secret is hidden, of a URL only its password and its query."""
+    """Return a value with secrets masked; of a URL, its password and query."""
     if isinstance(value, SecretStr):
         plain = value.get_secret_value()
         return (_mask_url(plain) if "://" in plain else MASK) if plain else ""

@@ -1,4 +1,4 @@
-"""`afterturn context`: services elsewhere by a name, each with its URL and key, kept in a file of the user's own."""
+"""`afterturn context`: named remote services, each with URL and API key, in a file that only the user can read."""
 
 import sys
 from collections.abc import Mapping
@@ -19,17 +19,17 @@ FILE = "contexts.json"
 LONGEST_KEY = 4096
 
 context_app = typer.Typer(
-    help="Name services elsewhere, and choose the one that commands work on.",
+    help="Save remote services under names, and choose the one that commands use.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
 NameArgument = Annotated[
-    str, typer.Argument(parser=name_arguments.parse_name, metavar="NAME", help="What the service is called here.")
+    str, typer.Argument(parser=name_arguments.parse_name, metavar="NAME", help="Name of the saved service.")
 ]
 
 
 class ServiceContext(BaseModel):
-    """A service elsewhere: its API's URL, and the key that commands send."""
+    """A remote service: its API's URL and the key that commands send."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -75,15 +75,15 @@ def find_context(name: str) -> ServiceContext:
 def add_command(
     name: NameArgument,
     *,
-    url: Annotated[str, typer.Option(metavar="URL", help="The API, as https://memory.example.")],
+    url: Annotated[str, typer.Option(metavar="URL", help="URL of the API: https://memory.example.")],
     key_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Read the key from here (default: from standard input).")
+        Path | None, typer.Option(metavar="FILE", help="File that holds the key (default: standard input).")
     ] = None,
     allow_http: Annotated[
-        bool, typer.Option("--allow-http", help="Send the key over plain http to another machine.")
+        bool, typer.Option("--allow-http", help="Allow plain http to another machine; the key travels unencrypted.")
     ] = False,
 ) -> None:
-    """Keep a service's URL and key under a name, for its owner's eyes only; the first one is used at once.
+    """Save a service's URL and key under a name; the first one saved becomes the current one.
 
     **Example:** `afterturn context add prod --url https://memory.example < key`
     """
@@ -95,11 +95,11 @@ def add_command(
 
 @context_app.command("use")
 def use_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A context, or `local` for this machine's stack.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A saved name, or `local` for this machine.")],
 ) -> None:
-    """Have commands work on this service; `local` goes back to the stack or the settings of this machine.
+    """Make this service the current one; `local` returns to this machine's stack or settings.
 
-    `--data`, `--url` and `--context` of a command go before it.
+    `--data`, `--url` and `--context` of a command take precedence.
 
     **Example:** `afterturn context use prod`
     """
@@ -110,7 +110,7 @@ def use_command(
 
 @context_app.command("list")
 def list_command(*, as_json: JsonOption = False) -> None:
-    """List the contexts, without their keys; `*` marks the one in use.
+    """List saved services without their keys; `*` marks the current one.
 
     **Example:** `afterturn context list`
     """
@@ -129,7 +129,7 @@ def list_command(*, as_json: JsonOption = False) -> None:
 
 @context_app.command("remove")
 def remove_command(name: NameArgument) -> None:
-    """Forget a service and its key.
+    """Remove a saved service and its key.
 
     **Example:** `afterturn context remove prod`
     """
@@ -153,7 +153,7 @@ def _write(contexts: Contexts) -> None:
 
 
 def _read_key(file: Path | None) -> str:
-    """Return the key that is handed in: one line. Ends with status 2 where there is none."""
+    """Return the key from the file or standard input: one line. Exits 2 when there is none."""
     try:
         if file is not None:
             said = file.read_text(encoding="utf-8")

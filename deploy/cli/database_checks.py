@@ -1,4 +1,4 @@
-"""What a PostgreSQL lacks before the service can run on it, and what to do about it."""
+"""Checks whether a PostgreSQL's schema fits this version, and says what to do when it does not."""
 
 from typing import Any
 

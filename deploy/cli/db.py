@@ -1,4 +1,4 @@
-"""`afterturn db`: roles, extension and schema of a PostgreSQL of one's own; a managed one without superuser will do."""
+"""`afterturn db`: roles, extension and schema of your own PostgreSQL; no superuser is needed."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -55,12 +55,12 @@ db_app = typer.Typer(
 
 @db_app.command("init")
 def init_command(*, config: ConfigOption = None) -> None:
-    """Make the service's two roles and the extension pgvector, then the schema. Running it again changes nothing.
+    """Create the service's two roles, the pgvector extension and the schema. Idempotent.
 
     Connects as `database.owner_url`: a role that owns the database and has CREATEROLE. The roles `afterturn_app` and
-    `afterturn_operator` get the passwords of `database.url` and `database.operator_url`, which are sent as SCRAM
-    verifiers and never in plain. What this role may not do is printed as the SQL that an administrator must run; then
-    it exits 1, and is run again afterwards.
+    `afterturn_operator` get the passwords of `database.url` and `database.operator_url`, sent as SCRAM verifiers and
+    never in plain. When the role lacks a privilege, the command prints the SQL that an administrator must run and
+    exits 1; run it again afterwards.
 
     **Example:** `AFTERTURN_DATABASE__OWNER_URL_FILE=/run/secrets/owner-url afterturn db init`
     """
@@ -80,9 +80,9 @@ def init_command(*, config: ConfigOption = None) -> None:
 
 @db_app.command("migrate")
 def migrate_command(*, config: ConfigOption = None) -> None:
-    """Bring the schema to this version, as the role that owns it (`database.owner_url`).
+    """Migrate the schema to this version, as its owner (`database.owner_url`).
 
-    Safe to run again, and by several at once. A schema that a newer version made is refused and not touched.
+    Idempotent and safe to run concurrently. A schema of a newer version is refused and left untouched.
 
     **Example:** `afterturn db migrate`
     """
@@ -91,7 +91,7 @@ def migrate_command(*, config: ConfigOption = None) -> None:
 
 @db_app.command("status")
 def status_command(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Show server, extension, schema and roles, as each URL of the settings meets them. Exits 1 when one is missing.
+    """Show server, extension, schema and roles as seen through each configured URL. Exits 1 when one is missing.
 
     **Example:** `afterturn db status --json`
     """
@@ -110,10 +110,9 @@ def status_command(*, config: ConfigOption = None, as_json: JsonOption = False) 
 
 @db_app.command("citus-plan")
 def citus_plan_command(*, config: ConfigOption = None) -> None:
-    """Print the statements that distribute an empty schema over Citus by tenant. Runs none of them.
+    """Print the statements that distribute an empty schema over Citus by tenant. Executes nothing.
 
-    Reads the functions of the schema as `database.owner_url`. What was tried and what was not:
-    docs/past-one-database.md.
+    Reads the schema's functions as `database.owner_url`. Limits and what was tested: docs/past-one-database.md.
 
     **Example:** `afterturn db citus-plan > citus.sql`
     """
@@ -123,14 +122,14 @@ def citus_plan_command(*, config: ConfigOption = None) -> None:
 
 
 async def _read_functions(owner: str) -> list[str]:
-    """Return the signatures of the functions that go to a tenant's node."""
+    """Return the signatures of the functions that run on a tenant's node."""
     async with _connect(owner) as connection:
         return [row.signature for row in await connection.execute(FUNCTIONS) if row.name not in FUNCTIONS_KEPT]
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at, and what to do about it, if anything."""
+    """The result of one check, and the remedy when it failed."""
 
     subject: str
     seen: str
@@ -139,7 +138,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """The name and the password that a URL of the settings has."""
+    """User name and password of a configured database URL."""
 
     name: str
     password: str
@@ -153,7 +152,7 @@ def _owner_url(settings: Settings) -> str:
 
 
 def _read_login(settings: Settings, role: str) -> Login:
-    """Return how the service logs in with a role, or end with status 2."""
+    """Return the login in a configured URL; exits 2 when it has none."""
     key = URLS[role]
     secret = settings.database.url if role == APP else settings.database.operator_url
     if not secret.get_secret_value():
@@ -166,7 +165,7 @@ def _read_login(settings: Settings, role: str) -> Login:
 
 
 async def _prepare(owner: str, logins: dict[str, Login], *, defaults: bool) -> list[str]:
-    """Make extension and roles, and keep session `defaults` with them; return the SQL of what this role may not do."""
+    """Create extension and roles with session `defaults`; return the SQL that this role lacks privileges for."""
     left = list[str]()
     async with _connect(owner) as connection:
         if not await _try(connection, "create extension if not exists vector"):
@@ -184,7 +183,7 @@ async def _prepare(owner: str, logins: dict[str, Login], *, defaults: bool) -> l
 
 
 async def _keep_session_defaults(connection: AsyncConnection, name: str) -> list[str]:
-    """Have the sessions of a login role begin as the service needs them, whichever pooler opens them."""
+    """Set session defaults on a login role, so that they hold behind any connection pooler."""
     database = str(await connection.scalar(text("select current_database()")))
     statements = [
         f"alter role {_quote(name)} in database {_quote(database)} set {setting} = {value};"
@@ -197,7 +196,7 @@ async def _keep_session_defaults(connection: AsyncConnection, name: str) -> list
 
 
 async def _give_login(connection: AsyncConnection, role: str, password: str) -> list[str]:
-    """Let a role log in with a password; return the SQL for an administrator where this role may not."""
+    """Set a role's password and LOGIN; return the SQL for an administrator when this role lacks the privilege."""
     verb = "create" if await connection.scalar(ROLE, {"role": role}) is None else "alter"
     if await _try(connection, f"{verb} role {role} login password '{make_verifier(password)}'"):
         return []
@@ -208,7 +207,7 @@ async def _give_login(connection: AsyncConnection, role: str, password: str) -> 
 
 
 async def _try(connection: AsyncConnection, statement: str) -> bool:
-    """Run a statement; False: this role may not."""
+    """Run a statement; False when the role lacks the privilege."""
     try:
         await connection.exec_driver_sql(statement)
     except DBAPIError as error:
@@ -233,7 +232,7 @@ async def _connect(url: str) -> AsyncGenerator[AsyncConnection]:
 
 
 def _migrate(owner: str) -> None:
-    """Bring the schema to this version and stamp the log for this cluster."""
+    """Migrate the schema and bind the log to this cluster."""
     server = _run(read_row(owner, SERVER))
     if server.vector is None:
         raise exit_with(f"the database has no pgvector: an administrator must run in it: {EXTENSION_SQL}", 1)
@@ -248,7 +247,7 @@ def _migrate(owner: str) -> None:
 
 
 def _run(work: Any) -> Any:
-    """Do a piece of work; ends with status 1 when the database does not answer."""
+    """Run the work; exits 1 when the database does not answer."""
     try:
         return asyncio.run(work)
     except (SQLAlchemyError, PostgresError, OSError, TimeoutError) as error:

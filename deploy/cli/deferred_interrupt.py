@@ -1,4 +1,4 @@
-"""A Ctrl-C that comes while something is being counted waits until it is counted whole."""
+"""Defers a Ctrl-C until a count that is being updated is complete."""
 
 import signal
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""`afterturn demo`: the whole walk of a turn on real servers, in a folder of its own."""
+"""`afterturn demo`: follow turns through the whole pipeline on private real servers."""
 
 import typer
 from rich.console import Console
@@ -7,11 +7,11 @@ from deploy.cli.output import create_console, exit_with
 
 
 def demo_command() -> None:
-    """Play a household's conversations into a private stack, ask questions, and show each step.
+    """Store a household's conversations in a private stack, ask questions, and show each step.
 
-    Starts PostgreSQL, Valkey, the API and the workers on free ports and in a temporary folder, and leaves
-    nothing of them. Exits 0 only if every turn went through every stage, at least nine of ten questions had
-    evidence among the first five results, and everything written was found at once.
+    Starts PostgreSQL, Valkey, the API and the workers on free ports in a temporary folder, and removes them. Exits 0
+    only if every turn passed every stage, nine of ten questions had evidence among the first five results, and every
+    write was readable at once.
     """
     # WHY here: the demo imports the whole product, and `afterturn --help` should not.
     from deploy.lab.demo.data import DemoDataError, load_demo  # noqa: PLC0415

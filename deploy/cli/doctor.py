@@ -1,4 +1,4 @@
-"""`afterturn doctor`: what is wrong on this machine, and what to do about it."""
+"""`afterturn doctor`: check the installation, and say how to repair it."""
 
 import asyncio
 from pathlib import Path
@@ -34,17 +34,21 @@ def doctor_command(
         Path | None, typer.Option(metavar="FILE", help="A YAML or JSON file (default: AFTERTURN_CONFIG).")
     ] = None,
     fix: Annotated[
-        bool, typer.Option("--fix", help="First stamp a log that was restored from another cluster (as the owner).")
+        bool,
+        typer.Option("--fix", help="First bind a log that was restored from a backup to this cluster (as the owner)."),
     ] = False,
     restored: Annotated[
         bool,
-        typer.Option("--restored", help="With --fix, after a restore to a point in time: give no lost position again."),
+        typer.Option(
+            "--restored",
+            help="With --fix, after a point-in-time restore: number new events after those that were lost.",
+        ),
     ] = False,
     name: Annotated[
         str | None,
-        typer.Option("--id", metavar="NAME", help="Print the id that the log has for a project, session or turn."),
+        typer.Option("--id", metavar="NAME", help="Print the id that log lines show for a project, session or turn."),
     ] = None,
-    host: Annotated[str, typer.Option("--host", metavar="NAME", help="With --id: the host (tenant) it is of.")] = HOST,
+    host: Annotated[str, typer.Option("--host", metavar="NAME", help="With --id: the tenant.")] = HOST,
     bank: Annotated[
         str | None, typer.Option(metavar="BANK", help="With --id: NAME is a session of this project (bank).")
     ] = None,
@@ -55,9 +59,8 @@ def doctor_command(
 ) -> None:
     """Check servers, versions, schema, log, model, disk and permissions: ok, warn or fail, and what to do.
 
-    A warning or a failure is followed by what to do. Exits 1 when something fails. Without a running stack it looks at
-    the servers that the settings name and at the API of the context in use; where none is named, at what `afterturn up`
-    would need.
+    Each warning or failure names the remedy. Exits 1 when a check fails. Without a running stack the command checks the
+    configured servers and the API of the current context; with none configured, it checks what `afterturn up` needs.
 
     **Example:** `afterturn doctor --data ./memory`
     """
@@ -82,7 +85,7 @@ def doctor_command(
 
 
 def _find_target(settings: Settings, data: Path | None) -> DoctorTarget:
-    """Return what is examined: what the command line names, else what runs in the data folder, else the settings'."""
+    """Return what to check: the service the command line names, else the running stack, else the configured servers."""
     named = find_service_elsewhere(settings) if data is None else None
     if named is not None:
         bare = settings.model_copy(update={"database": DatabaseSettings(), "broker": BrokerSettings()})
@@ -93,7 +96,7 @@ def _find_target(settings: Settings, data: Path | None) -> DoctorTarget:
 
 
 def _print_id(name: str, host: str, bank: str | None, session: str | None, *, as_json: bool) -> None:
-    """Print the id that stands for a name in log lines, and what it is of."""
+    """Print the id of a name in log lines, and its kind."""
     if session is not None and bank is None:
         raise exit_with("--session needs --bank: the project that the session is in", 2)
     kind, found = "project", identity.bank_id(identity.host_id(host), name if bank is None else bank)
@@ -108,7 +111,7 @@ def _print_id(name: str, host: str, bank: str | None, session: str | None, *, as
 
 
 def _mend_log(owner_url: str, *, restored: bool) -> None:
-    """Stamp the log for this cluster; after a restore, have it go on behind the positions that were lost."""
+    """Bind the log to this cluster; after a restore, continue behind the lost positions."""
     if not owner_url:
         raise exit_with("to stamp a log, database.owner_url must be set, or a stack must run", 2)
     try:

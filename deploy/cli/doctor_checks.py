@@ -1,4 +1,4 @@
-"""What `afterturn doctor` looks at: folders, packages, the model, PostgreSQL, gateway targets, Redis, the API."""
+"""The checks of `afterturn doctor`: folders, packages, the model, PostgreSQL, gateway targets, Redis, the API."""
 
 import asyncio
 import os

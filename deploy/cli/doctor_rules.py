@@ -1,4 +1,4 @@
-"""What `afterturn doctor` makes of what it sees: pure rules, each with what to do."""
+"""Pure rules of `afterturn doctor`: from what a check read to a verdict with its remedy."""
 
 import re
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ UNENCRYPTED_MODES = frozenset({TlsMode.DISABLE, TlsMode.ALLOW, TlsMode.PREFER})
 
 
 class CheckVerdict(StrEnum):
-    """How it stands with one thing."""
+    """The verdict of one check."""
 
     OK = "ok"
     WARN = "warn"
@@ -30,7 +30,7 @@ class CheckVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """One line of the doctor's answer; `remedy` says what to do unless all is well."""
+    """One line of the report; `remedy` says what to do unless the verdict is ok."""
 
     subject: str
     verdict: CheckVerdict
@@ -39,17 +39,17 @@ class DoctorFinding:
 
 
 def report_ok(subject: str, seen: str) -> DoctorFinding:
-    """Return a finding that all is well."""
+    """Return a finding with verdict ok."""
     return DoctorFinding(subject, CheckVerdict.OK, seen)
 
 
 def report_warning(subject: str, seen: str, remedy: str) -> DoctorFinding:
-    """Return a finding that something may hurt later."""
+    """Return a finding with verdict warn."""
     return DoctorFinding(subject, CheckVerdict.WARN, seen, remedy)
 
 
 def report_failure(subject: str, seen: str, remedy: str) -> DoctorFinding:
-    """Return a finding that something does not work."""
+    """Return a finding with verdict fail."""
     return DoctorFinding(subject, CheckVerdict.FAIL, seen, remedy)
 
 

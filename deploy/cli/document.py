@@ -1,4 +1,4 @@
-"""A plain-text or Markdown file goes into memory whole, as one document."""
+"""Stores a plain-text or Markdown file as one document."""
 
 from dataclasses import dataclass
 from typing import BinaryIO

@@ -1,4 +1,4 @@
-"""Waiting until nothing is undone."""
+"""Waits until no work is pending or running."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: 30m, 24h, 90d."""
+"""Parses durations: 30m, 24h, 90d."""
 
 import re
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Which service elsewhere a command line names, before the command itself."""
+"""The remote service that global options name."""
 
 from contextvars import ContextVar
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The way in: Ctrl-C counts from the first moment, and asks no command that is still being imported."""
+"""The entry point: Ctrl-C ends the process cleanly, even while a command is still being imported."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command line; exits 0 when what was asked holds, 1 when not, 2 for wrong usage or no stack."""
+    """Run the command line; exits 0 on success, 1 on failure, 2 for wrong usage or a missing stack."""
     with _exit_on_interrupt():
         from deploy.cli import app  # noqa: PLC0415 - half a second's import, in which Ctrl-C counts, too
         from deploy.core_dumps import forbid_core_dumps  # noqa: PLC0415

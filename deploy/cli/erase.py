@@ -1,4 +1,4 @@
-"""`afterturn erase`: makes a unit, a session, a user or a bank gone for good, and hands out the receipt."""
+"""`afterturn erase`: erase a unit, session, user or bank permanently, with a receipt."""
 
 import asyncio
 import sys
@@ -44,20 +44,20 @@ VACUUMED = (
     "open_turn_t",
 )
 
-HostOption = Annotated[str, typer.Option("--host", help="The host (tenant) it is of.")]
-BankOption = Annotated[str, typer.Option("--bank", help="The bank it is in.")]
+HostOption = Annotated[str, typer.Option("--host", help="The tenant (host).")]
+BankOption = Annotated[str, typer.Option("--bank", help="The bank.")]
 NameOption = Annotated[
     list[str] | None,
     typer.Option(
         "--name",
-        help="Also erase what others said with this name in it, in the banks where the user spoke; may be repeated.",
+        help="Also erase what others said that contains this name, in the banks where the user spoke (repeatable).",
     ),
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Count what would go, and write nothing.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Count what would be erased; change nothing.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 erase_app = typer.Typer(
-    help="Erase a unit, session, user or bank for good, with a receipt of what was and was not reached.",
+    help="Erase a unit, session, user or bank permanently, with a receipt of what was and was not reached.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -74,7 +74,7 @@ def unit_command(
     data: DataOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Erase one unit and all that was drawn from it.
+    """Erase one unit and everything derived from it.
 
     **Example:** `afterturn erase unit 0b7c… --bank support`
     """
@@ -87,7 +87,7 @@ def session_command(
     session: Annotated[
         str,
         typer.Argument(
-            parser=name_arguments.parse_session, metavar="SESSION", help="The session's name, as the agent calls it."
+            parser=name_arguments.parse_session, metavar="SESSION", help="The session id that the agent uses."
         ),
     ],
     *,
@@ -98,7 +98,7 @@ def session_command(
     data: DataOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Erase a whole session: every turn of it, and its history. A later turn of that name begins a new one.
+    """Erase a session: all its turns and its history. A later turn under that name begins a new session.
 
     **Example:** `afterturn erase session monday --dry-run`
     """
@@ -110,9 +110,7 @@ def session_command(
 def user_command(
     user: Annotated[
         str,
-        typer.Argument(
-            parser=name_arguments.parse_name, metavar="USER", help="The user's name, as in the user_id of turns."
-        ),
+        typer.Argument(parser=name_arguments.parse_name, metavar="USER", help="The `user_id` of the turns."),
     ],
     *,
     name: NameOption = None,
@@ -122,10 +120,10 @@ def user_command(
     data: DataOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Erase what a user said and began, in all banks, with the user's own banks; revoke the user's keys.
+    """Erase a user's turns and sessions in all banks, and the user's own banks; revoke the user's keys.
 
-    Of what others began, the user's corrections and pins go. The receipt says what stays; `--dry-run` also names what
-    others call the user. An erasure goes by the user's id and takes what others said only with `--name`.
+    In sessions of others, the user's corrections and pins are erased too. The receipt says what stays. Erasure selects
+    by user id; what others said about the user is erased only with `--name` (`--dry-run` proposes names).
 
     **Example:** `afterturn erase user ana --yes --json`
     """
@@ -143,7 +141,7 @@ def user_command(
 
 @erase_app.command("bank")
 def bank_command(
-    bank: Annotated[str, typer.Argument(parser=name_arguments.parse_bank, metavar="BANK", help="The bank's name.")],
+    bank: Annotated[str, typer.Argument(parser=name_arguments.parse_bank, metavar="BANK", help="Name of the bank.")],
     *,
     host: HostOption = HOST,
     dry_run: DryRunOption = False,
@@ -151,7 +149,7 @@ def bank_command(
     data: DataOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Erase a bank with everything in it, and end it. A later turn of that name begins a new one.
+    """Erase a bank and everything in it. A later turn under that name begins a new bank.
 
     **Example:** `afterturn erase bank support`
     """
@@ -162,7 +160,7 @@ def bank_command(
 
 @dataclass(frozen=True, slots=True)
 class EraseRequest:
-    """What is to be erased, what it is called, and where it is."""
+    """The target of an erasure: its kind, name and bank."""
 
     target: ErasureTarget
     named: str
@@ -211,7 +209,7 @@ def _erase_target(asked: EraseRequest, data: Path | None, *, dry_run: bool, yes:
 
 
 def _confirm_erasure(named: str) -> None:
-    """Ask before what cannot be undone; without a terminal --yes is required."""
+    """Ask for confirmation; without a terminal --yes is required."""
     if not sys.stdin.isatty():
         raise exit_with("erasing cannot be undone: say --yes, or look with --dry-run first", 2)
     if not typer.confirm(f"Erase {replace_unprintable(named)} for good? This cannot be undone.", err=True):
@@ -219,7 +217,7 @@ def _confirm_erasure(named: str) -> None:
 
 
 def _try_vacuum(stack: Stack) -> bool:
-    """Say whether the database could be vacuumed now."""
+    """Vacuum the erased tables; False when the database could not do it now."""
     url = stack.owner_url.get_secret_value()
     if not url:
         return False

@@ -1,4 +1,4 @@
-"""Names that an operator gives: what is named but is not there is a slip, and no empty success."""
+"""Checks that a named tenant or bank exists: a misspelt name is an error, not an empty result."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -22,9 +22,9 @@ BANKS_SEARCHED = 1000
 
 
 def require_existing(stack: Stack, host: str | None, bank: str | None) -> None:
-    """End with status 2 where a host (by name or id), or a bank of it, is named that there never was.
+    """Exit 2 when a named host (name or id) or bank does not exist; the message lists similar names.
 
-    A bank without a host is one of the default host. The line says which names there are.
+    A bank without a host belongs to the default host.
     """
     if host is not None or bank is not None:
         wrong = run_on_database(stack, lambda database: _find_missing(database, host or HOST, bank))

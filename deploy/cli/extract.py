@@ -1,4 +1,4 @@
-"""`afterturn extract` and `afterturn embed`: a better extractor, or another sentence model, over what is remembered."""
+"""`afterturn extract` and `afterturn embed`: run a newer extractor or embedding model over stored turns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,15 +27,17 @@ from store.text.rules import VERSION
 from workers.extraction.events import reading_id
 from workers.extraction.llm.request import version_of
 
-HostOption = Annotated[str | None, typer.Option(metavar="NAME", help="Only this host.")]
-BankOption = Annotated[str | None, typer.Option(metavar="NAME", help="Only this bank of the host.")]
-AheadOption = Annotated[int, typer.Option(min=1, max=100_000, help="Turns that may wait for the workers at a time.")]
-TimeoutOption = Annotated[str, typer.Option(metavar="TIME", help="How long to wait for the end, like 30s, 15m or 6h.")]
+HostOption = Annotated[str | None, typer.Option(metavar="NAME", help="Only this tenant (host).")]
+BankOption = Annotated[str | None, typer.Option(metavar="NAME", help="Only this bank of --host.")]
+AheadOption = Annotated[int, typer.Option(min=1, max=100_000, help="Turns in flight at a time.")]
+TimeoutOption = Annotated[
+    str, typer.Option(metavar="TIME", help="How long to wait until the work is done: 30s, 15m, 6h.")
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Reextraction:
-    """Has turns read by a version of an extractor."""
+    """Runs a version of an extractor over turns."""
 
     version: str
     stage: Stage = Stage.ENRICHMENT
@@ -56,7 +58,7 @@ class Reextraction:
 
 @dataclass(frozen=True, slots=True)
 class Reembedding:
-    """Has turns embedded by the sentence model of a generation."""
+    """Embeds turns with the embedding model of a generation."""
 
     generation: int
     stage: Stage = Stage.EMBEDDING
@@ -81,7 +83,7 @@ class Reembedding:
 def extract_command(
     *,
     version: Annotated[
-        str | None, typer.Option(metavar="V", help="The extractor's version (default: the model's, else the rules').")
+        str | None, typer.Option(metavar="V", help="Version of the extractor (default: the LLM's, else the rules').")
     ] = None,
     host: HostOption = None,
     bank: BankOption = None,
@@ -90,12 +92,12 @@ def extract_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a newer extractor over turns that it has not read yet, while the service runs.
+    """Run a newer extractor over turns that it has not processed yet, while the service runs.
 
-    Versions are `rules-2`, and `llm-2:MODEL` where the running stack was started with a model; what this shell's own
-    settings name does not count, for the stack's workers do the reading. Each turn is read once by each version; what
-    others found stays, and is not repeated. Stopped, it goes on where it was when it is asked again. Exits 1 when turns
-    are left unread.
+    Versions are `rules-2`, and `llm-2:MODEL` when the running stack has an LLM configured. The stack's workers do the
+    work with the stack's settings, not with those of this shell. Each version processes a turn once; facts of other
+    versions stay and are not repeated. An interrupted run resumes when it is started again. Exits 1 when turns are
+    left.
 
     **Example:** `afterturn extract --version rules-2 --bank default --json`
     """
@@ -119,12 +121,11 @@ def embed_command(
 ) -> None:
     """Embed texts that have no vector of the current model, while the service runs.
 
-    So are texts that came without a turn, from `afterturn generate` say.
+    This includes texts without a turn, such as those of `afterturn generate`.
 
-    The model is the one the stack was started with; what this shell's own settings name does not count, for the
-    stack's workers do the embedding. Vectors of different models are kept apart and never compared: until a turn is
-    embedded by the new model, it is found by its words. Stopped, it goes on where it was when it is asked again. Exits
-    1 when turns are left.
+    The stack's workers embed with the stack's model; settings of this shell have no effect. Vectors of different models
+    are never compared: until a turn is embedded by the new model, it is found by its words. An interrupted run resumes
+    when it is started again. Exits 1 when turns are left.
 
     **Example:** `afterturn embed --json`
     """

@@ -1,4 +1,4 @@
-"""What `afterturn ingest` reads: our JSON Lines, OpenAI chat messages, `Name: text` transcripts. Pure parsing.
+"""The formats of `afterturn ingest`: our JSON Lines, OpenAI chat messages, `Name: text` transcripts. Pure parsing.
 
 Every parser yields, in the order of the file, either a turn or a bad line with its number; nothing in a
 file makes it raise.
@@ -31,7 +31,7 @@ _ROLES = {"assistant": "assistant", "ai": "assistant", "agent": "assistant", "bo
 
 
 class Format(StrEnum):
-    """The forms a file may have."""
+    """The formats of a file."""
 
     JSONL = "jsonl"
     CHAT = "chat"
@@ -71,7 +71,7 @@ class _Turn(_Strict):
 
 
 def detect_format(head: bytes) -> Format | None:
-    """Say which format a file that begins so has; None when nothing speaks for any."""
+    """Return the format of a file by its beginning; None when it is unknown."""
     text = head.removeprefix(BOM).decode(errors="replace").strip()
     if re.match(r"\[\s*[{\]]", text) or begins_with_message(text):
         return Format.CHAT

@@ -1,4 +1,4 @@
-"""`afterturn gateway`: where turns are handed to, and deliveries that failed or whose outcome is unknown."""
+"""`afterturn gateway`: targets of deliveries, and deliveries that failed or whose outcome is unknown."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -37,7 +37,7 @@ from store.tenancy.gateway_targets import Destination
 
 
 class State(StrEnum):
-    """Where a delivery can have ended; dead: before it was begun."""
+    """How a delivery failed; `dead`: before its first call."""
 
     ADD_UNKNOWN = "add_unknown"
     ADD_FAILED = "add_failed"
@@ -88,7 +88,7 @@ def show_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show how a turn's delivery stands and every step that was noted of it.
+    """Show the state of a turn's delivery and its recorded steps.
 
     **Example:** `afterturn gateway show monday/7`
     """
@@ -99,20 +99,20 @@ def show_command(
 def resolve_command(
     turn: TurnArgument,
     *,
-    found: Annotated[DeliveryFinding, typer.Option("--as", help="What you found out at the gateway.")],
+    found: Annotated[DeliveryFinding, typer.Option("--as", help="The outcome found at the gateway.")],
     then: Annotated[
         Then | None,
-        typer.Option(help="delivered: flush (default) or done; not-delivered: retry or skip, which must be said."),
+        typer.Option(help="Next step. delivered: flush (default) or done; not-delivered: retry or skip (required)."),
     ] = None,
     host: HostOption = None,
     bank: BankOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Settle a delivery whose outcome is unknown, after a look at the gateway.
+    """Settle a delivery whose outcome is unknown, after you looked it up at the gateway.
 
-    Delivered: it goes on to its flush, or is done. Not delivered: it is sent again, behind what its session sent
-    meanwhile, or skipped. After a flush that failed, `delivered` means the flush: it is done; else it is flushed again.
+    `delivered`: flush it, or mark it done. `not-delivered`: send it again, after newer turns of its session, or skip
+    it. After a failed flush, the answer is about the flush: `delivered` marks it done, `not-delivered` flushes again.
 
     **Example:** `afterturn gateway resolve monday/7 --as not-delivered --then retry`
     """
@@ -158,10 +158,10 @@ def retry_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Deliver again what the gateway certainly did nothing with: no connection was made, or it was turned away.
+    """Retry deliveries that certainly had no effect: no connection was made, or the answer was 401, 403 or 429.
 
-    Turned away is: 401, 403, 429. A failed flush is repeated without its add. Everything else is left as it is, and
-    settled with `resolve`. What its session sent meanwhile has arrived before it.
+    A failed flush is repeated without its add. All other deliveries are left as they are; settle them with `resolve`.
+    Newer turns of the same session have arrived before a retried one.
 
     **Example:** `afterturn gateway retry --category unauthorized --yes`
     """

@@ -1,4 +1,4 @@
-"""`afterturn gateway set|unset|list-targets|reseal`: to which Memory Gateway turns of a tenant or bank are handed."""
+"""`afterturn gateway set|unset|list-targets|reseal`: the Memory Gateway that receives a tenant's or bank's turns."""
 
 import sys
 from collections.abc import Sequence
@@ -32,16 +32,14 @@ T = TypeVar("T")
 
 TenantOption = Annotated[
     str,
-    typer.Option(
-        parser=name_arguments.parse_name, metavar="NAME", help="The host (tenant) whose turns are handed over."
-    ),
+    typer.Option(parser=name_arguments.parse_name, metavar="NAME", help="The tenant (host) whose turns are delivered."),
 ]
 OneBankOption = Annotated[
     str | None,
     typer.Option(
         parser=name_arguments.parse_bank,
         metavar="NAME",
-        help="This bank alone: its target goes before the tenant's (default: all).",
+        help="Only this bank; its target takes precedence over the tenant's (default: all banks).",
     ),
 ]
 ScopeOption = Annotated[
@@ -52,10 +50,12 @@ ScopeOption = Annotated[
     ),
 ]
 GatewayName = Annotated[
-    str, typer.Option(parser=name_arguments.parse_name, metavar="NAME", help="The application scope there.")
+    str,
+    typer.Option(parser=name_arguments.parse_name, metavar="NAME", help="Application scope (`app_id`) at the gateway."),
 ]
 ProjectName = Annotated[
-    str, typer.Option(parser=name_arguments.parse_name, metavar="NAME", help="The project scope there.")
+    str,
+    typer.Option(parser=name_arguments.parse_name, metavar="NAME", help="Project scope (`project_id`) at the gateway."),
 ]
 SCOPES: TypeAdapter[tuple[Scope, ...]] = TypeAdapter(tuple[Scope, ...])
 #: A key is one line of a file; more than this is another file.
@@ -66,11 +66,11 @@ def set_command(
     url: Annotated[str, typer.Argument(metavar="URL", help="The gateway's address; /memories/add is appended.")],
     *,
     user_id: Annotated[
-        str, typer.Option(parser=name_arguments.parse_name, metavar="NAME", help="Whose memory it is at the gateway.")
+        str, typer.Option(parser=name_arguments.parse_name, metavar="NAME", help="User id at the gateway.")
     ],
     user_key_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Read that user's key from here (default: from standard input)."),
+        typer.Option(metavar="FILE", help="File that holds the user's key (default: standard input)."),
     ] = None,
     app_id: GatewayName = "default",
     project_id: ProjectName = "default",
@@ -80,7 +80,7 @@ def set_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Hand the turns of a tenant, or of one bank, to a Memory Gateway from now on.
+    """Deliver new turns of a tenant, or of one bank, to a Memory Gateway.
 
     The session `s` of bank `b` is called `chat:b/s` at the gateway of a tenant and `chat:s` at that of one bank. A user
     of a gateway (with its application and project) belongs to one tenant or bank for good: the memory of two would
@@ -124,11 +124,11 @@ def unset_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Hand no more turns of a tenant, or of one bank, to a gateway, and forget the key.
+    """Stop delivering turns of a tenant, or of one bank, to a gateway, and delete the key.
 
-    Deliveries that wait end as skipped (`unset`), those for earlier targets of the same place too; a call under way
-    comes to its end. When a bank's own target is unset, the tenant's holds for the bank, if there is one. A target that
-    the settings name comes back when the API starts, unless `gateway.mode` is off.
+    Waiting deliveries end as skipped (`unset`), including those for earlier targets of the same tenant or bank; a call
+    in flight completes. A bank without its own target uses the tenant's, if there is one. A target in the settings is
+    set again when the API starts, unless `gateway.mode` is off.
 
     **Example:** `afterturn gateway unset --host acme`
     """
@@ -152,8 +152,8 @@ def unset_command(
 
 def list_command(
     *,
-    host: Annotated[str | None, typer.Option(metavar="NAME", help="Of this host (tenant) alone.")] = None,
-    unset: Annotated[bool, typer.Option("--unset", help="Also those that are unset.")] = False,
+    host: Annotated[str | None, typer.Option(metavar="NAME", help="Only this tenant (host).")] = None,
+    unset: Annotated[bool, typer.Option("--unset", help="Include unset targets.")] = False,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -177,7 +177,7 @@ def list_command(
 
 
 def reseal_command(*, data: DataOption = None, as_json: JsonOption = False) -> None:
-    """Seal every gateway key anew, with the first of `gateway.sealing_keys`.
+    """Encrypt all gateway keys again with the first of `gateway.sealing_keys`.
 
     To rotate a sealing key: put the new one before the old one in `gateway.sealing_keys` (with `afterturn up`, the old
     one may be DIR/sealing-key), restart, run this, then remove the old one and restart. A new key is made by

@@ -1,4 +1,4 @@
-"""`afterturn generate`: a made-up history of all families, so that there is something to replay and to measure."""
+"""`afterturn generate`: synthetic events of every type, for replay and measurements."""
 
 import asyncio
 import shlex
@@ -24,7 +24,7 @@ from store.log.bulk import BATCH, append_bulk
 
 def generate_command(
     *,
-    events: Annotated[int, typer.Option(min=1, help="How many events.")],
+    events: Annotated[int, typer.Option(min=1, help="Number of events.")],
     seed: Annotated[int, typer.Option(help="The same seed makes the same history.")] = 1,
     bank: Annotated[
         str | None,

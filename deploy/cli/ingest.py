@@ -1,4 +1,4 @@
-"""`afterturn ingest`: a file of conversations goes into memory."""
+"""`afterturn ingest`: store a file of conversations or a document."""
 
 import sys
 import time
@@ -40,10 +40,10 @@ def ingest_command(
         str | None, typer.Option(help="The session of a chat or transcript (default: the file's name).")
     ] = None,
     form: Annotated[
-        Format | None, typer.Option("--format", help="What the file holds (default: seen from how it begins).")
+        Format | None, typer.Option("--format", help="Format of the file (default: detected from its beginning).")
     ] = None,
     patience: Annotated[
-        float, typer.Option(min=0, help="Seconds to keep trying while the service does not print_json.")
+        float, typer.Option(min=0, help="Seconds to keep retrying while the service does not answer.")
     ] = PATIENCE_S,
     data: DataOption = None,
     as_json: JsonOption = False,

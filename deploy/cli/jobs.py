@@ -1,4 +1,4 @@
-"""`afterturn jobs`: what waits, runs, failed or is unknown; what to do about it; waiting until all is done."""
+"""`afterturn jobs`: list, requeue or drop work of the stages, and wait until it is done."""
 
 import asyncio
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ from store.ledger.stages import Stage
 
 
 class Status(StrEnum):
-    """What can be asked for."""
+    """The statuses of undone work."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -43,13 +43,16 @@ class Status(StrEnum):
     DEAD = "dead"
 
 
-StageOption = Annotated[list[Stage] | None, typer.Option("--stage", help="In this stage; may be repeated.")]
-StatusOption = Annotated[list[Status] | None, typer.Option("--status", help="With this status; may be repeated.")]
+StageOption = Annotated[list[Stage] | None, typer.Option("--stage", help="Filter by stage (repeatable).")]
+StatusOption = Annotated[list[Status] | None, typer.Option("--status", help="Filter by status (repeatable).")]
 TurnsArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="TURN", help="Turns or single rows: ids, or SESSION/TURN with --bank.")
+    list[str] | None,
+    typer.Argument(metavar="TURN", help="Turns or single rows: ids, or SESSION/TURN together with --bank."),
 ]
-AllOption = Annotated[bool, typer.Option("--all", help="Every row in quarantine, when nothing else says which.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Count, and change nothing.")]
+AllOption = Annotated[
+    bool, typer.Option("--all", help="Select every quarantined row; required when no other filter is given.")
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Count matching rows; change nothing.")]
 
 jobs_app = typer.Typer(
     help="List undone, failed and unknown work; requeue, drop or wait for it.",
@@ -71,7 +74,7 @@ def list_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List work that waits, runs, is dead or unknown, the oldest first. Done work is not listed.
+    """List pending, running, dead and unknown work, the oldest first.
 
     **Example:** `afterturn jobs list --stage extraction --status dead --older-than 10m`
     """
@@ -89,7 +92,7 @@ def show_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a turn's work in every stage, its follow-ups, and what was noted about it.
+    """Show a turn's work in every stage, its follow-ups and its recorded attempts.
 
     **Example:** `afterturn jobs show monday/7 --bank support`
     """
@@ -111,10 +114,10 @@ def retry_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Put dead work back to the start, with all its attempts.
+    """Requeue dead work with a fresh attempt budget.
 
-    A delivery to a gateway is repeated only where the gateway certainly did nothing; what is unknown is left, and
-    settled with `afterturn gateway resolve`. Ends with 1 when something was left.
+    A gateway delivery is requeued only if it certainly had no effect; settle an unknown outcome with
+    `afterturn gateway resolve`. Exits 1 when a row was left unchanged.
 
     **Example:** `afterturn jobs retry --stage embedding --category embedding --yes`
     """
@@ -132,7 +135,7 @@ def retry_command(
 def drop_command(
     turn: TurnsArgument = None,
     *,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; kept with the row.")],
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="The reason, stored with the row.")],
     everything: AllOption = False,
     stage: StageOption = None,
     status: StatusOption = None,
@@ -145,10 +148,10 @@ def drop_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """End work as skipped, for a reason: that of these turns, or without any, what is dead or unknown.
+    """Mark work as skipped, with a reason: by default dead and unknown rows, or those of the named turns.
 
-    With `--status pending` or `running` also undone rows; a worker that holds one finds its lease lost. A delivery
-    under way is left to end by its own rules. Turns stay: only this stage's work on them ends.
+    With `--status pending` or `running` undone rows too; a worker that is processing one loses its lease. A gateway
+    call in flight completes. The turns themselves stay; only the stage's work on them is skipped.
 
     **Example:** `afterturn jobs drop --stage gateway --status unknown --reason "gateway was wiped" --yes`
     """
@@ -169,7 +172,7 @@ def drop_command(
 def drain_command(
     *,
     timeout: Annotated[
-        timedelta, typer.Option(parser=parse_duration, metavar="LENGTH", help="How long to wait at most.")
+        timedelta, typer.Option(parser=parse_duration, metavar="LENGTH", help="Maximum time to wait: 30s, 5m.")
     ] = timedelta(minutes=10),
     stage: StageOption = None,
     host: HostOption = None,
@@ -177,9 +180,9 @@ def drain_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Wait until nothing is pending or running; what is dead or unknown is not waited for.
+    """Wait until no work is pending or running. Dead and unknown work is ignored.
 
-    Ends with 1 when the time is over, or when it is interrupted, before that.
+    Exits 1 on time-out or interruption.
 
     **Example:** `afterturn jobs drain --timeout 5m && echo all done`
     """
@@ -238,6 +241,6 @@ def _select_rows(
 
 
 def _require_filter(*said: object) -> None:
-    """Refuse to change everything there is unless that was said."""
+    """Exit 2 when neither turns, a filter nor --all select the rows."""
     if not any(one is not None and one != [] for one in said):
         raise typer.BadParameter("say which: a TURN, a filter, or --all for the whole quarantine")

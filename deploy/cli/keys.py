@@ -1,4 +1,4 @@
-"""`afterturn keys`: who may do what. A key is shown once, when it is made; only its hash is kept."""
+"""`afterturn keys`: API keys. A key is shown once, when it is created; only its hash is stored."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
@@ -28,41 +28,43 @@ from store.tenancy.operator_keys import OperatorKey, OperatorKeys
 T = TypeVar("T")
 
 HostOption = Annotated[
-    str, typer.Option(parser=name_arguments.parse_name, metavar="NAME", help="The host (tenant) whose keys these are.")
+    str, typer.Option(parser=name_arguments.parse_name, metavar="NAME", help="The tenant (host) of the keys.")
 ]
 ExpiresOption = Annotated[
     timedelta | None,
-    typer.Option(parser=parse_duration, metavar="LENGTH", help="How long the key works: 90d, 24h (default: for ever)."),
+    typer.Option(parser=parse_duration, metavar="LENGTH", help="Lifetime of the key: 90d, 24h (default: unlimited)."),
 ]
-LabelOption = Annotated[str, typer.Option(help="What the key is for; shown in the list.")]
+LabelOption = Annotated[str, typer.Option(help="A label, shown by `keys list`.")]
 BanksOption = Annotated[
     list[str] | None,
     typer.Option(
         parser=name_arguments.parse_bank,
         metavar="NAME",
-        help="A bank the key may touch; may be repeated (default: every bank).",
+        help="Restrict the key to this bank (repeatable; default: every bank).",
     ),
 ]
 UserOption = Annotated[
     str | None,
     typer.Option(
-        parser=name_arguments.parse_name, metavar="NAME", help="Write as this user alone, reach no other user's banks."
+        parser=name_arguments.parse_name,
+        metavar="NAME",
+        help="Restrict the key to this user: it writes as this user and reaches no other user's banks.",
     ),
 ]
 AgentOption = Annotated[
     str | None,
-    typer.Option(
-        parser=name_arguments.parse_name, metavar="NAME", help="Reach the banks of this agent and no other agent's."
-    ),
+    typer.Option(parser=name_arguments.parse_name, metavar="NAME", help="Restrict the key to this agent's banks."),
 ]
-ReadOnlyFlag = Annotated[bool, typer.Option("--read-only", help="The key may recall and not write.")]
+ReadOnlyFlag = Annotated[bool, typer.Option("--read-only", help="Create a read-only key.")]
 CurateFlag = Annotated[
-    bool, typer.Option("--curate", help="Lay down directives and pin in shared banks, too (with --user or --agent).")
+    bool, typer.Option("--curate", help="Also allow directives and pins in shared banks (with --user or --agent).")
 ]
 GatewayUserOption = Annotated[
     str | None,
     typer.Option(
-        parser=name_arguments.parse_name, metavar="NAME", help="Make the user key of this Memory Gateway user instead."
+        parser=name_arguments.parse_name,
+        metavar="NAME",
+        help="Create the user key of this Memory Gateway user instead.",
     ),
 ]
 
@@ -83,20 +85,19 @@ def create_command(
     expires: ExpiresOption = None,
     gateway_user: GatewayUserOption = None,
     operator: Annotated[
-        bool, typer.Option("--operator", help="Make a key without a tenant, for `/api/v1/operator/*` alone.")
+        bool, typer.Option("--operator", help="Create a key without a tenant, for `/api/v1/operator/*` only.")
     ] = False,
     host: HostOption = HOST,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a key and print it: the only time it is seen.
+    """Create a key and print it; it is never shown again.
 
-    `--operator` makes a key that has no tenant: it serves operators' commands from any machine
-    (`afterturn context add`), and never reads content.
+    `--operator` creates a key without a tenant, for operators' commands from any machine (`afterturn context add`). It
+    cannot read content.
 
-    In banks that others share, a key of a user or an agent corrects, links, forgets and erases what its user or agent
-    said, and nothing else. Directives and pins concern every reader of a bank: in a shared one they need a key without
-    a user and an agent, or `--curate`.
+    In a shared bank, a user's or agent's key corrects, links, forgets and erases only what that user or agent said.
+    Directives and pins affect every reader of a bank: in a shared one they need an unrestricted key or `--curate`.
 
     **Example:** `afterturn keys create --label "support bot" --bank support --user ana --expires 90d`
     """
@@ -148,7 +149,7 @@ def create_command(
 
 @keys_app.command("list")
 def list_command(*, host: HostOption = HOST, data: DataOption = None, as_json: JsonOption = False) -> None:
-    """List the keys, revoked and expired ones too, without their secrets.
+    """List keys without their secrets, revoked and expired ones included.
 
     **Example:** `afterturn keys list`
     """
@@ -176,7 +177,7 @@ def revoke_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Revoke a key: within seconds it is refused everywhere.
+    """Revoke a key. All processes refuse it within seconds.
 
     **Example:** `afterturn keys revoke 0b7c…`
     """
@@ -205,16 +206,16 @@ def rotate_command(
     key_id: Annotated[UUID, typer.Argument(metavar="KEY_ID", help="The key's id, from `afterturn keys list`.")],
     *,
     overlap: Annotated[
-        timedelta, typer.Option(parser=parse_duration, metavar="LENGTH", help="How long the old key still works.")
+        timedelta, typer.Option(parser=parse_duration, metavar="LENGTH", help="How long the old key keeps working.")
     ] = timedelta(hours=24),
     expires: ExpiresOption = None,
     host: HostOption = HOST,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a key that may do the same and print it; the old one works until the overlap is over.
+    """Create a key with the same rights and print it; the old key works until the overlap ends.
 
-    A key that was made to expire gets a successor that lives as long. The stack's own key is replaced in its file.
+    The successor of a key with a lifetime has the same lifetime. The stack's own key is replaced in its file.
 
     **Example:** `afterturn keys rotate 0b7c… --overlap 24h`
     """
@@ -249,7 +250,7 @@ def rotate_command(
 
 
 def _create_operator_key(stack: Stack, label: str, expires: timedelta | None, *, as_json: bool) -> None:
-    """Make a key of an operator on the database and print it."""
+    """Create an operator's key in the database and print it."""
 
     async def create(database: Database, act: AuditedAct) -> tuple[str, datetime | None]:
         until = None if expires is None else act.clock() + expires
@@ -267,7 +268,7 @@ def _create_operator_key(stack: Stack, label: str, expires: timedelta | None, *,
 
 @keys_app.command("list-operators")
 def list_operators_command(*, data: DataOption = None, as_json: JsonOption = False) -> None:
-    """List the keys of operators, revoked and expired ones too.
+    """List operators' keys, revoked and expired ones included.
 
     **Example:** `afterturn keys list-operators`
     """
@@ -282,11 +283,13 @@ def list_operators_command(*, data: DataOption = None, as_json: JsonOption = Fal
 
 @keys_app.command("revoke-operator")
 def revoke_operator_command(
-    key_id: Annotated[UUID, typer.Argument(metavar="KEY_ID", help="From `afterturn keys list-operators`.")],
+    key_id: Annotated[
+        UUID, typer.Argument(metavar="KEY_ID", help="The key's id, from `afterturn keys list-operators`.")
+    ],
     *,
     data: DataOption = None,
 ) -> None:
-    """Revoke a key of an operator: within seconds it is refused everywhere.
+    """Revoke an operator's key. All processes refuse it within seconds.
 
     **Example:** `afterturn keys revoke-operator 0b7c…`
     """
@@ -303,7 +306,7 @@ def revoke_operator_command(
 
 
 def _save_stack_key(stack: Stack, token: str) -> bool:
-    """Write the stack's own key into its file; False: that failed, and what is shown is all there is of it."""
+    """Write the stack's own key into its file; False when that failed and only the printed key remains."""
     try:
         write_private(stack.api_key_file, token)
     except OSError as error:
@@ -321,9 +324,9 @@ def _read_stack_key(stack: Stack) -> str:
 
 
 def _change_keys(stack: Stack, operation: str, host: str, work: Callable[[Keys, datetime], Awaitable[T]]) -> T:
-    """Do something with the running stack's keys by its database's time, and note it.
+    """Change keys of the running stack by the database's clock, and record it in the audit.
 
-    Ends with status 1 when the database does not answer.
+    Exits 1 when the database does not answer.
     """
 
     async def do(database: Database, act: AuditedAct) -> T:
@@ -381,7 +384,7 @@ def _describe_rights(key: KeyInfo) -> str:
 
 
 def _describe_state(key: KeyInfo) -> str:
-    """Return how a key stands: active, until when, since when it is over, what replaced it."""
+    """Return a key's state in words: active until, revoked or expired since, replaced by."""
     at = key.revoked_at or key.expires_at
     when = "" if at is None else f" {'until' if key.state == 'active' else 'since'} {at:%Y-%m-%d %H:%M}"
     return key.state + when + (f", replaced by {key.replaced_by}" if key.replaced_by else "")

@@ -1,4 +1,4 @@
-"""Looking at the ledger from the command line: a list of rows, and the story of one turn."""
+"""Prints ledger rows: a list, and the history of one turn."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from store.tenancy.gateway_targets import Destination
 
 @dataclass(frozen=True, slots=True)
 class TurnHistory:
-    """Rows of one turn or of a list: what was noted, the names of their banks, and where deliveries go to."""
+    """The rows of one turn: recorded attempts, bank names and delivery targets."""
 
     rows: Sequence[LedgerEntry]
     notes: Sequence[Noted]
@@ -35,7 +35,7 @@ class TurnHistory:
 
 
 def print_rows(data: Path | None, place: BankFilter, selection: Selection, limit: int, *, as_json: bool) -> None:
-    """Print the rows of a selection; ends with status 2 when there is no such place."""
+    """Print the rows of a selection; exits 2 when the tenant or bank does not exist."""
     stack = find_running_stack(data)
     if api := find_operator_api(stack):
         listed, rest = read_jobs(api, place, selection, limit)
@@ -61,7 +61,7 @@ def print_rows(data: Path | None, place: BankFilter, selection: Selection, limit
 
 
 def print_turn_history(data: Path | None, turn: str, place: BankFilter, *, as_json: bool) -> None:
-    """Print all about one turn; ends with status 1 when the ledger does not hold it, 2 when there is no such place."""
+    """Print one turn's history; exits 1 when the ledger does not have it, 2 when its tenant or bank does not exist."""
     item = place.item(turn)
     stack = find_running_stack(data)
     if api := find_operator_api(stack):

@@ -1,4 +1,4 @@
-"""Rows of the ledger on the command line: which ones are meant, and how they are shown."""
+"""Selects ledger rows by command-line options, and formats them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,17 +20,23 @@ from store.ledger.listing import Backlog, LedgerEntry, Noted, Selection
 from store.ledger.stages import Stage
 from store.tenancy.gateway_targets import Destination
 
-HostOption = Annotated[str | None, typer.Option(metavar="NAME", help="Of this host (tenant) alone.")]
-BankOption = Annotated[str | None, typer.Option(metavar="NAME", help="In this bank alone (of --host, or the default).")]
-CategoryOption = Annotated[str | None, typer.Option(metavar="WORD", help="That failed for this: timeout, internal, …")]
+HostOption = Annotated[str | None, typer.Option(metavar="NAME", help="Only this tenant (host).")]
+BankOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Only this bank (of --host, or of the default tenant).")
+]
+CategoryOption = Annotated[
+    str | None, typer.Option(metavar="WORD", help="Filter by error category: timeout, internal, …")
+]
 OlderOption = Annotated[
     timedelta | None,
-    typer.Option(parser=parse_duration, metavar="LENGTH", help="Accepted longer ago than this: 10m, 2h."),
+    typer.Option(parser=parse_duration, metavar="LENGTH", help="Only turns accepted longer ago than this: 10m, 2h."),
 ]
-LimitOption = Annotated[int, typer.Option(min=1, max=10_000, help="Most rows shown.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before more than one is changed.")]
+LimitOption = Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows.")]
+YesOption = Annotated[
+    bool, typer.Option("--yes", "-y", help="Do not ask for confirmation before several rows are changed.")
+]
 TurnArgument = Annotated[
-    str, typer.Argument(metavar="TURN", help="A turn's id, or SESSION/TURN: the names the agent gave (with --bank).")
+    str, typer.Argument(metavar="TURN", help="A turn's id, or SESSION/TURN: the agent's own ids (with --bank).")
 ]
 
 #: What a target is called that is this service itself.
@@ -42,7 +48,7 @@ MINUTE, HOUR, DAY = 60, 3600, 86_400
 
 @dataclass(frozen=True, slots=True)
 class BankFilter:
-    """Where names are meant: a host (its name or id) and a bank, as far as they were given."""
+    """The tenant (name or id) and bank that the options name."""
 
     host: str | None
     bank: str | None
@@ -60,7 +66,7 @@ class BankFilter:
         return None if self.bank is None or self.host_id is None else identity.bank_id(self.host_id, self.bank)
 
     def item(self, name: str) -> UUID:
-        """Return the id that is meant: an id itself, or that of SESSION/TURN. Raises typer.BadParameter."""
+        """Return the turn's id: the given id, or that of SESSION/TURN. Raises typer.BadParameter."""
         try:
             return UUID(name)
         except ValueError:
@@ -91,7 +97,7 @@ def serialise_row(
 ) -> dict[str, Any]:
     """Return a row as `--json` shows it: ids, names of host and bank, status, category, reason; no content.
 
-    Of a delivery also where it goes to: the target, and the session's name there.
+    A delivery also shows its target and the session's name there.
     """
     to = deliveries.get(entry.item_id) if entry.stage is Stage.GATEWAY else None
     return {
@@ -119,21 +125,21 @@ def serialise_row(
 
 
 def destination_json(to: Destination) -> dict[str, str]:
-    """Return where a turn is handed to as `--json` shows it; `session` is '' where its name was erased."""
+    """Return a delivery's target as `--json` shows it; `session` is '' when its name was erased."""
     user = to.target.user
     where = {"url": user.base_url or SELF, "user_id": user.user_id, "session": to.session}
     return {"target_id": str(to.target.target_id), **where}
 
 
 def serialise_note(noted: Noted) -> dict[str, Any]:
-    """Return what was noted of a turn as `--json` shows it."""
+    """Return a recorded attempt as `--json` shows it."""
     return {"at": noted.at.isoformat(), "event": noted.event, **orjson.loads(noted.payload)}
 
 
 def build_rows_table(
     entries: Sequence[LedgerEntry], banks: Mapping[UUID, str], deliveries: Mapping[UUID, Destination]
 ) -> Table:
-    """Return rows as a table for people; a delivery is followed by where it goes to."""
+    """Return rows as a table; a delivery is followed by its target."""
     shown = Table("stage", "status", "turn", "bank", "host", box=None, pad_edge=False, header_style="bold")
     for name in ("age", "tries"):
         shown.add_column(name, justify="right")
@@ -156,7 +162,7 @@ def build_rows_table(
 
 
 def build_notes_table(notes: Sequence[Noted]) -> Table:
-    """Return what was noted of a turn as a table for people."""
+    """Return recorded attempts as a table."""
     shown = Table("when", "what", "details", box=None, pad_edge=False, header_style="bold")
     for noted in notes:
         told = ", ".join(f"{name} {value}" for name, value in orjson.loads(noted.payload).items())
@@ -165,7 +171,7 @@ def build_notes_table(notes: Sequence[Noted]) -> Table:
 
 
 def describe_status(entry: LedgerEntry) -> str:
-    """Say in words what a row waits for, who has it, or what went wrong."""
+    """Return a row's status in words: what it waits for, which worker claims it, or its error."""
     wrong = ": ".join(part for part in (entry.category, entry.reason) if part)
     if entry.waits_for:
         return f"waits for {entry.waits_for}"
@@ -178,7 +184,7 @@ def describe_status(entry: LedgerEntry) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Return a length of time as people say it."""
+    """Return a duration in the largest fitting unit: 5 s, 3 min, 2 h."""
     for unit, name in ((DAY, "d"), (HOUR, "h"), (MINUTE, "m")):
         if seconds >= unit:
             return f"{seconds / unit:.1f} {name}"

@@ -1,4 +1,4 @@
-"""`afterturn banks|sessions|turns|users list|show`: what a key reaches, page by page, over HTTP."""
+"""`afterturn banks|sessions|turns|users list|show`: what a key can read, page by page, over HTTP."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,11 +20,12 @@ PAGE = 200
 
 BankOption = Annotated[str, typer.Option(parser=name_arguments.parse_bank, metavar="NAME", help="The bank.")]
 SessionArgument = Annotated[
-    str, typer.Argument(parser=name_arguments.parse_session, metavar="SESSION", help="The agent's name for it.")
+    str,
+    typer.Argument(parser=name_arguments.parse_session, metavar="SESSION", help="The session id that the agent uses."),
 ]
-LimitOption = Annotated[int, typer.Option(min=1, max=1000, help="Rows at most.")]
+LimitOption = Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of rows.")]
 CursorOption = Annotated[
-    str | None, typer.Option(metavar="CURSOR", help="Go on behind the page whose `cursor` this is (see --json).")
+    str | None, typer.Option(metavar="CURSOR", help="Continue after the page with this `cursor` (see --json).")
 ]
 
 
@@ -42,7 +43,7 @@ users_app = _group("the users that the key reaches")
 def list_banks(
     *, limit: LimitOption = PAGE, cursor: CursorOption = None, data: DataOption = None, as_json: JsonOption = False
 ) -> None:
-    """List the banks that the key reaches, by name.
+    """List the banks that the key can read, by name.
 
     **Example:** `afterturn banks list --limit 20`
     """
@@ -52,12 +53,14 @@ def list_banks(
 
 @banks_app.command("show")
 def show_bank(
-    bank: Annotated[str, typer.Argument(parser=name_arguments.parse_bank, metavar="BANK", help="Its whole name.")],
+    bank: Annotated[
+        str, typer.Argument(parser=name_arguments.parse_bank, metavar="BANK", help="Full name of the bank.")
+    ],
     *,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a bank: whose it is, its language, and how far each stage is with it.
+    """Show a bank: owner, language and the progress of each stage.
 
     **Example:** `afterturn banks show support`
     """
@@ -75,7 +78,7 @@ def list_sessions(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the sessions of a bank, the one with the newest turn first.
+    """List the sessions of a bank, most recent turn first.
 
     **Example:** `afterturn sessions list --bank support`
     """
@@ -87,7 +90,7 @@ def list_sessions(
 def show_session(
     session: SessionArgument, *, bank: BankOption = "default", data: DataOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show a session: how much was said in it, and when last.
+    """Show a session: number of turns and time of the last one.
 
     **Example:** `afterturn sessions show monday --bank support`
     """
@@ -117,13 +120,13 @@ def list_turns(
 @turns_app.command("show")
 def show_turn(
     session: SessionArgument,
-    turn: Annotated[str, typer.Argument(metavar="TURN", help="The agent's name for it.")],
+    turn: Annotated[str, typer.Argument(metavar="TURN", help="The turn id that the agent uses.")],
     *,
     bank: BankOption = "default",
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a turn: how far each stage is with it, and what was said.
+    """Show a turn: the status of each stage and the messages.
 
     **Example:** `afterturn turns show monday 1 --bank support`
     """
@@ -135,7 +138,7 @@ def show_turn(
 def list_users(
     *, limit: LimitOption = PAGE, cursor: CursorOption = None, data: DataOption = None, as_json: JsonOption = False
 ) -> None:
-    """List the users of whom something is remembered; a name is shown where it is known.
+    """List users with stored memories, with their names where known.
 
     **Example:** `afterturn users list`
     """
@@ -145,12 +148,14 @@ def list_users(
 
 @users_app.command("show")
 def show_user(
-    user: Annotated[str, typer.Argument(metavar="USER", help="The user's name, or id as `users list` shows it.")],
+    user: Annotated[
+        str, typer.Argument(metavar="USER", help="The user's `user_id`, or the id that `users list` shows.")
+    ],
     *,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a user; what is known of the person is told by `afterturn profile`.
+    """Show a user. For facts about the person see `afterturn profile`.
 
     **Example:** `afterturn users show ana`
     """
@@ -160,7 +165,7 @@ def show_user(
 
 @contextmanager
 def _open(data: Path | None, bank: str) -> Iterator[Afterturn]:
-    """Lend a client of the running stack; the errors of the API end the command with a line."""
+    """Yield a client of the running stack; an API error ends the command with one line."""
     stack = find_running_stack(data)
     with create_client(stack, bank) as client, exit_on_api_error(stack):
         yield client

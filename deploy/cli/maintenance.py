@@ -30,9 +30,9 @@ from store.recall.jobs import RecallJobs
 from workers.maintenance import Maintainer, Needs, Task, TaskOutcome, index_task, recall_check_task, tasks_of
 
 TaskOption = Annotated[
-    list[str] | None, typer.Option("--task", metavar="NAME", help="Only this task; may be repeated.")
+    list[str] | None, typer.Option("--task", metavar="NAME", help="Run only this task (repeatable).")
 ]
-DryOption = Annotated[bool, typer.Option("--dry-run", help="Count what would be pruned, and write nothing.")]
+DryOption = Annotated[bool, typer.Option("--dry-run", help="Count what would be pruned; change nothing.")]
 ConfigOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="A YAML or JSON file (default: AFTERTURN_CONFIG).")
 ]
@@ -48,19 +48,17 @@ def maintenance_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run maintenance tasks now that workers otherwise run by schedule.
+    """Run maintenance tasks now instead of waiting for the workers' schedule.
 
-    Tasks: `recall_jobs` wipes answers that expired; `open_turns` drops turns of memory_run_turn whose output never
-    came; `erasures` goes on with erasures that were left alone; `words` cuts the words of banks anew whose language
-    changed; `claims` drops those of dead workers; `ledger` takes done
-    turns out of the ledger (`maintenance.ledger_days`; their status and the counts stay what they were); `audit`
-    prunes the audit of calls to the Memory Gateway (`maintenance.audit_days`) and `calls` that of calls that came in
-    (`maintenance.calls_days`); `said` erases old turns for good, with a receipt (off unless `maintenance.said_days` is
-    set); `semantic_links` links texts that are near in meaning to what was said before them and
-    tells of links made (off unless `maintenance.semantic_links.enabled`); `recall_check` compares recall with an exact
-    search in a bank beyond `recall.exact_units`, for the metrics; `vector_indexes` builds indexes over vectors where a
-    bank has grown beyond it, which `afterturn up` does itself and the workers cannot. A task that another worker runs
-    at this moment is told as busy. Exits 1 when a task fails.
+    `recall_jobs` prunes expired answers; `open_turns` prunes turns of memory_run_turn without an output; `erasures`
+    resumes interrupted erasures; `words` re-indexes banks whose language changed; `claims` prunes claims of dead
+    workers; `ledger` prunes done turns (`maintenance.ledger_days`; their status and counts stay); `audit` prunes the
+    audit of calls to the Memory Gateway (`maintenance.audit_days`); `calls` prunes the audit of API calls
+    (`maintenance.calls_days`); `said` erases old turns permanently, with a receipt (off unless `maintenance.said_days`
+    is set); `semantic_links` links texts of similar meaning (off unless `maintenance.semantic_links.enabled`);
+    `recall_check` compares recall with an exact search in a bank larger than `recall.exact_units`, for the metrics;
+    `vector_indexes` builds vector indexes for such banks, which needs the database's owner: `afterturn up` does it
+    itself, workers cannot. A task that a worker is running is reported as busy. Exits 1 when a task fails.
 
     **Example:** `afterturn maintenance --dry-run`
     """

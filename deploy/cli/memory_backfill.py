@@ -1,4 +1,4 @@
-"""`memory-backfill`: `afterturn plugin backfill` under the name and with the forms of flags that other tools know."""
+"""`memory-backfill`: `afterturn plugin backfill` under its console-script name, with Go-style flags."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""Names that an operator gives, checked by the API's rules before a command uses them.
+"""Validates names in command-line arguments by the API's rules.
 
 An empty name most of all: it comes from a shell variable that is not set, and as a user id it would select the memories
 without a user.

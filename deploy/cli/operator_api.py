@@ -17,10 +17,10 @@ TIMEOUT_S = 30.0
 
 
 class OperatorApi:
-    """The operator's calls of one service; every failure ends the command with a line."""
+    """A client of one service's operator API; every failure ends the command with one line."""
 
     def __init__(self, stack: Stack, key: str) -> None:
-        """Speak to the stack's API with this key. Ends with status 2 where it may not go there."""
+        """Use the stack's API with this key. Exits 2 when the key must not be sent to that URL."""
         try:
             self._base = check_base_url(stack.api)
             check_way(self._base, allow_http=stack.allow_http)
@@ -29,7 +29,7 @@ class OperatorApi:
         self._headers = {"authorization": f"Bearer {key}"}
 
     def call(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
-        """Return what the service answers; ends with status 1 when it does not, or refuses, 2 for a wrong key."""
+        """Return the service's answer; exits 1 when it fails or refuses, 2 for a wrong key."""
         asked = {name: value for name, value in query.items() if value is not None}
         url = f"{self._base}/api/v1/operator{path}"
         try:
@@ -43,13 +43,13 @@ class OperatorApi:
 
 
 def find_operator_api(stack: Stack) -> OperatorApi | None:
-    """Return the operator's interface where the stack's key is an operator's; None: the database is asked."""
+    """Return the operator API when the context has an operator's key; None: use the database."""
     key = stack.key.get_secret_value() if stack.key else ""
     return OperatorApi(stack, key) if key.startswith(OPERATOR_PREFIX) else None
 
 
 def print_rows(answer: Mapping[str, Any], name: str, *, as_json: bool) -> None:
-    """Print what a list answered: its rows as a table, or the answer itself."""
+    """Print a list: its rows as a table, or the answer as JSON."""
     if as_json:
         print_json(answer)
         return
@@ -62,7 +62,7 @@ def print_rows(answer: Mapping[str, Any], name: str, *, as_json: bool) -> None:
 
 
 def print_fields(answer: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print one thing, a line a field."""
+    """Print an object, one field a line."""
     if as_json:
         print_json(answer)
         return

@@ -1,4 +1,4 @@
-"""What operators' commands share: the stack's database for one piece of work, a question before it, a note after it."""
+"""Shared by operators' commands: run work on the stack's database, confirm it first, record it in the audit."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def run_on_database(stack: Stack, work: Callable[[Database], Awaitable[T]]) -> T:
-    """Do a piece of work with the running stack's database; ends with status 1 when that does not answer."""
+    """Run work on the running stack's database; exits 1 when the database does not answer."""
 
     async def run() -> T:
         database = Database(build_database_settings(stack))
@@ -48,7 +48,7 @@ def run_on_database(stack: Stack, work: Callable[[Database], Awaitable[T]]) -> T
 
 
 def run_audited(stack: Stack, operation: str, host: UUID, work: Callable[[Database, "AuditedAct"], Awaitable[T]]) -> T:
-    """Do an operator's work as `run_on_database` does, and note it in the call audit under this name."""
+    """Run work as `run_on_database` does, and record it in the call audit under this name."""
 
     async def noted(database: Database) -> T:
         async with record_act(database, operation, host) as act:
@@ -58,7 +58,7 @@ def run_audited(stack: Stack, operation: str, host: UUID, work: Callable[[Databa
 
 
 def read_operator_name() -> str:
-    """Return who this process runs as, for the audit, by the system's word and not by what a variable says."""
+    """Return the operating system's user of this process for the audit; environment variables are ignored."""
     try:
         name = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -70,7 +70,7 @@ def read_operator_name() -> str:
 
 @dataclass(slots=True)
 class AuditedAct:
-    """What an operator did, by which clock: how many rows it changed, and how it was refused, if it was."""
+    """The audit record of an operator's command: rows changed, or the refusal."""
 
     clock: DatabaseClock
     rows: int | None = None
@@ -79,7 +79,7 @@ class AuditedAct:
 
 @asynccontextmanager
 async def record_act(database: Database, operation: str, host: UUID = NO_HOST) -> AsyncGenerator[AuditedAct]:
-    """Note in the call audit who did what, when the block ends, whichever way it ends."""
+    """Record the command in the call audit when the block ends, also when it fails."""
     act = AuditedAct(await DatabaseClock.asked(database))
     at, begun = act.clock(), time.monotonic()
 
@@ -101,7 +101,7 @@ async def record_act(database: Database, operation: str, host: UUID = NO_HOST) -
 
 
 def confirm_change(question: str, beforehand: str) -> None:
-    """Ask before a change; without a terminal --yes is required. Ends with 1 or 2 when it is refused."""
+    """Ask for confirmation; exits 1 when it is denied, 2 without a terminal and without --yes."""
     if not sys.stdin.isatty():
         raise exit_with(f"{question} Say {beforehand}", 2)
     if not typer.confirm(question, err=True):

@@ -1,4 +1,4 @@
-"""Rows of the ledger over the operator's interface, for commands that reach the service by its API alone."""
+"""Ledger rows over the operator API, for commands that have no database access."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -32,7 +32,7 @@ def read_jobs(
 
 
 def read_named_jobs(api: OperatorApi, place: BankFilter, names: Sequence[str], selection: Selection) -> list[Row]:
-    """Return the rows of these turns, or single rows, that a selection allows; ends with 1 where one is unknown."""
+    """Return the rows of these turns, or single rows, within a selection; exits 1 when one is unknown."""
     tenant = find_tenant(api, place)
     found = dict[tuple[str, str], Row]()
     for item in map(place.item, names):
@@ -68,7 +68,7 @@ def change_jobs(api: OperatorApi, rows: Sequence[Row], body: Mapping[str, str]) 
 
 
 def find_tenant(api: OperatorApi, place: BankFilter) -> str | None:
-    """Return the name of the tenant that is meant; a bank without one is the default tenant's."""
+    """Return the tenant's name; a bank without a tenant belongs to the default tenant."""
     if place.host is None:
         return None if place.bank is None else HOST
     try:
@@ -79,7 +79,7 @@ def find_tenant(api: OperatorApi, place: BankFilter) -> str | None:
 
 
 def _split_selection(api: OperatorApi, place: BankFilter, selection: Selection) -> Iterator[dict[str, Any]]:
-    """Yield the questions of the interface, each of one stage and one status, or of all."""
+    """Yield API queries, each for one stage and status, or for all."""
     if selection.states is not None:
         raise exit_with("the service lists deliveries by status alone (`afterturn jobs`); this needs its database", 2)
     stages = [None] if len(selection.stages) == len(Stage) else [stage.value for stage in selection.stages]

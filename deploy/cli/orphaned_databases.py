@@ -1,4 +1,4 @@
-"""Databases without an owner that `afterturn doctor` finds: of killed commands, of deleted folders."""
+"""Finds orphaned databases for `afterturn doctor`: of killed commands and deleted folders."""
 
 import shlex
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ AUTOMATIC_REMEDY = "the next `afterturn bench`, `chaos`, `check walls` or `demo`
 
 
 def find_orphaned_databases(patient: DoctorTarget) -> Iterator[DoctorFinding]:
-    """Name each with its size and with the command that removes it; what anybody works in is not named."""
+    """Return each orphaned database with its size and the command that removes it; databases in use are left out."""
     for left in find_orphaned_folders():
         yield report_warning(
             ORPHANED,
@@ -33,7 +33,7 @@ def find_orphaned_databases(patient: DoctorTarget) -> Iterator[DoctorFinding]:
 
 
 def _is_known(home: Path, data: Path | None, patient: DoctorTarget) -> bool:
-    """Say whether a data folder leads to this database, or a command's own does, which was looked at before."""
+    """Whether a data folder, or a running command's private one, refers to this database."""
     if data is not None and is_private(data.parent):
         return True
     candidates = (patient.settings.data, *([] if data is None else [data]))

@@ -1,4 +1,4 @@
-"""What commands print: answers on standard output, everything else on standard error."""
+"""Output of commands: results on standard output, everything else on standard error."""
 
 import json
 import sys
@@ -13,29 +13,29 @@ PIPE_WIDTH = 400
 
 
 def print_notice(line: str) -> None:
-    """Tell a person something, on standard error."""
+    """Print a message on standard error."""
     print(f"afterturn: {replace_unprintable(line)}", file=sys.stderr, flush=True)
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """Print the one line of `--json`: ASCII, so that nothing in it can be taken for the end of a line."""
+    """Print one line of JSON in ASCII, so that no character in it can end the line."""
     print(json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(", ", ": ")), flush=True)
 
 
 def exit_with(line: str, status: int) -> typer.Exit:
-    """Say why it ends here; raise what is returned."""
+    """Print a message and return the exit to raise."""
     print_notice(line)
     return typer.Exit(status)
 
 
 def replace_unprintable(text: str) -> str:
-    """Return the text with every sign that could steer a terminal replaced; line ends are kept."""
+    """Return the text with terminal control characters replaced; line ends are kept."""
     return "".join(sign if sign.isprintable() or sign == "\n" else "\N{REPLACEMENT CHARACTER}" for sign in text)
 
 
 def create_console() -> Console:
-    """Return where answers for people go; texts are shown as they are, not read as markup.
+    """Return the console of human-readable results; texts are not read as markup.
 
-    What is not a terminal is as wide as it needs to be: nothing is cut off in a pipe.
+    Output to a pipe has unlimited width, so that nothing is cut off.
     """
     return Console(markup=False, highlight=False, emoji=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)

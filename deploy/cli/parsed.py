@@ -1,4 +1,4 @@
-"""What a parser yields: a turn or a bad line, each with its number."""
+"""The results of a parser: a turn or a bad line, each with its line number."""
 
 import hashlib
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""`afterturn plugin perimeter`: the perimeter's pages over HTTP, before the memory plugin of the environment."""
+"""`afterturn plugin perimeter`: serve the perimeter's HTTP routes in front of a memory plugin."""
 
 import asyncio
 import ipaddress
@@ -52,10 +52,12 @@ def perimeter_command(
         Path,
         typer.Option(
             metavar="FILE",
-            help='Who may call, read at every call: `{"keys": [{"sha256": ..., "workspace": ...}]}`, digests of keys.',
+            help='Callers, re-read at each call: `{"keys": [{"sha256": ..., "workspace": ...}]}`, digests of keys.',
         ),
     ],
-    audit: Annotated[Path, typer.Option(metavar="FILE", help="Where writes for an organisation are noted.")],
+    audit: Annotated[
+        Path, typer.Option(metavar="FILE", help="File that records writes to an organisation's namespace.")
+    ],
     redaction: Annotated[
         Redaction, typer.Option(help="Which secrets are replaced in texts: all, keys (no runs of base64), or off.")
     ] = Redaction.ALL,
@@ -64,7 +66,7 @@ def perimeter_command(
     ] = False,
     workspaces: WorkspacesOption = None,
 ) -> None:
-    """Serve what a platform's pages ask of a memory plugin, each workspace what it reaches, until Ctrl-C.
+    """Serve a platform's workspace routes in front of a memory plugin, with access control, until Ctrl-C.
 
     `GET /workspaces/{id}/v2/namespaces` and `.../memories`, `DELETE .../memories/{memory_id}`. MEMORY_PLUGIN_URL names
     the plugin; without it every call is answered 503. Prints one line of JSON when it listens.
@@ -125,7 +127,7 @@ def _plugin_address() -> PluginAddress | None:
 
 
 async def _plugin(stack: AsyncExitStack, address: PluginAddress | None) -> PluginClient | None:
-    """Return the client of the plugin; one that does not answer now may do so later."""
+    """Return the plugin's client; the plugin may be unreachable now and come back."""
     if address is None:
         log.warning("no_memory_plugin", next_step="set MEMORY_PLUGIN_URL")
         return None
@@ -152,7 +154,7 @@ async def _serve(app: Any, host: str, port: int) -> None:
 
 
 async def _tell_when_ready(host: str, port: int) -> None:
-    """Print where it listens, when it does."""
+    """Print the address when the server listens."""
     while True:
         try:
             _, writer = await asyncio.open_connection(host, port)

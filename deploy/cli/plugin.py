@@ -1,4 +1,4 @@
-"""`afterturn plugin`: from a platform's own table of memories to a memory plugin, and what a plugin holds as a file."""
+"""`afterturn plugin`: serve the memory plugin; copy a platform's memories to a plugin; export and import them."""
 
 import asyncio
 import hashlib
@@ -54,7 +54,8 @@ RedactionOption = Annotated[
     Redaction, typer.Option(help="Which secrets are replaced in texts: all, keys (no runs of base64), or off.")
 ]
 PatienceOption = Annotated[
-    timedelta, typer.Option(parser=parse_duration, metavar="TIME", help="How long a plugin that is away is waited for.")
+    timedelta,
+    typer.Option(parser=parse_duration, metavar="TIME", help="How long to wait for a plugin that does not answer."),
 ]
 
 plugin_app = typer.Typer(rich_markup_mode="markdown")
@@ -69,15 +70,15 @@ def serve_command(
         typer.Option(metavar="ADDR", help=f"HOST:PORT or unix:/PATH (default: plugin.listen, else {LISTEN})."),
     ] = None,
     tenant: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Whose memories it serves (default: plugin.tenant).")
+        str | None, typer.Option(metavar="NAME", help="Tenant whose memories are served (default: plugin.tenant).")
     ] = None,
     config: ConfigOption = None,
 ) -> None:
     """Serve the memory plugin (contract v1); its commands copy memories to a plugin, and back.
 
-    Without a command it serves, on the PostgreSQL and Redis of the settings, until SIGTERM or Ctrl-C. It asks callers
-    for no key, so that its one tenant has to be named. MEMORY_PLUGIN_LISTEN_ADDR, _TENANT, _TOKEN and _DATABASE_URL are
-    read, too. `afterturn up --plugin ADDR` serves it beside everything else. Exits 2 when the settings cannot be used.
+    Without a command it serves on the configured PostgreSQL and Redis until SIGTERM or Ctrl-C. Callers need no key, so
+    that its one tenant must be named. Also reads MEMORY_PLUGIN_LISTEN_ADDR, _TENANT, _TOKEN and _DATABASE_URL.
+    `afterturn up --plugin ADDR` serves the plugin together with the rest. Exits 2 for unusable settings.
 
     **Example:** `afterturn plugin --tenant acme --listen 127.0.0.1:9100`
     """
@@ -95,7 +96,9 @@ plugin_app.command("perimeter")(perimeter_command)
 @plugin_app.command("backfill")
 def backfill_command(
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be copied; ask no plugin.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be copied; do not call the plugin.")
+    ] = False,
     apply: Annotated[bool, typer.Option("--apply", help="Copy; with --reverse, write back.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Compare a sample of workspaces; change nothing.")] = False,
     reverse: Annotated[
@@ -104,11 +107,12 @@ def backfill_command(
     verify_sample: Annotated[int, typer.Option(min=1, metavar="N", help="Workspaces to compare.")] = SAMPLE,
     workspace: Annotated[UUID | None, typer.Option(metavar="UUID", help="Only this workspace.")] = None,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="Rows to copy, at most.")] = 1_000_000,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 for a row that was skipped or failed, too.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Also exit 1 when a row was skipped or failed.")] = False,
     state: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where to note how far it came (default: one for each pair).")
+        Path | None,
+        typer.Option(metavar="FILE", help="Checkpoint file (default: one for each pair of source and target)."),
     ] = None,
-    restart: Annotated[bool, typer.Option("--restart", help="Begin at the first row; ignore the checkpoint.")] = False,
+    restart: Annotated[bool, typer.Option("--restart", help="Start at the first row; ignore the checkpoint.")] = False,
     redaction: RedactionOption = Redaction.ALL,
     patience: PatienceOption = timedelta(seconds=PATIENCE_S),
     workspaces: WorkspacesOption = None,
@@ -116,9 +120,9 @@ def backfill_command(
     """Copy the table `agent_memories` into a memory plugin, compare the two, or go back.
 
     Needs DATABASE_URL and MEMORY_PLUGIN_URL; MEMORY_PLUGIN_TOKEN, _CA_FILE and _TIMEOUT are used where they are set.
-    Every row keeps its id, so that the command may be run again; one that was killed goes on where it was. Exits 0 when
-    it came to its end, 1 when it did not, when a comparison found a mismatch, or with --strict when a row was skipped
-    or failed; 2 for wrong usage. `memory-backfill` is the same command.
+    Rows keep their ids, so that the command is idempotent; an interrupted run resumes. Exits 0 on completion, 1 on
+    failure, for a mismatch, or with --strict for a skipped or failed row; 2 for wrong usage. `memory-backfill` is the
+    same command.
 
     **Example:** `afterturn plugin backfill --verify --verify-sample 200`
     """
@@ -171,10 +175,10 @@ def export_command(
     redaction: RedactionOption = Redaction.ALL,
     workspaces: WorkspacesOption = None,
 ) -> None:
-    """Write what a memory plugin holds for all workspaces into a file: JSON Lines, each memory once, under its id.
+    """Export the memories of all workspaces from a memory plugin to JSON Lines, each memory once with its id.
 
-    Exits 1 where the plugin does not list a namespace to its end; the file says so, too. Needs MEMORY_PLUGIN_URL, and
-    DATABASE_URL unless --workspaces has the tree itself.
+    Exits 1 when the plugin does not list a namespace completely; the file says so too. Needs MEMORY_PLUGIN_URL, and
+    DATABASE_URL unless --workspaces holds the tree itself.
 
     **Example:** `afterturn plugin export memories.jsonl`
     """
@@ -199,9 +203,9 @@ def import_command(
     redaction: RedactionOption = Redaction.ALL,
     patience: PatienceOption = timedelta(seconds=PATIENCE_S),
 ) -> None:
-    """Write an exported file into a memory plugin, each memory under its id: running it twice changes nothing.
+    """Import an exported file into a memory plugin. Memories keep their ids: the command is idempotent.
 
-    A file that was cut off is refused before anything is written. Exits 1 where a memory was skipped or failed. Needs
+    A truncated file is refused before anything is written. Exits 1 when a memory was skipped or failed. Needs
     MEMORY_PLUGIN_URL.
 
     **Example:** `afterturn plugin import memories.jsonl`
@@ -229,7 +233,7 @@ Work = Callable[[Any, WorkspaceTree, PluginClient], Awaitable[bool]]
 
 
 def _run(work: Work, workspaces: Path | None, *, needs_source: bool = True) -> None:
-    """Do the work with what the environment names, and exit with 0 or 1; 2 where it cannot begin."""
+    """Run the work with the environment's plugin and database; exits 0, 1, or 2 when it cannot start."""
     described = describe_workspaces(workspaces)
     database = os.environ.get("DATABASE_URL", "")
     if not database and (needs_source or "workspaces" not in described):
@@ -259,7 +263,7 @@ def _end(work: Callable[[], Awaitable[bool]]) -> None:
 
 @asynccontextmanager
 async def _plugin() -> AsyncIterator[PluginClient]:
-    """Lend a client of the plugin that the environment names; it tries every call, and is waited for elsewhere."""
+    """Yield a client of the environment's plugin without a circuit breaker; the caller waits for it."""
     address = plugin_address(TIMEOUT)
     if address is None:
         raise exit_with("MEMORY_PLUGIN_URL is required", 2)
@@ -292,7 +296,7 @@ def _print_line(line: str) -> None:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[int, int], None]]:
-    """Show how far it is, and when it will be over: as a bar in a terminal, else in a line every few seconds."""
+    """Show progress and the remaining time: a bar in a terminal, else a line every few seconds."""
     console = Console(stderr=True, markup=False, highlight=False, emoji=False)
     columns = (TextColumn("rows"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as progress:
@@ -307,7 +311,7 @@ class _Pace:
         self.began = self.printed = time.monotonic()
 
     def line(self, done: int, total: int) -> str | None:
-        """Return a line, where it is time for one."""
+        """Return a progress line when one is due, else None."""
         now = time.monotonic()
         if now - self.printed < TELL_EVERY_S:
             return None

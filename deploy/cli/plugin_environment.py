@@ -1,4 +1,4 @@
-"""What the commands about memory plugins read of the environment: DATABASE_URL and MEMORY_PLUGIN_*."""
+"""Environment variables of the plugin commands: DATABASE_URL and MEMORY_PLUGIN_*."""
 
 import os
 from collections.abc import AsyncIterator, Mapping
@@ -42,7 +42,7 @@ def plugin_address(timeout: str) -> PluginAddress | None:
 
 @asynccontextmanager
 async def open_engine(url: str) -> AsyncIterator[AsyncEngine | None]:
-    """Lend an engine for the platform's database, its sessions in UTC; None where no URL is set."""
+    """Yield an engine for the platform's database, its sessions in UTC; None when no URL is set."""
     if not url:
         yield None
         return
@@ -54,7 +54,7 @@ async def open_engine(url: str) -> AsyncIterator[AsyncEngine | None]:
 
 
 def describe_workspaces(file: Path | None) -> Mapping[str, Any]:
-    """Return what the file of --workspaces says; ends with status 2 where it says nothing."""
+    """Return the contents of the --workspaces file; exits 2 when it is invalid."""
     try:
         described = yaml.safe_load(file.read_text()) if file else {"table": {}}
     except (OSError, ValueError, yaml.YAMLError) as error:
@@ -65,7 +65,7 @@ def describe_workspaces(file: Path | None) -> Mapping[str, Any]:
 
 
 def make_tree(file: Path | None, described: Mapping[str, Any], engine: AsyncEngine | None) -> WorkspaceTree:
-    """Return the tree that was described; ends with status 2 where that cannot be one."""
+    """Return the described tree of workspaces; exits 2 when it is not a tree."""
     if file is not None and "workspaces" in described:
         return FileTree(file)
     if engine is None:

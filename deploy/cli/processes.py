@@ -1,4 +1,4 @@
-"""`afterturn api` and `afterturn worker`: the service's processes on servers of one's own."""
+"""`afterturn api` and `afterturn worker`: the service's processes on your own servers."""
 
 import asyncio
 import sys
@@ -24,13 +24,11 @@ from deploy.worker import prepare_environment
 ConfigOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="A YAML or JSON file of settings (default: AFTERTURN_CONFIG).")
 ]
-ProcessesOption = Annotated[
-    int, typer.Option(min=1, max=64, help="Processes of this machine; one that dies is started again.")
-]
+ProcessesOption = Annotated[int, typer.Option(min=1, max=64, help="Number of processes; one that dies is restarted.")]
 
 
 def api_command(*, processes: ProcessesOption = 1, config: ConfigOption = None) -> None:
-    """Run the API on the PostgreSQL and Redis of the settings, until SIGTERM or Ctrl-C.
+    """Run the API on the configured PostgreSQL and Redis until SIGTERM or Ctrl-C.
 
     Needs `database.url`, `database.operator_url` and `broker.url`; listens at `api.host` and `api.port`. All processes
     share the address and the folder of samples, so that `/metrics` of any tells of all. Fair shares between tenants and
@@ -65,11 +63,11 @@ def worker_command(
     processes: ProcessesOption = 1,
     config: ConfigOption = None,
 ) -> None:
-    """Run worker processes on the PostgreSQL and Redis of the settings, until SIGTERM or Ctrl-C.
+    """Run worker processes on the configured PostgreSQL and Redis until SIGTERM or Ctrl-C.
 
-    Any number of workers on any number of machines share the work; what one that was killed had claimed is taken over
-    within `worker.lease_seconds`. Stopped, a worker gives back what it has not ended, within 10 s. Each stage needs at
-    least one worker that does it. Exits 2 when the settings cannot be used, 1 when the model or the broker cannot.
+    Any number of workers on any number of machines share the work. Claims of a killed worker expire and are taken over
+    within `worker.lease_seconds`; a stopped worker releases its claims within 10 s. Each stage needs at least one
+    worker. Exits 2 for unusable settings, 1 when the model or the broker is unavailable.
 
     **Example:** `afterturn worker --stages embedding --processes 2`
     """

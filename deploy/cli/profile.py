@@ -1,4 +1,4 @@
-"""`afterturn profile`: what is known of a person, and from where."""
+"""`afterturn profile`: facts about a person, with their sources."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
@@ -13,19 +13,22 @@ from deploy.cli.running_stack import DataOption, JsonOption, create_client, exit
 
 def profile_command(
     *,
-    user: Annotated[str | None, typer.Option("--user", help="Whose turns the facts come from (user_id).")] = None,
-    name: Annotated[str | None, typer.Option("--name", help="Whom a bank calls by this name.")] = None,
-    bank: Annotated[
-        str | None, typer.Option("--bank", help="In this bank alone; a user's otherwise in all, a name's in default.")
+    user: Annotated[
+        str | None, typer.Option("--user", help="User whose turns the facts come from (`user_id`).")
     ] = None,
-    history: Annotated[bool, typer.Option("--history", help="Also show what something else replaced.")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Most facts shown.")] = 200,
+    name: Annotated[str | None, typer.Option("--name", help="Person with this name in a bank.")] = None,
+    bank: Annotated[
+        str | None,
+        typer.Option("--bank", help="Only this bank (default: with a user all banks, with --name the default bank)."),
+    ] = None,
+    history: Annotated[bool, typer.Option("--history", help="Include superseded facts.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of facts.")] = 200,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what is known of a user: current facts, since when, how often stated, and their source turns.
+    """Show facts about a user: current values, since when, how often stated, and their source turns.
 
-    Read from what the stages worked out; no model is asked.
+    Facts come from the extraction stage; no model is called.
 
     **Example:** `afterturn profile --name Ana --history`
     """

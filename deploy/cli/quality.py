@@ -1,4 +1,4 @@
-"""`afterturn bench recall --quality`: finds the stack, runs the questions, prints the table."""
+"""`afterturn bench recall --quality`: find the stack, ask the questions, print the table."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ FLAGS = ("one_speaker", "other_speaker", "on_topic")
 
 @dataclass(frozen=True, slots=True)
 class QualityOptions:
-    """What was asked for on the command line; `stack` is a running stack's data folder.
+    """The command's options; `stack` is a running stack's data folder.
 
     `long`: also join this many consecutive messages to one (0: do not). `tokens`: also ask for answers of this size (0:
     do not).
@@ -83,7 +83,7 @@ def _print_report(name: str, found: QualityReport) -> None:
 
 @contextmanager
 def _open_stack(data: Path | None) -> Iterator[Stack]:
-    """Lend the running stack of that folder (None: the usual one), else one of our own."""
+    """Yield the running stack of that folder (None: the default folder), else a private one."""
     try:
         yield find_stack(data or load_settings().settings.data)
     except StackNotRunning:
@@ -142,11 +142,11 @@ def _build_table(title: str, found: QualityReport) -> Table:
     return table
 
 
-QualityFlag = typer.Option("--quality", help="`recall`: whether the evidence is found, on data of yours (--data FILE).")
-FormatOption = typer.Option("--format", help=f"What FILE is: {', '.join(FORMATS)}.")
+QualityFlag = typer.Option("--quality", help="`recall`: measure recall quality on your own data (--data FILE).")
+FormatOption = typer.Option("--format", help=f"Format of FILE: {', '.join(FORMATS)}.")
 StackOption = typer.Option(metavar="DIR", help="`--quality`: the running stack's data folder.")
-LongOption = typer.Option("--long", metavar="N", help="`--quality`: also with N messages in a row made one.")
+LongOption = typer.Option("--long", metavar="N", help="`--quality`: also with N consecutive messages joined into one.")
 TokensOption = typer.Option(
-    "--tokens", metavar="N", min=0, help="`--quality`: also how much of the evidence an answer of N tokens holds."
+    "--tokens", metavar="N", min=0, help="`--quality`: also the share of evidence in an answer of N tokens."
 )
-AblateFlag = typer.Option("--ablate", help="`--quality`: ask again with each arm and rule left out in turn.")
+AblateFlag = typer.Option("--ablate", help="`--quality`: repeat with each arm and rule disabled in turn.")

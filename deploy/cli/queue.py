@@ -1,4 +1,4 @@
-"""`afterturn queue`: turn queues of agents that publish: their access rules, their lengths, their dead letters."""
+"""`afterturn queue`: turn queues of publishing agents: access rules, lengths, dead letters."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -24,10 +24,12 @@ from store import identity
 from store.database import Database
 from workers.turn_queue import TurnQueueBroker
 
-QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="A name of `queue.tenants`.")]
-LettersArgument = Annotated[list[str] | None, typer.Argument(metavar="LETTER", help="Ids, as `dead` shows them.")]
+QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="Name of the queue, from `queue.tenants`.")]
+LettersArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="LETTER", help="Ids of dead letters, from `queue dead`.")
+]
 AllOption = Annotated[bool, typer.Option("--all", help="Every dead letter of the queue.")]
-YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 #: What a publisher sends, and nothing else.
 COMMANDS = ("hset", "rpush", "hlen", "multi", "exec", "waitaof", "ping")
 
@@ -42,9 +44,9 @@ queue_app = typer.Typer(
 def acl_command(
     queue: QueueArgument,
     *,
-    user: Annotated[str, typer.Option(help="The publisher's user on the Redis or Valkey.")],
+    user: Annotated[str, typer.Option(help="Redis user of the publisher.")],
 ) -> None:
-    """Print the ACL command that lets a user push to this queue and do nothing else; put a password for PASSWORD.
+    """Print the ACL command for a publisher that may only push to this queue; replace PASSWORD.
 
     **Example:** `afterturn queue acl acme --user acme-agent`
     """
@@ -66,7 +68,7 @@ def describe_access(settings: Settings, queue: str, user: str) -> str:
 
 @queue_app.command("list")
 def list_command(*, data: DataOption = None, as_json: JsonOption = False) -> None:
-    """Show every turn queue: whose it is, what waits, how many dead letters it has."""
+    """List turn queues: tenant, length, number of dead letters."""
     settings = read_settings()
     found = [_look(settings, queue, data) for queue in settings.queue.tenants]
     if as_json:
@@ -80,7 +82,7 @@ def list_command(*, data: DataOption = None, as_json: JsonOption = False) -> Non
 
 @queue_app.command("dead")
 def dead_command(queue: QueueArgument, *, data: DataOption = None, as_json: JsonOption = False) -> None:
-    """List messages that were never accepted, the oldest first, with their reason and without their content.
+    """List dead letters, the oldest first, with their reason and without content.
 
     **Example:** `afterturn queue dead acme`
     """
@@ -106,9 +108,9 @@ def replay_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Put dead letters back to the end of their queue. Ends with 1 where the content of one was not kept.
+    """Move dead letters back to their queue. Exits 1 when the content of one was not kept.
 
-    Content is kept with `queue.keep_dead_content`.
+    Content is kept only with `queue.keep_dead_content`.
 
     **Example:** `afterturn queue replay acme --all`
     """
@@ -125,7 +127,7 @@ def drop_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove dead letters for good.
+    """Delete dead letters permanently.
 
     **Example:** `afterturn queue drop acme 1f0c --yes`
     """

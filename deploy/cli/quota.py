@@ -1,4 +1,4 @@
-"""`afterturn quota`: how much a host, or one of its banks, may hold and take in."""
+"""`afterturn quota`: limits on the size and write rate of a tenant or bank."""
 
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -33,7 +33,7 @@ def set_command(
     *,
     bank: Annotated[
         str | None,
-        typer.Option(parser=name_arguments.parse_bank, metavar="NAME", help="A bank (default: the whole host)."),
+        typer.Option(parser=name_arguments.parse_bank, metavar="NAME", help="A bank (default: the whole tenant)."),
     ] = None,
     max_turns: Limit = None,
     max_bytes: Limit = None,
@@ -43,12 +43,11 @@ def set_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Set the limits of a host or of a bank: all of them at once; what is not named has no limit.
+    """Set all limits of a tenant or bank at once; an option left out means no limit.
 
-    Without any limit the quota is lifted. What is there already counts. Bytes are those that callers wrote for what is
-    remembered: messages with parts and metadata, single memories, documents, directives, links, each version of what
-    was corrected or pinned, and recall jobs until they expire. A write past a limit is refused with 429:
-    QUOTA_EXCEEDED, or RATE_LIMITED past the turns of a minute.
+    Without options the quota is removed. Stored data counts. Bytes are what callers wrote: messages with parts and
+    metadata, single memories, documents, directives, links, each version of a corrected or pinned unit, and recall jobs
+    until they expire. A write above a limit is refused with 429: QUOTA_EXCEEDED, or RATE_LIMITED for turns per minute.
 
     **Example:** `afterturn quota set --max-turns 100000 --turns-per-minute 600`
     """
@@ -80,7 +79,7 @@ def set_command(
 
 @quota_app.command("show")
 def show_command(*, host: HostOption = HOST, data: DataOption = None, as_json: JsonOption = False) -> None:
-    """Show the quotas of a host and of its banks, and what of them is used.
+    """Show quotas and usage of a tenant and its banks.
 
     **Example:** `afterturn quota show`
     """

@@ -1,4 +1,4 @@
-"""`afterturn recall`: a question goes in, what is remembered comes out."""
+"""`afterturn recall`: search memory with a question."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -32,42 +32,46 @@ PATIENCE_S = 10.0
 MOST_BANKS = 100
 
 
-SessionOption = Annotated[str | None, typer.Option(help="The session the question comes from.")]
-ExcludeOption = Annotated[bool, typer.Option("--exclude-session", help="Leave that session's own turns out.")]
-SkipOption = Annotated[
-    int | None, typer.Option(min=0, max=64, help="Leave out this many of --session's newest messages.")
-]
+SessionOption = Annotated[str | None, typer.Option(help="Session in which the question is asked.")]
+ExcludeOption = Annotated[bool, typer.Option("--exclude-session", help="Exclude turns of --session.")]
+SkipOption = Annotated[int | None, typer.Option(min=0, max=64, help="Exclude the newest N messages of --session.")]
 CountOption = Annotated[
-    int | None, typer.Option("-k", min=1, max=100, help="How many whole units; with --max-tokens, passages at most.")
+    int | None,
+    typer.Option("-k", min=1, max=100, help="Number of whole units; with --max-tokens, maximum number of passages."),
 ]
 TokensOption = Annotated[
-    int | None, typer.Option(min=1, help="How long the passages may be together (default: recall.answer_tokens).")
+    int | None, typer.Option(min=1, help="Token budget of the answer (default: recall.answer_tokens).")
 ]
-ScoreOption = Annotated[float | None, typer.Option(min=0, help="Leave out what scores less.")]
-SessionsOption = Annotated[list[str] | None, typer.Option(help="Only what stands in this session; may be repeated.")]
-RoleOption = Annotated[list[str] | None, typer.Option(help="Only what this role said (user, assistant, ...).")]
-FromOption = Annotated[str | None, typer.Option("--from", metavar="TIME", help="Only from this time on.")]
-ToOption = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Only before this time.")]
+ScoreOption = Annotated[float | None, typer.Option(min=0, help="Exclude results with a lower score.")]
+SessionsOption = Annotated[list[str] | None, typer.Option(help="Only units of this session (repeatable).")]
+RoleOption = Annotated[list[str] | None, typer.Option(help="Only messages of this role (user, assistant, ...).")]
+FromOption = Annotated[str | None, typer.Option("--from", metavar="TIME", help="Only units from this time on.")]
+ToOption = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Only units before this time.")]
 TimeOption = Annotated[
-    str | None, typer.Option("--time", metavar="occurred|said", help="Which time --from and --to are about.")
+    str | None,
+    typer.Option(
+        "--time",
+        metavar="occurred|said",
+        help="The time that --from and --to compare: when it happened, or when it was said.",
+    ),
 ]
 KindOption = Annotated[
-    list[str] | None, typer.Option(help="Only units of this kind (experience, world, ...); may be repeated.")
+    list[str] | None, typer.Option(help="Only units of this kind: experience, world, ... (repeatable).")
 ]
-TagOption = Annotated[list[str] | None, typer.Option(help="Only turns with this tag, or another named.")]
-UserOption = Annotated[str | None, typer.Option(help="Only what comes from this user's turns (user_id).")]
+TagOption = Annotated[list[str] | None, typer.Option(help="Only turns with this tag (repeatable: any of them).")]
+UserOption = Annotated[str | None, typer.Option(help="Only turns of this user (`user_id`).")]
 AcrossOption = Annotated[
     bool, typer.Option("--across-banks", help="Search all banks this user wrote to; --bank is ignored.")
 ]
 MetadataOption = Annotated[
-    list[str] | None, typer.Option(metavar="NAME=VALUE", help="Only turns with this among their metadata.")
+    list[str] | None, typer.Option(metavar="NAME=VALUE", help="Only turns with this metadata entry.")
 ]
-AsOfOption = Annotated[str | None, typer.Option(metavar="TIME", help="Only what had happened by then.")]
+AsOfOption = Annotated[str | None, typer.Option(metavar="TIME", help="Only what had happened by this time.")]
 KnownAtOption = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Only what had been recorded by then, as it said then.")
+    str | None, typer.Option(metavar="TIME", help="Only what was recorded by this time, in the version of that time.")
 ]
 PositionOption = Annotated[
-    int | None, typer.Option(min=0, help="What the answer must show: a position that a write was told.")
+    int | None, typer.Option(min=0, help="Log position that the answer must include, from a write's receipt.")
 ]
 WaitOption = Annotated[
     int | None, typer.Option(min=0, max=10_000, help="How long to wait for --min-position, in milliseconds.")
@@ -75,8 +79,8 @@ WaitOption = Annotated[
 SourceOption = Annotated[
     list[str] | None, typer.Option("--source", "--sources", help="local, gateway, or both by repeating it.")
 ]
-ExplainOption = Annotated[bool, typer.Option("--explain", help="Say what each result's score is made of.")]
-TraceOption = Annotated[bool, typer.Option("--trace", help="Say how long each step took.")]
+ExplainOption = Annotated[bool, typer.Option("--explain", help="Show how each score was computed.")]
+TraceOption = Annotated[bool, typer.Option("--trace", help="Show the duration of each step.")]
 
 
 def recall_command(
@@ -111,9 +115,9 @@ def recall_command(
 ) -> None:
     """Search a bank's memory, best results first.
 
-    A TIME is a day or a day and a time, UTC where nothing else is said. What is dated by `--as-of` is when things
-    happened, by `--known-at` when they were handed in: a diary of 2019 that came in today is found as of 2019, and was
-    not known yesterday.
+    A TIME is a date, or a date and time, in UTC unless it has an offset. `--as-of` compares when things happened,
+    `--known-at` when they were stored: a diary of 2019 that was stored today is found as of 2019 and was not known
+    yesterday.
 
     **Example:** `afterturn recall "where does Ana live?" -k 5 --as-of 2026-05-01`
     """
@@ -140,7 +144,7 @@ def recall_command(
 def _ask_stack(
     data: Path | None, bank: str, question: str, options: RecallOptions
 ) -> tuple[RecallAnswer, Sequence[str]]:
-    """Return the answer and, where there is no such bank, the names that are nearest to the one asked for."""
+    """Return the answer and, for an unknown bank, the names most similar to it."""
     stack = find_running_stack(data)
     patience = PATIENCE_S + options.get("wait_ms", 0) / 1000
     with create_client(stack, bank, timeout_s=patience) as client, exit_on_api_error(stack):
@@ -155,7 +159,7 @@ def _describe_unknown_bank(bank: str, near: Sequence[str]) -> Text:
 
 
 def _collect_options(**asked: object) -> RecallOptions:
-    """Return what was asked for; the service's defaults hold for the rest."""
+    """Return the options that were given; the service's defaults apply to the others."""
     return cast("RecallOptions", {name: value for name, value in asked.items() if value not in (None, [], {})})
 
 
@@ -171,7 +175,7 @@ def _parse_optional_time(text: str | None, option: str) -> datetime | None:
 
 
 def _build_trace_table(found: RecallAnswer) -> Table:
-    """Return what each step took, beside the whole."""
+    """Return a table of the duration of each step and the total."""
     table = Table("step", Column("ms", justify="right"), Column("share", justify="right"), box=None)
     for step, took in found.raw.get("trace", {}).items():
         table.add_row(replace_unprintable(step), f"{took:.2f}", f"{took / max(found.took_ms, 0.001):.0%}")

@@ -1,4 +1,4 @@
-"""`afterturn recall-check`: whether the search by meaning finds what an exact search finds, on what is stored."""
+"""`afterturn recall-check`: compare vector search with an exact search on the stored vectors."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ SIZE_NAMES = ("below 1,000", "1,000 to 10,000", "10,000 to 100,000", "100,000 to
 
 @dataclass(frozen=True, slots=True)
 class AccuracyRow:
-    """What was found of what is there, over the questions of one class."""
+    """The share of exact neighbours that recall found, for one class of questions."""
 
     name: str
     banks: int
@@ -34,24 +34,25 @@ class AccuracyRow:
 
     @property
     def holds(self) -> bool:
-        """Say whether it is enough."""
+        """Whether the share meets the target."""
         return self.recall >= TARGET_RECALL
 
 
 def recall_check_command(
     *,
-    bank: Annotated[str | None, typer.Option(help="Only banks of this name, whosever they are.")] = None,
-    banks: Annotated[int, typer.Option(min=1, help="How many banks of each size are looked at, at most.")] = 5,
-    units: Annotated[int, typer.Option(min=1, max=1000, help="How many units of a bank serve as questions.")] = 20,
+    bank: Annotated[str | None, typer.Option(help="Only banks with this name, of all tenants.")] = None,
+    banks: Annotated[int, typer.Option(min=1, help="Maximum number of banks of each size.")] = 5,
+    units: Annotated[
+        int, typer.Option(min=1, max=1000, help="Number of units of a bank that serve as questions.")
+    ] = 20,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare vector search with an exact search on the stored vectors.
 
-    Stored units serve as questions: their ten nearest neighbours as recall finds them, beside plain inner products
-    over the whole bank, without filters and with those of kind, session and tags; with the settings of recall that the
-    stack runs with. Exits 1 when less than 98 % is found
-    in banks of any size or under any filter.
+    Stored units serve as questions. For each, the ten nearest neighbours found by recall are compared with an exact
+    inner-product search over the whole bank, without filters and with filters by kind, session and tags. Recall uses
+    the stack's settings. Exits 1 when less than 98 % is found for any bank size or filter.
 
     **Example:** `afterturn recall-check --bank home --units 50`
     """

@@ -1,4 +1,4 @@
-"""`afterturn replay`: make the projections again from the log, compare, and mend what is not the same."""
+"""`afterturn replay`: rebuild the projections from the log, compare them, and repair differences."""
 
 import time
 from collections.abc import Callable
@@ -24,16 +24,14 @@ from store.tenancy.call_audit import NO_HOST
 #: Seconds between two lines about progress.
 REPORT_INTERVAL_S = 2.0
 
-HostOption = Annotated[str | None, typer.Option(metavar="NAME", help="Only this host, by name or id.")]
-BankOption = Annotated[str | None, typer.Option(metavar="NAME", help="Only this bank of the host, by name.")]
-VerifyOption = Annotated[
-    bool, typer.Option("--verify", help="Compare only (what happens anyway, if nothing else is asked).")
-]
-SwapOption = Annotated[bool, typer.Option("--swap", help="Put the replayed tables in the place of the live ones.")]
-RepairOption = Annotated[bool, typer.Option("--repair", help="Correct the rows of the host or bank in place.")]
-ResumeOption = Annotated[bool, typer.Option("--resume", help="Take up a replay that was cut off.")]
+HostOption = Annotated[str | None, typer.Option(metavar="NAME", help="Only this tenant (host), by name or id.")]
+BankOption = Annotated[str | None, typer.Option(metavar="NAME", help="Only this bank of --host, by name.")]
+VerifyOption = Annotated[bool, typer.Option("--verify", help="Compare only (the default).")]
+SwapOption = Annotated[bool, typer.Option("--swap", help="Replace the live tables with the rebuilt ones.")]
+RepairOption = Annotated[bool, typer.Option("--repair", help="Repair differing rows of --host or --bank in place.")]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Resume an interrupted replay.")]
 DerivedOption = Annotated[
-    bool, typer.Option("--derived", help="Exit 1, too, when derived state is not what its pipeline makes of the rows.")
+    bool, typer.Option("--derived", help="Also exit 1 when derived state differs from what the pipeline computes.")
 ]
 
 
@@ -51,11 +49,11 @@ def replay_command(
 ) -> None:
     """Rebuild the tables from the event log and compare them row for row; swap or repair them.
 
-    Exits 1 when a table is not what the log says, and names the first rows that differ (by their keys, never by
-    what stands in them). With `--swap` or `--repair` that is mended, and it exits 0.
+    Exits 1 when a table differs from the log, and names the first differing rows by their keys, never by content.
+    `--swap` or `--repair` repairs them and exits 0.
 
-    State outside the log (counts, words, vectors, names, facts in time) is compared with what its pipeline makes of
-    the rows it has come to, and reported beside the tables.
+    Derived state outside the log (counts, words, vectors, names, validity of facts) is compared with what the pipeline
+    computes from the rows it has processed, and reported beside the tables.
 
     **Example:** `afterturn replay --verify --json`
     """
@@ -90,7 +88,7 @@ def replay_command(
 
 
 def _find_option_conflict(verify_: bool, swap_: bool, repair_: bool, scope: ReplayScope, *, resume: bool) -> str | None:  # noqa: FBT001 - as asked
-    """Return what does not go together, if anything."""
+    """Return a message about options that exclude each other, or None."""
     if verify_ + swap_ + repair_ > 1:
         return "--verify, --swap and --repair are three different things: ask for one"
     if swap_ and scope != ReplayScope():
@@ -117,7 +115,7 @@ def _parse_scope(host: str | None, bank: str | None) -> ReplayScope:
 
 
 def _create_progress_printer() -> Callable[[int, int], None]:
-    """Return what tells a person now and then how far a replay has come."""
+    """Return a function that prints the progress of a replay now and then."""
     next_at = time.monotonic() + REPORT_INTERVAL_S
 
     def tell(done: int, total: int) -> None:

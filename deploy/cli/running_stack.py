@@ -1,4 +1,4 @@
-"""From `--data` to the running stack, and from there to a client of its API."""
+"""Finds the running stack or remote service of a command, and creates clients of its API."""
 
 import os
 from collections.abc import Iterator
@@ -33,10 +33,12 @@ if TYPE_CHECKING:
 
 DataOption = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="The running stack's data folder (default: AFTERTURN_DATA, else the usual one)."),
+    typer.Option(
+        metavar="DIR", help="Data folder of the running stack (default: AFTERTURN_DATA, else the default folder)."
+    ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on one line.")]
-BankOption = Annotated[str, typer.Option(help="The bank of memories; a line that names its own keeps it.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON: one object on one line.")]
+BankOption = Annotated[str, typer.Option(help="The bank; a line of input may name its own.")]
 
 API_KEY_FILE = "api-key"
 OWNER_VARIABLE = "AFTERTURN_DATABASE__OWNER_URL"
@@ -47,9 +49,9 @@ _USAGE_ERRORS = (BadRequestError, InvalidArgumentError, InvalidRequestError, Per
 
 
 def find_running_stack(data: Path | None) -> Stack:
-    """Return the stack of a data folder (None: that of the settings), or end with status 2.
+    """Return the running stack of a data folder (None: the configured one); exits 2 when none runs.
 
-    Where no folder is named and none runs there, it is the service whose servers the settings name.
+    When no folder is named and no stack runs in it, the service on the configured servers is returned.
     """
     settings = read_settings()
     if data is None and (service := find_service_elsewhere(settings)):
@@ -65,7 +67,7 @@ def find_running_stack(data: Path | None) -> Stack:
 
 
 def find_service_elsewhere(settings: Settings) -> Stack | None:
-    """Return the service that the command line names, else the context in use; None: it is this machine's business."""
+    """Return the remote service that the command line names, else the current context; None: this machine."""
     from deploy.cli import contexts  # noqa: PLC0415 - it is a group of commands, too
 
     named = NAMED.get() or Elsewhere()
@@ -98,7 +100,7 @@ def _read_key_file(path: Path) -> str:
 
 
 def read_settings(config: Path | None = None) -> Settings:
-    """Return the settings in force, or end with status 2."""
+    """Return the effective settings; exits 2 when they are invalid."""
     try:
         return load_settings(config=config).settings
     except SettingsError as error:
@@ -106,7 +108,7 @@ def read_settings(config: Path | None = None) -> Settings:
 
 
 def describe_service(settings: Settings) -> Stack:
-    """Return a service that runs elsewhere, as the settings name its servers, in the form of a running stack."""
+    """Return the service on the configured servers in the form of a running stack."""
     api = settings.client.url.rstrip("/") or f"http://{LOOPBACK}:{settings.api.port}"
     return Stack(
         pid=os.getpid(),
@@ -130,7 +132,7 @@ def describe_service(settings: Settings) -> Stack:
 
 
 def find_owner_url(stack: Stack) -> str:
-    """Return the URL of the database's owner, or end with status 2."""
+    """Return the URL of the database's owner; exits 2 when it is unknown."""
     url = stack.owner_url.get_secret_value()
     if not url:
         raise exit_with(f"this works as the owner of the tables: set database.owner_url ({OWNER_VARIABLE})", 2)
@@ -138,7 +140,7 @@ def find_owner_url(stack: Stack) -> str:
 
 
 def create_client(stack: Stack, bank: str, *, timeout_s: float = 10.0, retry: RetryPolicy | None = None) -> Afterturn:
-    """Return a client with the stack's own key, or end with status 2."""
+    """Return a client with the stack's own key; exits 2 when there is none."""
     try:
         key = stack.api_key()
     except (OSError, UnicodeDecodeError):
@@ -152,7 +154,7 @@ def create_client(stack: Stack, bank: str, *, timeout_s: float = 10.0, retry: Re
 
 
 def build_database_settings(stack: Stack) -> DatabaseSettings:
-    """Return how to reach the stack's database for one short look, or end with status 2 where it is not known."""
+    """Return settings of a short-lived connection to the stack's database; exits 2 when its URL is unknown."""
     if not stack.database_url.get_secret_value():
         raise exit_with(
             f"{stack.api}: this command reads the database: set database.url and database.operator_url; "
@@ -169,7 +171,7 @@ def build_database_settings(stack: Stack) -> DatabaseSettings:
 
 @contextmanager
 def exit_on_api_error(stack: Stack) -> Iterator[None]:
-    """Turn the client's errors into a line and a status: 2 for a wrong question or key, else 1."""
+    """Turn the client's errors into a message and an exit status: 2 for a bad request or key, else 1."""
     try:
         yield
     except UnauthenticatedError:

@@ -1,4 +1,4 @@
-"""`afterturn soak`: steady load on a stack of its own, and whether everything returns to where it was."""
+"""`afterturn soak`: steady load on a private stack, then a check that its resources return to the baseline."""
 
 from typing import Annotated
 
@@ -12,17 +12,18 @@ from deploy.local.private_stack import PrivateStackError
 
 def soak_command(
     *,
-    minutes: Annotated[float, typer.Option(min=0.5, max=10_080, metavar="N", help="How long the load lasts.")] = 30.0,
+    minutes: Annotated[float, typer.Option(min=0.5, max=10_080, metavar="N", help="Minutes of load.")] = 30.0,
     rate: Annotated[
-        float, typer.Option(min=0.1, max=100, metavar="N", help="Rounds a second; each calls every interface once.")
+        float,
+        typer.Option(min=0.1, max=100, metavar="N", help="Rounds per second; each round calls every interface once."),
     ] = 2.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Load every interface, then see whether memory, connections, files and ledger return to their baseline.
+    """Load every interface, then check that memory, connections, files and ledger return to their baseline.
 
-    It starts a stack with one worker in a temporary folder and leaves nothing of it. The first fifth of the time (two
-    minutes at most) warms up; the baseline is taken when its work is done. Exits 1 when something did not return within
-    90 s after the load, or a call failed.
+    Starts a private stack with one worker in a temporary folder, and removes it. The first fifth of the time (two
+    minutes at most) warms up; the baseline is measured after it. Exits 1 when a resource does not return within 90 s
+    after the load, or a call failed.
 
     **Example:** `afterturn soak --minutes 30 --json`
     """

@@ -1,4 +1,4 @@
-"""Looking at the stages again and again: how many turns each ends a second, and when it will have nothing left."""
+"""Polls the stages: turns per second and the estimated time until each is done."""
 
 import asyncio
 import time
@@ -26,21 +26,21 @@ ENDED = tuple(status for status in PUBLIC_STATUSES if status not in {"pending", 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """How fast a stage is: turns it ended a second, and seconds until nothing is undone (None: not in sight)."""
+    """The speed of a stage: turns per second, and seconds until it is done (None: unknown)."""
 
     per_s: float
     eta_s: float | None
 
 
 class Speeds:
-    """Turns counts into speeds, by what they were before; `clock` is monotonic, in seconds."""
+    """Computes speeds from successive counts; `clock` is monotonic, in seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._seen: deque[tuple[float, dict[Stage, int]]] = deque()
 
     def after(self, turns: Mapping[Stage, StageCounts], rows: Mapping[Stage, StageCounts]) -> dict[Stage, Speed]:
-        """Return every stage's speed up to this look; `turns` counts what ended, `rows` what is undone."""
+        """Return the speed of every stage; `turns` counts ended turns, `rows` undone ones."""
         now = self._clock()
         ended = {stage: sum(turns[stage].counts[status] for status in ENDED) for stage in Stage}
         self._seen.append((now, ended))
@@ -58,7 +58,7 @@ class Speeds:
 async def poll_forever(
     look: Callable[[], Awaitable[T]], every: timedelta, say: Callable[[str], None]
 ) -> AsyncGenerator[T]:
-    """Yield what is seen, for ever; while the database does not answer, say so once and go on."""
+    """Yield the counts forever; report once while the database does not answer, and keep polling."""
     away = False
     while True:
         began = time.monotonic()

@@ -1,4 +1,4 @@
-"""`afterturn status`: how many turns there are, and how far each stage is with them."""
+"""`afterturn status`: number of turns and the progress of each stage."""
 
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
@@ -31,9 +31,9 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class PipelineStatus:
-    """`turns` counts turns by stage and status; `rows` counts what is undone or failed, follow-ups included.
+    """`turns` counts turns by stage and status; `rows` counts undone and failed work, follow-ups included.
 
-    `memory_bytes` is what the stack's processes take on this machine, shared pages divided among who shares them.
+    `memory_bytes` is the proportional set size of the stack's processes on this machine.
     """
 
     turns: Mapping[Stage, StageCounts]
@@ -42,40 +42,40 @@ class PipelineStatus:
 
     @property
     def accepted(self) -> int:
-        """How many turns were accepted: each has a row in every stage."""
+        """Number of accepted turns: each has a row in every stage."""
         return max(sum(stage.counts.values()) for stage in self.turns.values())
 
     @property
     def stages(self) -> list[Stage]:
-        """The stages that are shown: those of every turn, and what else ever had work."""
+        """The stages to show: those of every turn, and others that ever had work."""
         return [s for s in Stage if s in TURN_STAGES or any(self.turns[s].counts.values())]
 
     @property
     def oldest_undone_s(self) -> float:
-        """The age in seconds of what has waited longest."""
+        """Age in seconds of the oldest undone work."""
         return max(stage.oldest_undone_s for stage in self.rows.values())
 
     def of(self, *statuses: str) -> int:
-        """How many rows of all stages have one of these statuses."""
+        """Return the number of rows of all stages with one of these statuses."""
         return sum(stage.counts[status] for stage in self.rows.values() for status in statuses)
 
 
 def status_command(
     *,
     watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Look again and again until Ctrl-C; with --json one object a line.")
+        bool, typer.Option("--watch", "-w", help="Refresh until Ctrl-C; with --json, one object a line.")
     ] = False,
     every: Annotated[
         timedelta,
-        typer.Option(parser=parse_duration, metavar="LENGTH", help="Pause between two poll_forever of --watch."),
+        typer.Option(parser=parse_duration, metavar="LENGTH", help="Seconds between refreshes of --watch."),
     ] = timedelta(seconds=2),
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show rows of every stage: pending, running, done, skipped, unknown and dead.
+    """Show the work of every stage: pending, running, done, skipped, unknown and dead.
 
-    A dead row is in quarantine with a reason; `oldest` is the age of what has waited longest. With `--watch` also the
-    turns a stage ends in a second, and when it will be through.
+    Dead work is quarantined with a reason; `oldest` is the age of the oldest undone work. `--watch` adds turns per
+    second and the estimated time until a stage is done.
 
     **Example:** `afterturn status --watch`
     """
@@ -101,7 +101,7 @@ async def _read_status(database: Database) -> PipelineStatus:
 
 
 async def _watch_status(database: Database, *, every: timedelta, as_json: bool) -> None:
-    """Show every look; on a terminal in one place."""
+    """Print every refresh; in a terminal, in place."""
     screen, speeds = create_console(), Speeds()
     in_place = Live(console=screen, auto_refresh=False) if screen.is_terminal and not as_json else None
     with in_place or nullcontext():
@@ -133,9 +133,9 @@ def _serialise_status(status: PipelineStatus) -> dict[str, Any]:
 
 
 def measure_memory(stack: Stack) -> int | None:
-    """Return the proportional set size, in bytes, of `up`, the stack's processes and those they started.
+    """Return the proportional set size, in bytes, of `up` and all its child processes.
 
-    None where it runs elsewhere, or its processes are not ours to look at, or the system does not tell.
+    None for a remote service, for processes of another user, or where the system does not report it.
     """
     if not stack.processes:
         return None
@@ -182,6 +182,6 @@ def _render_status(status: PipelineStatus, speeds: Mapping[Stage, Speed] | None 
 
 
 def _format_speed(speed: Speed) -> tuple[str, str]:
-    """Return how fast a stage is and how long it still takes, in words; a stage with nothing to do says nothing."""
+    """Return a stage's speed and remaining time in words; '' when it has nothing to do."""
     left = "?" if speed.eta_s is None else format_seconds(speed.eta_s) if speed.eta_s else ""
     return f"{speed.per_s:.1f}" if speed.per_s else "", left

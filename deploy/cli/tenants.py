@@ -1,4 +1,4 @@
-"""`afterturn tenants`: which tenants there are. By the operator's interface, or on the database."""
+"""`afterturn tenants`: list and show tenants, over the operator API or in the database."""
 
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -23,9 +23,11 @@ tenants_app = typer.Typer(help="List and show tenants.", no_args_is_help=True, r
 @tenants_app.command("list")
 def list_command(
     *,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Rows at most.")] = PAGE,
-    after: Annotated[str, typer.Option(metavar="NAME", help="From behind this name.")] = "",
-    cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="`cursor` of the page before (--json).")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of rows.")] = PAGE,
+    after: Annotated[str, typer.Option(metavar="NAME", help="Continue after this name.")] = "",
+    cursor: Annotated[
+        str | None, typer.Option(metavar="CURSOR", help="`cursor` of the previous page (see --json).")
+    ] = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -47,12 +49,14 @@ def list_command(
 
 @tenants_app.command("show")
 def show_command(
-    tenant: Annotated[str, typer.Argument(parser=name_arguments.parse_name, metavar="NAME", help="Its name, or id.")],
+    tenant: Annotated[
+        str, typer.Argument(parser=name_arguments.parse_name, metavar="NAME", help="Name or id of the tenant.")
+    ],
     *,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a tenant: how many keys work, and how much work is undone.
+    """Show a tenant: number of active keys and of undone work.
 
     **Example:** `afterturn tenants show acme`
     """

@@ -1,4 +1,4 @@
-"""Times as people type them: a day, or a day and a time; UTC where nothing else is said."""
+"""Parses times in arguments: a date, or a date and time; UTC unless an offset is given."""
 
 from datetime import UTC, datetime
 
@@ -6,7 +6,7 @@ from deploy.cli.output import exit_with
 
 
 def parse_time(text: str, option: str) -> datetime:
-    """Return the time of an ISO 8601 text (a day alone is its first moment), or end with status 2."""
+    """Return the time of an ISO 8601 text (a date is its first moment); exits 2 when it is invalid."""
     try:
         read = datetime.fromisoformat(text)
     except ValueError:

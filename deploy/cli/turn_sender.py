@@ -1,4 +1,4 @@
-"""Parsed turns go to the service in batches, in order, until each has an answer or patience is over."""
+"""Sends parsed turns to the service in batches, in order, with retries until a time-out."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ _SERVER_ERROR = 500
 
 
 class ServiceUnresponsive(Exception):
-    """The service has not answered usefully for longer than patience lasts; the text says what it did last."""
+    """The service did not answer usefully within the time-out; the text has its last answer."""
 
 
 class _StillWrittenError(AfterturnError):
@@ -48,7 +48,7 @@ class _StillWrittenError(AfterturnError):
 
 @dataclass
 class SentCounts:
-    """What came of a file so far. Every line read is exactly one of accepted, duplicate, conflict and bad."""
+    """Counts of a file's lines. Every line is exactly one of accepted, duplicate, conflict and bad."""
 
     accepted: int = 0
     duplicates: int = 0
@@ -59,7 +59,7 @@ class SentCounts:
 
     @property
     def read(self) -> int:
-        """How many turns and bad lines have an answer."""
+        """Number of turns and bad lines with a final result."""
         return self.accepted + self.duplicates + self.conflicts + len(self.bad_lines)
 
     @property
@@ -70,7 +70,7 @@ class SentCounts:
 
 @dataclass
 class TurnSender:
-    """Sends turns and counts what came of them.
+    """Sends turns and counts the results.
 
     A batch without an answer is sent again until `patience_s` seconds have passed since the last one that
     had an answer: a turn has its name in the file, so sending it twice stores it once. `report` hears of

@@ -1,4 +1,4 @@
-"""`afterturn unit`: one memory, looked at closely, corrected, pinned, or forgotten."""
+"""`afterturn unit`: show, correct, pin or forget one memory."""
 
 import sys
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from deploy.cli.running_stack import DataOption, JsonOption, create_client, exit
 MARGIN = "    "
 
 UnitArgument = Annotated[str, typer.Argument(metavar="UNIT_ID", help="The unit's id, from a recall with --json.")]
-InBankOption = Annotated[str, typer.Option("--bank", help="The bank it is in.")]
+InBankOption = Annotated[str, typer.Option("--bank", help="The bank of the unit.")]
 
 unit_app = typer.Typer(
     help="Show one memory with its sources and derived facts; correct, pin or forget it.",
@@ -30,12 +30,11 @@ unit_app = typer.Typer(
 def show_command(
     unit_id: UnitArgument, *, bank: InBankOption = "default", data: DataOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show a unit: its text, who said it when and where, what it names, what was drawn from it, how sure that is.
+    """Show a unit: text, speaker, time, session, entities, and the facts derived from it with their confidence.
 
-    Of a reflection, which a recall may answer with, too, `from` are the facts it was drawn from: it says what they say,
-    and it is these that are corrected, pinned or erased.
+    A reflection shows its source facts as `from`. Correct, pin or erase those facts; the reflection follows.
 
-    `links` are its strongest twenty: of what kind, how strong from 0 to 1, and whether they go to or come from there.
+    `links` are the unit's twenty strongest: kind, strength from 0 to 1, and direction.
 
     **Example:** `afterturn unit show 0b7c… --bank support`
     """
@@ -51,19 +50,19 @@ def show_command(
 @unit_app.command("correct")
 def correct_command(
     unit_id: UnitArgument,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What it says from now on; - reads standard input.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The new text; - reads standard input.")],
     *,
     bank: InBankOption = "default",
     version: Annotated[
-        int | None, typer.Option(min=1, help="Only if the unit is still at this version (as `show` told it).")
+        int | None, typer.Option(min=1, help="Only if the unit still has this version (from `unit show`).")
     ] = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a unit say something else. It is found by the new words at once; facts drawn from the old text end.
+    """Replace a unit's text. The new text is searchable at once; facts derived from the old text end.
 
-    Where it stands in its conversation stays, and the log keeps what it said before; to have that gone for good,
-    use `afterturn erase unit`.
+    The unit keeps its place in the conversation, and the log keeps the old text; to remove that permanently use
+    `afterturn erase unit`.
 
     **Example:** `afterturn unit correct 0b7c… "We fly to Bergen on Friday"`
     """
@@ -84,9 +83,9 @@ def correct_command(
 def pin_command(
     unit_id: UnitArgument, *, bank: InBankOption = "default", data: DataOption = None, as_json: JsonOption = False
 ) -> None:
-    """Pin a unit: every answer of its bank contains it, within the question's filters.
+    """Pin a unit: every answer of its bank contains it, within the question's filters. Idempotent.
 
-    It stays pinned when it is corrected; `afterturn unit unpin` ends it. What is pinned already stays so.
+    A corrected unit stays pinned; `afterturn unit unpin` ends it.
 
     **Example:** `afterturn unit pin 0b7c… --bank support`
     """
@@ -97,7 +96,7 @@ def pin_command(
 def unpin_command(
     unit_id: UnitArgument, *, bank: InBankOption = "default", data: DataOption = None, as_json: JsonOption = False
 ) -> None:
-    """Pin a unit no longer: it is told where it answers what is asked, as any other. Also what a turn had pinned.
+    """Unpin a unit, also one that was pinned by its turn: recall ranks it as any other.
 
     **Example:** `afterturn unit unpin 0b7c…`
     """
@@ -122,17 +121,17 @@ def forget_command(
     *,
     bank: InBankOption = "default",
     with_facts: Annotated[
-        bool, typer.Option("--with-facts", help="Also the facts drawn from it that nothing else says.")
+        bool, typer.Option("--with-facts", help="Also forget derived facts that have no other source.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Forget a unit: gone from every read at once. Facts drawn from it are units of their own and stay.
+    """Forget a unit: it is in no answer any more. Facts derived from it are units of their own and stay.
 
-    With `--with-facts` those go, too, of which nothing else is remembered that says them; also when the unit itself was
-    forgotten before. A reflection is made anew when its facts change. The log keeps what is forgotten; `afterturn erase
-    unit` makes it gone for good.
+    `--with-facts` also forgets derived facts without another source, even when the unit itself was forgotten before.
+    Reflections are rebuilt when their facts change. The log keeps forgotten text; `afterturn erase unit` removes it
+    permanently.
 
     **Example:** `afterturn unit forget 0b7c… --yes`
     """

@@ -34,15 +34,15 @@ EXAMPLE_QUESTION = {"query": "Where do I live?"}
 
 def up_command(
     *,
-    data: Annotated[Path | None, typer.Option(help="Where everything is kept.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Data folder.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="The API's port; 0 picks a free one.")] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, max=64, help="Worker processes; one for every two cores by default.")
+        int | None, typer.Option(min=1, max=64, help="Number of worker processes (default: one for every two cores).")
     ] = None,
     gateway: Annotated[
         str | None,
         typer.Option(
-            metavar="self|off|URL", help="The Memory Gateway that turns of the host `gateway.host` are handed to."
+            metavar="self|off|URL", help="Memory Gateway that turns of the tenant `gateway.host` are delivered to."
         ),
     ] = None,
     dashboards: Annotated[
@@ -52,10 +52,10 @@ def up_command(
         str | None,
         typer.Option(
             metavar="ADDR",
-            help="Serve the memory plugin (contract v1), too: HOST:PORT or unix:/PATH. It asks for no key.",
+            help="Also serve the memory plugin (contract v1): HOST:PORT or unix:/PATH. Callers need no key.",
         ),
     ] = None,
-    log_format: Annotated[LogFormat | None, typer.Option(help="How log lines look.")] = None,
+    log_format: Annotated[LogFormat | None, typer.Option(help="Format of log lines.")] = None,
     config: Annotated[Path | None, typer.Option(help="A YAML or JSON file of settings.")] = None,
 ) -> None:
     """Run everything on this machine: PostgreSQL, Valkey, the API and a worker, until Ctrl-C."""
@@ -133,7 +133,7 @@ def _print_ready(stack: Stack) -> None:
 
 
 def _print_at_once(text: str, stream: TextIO) -> None:
-    """Print at once; a reader that went away is no reason to stop."""
+    """Print unbuffered; ignore a closed pipe."""
     try:
         print(text, file=stream, flush=True)
     except OSError:

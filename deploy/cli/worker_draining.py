@@ -14,14 +14,14 @@ from store.tenancy.call_audit import NO_HOST
 
 
 def read_workers(stack: Stack) -> list[WorkerListed]:
-    """Return the worker processes, by the operator's interface or from the stack's database."""
+    """Return the worker processes, over the operator API or from the stack's database."""
     if api := find_operator_api(stack):
         return [_parse_worker(one) for one in api.call("GET", "/workers")["workers"]]
     return run_on_database(stack, _read)
 
 
 def drain_workers(stack: Stack, names: Sequence[str], patience: timedelta) -> dict[str, str]:
-    """Have these drain (none named: all), and return how each stands once none drains any more or patience is over."""
+    """Drain these workers (none named: all); return their states after that or the time-out."""
     told = _tell_to_drain(stack, names)
     meant, until = names or told, time.monotonic() + patience.total_seconds()
     while True:

@@ -1,4 +1,4 @@
-"""`afterturn workers list` and `afterturn worker drain`: which processes work, and taking one out of service."""
+"""`afterturn workers list` and `afterturn worker drain`: list worker processes, and drain one before it is stopped."""
 
 from dataclasses import asdict
 from datetime import timedelta
@@ -24,9 +24,9 @@ def _keep_group() -> None:
 
 @workers_app.command("list")
 def list_command(*, data: DataOption = None, as_json: JsonOption = False) -> None:
-    """List worker processes: who, which version, which stages, since when, and how many streams of work each holds.
+    """List worker processes: name, version, stages, start time and number of claims.
 
-    `gone`: it was silent for 15 s; what it held is taken over when its lease is over.
+    `gone`: no heartbeat for 15 s; its claims are taken over when their leases expire.
 
     **Example:** `afterturn workers list`
     """
@@ -38,20 +38,22 @@ def list_command(*, data: DataOption = None, as_json: JsonOption = False) -> Non
 
 def drain_command(
     workers: Annotated[
-        list[str] | None, typer.Argument(metavar="WORKER", help="Names, as `afterturn workers list` shows them.")
+        list[str] | None, typer.Argument(metavar="WORKER", help="Worker names, from `afterturn workers list`.")
     ] = None,
     *,
-    everyone: Annotated[bool, typer.Option("--all", help="All worker processes.")] = False,
+    everyone: Annotated[bool, typer.Option("--all", help="Drain all worker processes.")] = False,
     wait: Annotated[
         timedelta | None,
-        typer.Option(parser=parse_duration, metavar="LENGTH", help="Wait so long until they are drained: 5m."),
+        typer.Option(
+            parser=parse_duration, metavar="LENGTH", help="Wait until they are drained, at most this long: 5m."
+        ),
     ] = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Have worker processes end what they do and take no more; then they stay idle until they are stopped.
+    """Drain worker processes: they finish their work, claim no more, and stay idle until they are stopped.
 
-    Others go on with the work that waits. With `--wait`, exits 1 when one is not drained in time.
+    Other workers take over waiting work. With `--wait`, exits 1 when one is not drained in time.
 
     **Example:** `afterturn worker drain node1:4711:0b7c11aa --wait 5m`
     """
