@@ -128,6 +128,13 @@ async def read_drawn_facts(connection: AsyncConnection, host: UUID, bank: UUID, 
     return list((await connection.execute(DRAWN, place)).all()) if unit.turn_id else []
 
 
+async def lock_unit(connection: AsyncConnection, origin: Origin, unit: UUID) -> Row[Any]:
+    """Return a unit, locked until the transaction ends, and its bank shared. Raises NotFound, IsReflection."""
+    found = await _read_state(connection, origin, unit)
+    await connection.execute(LOCK, {"host": origin.host, "bank": origin.bank, "session": found.session_id or unit})
+    return await _read_state(connection, origin, unit)
+
+
 async def correct_unit(
     connection: AsyncConnection, origin: Origin, unit: UUID, content: str, version: int | None
 ) -> Corrected:
@@ -139,7 +146,7 @@ async def correct_unit(
     `version` is the one that the caller saw. Raises NotFound, IsReflection, ConcurrencyError for another version,
     TurnBusy while a stage reads the old text, QuotaExceeded.
     """
-    found = await _lock_unit(connection, origin, unit)
+    found = await lock_unit(connection, origin, unit)
     if version is not None and version != found.aggregate_version:
         raise ConcurrencyError(Aggregate.UNIT.value, version, found.aggregate_version)
     if content == found.content:
@@ -168,7 +175,7 @@ async def pin_unit(connection: AsyncConnection, origin: Origin, unit: UUID, *, p
     The log keeps the whole state of the unit once more, and that is charged. Raises NotFound, IsReflection,
     QuotaExceeded.
     """
-    found = await _lock_unit(connection, origin, unit)
+    found = await lock_unit(connection, origin, unit)
     metadata = orjson.loads(found.metadata)
     if (metadata.get(PINNED) == "true") == pinned:
         return Corrected(found.position, changed=False, facts_ended=0)
@@ -184,17 +191,16 @@ async def pin_unit(connection: AsyncConnection, origin: Origin, unit: UUID, *, p
 
 
 async def replace_unit(
-    connection: AsyncConnection, origin: Origin, unit: UUID, state: Mapping[str, Any], size: int
+    connection: AsyncConnection, origin: Origin, found: Row[Any], state: Mapping[str, Any], size: int
 ) -> Corrected:
-    """Make a living unit what `state` says (the fields of an event), inside the tenant's transaction of its own.
+    """Make a living unit what `state` says (the fields of an event), in the transaction that locked it (`lock_unit`).
 
     As with a correction, it is found by its new words when the transaction ends, and what was drawn from other words
     ends. Nothing waits for a stage: what reads the unit's turn just now finds its claim gone, and reads it anew.
-    `size`: the bytes that the quotas are charged. Raises NotFound, IsReflection, QuotaExceeded.
+    `size`: the bytes that the quotas are charged. Raises QuotaExceeded.
     """
-    found = await _lock_unit(connection, origin, unit)
     if _state_of(found) == {**NO_STATE, **state}:
-        place = {"host": origin.host, "bank": origin.bank, "unit": unit}
+        place = {"host": origin.host, "bank": origin.bank, "unit": found.unit_id}
         written = (await connection.execute(LAST_WRITTEN, place)).scalar_one()
         return Corrected(written, changed=False, facts_ended=0)
     facts = await read_drawn_facts(connection, origin.host, origin.bank, found) if _rewords(found, state) else []
@@ -276,13 +282,6 @@ def corrected_id(turn: UUID, position: int) -> UUID:
 def reread_id(unit: UUID, position: int) -> UUID:
     """Return the id of the ledger row that has a unit's new text extracted after the correction at `position`."""
     return uuid5(unit, f"reread:{position}")
-
-
-async def _lock_unit(connection: AsyncConnection, origin: Origin, unit: UUID) -> Row[Any]:
-    """Return a unit, locked until the transaction ends. Raises NotFound, IsReflection."""
-    found = await _read_state(connection, origin, unit)
-    await connection.execute(LOCK, {"host": origin.host, "bank": origin.bank, "session": found.session_id or unit})
-    return await _read_state(connection, origin, unit)
 
 
 async def _read_state(connection: AsyncConnection, origin: Origin, unit: UUID) -> Row[Any]:

@@ -14,6 +14,7 @@ from uuid import UUID, uuid5
 
 import orjson
 from sqlalchemy import Text, bindparam, cast, false, func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from embeddings.retry import Retry, evenly
 from store import identity
@@ -49,6 +50,9 @@ LIVES = select(
 Append = Callable[[AppendableTurn], Awaitable[tuple[str, int | None]]]
 #: Asked before a memory that is there is replaced; raises where that is not allowed.
 Permit = Callable[[UUID], Awaitable[None]]
+#: Writes what changes with a memory that is replaced, in the same transaction, which shares its bank's lock; raises
+#: where the memory must stay as it is.
+Beside = Callable[[AsyncConnection], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,11 @@ class _Lives:
     created_at: datetime | None
 
 
+#: Writes a memory's life that is this turn; replaces the living unit that was created then. None: overtaken.
+_Begin = Callable[[UUID], Awaitable[KeptMemory | None]]
+_Replace = Callable[[UUID, datetime], Awaitable[KeptMemory | None]]
+
+
 def memory_session(bank: UUID, memory_id: str) -> UUID:
     """Return the id of the session that a memory's lives are turns of; no session can be called so."""
     return uuid5(bank, f"memory\n{memory_id}")
@@ -117,17 +126,32 @@ class Memories:
         self._units = Units(database, clock)
         self._languages = Languages(database)
 
-    async def keep(self, host: UUID, memory: NewMemory, permit: Permit, append: Append | None = None) -> KeptMemory:
+    async def keep(
+        self,
+        host: UUID,
+        memory: NewMemory,
+        permit: Permit,
+        append: Append | None = None,
+        beside: Beside | None = None,
+    ) -> KeptMemory:
         """Write a memory: durable, readable and on its way through the stages when this returns.
 
         One of the same id in the bank is replaced: it says all of this and nothing of what it said, and keeps when it
         was created; facts that were drawn from another text end. The same memory again changes nothing. Whatever works
-        on it just now begins anew. `append`: how a new one is appended, where that does more than the usual. Raises
-        QuotaExceeded, RateLimited, TurnBusy, and what `permit` or `append` raises.
+        on it just now begins anew. `append`: how a new one is appended, `beside`: what is written with one that is
+        replaced, where an interface does more than the usual. Raises QuotaExceeded, RateLimited, TurnBusy, and what
+        `permit`, `append` or `beside` raises.
         """
         now = self._clock()
-        keep = partial(self._keep, host, memory, permit, append or partial(self._append, host), now)
-        return await within_quota(self._database, host, now, keep)
+        origin = _origin_of(host, memory, now)
+        begin = partial(self._begin, origin, memory, append or partial(self._append, host))
+        session = memory_session(origin.bank, memory.memory_id)
+
+        async def replace(unit: UUID, created_at: datetime) -> KeptMemory | None:
+            await permit(unit)
+            return await self._replace(origin, memory, beside, unit, created_at)
+
+        return await within_quota(self._database, host, now, partial(self._keep, origin, session, begin, replace))
 
     async def find(self, host: UUID, bank: str, memory_id: str) -> UUID:
         """Return the unit that a memory is. Raises NotFound for what is unknown, ended or foreign."""
@@ -144,33 +168,27 @@ class Memories:
         """
         return await self._units.forget(host, bank, await self.find(host, bank, memory_id), user)
 
-    async def _keep(self, host: UUID, memory: NewMemory, permit: Permit, append: Append, now: datetime) -> KeptMemory:
-        bank = identity.bank_id(host, memory.bank)
-        session = memory_session(bank, memory.memory_id)
+    async def _keep(self, origin: Origin, session: UUID, begin: _Begin, replace: _Replace) -> KeptMemory:
         # Most are new: the guard of its first life tells one that is not, and nothing is read for the others.
-        kept = await self._begin(host, memory, identity.turn_id(session, "0"), append, now)
+        kept = await begin(identity.turn_id(session, "0"))
         if kept is not None:
             return kept
 
         async def look() -> KeptMemory:
-            lives = await self._read_lives(host, bank, session)
+            lives = await self._read_lives(origin.host, origin.bank, session)
             if lives.living is not None:
-                await permit(lives.living)
-                found = await self._replace(host, memory, lives.living, lives.created_at or now, now)
+                found = await replace(lives.living, lives.created_at or origin.at)
             else:
-                found = await self._begin(host, memory, identity.turn_id(session, str(lives.count)), append, now)
+                found = await begin(identity.turn_id(session, str(lives.count)))
             if found is None:
                 raise _OvertakenError("this memory is being written by another request")
             return found
 
         return await LOOK_AGAIN.call(look, lambda error: 0.0 if isinstance(error, _OvertakenError) else None)
 
-    async def _begin(
-        self, host: UUID, memory: NewMemory, turn: UUID, append: Append, now: datetime
-    ) -> KeptMemory | None:
+    async def _begin(self, origin: Origin, memory: NewMemory, append: Append, turn: UUID) -> KeptMemory | None:
         """Write a memory that is not there; None where another request was first, or this life of it is over."""
-        origin = _origin_of(host, memory, now)
-        rules = rules_for_writing(await self._languages.of(host), origin.bank)
+        rules = rules_for_writing(await self._languages.of(origin.host), origin.bank)
         prepared = await off_loop(len(memory.content), prepare_memory, origin, memory, turn, rules)
         outcome, position = await append(in_trace(prepared))
         if error := refusal_of(outcome):
@@ -184,16 +202,18 @@ class Memories:
         return outcome, position
 
     async def _replace(
-        self, host: UUID, memory: NewMemory, unit: UUID, created_at: datetime, now: datetime
+        self, origin: Origin, memory: NewMemory, beside: Beside | None, unit: UUID, created_at: datetime
     ) -> KeptMemory | None:
-        """Make a memory that is there say something else; None where it ended meanwhile."""
-        try:
-            async with self._database.tenant(host) as connection:
-                done = await corrections.replace_unit(
-                    connection, _origin_of(host, memory, now), unit, _state_of(memory, created_at), _size_of(memory)
-                )
-        except NotFound:
-            return None
+        """Make a memory that is there say something else, in one transaction; None where it ended meanwhile."""
+        async with self._database.tenant(origin.host) as connection:
+            try:
+                found = await corrections.lock_unit(connection, origin, unit)
+            except NotFound:
+                return None
+            if beside is not None:
+                await beside(connection)
+            state, size = _state_of(memory, created_at), _size_of(memory)
+            done = await corrections.replace_unit(connection, origin, found, state, size)
         return KeptMemory(unit, done.position, created=False, changed=done.changed)
 
     async def _read_lives(self, host: UUID, bank: UUID, session: UUID) -> _Lives:

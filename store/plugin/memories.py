@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 
 import orjson
 from sqlalchemy import Row, text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
 from store.coalescing import Coalescer
@@ -125,21 +126,13 @@ class PluginMemories:
         Raises NotFound for a namespace that is not there, QuotaExceeded, RateLimited, TurnBusy.
         """
         memory_id = memory.memory_id or uuid4()
-        place = _place(host, namespace, memory_id)
 
         async def permit(_unit: UUID) -> None:
-            """Let a memory be replaced (its name is the plugin's): its new vector is there before it names that."""
-            async with self._database.tenant(host) as connection:
-                if not await read_namespaces(connection, host, [namespace]):
-                    raise NotFound(NO_NAMESPACE)
-                if memory.vector is not None:
-                    await insert_vector(connection, place, memory.vector, self._clock())
+            """Let a memory be replaced: its name is the plugin's."""
 
-        kept = await self._memories.keep(
-            host, _as_kept(namespace, memory_id, memory), permit, partial(self._append, host, memory.vector)
-        )
-        if not kept.created:
-            await self._end_replacing(host, namespace, memory_id, memory.vector)
+        append, beside = partial(self._append, host, memory.vector), partial(self._replace_vector, host, namespace)
+        kept = _as_kept(namespace, memory_id, memory)
+        await self._memories.keep(host, kept, permit, append, partial(beside, memory_id, memory.vector))
         return memory_id
 
     async def _append(self, host: UUID, vector: CallersVector | None, memory: AppendableTurn) -> Outcome:
@@ -181,15 +174,16 @@ class PluginMemories:
         found = dict(zip(once, await retry_on_quota(write), strict=True))
         return [found.get(n, ("busy", None)) for n in range(len(offered))]
 
-    async def _end_replacing(self, host: UUID, namespace: str, memory_id: UUID, vector: CallersVector | None) -> None:
-        """Remove the vectors that a replaced memory names no more. Raises NotFound."""
-        async with self._database.tenant(host) as connection:
-            await keep_only(connection, _place(host, namespace, memory_id), vector.digest if vector else "")
-            living = await read_namespaces(connection, host, [namespace])
-        if not living:
-            # Its namespace was deleted while it was written: so is the memory.
-            await self.forget(host, namespace, memory_id)
+    async def _replace_vector(
+        self, host: UUID, namespace: str, memory_id: UUID, vector: CallersVector | None, connection: AsyncConnection
+    ) -> None:
+        """Have a memory's vector replaced with it, while its namespace is there. Raises NotFound."""
+        if not await read_namespaces(connection, host, [namespace]):
             raise NotFound(NO_NAMESPACE)
+        place = _place(host, namespace, memory_id)
+        if vector is not None:
+            await insert_vector(connection, place, vector, self._clock())
+        await keep_only(connection, place, vector.digest if vector else "")
 
     async def forget(self, host: UUID, namespace: str, memory_id: UUID) -> UUID:
         """Forget a memory: gone from every read when this returns; returns the erasure that removes its text.

@@ -86,7 +86,7 @@ def normalise(numbers: Sequence[float]) -> CallersVector:
 async def insert_vector(
     connection: AsyncConnection, place: dict[str, Any], vector: CallersVector, now: datetime
 ) -> None:
-    """Write a vector; `place` has host, bank and session. It is read once its memory names it."""
+    """Write a vector; `place` has host, bank and session. It is read while its memory names it."""
     await connection.execute(
         INSERT,
         {

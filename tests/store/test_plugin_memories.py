@@ -6,6 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from store import identity
 from store.database import Database
@@ -22,6 +23,12 @@ from tests.store.conftest import NOON, blocked, new_host, rows
 SPACE = "workspace:first"
 SHARE = text("select pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank))")
 TRACEPARENT = f"00-{'1' * 32}-{'2' * 16}-01"
+ALL_OF_IT = """
+    select u.content, v.dimension from agent_memory_unit_t u left join plugin_vector_t v using (session_id)
+     where u.active order by v.dimension"""
+KILL_WHO_WAITS = """
+    select pg_terminate_backend(a.pid) from pg_stat_activity a
+     where a.datname = current_database() and a.usename = current_user and a.wait_event_type = 'Lock'"""
 VECTORS = "select digest, norm, dimension from plugin_vector_t"
 
 
@@ -87,6 +94,36 @@ async def test_memories_that_come_together_share_calls_and_the_same_one_is_one(d
         database, host, "select count(distinct xid) from event_store_t where event_type like '%UnitRetained%'"
     )
     assert calls < 12
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        pytest.param("select pg_advisory_xact_lock(afterturn.lock_key('entities', :bank))", id="before it is written"),
+        pytest.param("select from plugin_vector_t where session_id = :session for update", id="at its old vector"),
+    ],
+)
+async def test_of_a_replacement_that_is_cut_off_nothing_is_there(database: Database, held: str) -> None:
+    host, memory_id = await new_namespace(database), uuid4()
+    memories = PluginMemories(database, lambda: NOON)
+    first, second = (
+        PluginMemory(memory_id, f"says {numbers}", "fact", "agent", vector=normalise(numbers))
+        for numbers in ([1.0, 0.0], [0.0, 1.0, 0.0])
+    )
+    await memories.write(host, SPACE, first)
+    before = await rows(database, host, ALL_OF_IT)
+    bank = identity.bank_id(host, SPACE)
+    place = {"bank": bank, "session": memory_session(bank, name_memory(memory_id))}
+    async with database.tenant(host) as holder:
+        await holder.execute(text(held), {name: place[name] for name in place if f":{name}" in held})
+        writing = asyncio.create_task(memories.write(host, SPACE, second))
+        await blocked(database, host)
+        await rows(database, host, KILL_WHO_WAITS)
+        with pytest.raises(DBAPIError):
+            await writing
+    assert await rows(database, host, ALL_OF_IT) == before
+    assert await memories.write(host, SPACE, second) == memory_id
+    assert await rows(database, host, ALL_OF_IT) == [(second.content, 3)]
 
 
 async def test_a_replaced_memory_keeps_the_vector_of_its_newest_version_alone(database: Database) -> None:
