@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from asyncpg import Record
-from sqlalchemy import TextClause
+from sqlalchemy import Select, TextClause
 from sqlalchemy.dialects.postgresql.asyncpg import dialect
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -25,10 +25,12 @@ class DriverRow(Record):
             raise AttributeError(name) from None
 
 
-async def fetch_rows(connection: AsyncConnection, statement: TextClause, values: Mapping[str, Any]) -> list[DriverRow]:
+async def fetch_rows(
+    connection: AsyncConnection, statement: TextClause | Select[*tuple[Any, ...]], values: Mapping[str, Any]
+) -> list[DriverRow]:
     """Return the rows of a statement in the connection's transaction; values beyond its parameters are left out.
 
-    Raises what the driver raises.
+    The statement is compiled once, and kept by its identity. Raises what the driver raises.
     """
     query, names = _compile(statement)
     driver: Any = driver_of(connection)
@@ -43,7 +45,7 @@ def driver_of(connection: AsyncConnection) -> Any:
 
 
 @lru_cache(maxsize=512)
-def _compile(statement: TextClause) -> tuple[str, tuple[str, ...]]:
+def _compile(statement: TextClause | Select[*tuple[Any, ...]]) -> tuple[str, tuple[str, ...]]:
     """Return a statement with numbered parameters, and their names in that order."""
     compiled = statement.compile(dialect=dialect())  # type: ignore[no-untyped-call]  # SQLAlchemy leaves it without
     return compiled.string, tuple(compiled.positiontup or ())

@@ -12,6 +12,7 @@ from sqlalchemy import (
     Column,
     Delete,
     Integer,
+    Select,
     Table,
     TextClause,
     Uuid,
@@ -72,10 +73,11 @@ def _clear_table(name: str) -> Delete:
     return delete(_table(name)).where(in_bank(_table(name)))
 
 
-def _fill_table(name: str, expected: TextClause) -> Insert:
+def _fill_table(name: str, expected: TextClause | Select[*tuple[Any, ...]]) -> Insert:
     columns = _columns(name)
     of_bank = (bindparam("host", type_=Uuid), bindparam("bank", type_=Uuid))
-    rows = select(*expected.columns(*columns).subquery("expected").c, *of_bank)
+    found = expected.columns(*columns) if isinstance(expected, TextClause) else expected
+    rows = select(*found.subquery("expected").c, *of_bank)
     return insert(_table(name)).from_select([*columns, "host_id", "bank_id"], rows)
 
 
@@ -111,7 +113,7 @@ MENTIONS = (
     )
 )
 SETTLE_FORGOTTEN = _clear_table("forgotten_unit_t")
-COUNTED = {
+COUNTED: Mapping[str, TextClause | Select[*tuple[Any, ...]]] = {
     "agent_memory_entity_cooccur_t": projection.EXPECTED_PAIRS,
     "entity_name_t": projection.EXPECTED_NAMES,
     "term_t": projection.EXPECTED_TERMS,

@@ -8,12 +8,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import ARRAY, Integer, Select, Text, any_, bindparam, exists, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store.schema import POSTING, UNIT_WORD
 from store.tenancy.languages import read_languages, rules_of_bank
 from store.text.rules.called_names import ADDRESSED, OWN
 from store.text.terms import question_terms, words_of
@@ -34,15 +36,9 @@ TURNS = 200
 #: Messages before and after an address among whose speakers are those who talk with each other.
 AROUND = 8
 
-_HOLDING = """
-    ((select p.unit_id from afterturn.posting_t p
-       where p.host_id = :host and p.bank_id = :bank and p.term = {term} limit {limit})
-      union all
-     (select w.unit_id from afterturn.unit_word_t w
-       where w.host_id = :host and w.bank_id = :bank and not w.posted and w.terms ? {term} limit {limit}))"""
 # Who is addressed is the one other speaker around; of three nobody knows. Who has no name is a speaker by role, a user
 # only where the bank's newest turns are of one user. A word that is written small is no name.
-CALLED = text(f"""
+CALLED = text("""
     with alone as materialized (
         select count(distinct x.user_id) = 1 as is_so
           from (select t.user_id from afterturn.turn_t t
@@ -50,7 +46,13 @@ CALLED = text(f"""
     ), told as materialized (
         select n.name, n.own, u.speaker, u.session_id, u.seq
           from unnest(cast(:marks as text[]), cast(:names as text[]), cast(:owns as bool[])) n(mark, name, own),
-               lateral {_HOLDING.format(term="n.mark", limit=":votes")} h,
+               lateral (
+               (select p.unit_id from afterturn.posting_t p
+                 where p.host_id = :host and p.bank_id = :bank and p.term = n.mark limit :votes)
+                union all
+               (select w.unit_id from afterturn.unit_word_t w
+                 where w.host_id = :host and w.bank_id = :bank and not w.posted and w.terms ? n.mark
+                 limit :votes)) h,
                lateral (select coalesce(u.name, u.role) as speaker, u.session_id, u.seq
                           from afterturn.agent_memory_unit_t u
                          where u.host_id = :host and u.bank_id = :bank and u.unit_id = h.unit_id and u.active
@@ -69,7 +71,13 @@ CALLED = text(f"""
     ), small as (
         select distinct c.name
           from unnest(cast(:words as text[]), cast(:named as text[])) c(word, name),
-               lateral {_HOLDING.format(term="c.word", limit=":texts")} h,
+               lateral (
+               (select p.unit_id from afterturn.posting_t p
+                 where p.host_id = :host and p.bank_id = :bank and p.term = c.word limit :texts)
+                union all
+               (select w.unit_id from afterturn.unit_word_t w
+                 where w.host_id = :host and w.bank_id = :bank and not w.posted and w.terms ? c.word
+                 limit :texts)) h,
                lateral (select left(u.content, :characters) as content from afterturn.agent_memory_unit_t u
                          where u.host_id = :host and u.bank_id = :bank and u.unit_id = h.unit_id and u.active
                            and u.seq is not null limit 1) u
@@ -79,17 +87,27 @@ CALLED = text(f"""
       from meant m
      where m.speaker is not null and m.name not in (select s.name from small s)
        and (m.speaker <> 'user' or (select a.is_so from alone a))
-     group by 1, 2, 3""")  # noqa: S608 - put together from constants
-# The banks in which somebody is called by a name.
-_HOLDERS = """
-    with banks as materialized ({banks})
-    select b.bank_id from banks b
-     where exists (select from afterturn.posting_t p
-                    where p.host_id = :host and p.bank_id = b.bank_id and p.term = any(cast(:marks as text[])))
-        or exists (select from afterturn.unit_word_t w
-                    where w.host_id = :host and w.bank_id = b.bank_id and not w.posted
-                      and w.terms ?| cast(:marks as text[]))
-     limit :most"""
+     group by 1, 2, 3""")
+_MARKS = bindparam("marks", type_=ARRAY(Text))
+
+
+@cache
+def _select_holders(banks: Select[UUID, str]) -> Select[UUID]:
+    """Select the banks in which somebody is called by a name."""
+    seen = banks.cte("banks").prefix_with("materialized")
+    posting, word = POSTING.alias("p"), UNIT_WORD.alias("w")
+    posted = exists().where(
+        posting.c.host_id == bindparam("host"),
+        posting.c.bank_id == seen.c.bank_id,
+        posting.c.term == any_(_MARKS),
+    )
+    waiting = exists().where(
+        word.c.host_id == bindparam("host"),
+        word.c.bank_id == seen.c.bank_id,
+        ~word.c.posted,
+        word.c.terms.has_any(_MARKS),
+    )
+    return select(seen.c.bank_id).where(or_(posted, waiting)).limit(bindparam("most", type_=Integer))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +149,9 @@ async def read_aliases(
     return choose_speakers([Called(*row) for row in rows])
 
 
-async def find_called(connection: AsyncConnection, banks: str, asked: Mapping[str, Any], name: str) -> set[str]:
+async def find_called(
+    connection: AsyncConnection, banks: Select[UUID, str], asked: Mapping[str, Any], name: str
+) -> set[str]:
     """Return the speakers who are called by a name in these banks, up to BANKS of them.
 
     `banks` is a query of `bank_id` that takes what is `asked` (with `host` and `now`).
@@ -142,7 +162,7 @@ async def find_called(connection: AsyncConnection, banks: str, asked: Mapping[st
         case _:
             return set()
     arguments = {**asked, "marks": marks, "most": BANKS}
-    holders = (await connection.execute(text(_HOLDERS.format(banks=banks)), arguments)).scalars().all()
+    holders = (await connection.execute(_select_holders(banks), arguments)).scalars().all()
     rules = await read_languages(connection, asked["host"]) if holders else {}
     found: set[str] = set()
     for bank in holders:

@@ -7,78 +7,185 @@ forgotten gives way to the one before it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import (
+    ARRAY,
+    CTE,
+    ColumnElement,
+    FromClause,
+    Integer,
+    Select,
+    Text,
+    Update,
+    Uuid,
+    and_,
+    any_,
+    bindparam,
+    case,
+    cast,
+    column,
+    delete,
+    func,
+    literal_column,
+    select,
+    true,
+    tuple_,
+    update,
+)
+from sqlalchemy.dialects.postgresql import distinct_on, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.schema import FACT, LEDGER, TURN, UNIT, in_bank
 
 #: Facts of which a subject has many at a time: who likes jazz still likes hiking. Their value is part of their key.
 MANY_VALUED = ("user_like", "user_dislike", "user_preference", "user_allergy", "today_task", "weekly_task")
 
-# Two people without a name are told apart by who they are.
-STATED = """
-    select u.host_id, u.bank_id, u.unit_id,
-           afterturn.folded(coalesce(nullif(u.metadata->>'subject', ''), u.user_id::text)) as subject,
-           u.metadata->>'fact_id' as fact_id,
-           case when u.metadata->>'fact_id' = any(cast(:many as text[])) then afterturn.folded(u.metadata->>'value')
-                else afterturn.folded(u.metadata->>'key') end as key,
-           afterturn.folded(u.metadata->>'value') as value, u.position, u.event_date as valid_from,
-           coalesce((select g.position from afterturn.turn_t g
-                      where g.host_id = u.host_id and g.turn_id = u.turn_id), u.position) as said
-      from afterturn.agent_memory_unit_t u
-     where {scope} and u.active and u.origin = 'extraction'
-       and u.metadata->>'fact_id' is not null and u.metadata->>'key' is not null and u.metadata->>'value' is not null"""
-_FACTS = STATED.format(scope="u.host_id = :host and u.bank_id = :bank")
-_COLUMNS = "(host_id, bank_id, unit_id, subject, fact_id, key, value, position, valid_from, said)"
-REMOVE = text("""
-    delete from afterturn.fact_t f using unnest(cast(:units as uuid[])) g(unit_id)
-     where f.host_id = :host and f.bank_id = :bank and f.unit_id = g.unit_id
-    returning f.fact_id, f.subject, f.key""")
-# All that these turns state, what a rebuild came to before them included: nothing was derived from those yet.
-ADD = text(f"""
-    with stated as materialized ({_FACTS} and u.turn_id = any(cast(:turns as uuid[]))), added as (
-        insert into afterturn.fact_t {_COLUMNS}
-        select s.host_id, s.bank_id, s.unit_id, s.subject, s.fact_id, s.key, s.value, s.position, s.valid_from, s.said
-          from stated s
-        on conflict do nothing
+#: The unit that states something.
+STATED_UNIT = UNIT.alias("u")
+_UNIT, _TURN, _LEDGER, _FACT = STATED_UNIT, TURN.alias("g"), LEDGER.alias("l"), FACT.alias("f")
+_IDENTITY = ("fact_id", "subject", "key")
+_ROW = ("host_id", "bank_id", "unit_id", "subject", "fact_id", "key", "value", "position", "valid_from", "said")
+#: The order in which facts of one identity follow each other.
+_IN_TIME = ("valid_from", "said", "position", "unit_id")
+
+
+def select_stated(*of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
+    """Select what living units (STATED_UNIT) state, as rows of facts; takes `many` (MANY_VALUED).
+
+    Two people without a name are told apart by who they are.
+    """
+    metadata = _UNIT.c["metadata"]
+    fact_id, key, value = (metadata[literal_column(f"'{name}'")].astext for name in ("fact_id", "key", "value"))
+    subject = func.nullif(metadata[literal_column("'subject'")].astext, literal_column("''"))
+    turn_position = (
+        select(_TURN.c.position)
+        .where(_TURN.c.host_id == _UNIT.c.host_id, _TURN.c.turn_id == _UNIT.c.turn_id)
+        .scalar_subquery()
     )
-    select s.fact_id, s.subject, s.key from stated s""")  # noqa: S608 - put together from constants
-CLEAR = text("delete from afterturn.fact_t where host_id = :host and bank_id = :bank")
-ADD_ALL = text(f"""
-    insert into afterturn.fact_t {_COLUMNS}
-    {_FACTS}
-       and (select true from afterturn.turn_t g where g.host_id = u.host_id and g.turn_id = u.turn_id) is not null
-       and (select true from afterturn.ledger_t l
-             where l.host_id = u.host_id and l.stage = 'projection' and l.item_id = u.turn_id
-               and l.status <> 'done') is null
-    returning fact_id, subject, key""")  # noqa: S608 - put together from constants
-# Facts that follow each other with one value are one stretch; each ends where the next stretch begins.
-LINED_UP = """
-    lined as (
-        select f.*, sum((f.value is distinct from f.before)::int) over w as stretch
-          from (select f.*, lag(f.value) over (partition by {identity}
-                                               order by f.valid_from, f.said, f.position, f.unit_id) as before
-                  from {facts}) f
-        window w as (partition by {identity} order by f.valid_from, f.said, f.position, f.unit_id)
-    ), begun as (
-        select distinct on ({identity}, f.stretch) f.* from lined f
-         order by {identity}, f.stretch, f.valid_from, f.said, f.position, f.unit_id
-    )"""
-_OF_IDENTITIES = """
-    unnest(cast(:fact_ids as text[]), cast(:subjects as text[]), cast(:keys as text[])) as t(fact_id, subject, key),
-    lateral (select f.fact_id, f.subject, f.key, f.unit_id, f.value, f.valid_from, f.said, f.position, f.valid_to,
-                    f.superseded_by
-               from afterturn.fact_t f
-              where f.host_id = :host and f.bank_id = :bank and f.fact_id = t.fact_id
-                and f.subject = t.subject and f.key = t.key offset 0) f"""
-LINE_UP = text(f"""
-    with {LINED_UP.format(identity="f.fact_id, f.subject, f.key", facts=_OF_IDENTITIES)}
-    update afterturn.fact_t f set valid_to = b.valid_from, superseded_by = b.unit_id
-      from lined l
-      left join begun b on b.fact_id = l.fact_id and b.subject = l.subject and b.key = l.key
-                       and b.stretch = l.stretch + 1
-     where f.host_id = :host and f.bank_id = :bank and f.unit_id = l.unit_id
-       and (f.valid_to, f.superseded_by) is distinct from (b.valid_from, b.unit_id)""")  # noqa: S608 - put together from constants
+    many_valued = fact_id == any_(bindparam("many", type_=ARRAY(Text)))
+    return select(
+        _UNIT.c.host_id,
+        _UNIT.c.bank_id,
+        _UNIT.c.unit_id,
+        func.afterturn.folded(func.coalesce(subject, cast(_UNIT.c.user_id, Text))).label("subject"),
+        fact_id.label("fact_id"),
+        case((many_valued, func.afterturn.folded(value)), else_=func.afterturn.folded(key)).label("key"),
+        func.afterturn.folded(value).label("value"),
+        _UNIT.c.position,
+        _UNIT.c.event_date.label("valid_from"),
+        func.coalesce(turn_position, _UNIT.c.position).label("said"),
+    ).where(
+        *of,
+        _UNIT.c.active,
+        _UNIT.c.origin == literal_column("'extraction'"),
+        fact_id.is_not(None),
+        key.is_not(None),
+        value.is_not(None),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LinedUp:
+    """Facts in time: those that follow each other with one value are one stretch.
+
+    `lined`: every fact with the number of its stretch; `begun`: the first fact of each stretch. A stretch ends where
+    the next one begins.
+    """
+
+    lined: CTE
+    begun: CTE
+
+
+def line_up(facts: FromClause, identity: Sequence[str]) -> LinedUp:
+    """Put facts of each identity in line, in expressions."""
+
+    def window(rows: FromClause) -> dict[str, Any]:
+        return {
+            "partition_by": [rows.c[name] for name in identity],
+            "order_by": [rows.c[name] for name in _IN_TIME],
+        }
+
+    before = select(facts, func.lag(facts.c.value).over(**window(facts)).label("before")).subquery("f")
+    another = cast(before.c.value.is_distinct_from(before.c.before), Integer)
+    lined = select(before, func.sum(another).over(**window(before)).label("stretch")).cte("lined")
+    stretch = [*(lined.c[name] for name in identity), lined.c.stretch]
+    begun = (
+        select(lined).ext(distinct_on(*stretch)).order_by(*stretch, *(lined.c[name] for name in _IN_TIME)).cte("begun")
+    )
+    return LinedUp(lined, begun)
+
+
+_GONE = func.unnest(bindparam("units", type_=ARRAY(Uuid))).table_valued(column("unit_id", Uuid)).render_derived("g")
+REMOVE = (
+    delete(FACT)
+    .where(in_bank(FACT), FACT.c.unit_id == _GONE.c.unit_id)
+    .returning(*(FACT.c[name] for name in _IDENTITY))
+)
+# All that these turns state, what a rebuild came to before them included: nothing was derived from those yet.
+_STATED = (
+    select_stated(in_bank(_UNIT), _UNIT.c.turn_id == any_(bindparam("turns", type_=ARRAY(Uuid))))
+    .cte("stated")
+    .prefix_with("materialized")
+)
+ADD = select(*(_STATED.c[name] for name in _IDENTITY)).add_cte(
+    insert(FACT).from_select(_ROW, select(*(_STATED.c[name] for name in _ROW))).on_conflict_do_nothing().cte("added")
+)
+CLEAR = delete(FACT).where(in_bank(FACT))
+_TURN_IS_KNOWN = select(true()).where(_TURN.c.host_id == _UNIT.c.host_id, _TURN.c.turn_id == _UNIT.c.turn_id)
+_TURN_WAITS = select(true()).where(
+    _LEDGER.c.host_id == _UNIT.c.host_id,
+    _LEDGER.c.stage == literal_column("'projection'"),
+    _LEDGER.c.item_id == _UNIT.c.turn_id,
+    _LEDGER.c.status != literal_column("'done'"),
+)
+ADD_ALL = (
+    insert(FACT)
+    .from_select(
+        _ROW,
+        select_stated(
+            in_bank(_UNIT),
+            _TURN_IS_KNOWN.scalar_subquery().is_not(None),
+            _TURN_WAITS.scalar_subquery().is_(None),
+        ),
+    )
+    .returning(*(FACT.c[name] for name in _IDENTITY))
+)
+
+
+def _line_up_identities() -> Update:
+    """Build the statement that ends each fact of some identities where the next stretch begins."""
+    names = {name: bindparam(f"{name}s", type_=ARRAY(Text)) for name in _IDENTITY}
+    asked = func.unnest(*names.values()).table_valued(*(column(name, Text) for name in _IDENTITY)).render_derived("t")
+    read = (*_IDENTITY, "unit_id", "value", "valid_from", "said", "position", "valid_to", "superseded_by")
+    facts = (
+        select(*(_FACT.c[name] for name in read))
+        .where(in_bank(_FACT), *(_FACT.c[name] == asked.c[name] for name in _IDENTITY))
+        .offset(literal_column("0"))
+        .lateral("f")
+    )
+    of_asked = select(facts).join_from(asked, facts, true()).subquery("facts")
+    found = line_up(of_asked, _IDENTITY)
+    lined, begun = found.lined.alias("l"), found.begun.alias("b")
+    follows = and_(*(begun.c[name] == lined.c[name] for name in _IDENTITY), begun.c.stretch == lined.c.stretch + 1)
+    ends = (
+        select(lined.c.unit_id, begun.c.valid_from, begun.c.unit_id.label("next"))
+        .join_from(lined, begun, follows, isouter=True)
+        .subquery("ends")
+    )
+    return (
+        update(FACT)
+        .values(valid_to=ends.c.valid_from, superseded_by=ends.c.next)
+        .where(
+            in_bank(FACT),
+            FACT.c.unit_id == ends.c.unit_id,
+            tuple_(FACT.c.valid_to, FACT.c.superseded_by).is_distinct_from(tuple_(ends.c.valid_from, ends.c.next)),
+        )
+    )
+
+
+LINE_UP = _line_up_identities()
 
 
 @dataclass(frozen=True, slots=True, order=True)

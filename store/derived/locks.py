@@ -9,7 +9,6 @@ from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.identity import event_id
-from store.log.catalog import EventType
 from store.log.locks import ENTER_LOG, hold_lock, share_lock
 
 # Deriving writers of one bank meet on its entities. A writer that waited for another's entity after it had written
@@ -31,27 +30,27 @@ ENDED = text("""
                     offset 0) n
      where (select b.active from afterturn.agent_memory_bank_t b where b.host_id = :host and b.bank_id = :bank)""")
 
-# Units, mentions and links that ended, with the version they begin again at, by their aggregate ids.
-_ENDED = {
-    EventType.UNIT_RETAINED: """
-        select u.aggregate_version + 1 from afterturn.agent_memory_unit_t u
-         where u.host_id = :host and u.bank_id = :bank and u.unit_id = cast(d->>'unitId' as uuid) and not u.active""",
-    EventType.UNIT_ENTITY_LINKED: """
-        select l.aggregate_version + 1 from afterturn.agent_memory_unit_entity_t l
-         where l.host_id = :host and l.bank_id = :bank and l.unit_id = cast(d->>'unitId' as uuid)
-           and l.entity_id = cast(d->>'entityId' as uuid) and l.removed_at is not null""",
-    EventType.LINK_CREATED: """
-        select k.aggregate_version + 1 from afterturn.agent_memory_link_t k
-         where k.host_id = :host and k.bank_id = :bank and k.from_unit_id = cast(d->>'fromUnitId' as uuid)
-           and k.to_unit_id = cast(d->>'toUnitId' as uuid) and k.link_type = d->>'linkType' and not k.active""",
-}
-RESUMED = text(f"""
-    select t.nth, case t.type {" ".join(f"when '{kind.value}' then ({ended})" for kind, ended in _ENDED.items())} end
-             as version
+# Units, mentions and links that ended in a bank that lives, with the version they begin again at.
+RESUMED = text("""
+    select t.nth,
+           case t.type
+           when 'AgentMemoryUnitRetainedEvent' then (
+                select u.aggregate_version + 1 from afterturn.agent_memory_unit_t u
+                 where u.host_id = :host and u.bank_id = :bank and u.unit_id = cast(d->>'unitId' as uuid)
+                   and not u.active)
+           when 'AgentMemoryUnitEntityLinkedEvent' then (
+                select l.aggregate_version + 1 from afterturn.agent_memory_unit_entity_t l
+                 where l.host_id = :host and l.bank_id = :bank and l.unit_id = cast(d->>'unitId' as uuid)
+                   and l.entity_id = cast(d->>'entityId' as uuid) and l.removed_at is not null)
+           when 'AgentMemoryLinkCreatedEvent' then (
+                select k.aggregate_version + 1 from afterturn.agent_memory_link_t k
+                 where k.host_id = :host and k.bank_id = :bank and k.from_unit_id = cast(d->>'fromUnitId' as uuid)
+                   and k.to_unit_id = cast(d->>'toUnitId' as uuid) and k.link_type = d->>'linkType' and not k.active)
+           end as version
       from unnest(cast(:types as text[]), cast(:data as text[])) with ordinality as t(type, data, nth),
            lateral (select cast(t.data as jsonb)) as x(d)
      where (select b.active from afterturn.agent_memory_bank_t b where b.host_id = :host and b.bank_id = :bank)
-     order by t.nth""")  # noqa: S608 - put together from constants
+     order by t.nth""")
 
 
 async def lock_bank(connection: AsyncConnection, bank: UUID) -> None:

@@ -7,14 +7,34 @@ for 25,000), so it serves banks beyond that.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import (
+    ARRAY,
+    CTE,
+    BigInteger,
+    ColumnElement,
+    Double,
+    FromClause,
+    Integer,
+    Select,
+    Uuid,
+    and_,
+    bindparam,
+    column,
+    func,
+    literal_column,
+    select,
+    text,
+    true,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
 from store.recall.dense_arm import search_settings
 from store.recall.settings import RecallSettings
+from store.schema import UNIT, UNIT_VECTOR, in_bank
 
 #: Candidates of an index for the nearest; some may be later, or of the same turn.
 LOOKED_AT = 100
@@ -27,41 +47,94 @@ SIZE = text("""
            case when s.units > greatest(cast(:exact_units as bigint), cast(:one_pass as bigint))
                 then afterturn.lists_to_read(:bank, s.units, :read_units) end as lists
       from afterturn.bank_statistics_t s where s.host_id = :host and s.bank_id = :bank""")
-_PAGE = """
-    with page as materialized (
-        select t.unit_id, t.position, t.turn_id, v.embedding
-          from unnest(cast(:units as uuid[]), cast(:positions as bigint[]), cast(:turns as uuid[]))
-                   as t(unit_id, position, turn_id),
-               lateral (select v.embedding from afterturn.unit_vector_t v
-                         where v.host_id = :host and v.bank_id = :bank and v.generation = :generation
-                           and v.unit_id = t.unit_id and v.chunk = 0 offset 0) v
-    ), near as materialized ("""
-_NEAR = """
-        select p.unit_id as later, p.position, p.turn_id, v.unit_id, -(v.embedding <#> p.embedding) as cosine"""
-_IN_ALL = f"""{_NEAR}
-          from afterturn.unit_vector_t v, page p
-         where v.host_id = :host and v.bank_id = :bank and v.generation = :generation and v.chunk = 0
-           and v.embedding <#> p.embedding <= -cast(:least as float8)"""
-_IN_LISTS = f"""{_NEAR}
-          from page p,
-               lateral (select v.unit_id, v.embedding from afterturn.unit_vector_t v
-                         where v.host_id = :host and v.bank_id = :bank and v.generation = :generation
-                         order by v.embedding <#> p.embedding limit :looked_at) v
-         where v.embedding <#> p.embedding <= -cast(:least as float8)"""  # noqa: S608 - put together from constants
-# Equally near: what was said last. Vectors of reflections stand among those of units and join none.
-_RANKED = """
-    ), ranked as (
-        select n.later, n.unit_id, n.cosine, u.aggregate_version,
-               row_number() over (partition by n.later order by n.cosine desc, u.position desc, n.unit_id) as nth
-          from near n,
-               lateral (select u.position, u.aggregate_version from afterturn.agent_memory_unit_t u
-                         where u.host_id = :host and u.bank_id = :bank and u.unit_id = n.unit_id and u.active
-                           and u.position < n.position and (u.turn_id = n.turn_id) is not true offset 0) u
-         where n.unit_id <> n.later
+_VECTOR, _EARLIER = UNIT_VECTOR.alias("v"), UNIT.alias("u")
+_IN_GENERATION = and_(in_bank(_VECTOR), _VECTOR.c.generation == bindparam("generation"))
+_FIRST_CHUNK = _VECTOR.c.chunk == literal_column("0")
+
+
+def _build_page() -> CTE:
+    """Return the units that are asked about, with their vectors."""
+    asked = (
+        func.unnest(
+            bindparam("units", type_=ARRAY(Uuid)),
+            bindparam("positions", type_=ARRAY(BigInteger)),
+            bindparam("turns", type_=ARRAY(Uuid)),
+        )
+        .table_valued(column("unit_id", Uuid), column("position", BigInteger), column("turn_id", Uuid))
+        .render_derived("t")
     )
-    select r.later, r.unit_id, r.aggregate_version, r.cosine from ranked r where r.nth <= :most order by 1, r.nth"""
-IN_ALL = text(_PAGE + _IN_ALL + _RANKED)
-IN_LISTS = text(_PAGE + _IN_LISTS + _RANKED)
+    vector = (
+        select(_VECTOR.c.embedding)
+        .where(_IN_GENERATION, _VECTOR.c.unit_id == asked.c.unit_id, _FIRST_CHUNK)
+        .offset(literal_column("0"))
+        .lateral("v")
+    )
+    return select(asked, vector.c.embedding).join_from(asked, vector, true()).cte("page").prefix_with("materialized")
+
+
+_PAGE = _build_page()
+
+
+def _distance(of: FromClause) -> ColumnElement[float]:
+    """Return the negative inner product of a row's vector and of one of the page: of unit vectors, the cosine's."""
+    return of.c.embedding.op("<#>", return_type=Double)(_PAGE.c.embedding)
+
+
+def _rank(near: Select[*tuple[Any, ...]]) -> Select[UUID, UUID, int, float]:
+    """Select the nearest earlier units of other turns, at most `most` for each.
+
+    Equally near: what was said last. Vectors of reflections stand among those of units and join none.
+    """
+    found = near.cte("near").prefix_with("materialized")
+    earlier = (
+        select(_EARLIER.c.position, _EARLIER.c.aggregate_version)
+        .where(
+            in_bank(_EARLIER),
+            _EARLIER.c.unit_id == found.c.unit_id,
+            _EARLIER.c.active,
+            _EARLIER.c.position < found.c.position,
+            (_EARLIER.c.turn_id == found.c.turn_id).is_not(true()),
+        )
+        .offset(literal_column("0"))
+        .lateral("u")
+    )
+    nth = func.row_number().over(
+        partition_by=found.c.later, order_by=[found.c.cosine.desc(), earlier.c.position.desc(), found.c.unit_id]
+    )
+    ranked = (
+        select(found.c.later, found.c.unit_id, found.c.cosine, earlier.c.aggregate_version, nth.label("nth"))
+        .join_from(found, earlier, true())
+        .where(found.c.unit_id != found.c.later)
+        .cte("ranked")
+    )
+    return (
+        select(ranked.c.later, ranked.c.unit_id, ranked.c.aggregate_version, ranked.c.cosine)
+        .where(ranked.c.nth <= bindparam("most", type_=Integer))
+        .order_by(ranked.c.later, ranked.c.nth)
+    )
+
+
+def _select_near(of: FromClause) -> Select[*tuple[Any, ...]]:
+    return select(
+        _PAGE.c.unit_id.label("later"),
+        _PAGE.c.position,
+        _PAGE.c.turn_id,
+        of.c.unit_id,
+        (-_distance(of)).label("cosine"),
+    ).where(_distance(of) <= -bindparam("least", type_=Double))
+
+
+#: All vectors of the bank are compared.
+IN_ALL = _rank(_select_near(_VECTOR).join_from(_VECTOR, _PAGE, true()).where(_IN_GENERATION, _FIRST_CHUNK))
+_LISTED = (
+    select(_VECTOR.c.unit_id, _VECTOR.c.embedding)
+    .where(_IN_GENERATION)
+    .order_by(_distance(_VECTOR))
+    .limit(bindparam("looked_at", type_=Integer))
+    .lateral("listed")
+)
+#: The index by nearness is asked for each unit of the page.
+IN_LISTS = _rank(_select_near(_LISTED).join_from(_PAGE, _LISTED, true()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,31 @@ from itertools import groupby
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, text
+from sqlalchemy import (
+    ARRAY,
+    Boolean,
+    ColumnElement,
+    FromClause,
+    Integer,
+    Join,
+    Row,
+    Select,
+    Text,
+    Uuid,
+    all_,
+    and_,
+    any_,
+    bindparam,
+    cast,
+    func,
+    join,
+    literal_column,
+    or_,
+    select,
+    union,
+    union_all,
+)
+from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
@@ -18,8 +42,9 @@ from store.derived.aliases import PERSONAL
 from store.derived.called_names import find_called
 from store.derived.facts import Identity
 from store.derived.said_facts import SaidFact, read_said_facts
-from store.expiry import LASTS
+from store.expiry import lasts
 from store.identity import user_id
+from store.schema import BANK, ENTITY_COOCCUR, ENTITY_PROFILE, EVENT_STORE, FACT, UNIT
 from store.tenancy.banks import space_ids
 from store.tenancy.spaces import Space
 from store.text.rules.facts import PASSING
@@ -31,92 +56,195 @@ NEWEST_EVENTS = 500
 #: Entities that are told of.
 BESIDE = 12
 
-_SEEN = f"""
-        select b.bank_id, b.bank_name from afterturn.agent_memory_bank_t b
-         where b.host_id = :host and b.active and {LASTS.format(of="b")}
-           and (cast(:banks as text[]) is null or b.bank_name = any(cast(:banks as text[])))"""  # noqa: S608 - constants
+_HOST, _NAME = bindparam("host", type_=Uuid), func.afterturn.folded(bindparam("name", type_=Text))
+_SUBJECTS = bindparam("subjects", type_=ARRAY(Text))
+_PERSONAL = bindparam("personal", type_=ARRAY(Text))
+_ASKED_BANKS = bindparam("banks", type_=ARRAY(Text))
+_UNIT, _FACT, _WROTE, _BANK = UNIT.alias("u"), FACT.alias("f"), EVENT_STORE.alias("e"), BANK.alias("b")
+_PROFILE, _ALIAS = ENTITY_PROFILE.alias("p"), ENTITY_PROFILE.alias("a")
+
+SEEN = select(_BANK.c.bank_id, _BANK.c.bank_name).where(
+    _BANK.c.host_id == _HOST,
+    _BANK.c.active,
+    lasts(_BANK),
+    or_(_ASKED_BANKS.is_(None), _BANK.c.bank_name == any_(_ASKED_BANKS)),
+)
+_WRITTEN = (
+    select(_WROTE.c.bank_id)
+    .where(_WROTE.c.host_id == _HOST, _WROTE.c.user_id == bindparam("user", type_=Uuid))
+    .order_by(_WROTE.c.position.desc())
+    .limit(literal_column(str(NEWEST_EVENTS)))
+    .subquery("w")
+)
 # Where a user wrote last, however many banks the tenant has: the newest events are at the end of an index.
-_SEEN_OF_USER = f"""{_SEEN}
-           and b.bank_id in (select w.bank_id from (
-                   select e.bank_id from afterturn.event_store_t e
-                    where e.host_id = :host and e.user_id = cast(:user as uuid)
-                    order by e.position desc limit {NEWEST_EVENTS}) w)"""  # noqa: S608 - constants of ours
-_BANKS = f"banks as materialized ({_SEEN})"
+SEEN_OF_USER = SEEN.where(_BANK.c.bank_id.in_(select(_WRITTEN.c.bank_id)))
+_BANKS = SEEN.cte("banks").prefix_with("materialized")
+
+
+def _in_banks(rows: FromClause) -> ColumnElement[bool]:
+    """Say that a row is of one of the banks that are seen."""
+    return and_(rows.c.host_id == _HOST, rows.c.bank_id == _BANKS.c.bank_id)
+
+
+def _means_the_same(of: FromClause, as_one: FromClause) -> ColumnElement[bool]:
+    """Say that an entity of these banks is taken for the same as another of its bank."""
+    return and_(_in_banks(of), of.c.canonical_id == as_one.c.canonical_id)
+
+
 # Everything a bank takes for the same person as this name, the name itself, and who said that it is theirs.
-SUBJECTS = text(f"""
-    with {_BANKS}
-    select afterturn.folded(:name)
-     union
-    select a.folded
-      from banks b
-      join afterturn.entity_profile_t p
-        on p.host_id = :host and p.bank_id = b.bank_id and p.stem = split_part(afterturn.folded(:name), ' ', 1)
-       and p.folded = afterturn.folded(:name) and p.kind = any(cast(:personal as text[]))
-      join afterturn.entity_profile_t a
-        on a.host_id = :host and a.bank_id = b.bank_id and a.canonical_id = p.canonical_id
-     union
-    select f.subject
-      from banks b
-      join afterturn.fact_t f
-        on f.host_id = :host and f.bank_id = b.bank_id and f.fact_id = '{OWN_NAME}'
-       and f.value = afterturn.folded(:name) and f.valid_to is null""")  # noqa: S608 - put together from constants
-_OF_USER = f"""
-    afterturn.agent_memory_unit_t u
-    join banks b on b.bank_id = u.bank_id
-    join afterturn.fact_t f on f.host_id = :host and f.bank_id = u.bank_id and f.unit_id = u.unit_id
-   where u.host_id = :host and u.user_id = :user and u.origin = 'extraction' and u.active
-     and {LASTS.format(of="u")}
-     and (cast(:subjects as text[]) is null or f.subject = any(cast(:subjects as text[])))"""
-_OF_NAME = f"""
-    banks b
-    join afterturn.fact_t f
-      on f.host_id = :host and f.bank_id = b.bank_id and f.subject = any(cast(:subjects as text[]))
-    join afterturn.agent_memory_unit_t u
-      on u.host_id = :host and u.bank_id = f.bank_id and u.unit_id = f.unit_id and u.active
-   where {LASTS.format(of="u")}"""
-# Facts that follow each other with one value are one row: since when, in how many turns, and the newest of them.
-_FACTS = """
-    with {banks}, stated as materialized (
-        select b.bank_name, f.bank_id, f.fact_id, f.subject, f.key, f.value, f.valid_to, f.superseded_by,
-               min(f.valid_from) as since, count(distinct u.turn_id) as stated,
-               (array_agg(f.unit_id order by f.valid_from desc, f.said desc, f.position desc, f.unit_id))[1] as unit_id
-          from {found}
-           and f.fact_id <> all(cast(:passing as text[])) and (:history or f.valid_to is null)
-         group by 1, 2, 3, 4, 5, 6, 7, 8
+SUBJECTS = union(
+    select(_NAME),
+    select(_ALIAS.c.folded)
+    .join_from(
+        _BANKS,
+        _PROFILE,
+        and_(
+            _in_banks(_PROFILE),
+            _PROFILE.c.stem == func.split_part(_NAME, literal_column("' '"), literal_column("1")),
+            _PROFILE.c.folded == _NAME,
+            _PROFILE.c.kind == any_(_PERSONAL),
+        ),
     )
-    select s.*, u.metadata->>'subject' as name, u.metadata->>'key' as shown_key, u.metadata->>'value' as shown_value,
-           u.metadata->>'confidence' as confidence, u.content, u.session_name, u.turn_name, u.event_date,
-           u.source_memory_ids
-      from stated s
-      join afterturn.agent_memory_unit_t u on u.host_id = :host and u.bank_id = s.bank_id and u.unit_id = s.unit_id
-     order by s.valid_to is not null, s.fact_id, s.subject, s.key, s.since, s.unit_id limit :limit"""
-OF_USER = text(_FACTS.format(banks=_BANKS, found=_OF_USER))
-OF_NAME = text(_FACTS.format(banks=_BANKS, found=_OF_NAME))
-# Aliases count for the one they mean; the person is not beside himself.
-AROUND = text(f"""
-    with {_BANKS}, person as materialized (
-        select distinct a.bank_id, a.entity_id
-          from banks b
-          join afterturn.entity_profile_t p
-            on p.host_id = :host and p.bank_id = b.bank_id and p.folded = any(cast(:subjects as text[]))
-           and p.stem = any(cast(:stems as text[])) and p.kind = any(cast(:personal as text[]))
-          join afterturn.entity_profile_t a
-            on a.host_id = :host and a.bank_id = b.bank_id and a.canonical_id = p.canonical_id
-    ), pairs as (
-        select m.bank_id, c.entity_id_2 as other, c.cooccur_count
-          from person m join afterturn.agent_memory_entity_cooccur_t c
-            on c.host_id = :host and c.bank_id = m.bank_id and c.entity_id_1 = m.entity_id
-        union all
-        select m.bank_id, c.entity_id_1, c.cooccur_count
-          from person m join afterturn.agent_memory_entity_cooccur_t c
-            on c.host_id = :host and c.bank_id = m.bank_id and c.entity_id_2 = m.entity_id
+    .join(_ALIAS, _means_the_same(_ALIAS, _PROFILE)),
+    select(_FACT.c.subject).join_from(
+        _BANKS,
+        _FACT,
+        and_(
+            _in_banks(_FACT),
+            _FACT.c.fact_id == bindparam("own_name"),
+            _FACT.c.value == _NAME,
+            _FACT.c.valid_to.is_(None),
+        ),
+    ),
+)
+
+
+def _select_facts(found: Join, *of_whom: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
+    """Select facts of a person: those that follow each other with one value are one row.
+
+    It says since when, in how many turns, and which is the newest of them.
+    """
+    one = (
+        _BANKS.c.bank_name,
+        *(_FACT.c[name] for name in ("bank_id", "fact_id", "subject", "key", "value", "valid_to", "superseded_by")),
     )
-    select h.name, h.kind, sum(c.cooccur_count)::int as units
-      from pairs c
-      join afterturn.entity_profile_t o on o.host_id = :host and o.bank_id = c.bank_id and o.entity_id = c.other
-      join afterturn.entity_profile_t h on h.host_id = :host and h.bank_id = c.bank_id and h.entity_id = o.canonical_id
-     where h.entity_id not in (select p.entity_id from person p)
-     group by 1, 2 order by units desc, 1, 2 limit :limit""")  # noqa: S608 - put together from constants
+    newest_first = (_FACT.c.valid_from.desc(), _FACT.c.said.desc(), _FACT.c.position.desc(), _FACT.c.unit_id)
+    stated = (
+        select(
+            *one,
+            func.min(_FACT.c.valid_from).label("since"),
+            func.count(_UNIT.c.turn_id.distinct()).label("stated"),
+            func.array_agg(aggregate_order_by(_FACT.c.unit_id, *newest_first))[literal_column("1")].label("unit_id"),
+        )
+        .select_from(found)
+        .where(
+            *of_whom,
+            _UNIT.c.active,
+            lasts(_UNIT),
+            _FACT.c.fact_id != all_(bindparam("passing", type_=ARRAY(Text))),
+            or_(bindparam("history", type_=Boolean), _FACT.c.valid_to.is_(None)),
+        )
+        .group_by(*one)
+        .cte("stated")
+        .prefix_with("materialized")
+    )
+    told = UNIT.alias("told")
+    of_fact = told.c["metadata"]
+    return (
+        select(
+            stated,
+            of_fact["subject"].astext.label("name"),
+            of_fact["key"].astext.label("shown_key"),
+            of_fact["value"].astext.label("shown_value"),
+            of_fact["confidence"].astext.label("confidence"),
+            *(told.c[name] for name in ("content", "session_name", "turn_name", "event_date", "source_memory_ids")),
+        )
+        .join_from(
+            stated,
+            told,
+            and_(told.c.host_id == _HOST, told.c.bank_id == stated.c.bank_id, told.c.unit_id == stated.c.unit_id),
+        )
+        .order_by(
+            stated.c.valid_to.is_not(None),
+            *(stated.c[name] for name in ("fact_id", "subject", "key", "since", "unit_id")),
+        )
+        .limit(bindparam("limit", type_=Integer))
+    )
+
+
+_SAID_IN_UNIT = and_(_FACT.c.host_id == _HOST, _FACT.c.bank_id == _UNIT.c.bank_id, _FACT.c.unit_id == _UNIT.c.unit_id)
+OF_USER = _select_facts(
+    join(_UNIT, _BANKS, _BANKS.c.bank_id == _UNIT.c.bank_id).join(_FACT, _SAID_IN_UNIT),
+    _UNIT.c.host_id == _HOST,
+    _UNIT.c.user_id == bindparam("user", type_=Uuid),
+    _UNIT.c.origin == literal_column("'extraction'"),
+    or_(_SUBJECTS.is_(None), _FACT.c.subject == any_(_SUBJECTS)),
+)
+OF_NAME = _select_facts(
+    join(_BANKS, _FACT, and_(_in_banks(_FACT), _FACT.c.subject == any_(_SUBJECTS))).join(
+        _UNIT,
+        and_(_UNIT.c.host_id == _HOST, _UNIT.c.bank_id == _FACT.c.bank_id, _UNIT.c.unit_id == _FACT.c.unit_id),
+    )
+)
+
+
+def _select_around() -> Select[str, str, int]:
+    """Select who and what occurs in units with a person: aliases count for the one they mean."""
+    person = (
+        select(_ALIAS.c.bank_id, _ALIAS.c.entity_id)
+        .distinct()
+        .join_from(
+            _BANKS,
+            _PROFILE,
+            and_(
+                _in_banks(_PROFILE),
+                _PROFILE.c.folded == any_(_SUBJECTS),
+                _PROFILE.c.stem == any_(bindparam("stems", type_=ARRAY(Text))),
+                _PROFILE.c.kind == any_(_PERSONAL),
+            ),
+        )
+        .join(_ALIAS, _means_the_same(_ALIAS, _PROFILE))
+        .cte("person")
+        .prefix_with("materialized")
+    )
+    pair = ENTITY_COOCCUR.alias("c")
+    sides = [
+        select(person.c.bank_id, other.label("other"), pair.c.cooccur_count).join_from(
+            person,
+            pair,
+            and_(pair.c.host_id == _HOST, pair.c.bank_id == person.c.bank_id, one == person.c.entity_id),
+        )
+        for one, other in (
+            (pair.c.entity_id_1, pair.c.entity_id_2),
+            (pair.c.entity_id_2, pair.c.entity_id_1),
+        )
+    ]
+    pairs = union_all(*sides).cte("pairs")
+    other, meant = ENTITY_PROFILE.alias("o"), ENTITY_PROFILE.alias("h")
+    units = cast(func.sum(pairs.c.cooccur_count), Integer).label("units")
+    return (
+        select(meant.c.name, meant.c.kind, units)
+        .join_from(
+            pairs,
+            other,
+            and_(other.c.host_id == _HOST, other.c.bank_id == pairs.c.bank_id, other.c.entity_id == pairs.c.other),
+        )
+        .join(
+            meant,
+            and_(
+                meant.c.host_id == _HOST,
+                meant.c.bank_id == pairs.c.bank_id,
+                meant.c.entity_id == other.c.canonical_id,
+            ),
+        )
+        .where(meant.c.entity_id.not_in(select(person.c.entity_id)))
+        .group_by(meant.c.name, meant.c.kind)
+        .order_by(units.desc(), meant.c.name, meant.c.kind)
+        .limit(bindparam("limit", type_=Integer))
+    )
+
+
+AROUND = _select_around()
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +317,7 @@ class Persons:
         place = {"host": host, "banks": None if banks is None else list(banks), "now": self._clock()}
         async with self._database.scoped(host, *space_ids(host, space)) as connection:
             user = None if whom.user is None else user_id(host, whom.user)
-            seen = _SEEN if user is None else _SEEN_OF_USER
+            seen = SEEN if user is None else SEEN_OF_USER
             said = await read_said_facts(connection, seen, place, user=user)
             subjects = None if whom.name is None else await _read_subjects(connection, place, whom.name, said)
             rows = await _read_fact_rows(connection, {**place, "history": history, "limit": limit + 1}, whom, subjects)
@@ -258,8 +386,8 @@ async def _read_subjects(
     connection: AsyncConnection, place: Mapping[str, Any], name: str, said: Sequence[SaidFact]
 ) -> list[str]:
     known: set[str] = set()
-    for one in (name, *sorted(await find_called(connection, _SEEN, place, name))):
-        arguments = {**place, "name": one, "personal": sorted(PERSONAL)}
+    for one in (name, *sorted(await find_called(connection, SEEN, place, name))):
+        arguments = {**place, "name": one, "personal": sorted(PERSONAL), "own_name": OWN_NAME}
         known.update((await connection.execute(SUBJECTS, arguments)).scalars())
     told = {one.identity.subject for one in said if one.identity.fact_id == OWN_NAME and one.value in known}
     return sorted(known | told)

@@ -6,25 +6,24 @@ time. The `EXPECTED_*` queries say what the tables must hold if everything were 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import select, text
+from sqlalchemy import ColumnElement, FromClause, Integer, Select, cast, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.log.locks import ENTER_LOG, hold_lock, share_lock
+from store.schema import UNIT, UNIT_ENTITY, in_bank, same
 
 #: Units whose links changed otherwise (a unit was forgotten) that one run takes along.
 OTHERS_LIMIT = 1000
 
 #: Entities of a unit that make pairs, those it names first: pairs grow with the square, and what names more is a list.
 PAIRED = 32
-# The order in which a unit names its entities.
-_PLACE = "{0}.place, {0}.entity_id"
-
 # A link's state before is `counted`, after is "not removed". A pair of links holds when both do and are among the first
 # that do; the change of a pair's count is what it is after less what it was before.
 # What is changed is named by its keys once more: a plan that was made for many links would read those of every bank.
-COUNT_LINKS = text(f"""
+COUNT_LINKS = text("""
     with touched as (
         select u.unit_id from afterturn.agent_memory_unit_t u
          where u.host_id = :host and u.bank_id = :bank and u.turn_id = any(cast(:turns as uuid[]))
@@ -37,9 +36,9 @@ COUNT_LINKS = text(f"""
     ), links as materialized (
         select t.unit_id, l.entity_id, l.mentions, l.name, l.kind, l.counted as before, l.after, u.event_date,
                l.counted and row_number() over (
-                   partition by t.unit_id, l.counted order by {_PLACE.format("l")}) <= {PAIRED} as paired_before,
+                   partition by t.unit_id, l.counted order by l.place, l.entity_id) <= :paired as paired_before,
                l.after and row_number() over (
-                   partition by t.unit_id, l.after order by {_PLACE.format("l")}) <= {PAIRED} as paired_after
+                   partition by t.unit_id, l.after order by l.place, l.entity_id) <= :paired as paired_after
           from touched t,
                lateral (select l.entity_id, l.mentions, coalesce(l.name, '') as name, coalesce(l.kind, '') as kind,
                                l.place, l.counted, l.removed_at is null as after
@@ -85,17 +84,14 @@ COUNT_LINKS = text(f"""
     )
     select p.first, p.second from pairs p where p.lost
     union all
-    select distinct k.entity_id, cast(null as uuid) from links k where k.before <> k.after""")  # noqa: S608 - constants
+    select distinct k.entity_id, cast(null as uuid) from links k where k.before <> k.after""").bindparams(paired=PAIRED)
 FORGET_PAIRS = text("""
     delete from afterturn.agent_memory_entity_cooccur_t c
      using unnest(cast(:first as uuid[]), cast(:second as uuid[])) as p(first, second)
      where c.host_id = :host and c.bank_id = :bank and c.entity_id_1 = p.first and c.entity_id_2 = p.second
        and c.cooccur_count = 0""")
 # A pair that lost a unit may have lost its newest.
-_AMONG_FIRST = f"""(select count(*) from afterturn.agent_memory_unit_entity_t o
-                       where o.host_id = {{0}}.host_id and o.bank_id = {{0}}.bank_id and o.unit_id = {{0}}.unit_id
-                         and o.counted and ({_PLACE.format("o")}) <= ({_PLACE.format("{0}")})) <= {PAIRED}"""  # noqa: S608 - constants
-REDATE_PAIRS = text(f"""
+REDATE_PAIRS = text("""
     update afterturn.agent_memory_entity_cooccur_t c
        set last_cooccurred = (
             select max(u.event_date)
@@ -103,9 +99,16 @@ REDATE_PAIRS = text(f"""
               join afterturn.agent_memory_unit_entity_t b using (host_id, bank_id, unit_id)
               join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
              where a.host_id = :host and a.bank_id = :bank and a.entity_id = p.first and b.entity_id = p.second
-               and a.counted and b.counted and {_AMONG_FIRST.format("a")} and {_AMONG_FIRST.format("b")})
+               and a.counted and b.counted
+               and (select count(*) from afterturn.agent_memory_unit_entity_t o
+                     where o.host_id = a.host_id and o.bank_id = a.bank_id and o.unit_id = a.unit_id
+                       and o.counted and (o.place, o.entity_id) <= (a.place, a.entity_id)) <= :paired
+               and (select count(*) from afterturn.agent_memory_unit_entity_t o
+                     where o.host_id = b.host_id and o.bank_id = b.bank_id and o.unit_id = b.unit_id
+                       and o.counted and (o.place, o.entity_id) <= (b.place, b.entity_id)) <= :paired)
       from unnest(cast(:first as uuid[]), cast(:second as uuid[])) as p(first, second)
-     where c.host_id = :host and c.bank_id = :bank and c.entity_id_1 = p.first and c.entity_id_2 = p.second""")  # noqa: S608 - constants
+     where c.host_id = :host and c.bank_id = :bank and c.entity_id_1 = p.first
+       and c.entity_id_2 = p.second""").bindparams(paired=PAIRED)
 
 #: Units whose words one statement carries into the index of words.
 UNITS_LIMIT = 500
@@ -120,24 +123,38 @@ FORGET_NAMES = text("""
     delete from afterturn.entity_name_t t using unnest(cast(:entities as uuid[])) f(entity_id)
      where t.host_id = :host and t.bank_id = :bank and t.entity_id = f.entity_id and t.mentions = 0""")
 
-# Of the links that hold by `which`, those of the first entities of their units.
-FIRST_LINKS = f"""
-    select l.host_id, l.bank_id, l.unit_id, l.entity_id
-      from (select l.*, row_number() over (partition by l.host_id, l.bank_id, l.unit_id
-                                           order by {_PLACE.format("l")}) as nth
-              from afterturn.agent_memory_unit_entity_t l where {{which}}) l
-     where l.nth <= {PAIRED}"""  # noqa: S608 - constants
-EXPECTED_PAIRS = text(f"""
-    with links as materialized ({
-    FIRST_LINKS.format(which="l.host_id = :host and l.bank_id = :bank and l.removed_at is null")
-})
-    select a.entity_id as entity_id_1, b.entity_id as entity_id_2, count(*)::int as cooccur_count,
-           max(u.event_date) as last_cooccurred
-      from links a
-      join links b using (host_id, bank_id, unit_id)
-      join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
-     where a.entity_id < b.entity_id
-     group by 1, 2 order by 1, 2""")  # noqa: S608 - constants
+
+def first_links(link: FromClause, *holding: ColumnElement[bool]) -> Select[UUID, UUID, UUID, UUID]:
+    """Select, of the links (rows of UNIT_ENTITY) that hold, those of the first PAIRED entities of their units."""
+    place = func.row_number().over(
+        partition_by=[link.c.host_id, link.c.bank_id, link.c.unit_id], order_by=[link.c.place, link.c.entity_id]
+    )
+    key = ("host_id", "bank_id", "unit_id", "entity_id")
+    placed = select(*(link.c[name] for name in key), place.label("nth")).where(*holding).subquery("placed")
+    return select(*(placed.c[name] for name in key)).where(placed.c.nth <= PAIRED)
+
+
+def _expect_pairs() -> Select[UUID, UUID, int, datetime]:
+    link, unit = UNIT_ENTITY.alias("l"), UNIT.alias("u")
+    links = first_links(link, in_bank(link), link.c.removed_at.is_(None)).cte("links").prefix_with("materialized")
+    one, other = links.alias("one"), links.alias("other")
+    pair = one.c.entity_id, other.c.entity_id
+    return (
+        select(
+            pair[0].label("entity_id_1"),
+            pair[1].label("entity_id_2"),
+            cast(func.count(), Integer).label("cooccur_count"),
+            func.max(unit.c.event_date).label("last_cooccurred"),
+        )
+        .join_from(one, other, same(one, other, "unit_id"))
+        .join(unit, same(one, unit, "unit_id"))
+        .where(pair[0] < pair[1])
+        .group_by(*pair)
+        .order_by(*pair)
+    )
+
+
+EXPECTED_PAIRS = _expect_pairs()
 EXPECTED_MENTIONS = text("""
     select e.entity_id, coalesce(sum(l.mentions) filter (where l.removed_at is null), 0)::int as mention_count
       from afterturn.agent_memory_entity_t e

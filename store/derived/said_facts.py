@@ -11,13 +11,28 @@ from functools import cache
 from typing import Any
 from uuid import UUID, uuid5
 
-from sqlalchemy import TextClause, text
+from sqlalchemy import (
+    CTE,
+    Integer,
+    Select,
+    Uuid,
+    bindparam,
+    exists,
+    func,
+    literal_column,
+    or_,
+    select,
+    text,
+    true,
+    union_all,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.facts import MANY_VALUED, Identity
 from store.driver_rows import DriverRow, fetch_rows
-from store.expiry import LASTS
+from store.expiry import lasts
 from store.off_loop import off_loop
+from store.schema import BANK, LEDGER, UNIT, in_bank
 from store.text.rules import VERSION, ExtractedFact, MessageText
 from store.text.rules.facts import MINED_ROLE, find_facts, passes_at
 from store.text.terms import Terms, analyse_text, lexical_text
@@ -31,45 +46,16 @@ TURNS = 64
 MESSAGES, CHARACTERS = 256, 8192
 #: What all versions of the rules are called in the ids of their facts: by the name of the first.
 _RULES, _RULES_BEGIN = "rules-1", "rules-"
+#: What is read of a message.
+MESSAGE_COLUMNS = (
+    *("bank_id", "unit_id", "turn_id", "session_id", "session_name", "turn_name", "user_id", "role", "name"),
+    *("content", "event_date", "position", "expires_at"),
+)
 
-# The projection row of a turn is undone until its facts are in line. A message's number is that among those of its
-# turn that are remembered, as the extraction stage counts them. Each part is limited, however much waits.
-WAITING = f"""
-    , own as materialized (
-        select distinct s.bank_id, s.turn_id
-          from banks b,
-               lateral (select u.bank_id, u.turn_id from afterturn.agent_memory_unit_t u
-                         where u.host_id = :host and u.bank_id = b.bank_id and u.session_id = cast(:session as uuid)
-                           and u.seq is not null order by u.seq desc limit :turns) s
-    ), newest as materialized (
-        select n.bank_id, n.turn_id
-          from banks b,
-               lateral (select l.bank_id, l.turn_id, l.position from afterturn.ledger_t l
-                         where l.host_id = :host and l.bank_id = b.bank_id and l.stage = 'projection' and l.undone
-                         order by l.position desc limit :turns) n
-         order by n.position desc limit :turns
-    ), waiting as materialized (
-        select distinct w.bank_id, w.turn_id
-          from (select * from own union all select * from newest) w
-         where exists (select from afterturn.ledger_t l
-                        where l.host_id = :host and l.stage = 'projection' and l.item_id = w.turn_id and l.undone)
-    )
-    select m.*, b.bank_name
-      from waiting w
-      join banks b on b.bank_id = w.bank_id,
-           lateral (select u.bank_id, u.unit_id, u.turn_id, u.session_id, u.session_name, u.turn_name, u.user_id,
-                           u.role, u.name, u.content, u.event_date, u.position, u.expires_at,
-                           row_number() over (order by u.ordinal) - 1 as nth
-                      from afterturn.agent_memory_unit_t u
-                     where u.host_id = :host and u.bank_id = w.bank_id and u.turn_id = w.turn_id
-                       and u.origin <> 'extraction' and u.active) m
-     where m.role = '{MINED_ROLE}' and char_length(m.content) <= :characters and {LASTS.format(of="m")}
-       and (cast(:user as uuid) is null or m.user_id = cast(:user as uuid))
-     order by m.position desc limit :messages"""  # noqa: S608 - put together from constants
+_UNIT, _LEDGER, _BANK = UNIT.alias("u"), LEDGER.alias("l"), BANK.alias("b")
+_HOST, _USER, _TURNS = bindparam("host", type_=Uuid), bindparam("user", type_=Uuid), bindparam("turns", type_=Integer)
 #: The one bank, while it lives.
-ONE_BANK = f"""
-    select b.bank_id, b.bank_name from afterturn.agent_memory_bank_t b
-     where b.host_id = :host and b.bank_id = :bank and b.active and {LASTS.format(of="b")}"""  # noqa: S608 - put together from constants
+ONE_BANK = select(_BANK.c.bank_id, _BANK.c.bank_name).where(in_bank(_BANK), _BANK.c.active, lasts(_BANK))
 # One that was forgotten meanwhile is not found again.
 FOLDED = text("""
     select afterturn.folded(f.subject) as subject, afterturn.folded(f.key) as key, afterturn.folded(f.value) as value,
@@ -140,7 +126,7 @@ def analyse_fact(fact: ExtractedFact, said_at: datetime, rules: WordRules) -> Te
 
 async def read_said_facts(
     connection: AsyncConnection,
-    banks: str,
+    banks: Select[UUID, str],
     asked: dict[str, Any],
     *,
     session: UUID | None = None,
@@ -151,9 +137,9 @@ async def read_said_facts(
     `banks` is a query of `bank_id` and `bank_name` that takes what is `asked` (with `host` and `now`); the newest turns
     of `session` are read with those of the banks, and of one `user` alone where one is named.
     """
-    limits = {"turns": TURNS, "messages": MESSAGES, "characters": CHARACTERS}
+    limits = {"turns": TURNS, "messages": MESSAGES, "characters": CHARACTERS, "mined_role": MINED_ROLE}
     arguments = {**asked, **limits, "session": session, "user": user}
-    rows = await fetch_rows(connection, _read_waiting(banks), arguments)
+    rows = await fetch_rows(connection, _select_waiting(banks), arguments)
     if not rows:
         return []
     found = await off_loop(sum(len(row.content) for row in rows), _find_facts, rows, asked["now"])
@@ -161,8 +147,84 @@ async def read_said_facts(
 
 
 @cache
-def _read_waiting(banks: str) -> TextClause:
-    return text(f"with banks as materialized ({banks}) {WAITING}")
+def _select_waiting(banks: Select[UUID, str]) -> Select[*tuple[Any, ...]]:
+    """Select the messages of the newest turns that wait in these banks.
+
+    The projection row of a turn is undone until its facts are in line. A message's number is that among those of its
+    turn that are remembered, as the extraction stage counts them. Each part is limited, however much waits.
+    """
+    seen = banks.cte("banks").prefix_with("materialized")
+    waiting = _select_turns(seen)
+    nth = (func.row_number().over(order_by=_UNIT.c.ordinal) - literal_column("1")).label("nth")
+    message = (
+        select(*(_UNIT.c[name] for name in MESSAGE_COLUMNS), nth)
+        .where(
+            _UNIT.c.host_id == _HOST,
+            _UNIT.c.bank_id == waiting.c.bank_id,
+            _UNIT.c.turn_id == waiting.c.turn_id,
+            _UNIT.c.origin != literal_column("'extraction'"),
+            _UNIT.c.active,
+        )
+        .lateral("m")
+    )
+    return (
+        select(message, seen.c.bank_name)
+        .join_from(waiting, seen, seen.c.bank_id == waiting.c.bank_id)
+        .join(message, true())
+        .where(
+            message.c.role == bindparam("mined_role"),
+            func.char_length(message.c.content) <= bindparam("characters", type_=Integer),
+            lasts(message),
+            or_(_USER.is_(None), message.c.user_id == _USER),
+        )
+        .order_by(message.c.position.desc())
+        .limit(bindparam("messages", type_=Integer))
+    )
+
+
+def _select_turns(seen: CTE) -> CTE:
+    """Select the turns that wait: the newest of the session that asks, and the newest of the banks."""
+    of_session = (
+        select(_UNIT.c.bank_id, _UNIT.c.turn_id)
+        .where(
+            _UNIT.c.host_id == _HOST,
+            _UNIT.c.bank_id == seen.c.bank_id,
+            _UNIT.c.session_id == bindparam("session", type_=Uuid),
+            _UNIT.c.seq.is_not(None),
+        )
+        .order_by(_UNIT.c.seq.desc())
+        .limit(_TURNS)
+        .lateral("s")
+    )
+    own = select(of_session).distinct().join_from(seen, of_session, true()).cte("own").prefix_with("materialized")
+    undone = (
+        select(_LEDGER.c.bank_id, _LEDGER.c.turn_id, _LEDGER.c.position)
+        .where(
+            _LEDGER.c.host_id == _HOST,
+            _LEDGER.c.bank_id == seen.c.bank_id,
+            _LEDGER.c.stage == literal_column("'projection'"),
+            _LEDGER.c.undone,
+        )
+        .order_by(_LEDGER.c.position.desc())
+        .limit(_TURNS)
+        .lateral("n")
+    )
+    newest = (
+        select(undone.c.bank_id, undone.c.turn_id)
+        .join_from(seen, undone, true())
+        .order_by(undone.c.position.desc())
+        .limit(_TURNS)
+        .cte("newest")
+        .prefix_with("materialized")
+    )
+    either = union_all(select(own), select(newest)).subquery("w")
+    still = exists().where(
+        _LEDGER.c.host_id == _HOST,
+        _LEDGER.c.stage == literal_column("'projection'"),
+        _LEDGER.c.item_id == either.c.turn_id,
+        _LEDGER.c.undone,
+    )
+    return select(either).distinct().where(still).cte("waiting").prefix_with("materialized")
 
 
 def _find_facts(rows: Sequence[DriverRow], now: datetime) -> list[tuple[DriverRow, ExtractedFact]]:

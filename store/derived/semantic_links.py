@@ -13,7 +13,7 @@ from itertools import takewhile
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, text
+from sqlalchemy import ARRAY, Row, Text, bindparam, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
@@ -40,19 +40,25 @@ TEXTS = 200
 STANDS = text("""
     select cast(cast(s.xid as text) as bigint) as xid, s.position from afterturn.subscription_t s
      where s.host_id = :host and s.name = :name""")
-_BEHIND = """
+#: Events that give a unit a text.
+TEXT_EVENTS = (EventType.UNIT_RETAINED.value, EventType.UNIT_UPDATED.value)
+UNDONE = text("""
+    select count(*)
       from afterturn.event_store_t e
      where e.host_id = :host and (e.xid, e.position) > (cast(cast(:xid as text) as xid8), cast(:position as bigint))
-       and e.xid < pg_snapshot_xmin(pg_current_snapshot())"""
-_IS_TEXT = f"e.event_type in ('{EventType.UNIT_RETAINED}', '{EventType.UNIT_UPDATED}')"
-UNDONE = text(f"select count(*) {_BEHIND} and {_IS_TEXT}")
+       and e.xid < pg_snapshot_xmin(pg_current_snapshot())
+       and e.event_type = any(:text_events)""").bindparams(bindparam("text_events", list(TEXT_EVENTS), ARRAY(Text)))
 # A text that was changed or forgotten since has an event of its own further on. `lacking`: from where on vectors of
 # the bank are still to be made.
-TEXTS_BEHIND = text(f"""
+TEXTS_BEHIND = text("""
     with behind as materialized (
         select cast(cast(e.xid as text) as bigint) as xid, e.position, e.bank_id, e.aggregate_version,
-               case when {_IS_TEXT} then cast(e.data->>'unitId' as uuid) end as unit_id
-          {_BEHIND} order by e.xid, e.position limit :events
+               case when e.event_type = any(:text_events) then cast(e.data->>'unitId' as uuid) end as unit_id
+          from afterturn.event_store_t e
+         where e.host_id = :host
+           and (e.xid, e.position) > (cast(cast(:xid as text) as xid8), cast(:position as bigint))
+           and e.xid < pg_snapshot_xmin(pg_current_snapshot())
+         order by e.xid, e.position limit :events
     )
     select b.xid, b.position, b.bank_id, u.unit_id, u.aggregate_version, u.turn_id,
            case when u.unit_id is not null then
@@ -67,7 +73,7 @@ TEXTS_BEHIND = text(f"""
       left join lateral (select u.unit_id, u.aggregate_version, u.turn_id from afterturn.agent_memory_unit_t u
                           where u.host_id = :host and u.bank_id = b.bank_id and u.unit_id = b.unit_id and u.active
                             and u.aggregate_version = b.aggregate_version offset 0) u on true
-     order by b.xid, b.position""")  # noqa: S608 - put together from constants
+     order by b.xid, b.position""").bindparams(bindparam("text_events", list(TEXT_EVENTS), ARRAY(Text)))
 # As an append does, and in its order; and as who corrects, forgets or links by hand, before anything is held.
 # Other writers lock several units of a bank in another order.
 LOCK = text("""

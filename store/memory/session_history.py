@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import bindparam, func, select, text
+from sqlalchemy import FromClause, Integer, Select, Uuid, and_, bindparam, func, literal_column, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
@@ -16,41 +16,89 @@ from store.database import ONE_PLAN, Database
 from store.derived.facts import Identity
 from store.derived.said_facts import ONE_BANK, SaidFact, read_said_facts
 from store.driver_rows import DriverRow, fetch_rows
-from store.expiry import BANK_LASTS, LASTS, bank_lasts
+from store.expiry import bank_lasts, lasts
 from store.ledger.stages import OWN, Stage
-from store.schema import LEDGER, SESSION_HISTORY, in_bank
+from store.schema import EVENT_STORE, FACT, LEDGER, SESSION_HISTORY, UNIT, in_bank
 
+_UNIT, _FACT, _RETAINED = UNIT.alias("u"), FACT.alias("f"), EVENT_STORE.alias("e")
+_MOST, _IN_SESSION = bindparam("most", type_=Integer), bindparam("session", type_=Uuid)
 # The item itself is kept in the log alone: once, and where an erasure takes it away.
-RECENT = text(f"""
-    select u.unit_id, u.role, u.content, e.data->>'parts' as parts
-      from afterturn.agent_memory_unit_t u
-      left join afterturn.event_store_t e
-        on e.host_id = u.host_id and e.bank_id = u.bank_id and e.position = u.position
-     where u.host_id = :host and u.bank_id = :bank and u.session_id = :session and u.seq is not null
-       and u.origin = 'message' and u.active and {LASTS.format(of="u")} and {BANK_LASTS}
-     order by u.seq desc limit :most""")  # noqa: S608 - put together from constants
-# A fact of a turn that was forgotten holds no more: its unit has ended with it.
-_HOLDING = f"""
-    select f.fact_id, f.key, coalesce(u.metadata->>'value', f.value) as value, f.subject, f.valid_from, f.said,
-           coalesce(u.metadata->>'key', f.key) as shown_key, coalesce(u.metadata->>'tier', 'L2') as tier,
-           u.metadata->>'confidence' as confidence
-      from {{facts}} f
-      join lateral (select u.metadata from afterturn.agent_memory_unit_t u
-                     where u.host_id = :host and u.bank_id = :bank and u.unit_id = f.unit_id and u.active
-                       and {LASTS.format(of="u")} limit 1) u on true
-     where f.host_id = :host and f.bank_id = :bank and f.valid_to is null and {BANK_LASTS}
-     order by f.valid_from desc, f.position desc limit :most"""  # noqa: S608 - put together from constants
-HOLDING = text(_HOLDING.format(facts="afterturn.fact_t"))
-# What is no message of a session is few units: their facts are looked up one by one.
-HOLDING_IN_SESSION = text(
-    _HOLDING.format(
-        facts="""(
-           select f.* from afterturn.agent_memory_unit_t o,
-                  lateral (select f.* from afterturn.fact_t f
-                            where f.host_id = :host and f.bank_id = :bank and f.unit_id = o.unit_id offset 0) f
-            where o.host_id = :host and o.bank_id = :bank and o.session_id = :session and o.seq is null)"""
+RECENT = (
+    select(
+        _UNIT.c.unit_id,
+        _UNIT.c.role,
+        _UNIT.c.content,
+        _RETAINED.c.data[literal_column("'parts'")].astext.label("parts"),
     )
+    .join_from(
+        _UNIT,
+        _RETAINED,
+        and_(
+            _RETAINED.c.host_id == _UNIT.c.host_id,
+            _RETAINED.c.bank_id == _UNIT.c.bank_id,
+            _RETAINED.c.position == _UNIT.c.position,
+        ),
+        isouter=True,
+    )
+    .where(
+        in_bank(_UNIT),
+        _UNIT.c.session_id == _IN_SESSION,
+        _UNIT.c.seq.is_not(None),
+        _UNIT.c.origin == literal_column("'message'"),
+        _UNIT.c.active,
+        lasts(_UNIT),
+        bank_lasts(),
+    )
+    .order_by(_UNIT.c.seq.desc())
+    .limit(_MOST)
 )
+
+
+def _select_holding(facts: FromClause) -> Select[*tuple[Any, ...]]:
+    """Select the newest of these facts that hold: one of a turn that was forgotten has ended with its unit."""
+    unit = (
+        select(_UNIT.c["metadata"])
+        .where(in_bank(_UNIT), _UNIT.c.unit_id == facts.c.unit_id, _UNIT.c.active, lasts(_UNIT))
+        .limit(literal_column("1"))
+        .lateral("unit")
+    )
+    value, key, tier, confidence = (
+        unit.c["metadata"][literal_column(f"'{name}'")].astext for name in ("value", "key", "tier", "confidence")
+    )
+    return (
+        select(
+            facts.c.fact_id,
+            facts.c.key,
+            func.coalesce(value, facts.c.value).label("value"),
+            facts.c.subject,
+            facts.c.valid_from,
+            facts.c.said,
+            func.coalesce(key, facts.c.key).label("shown_key"),
+            func.coalesce(tier, literal_column("'L2'")).label("tier"),
+            confidence.label("confidence"),
+        )
+        .join_from(facts, unit, true())
+        .where(in_bank(facts), facts.c.valid_to.is_(None), bank_lasts())
+        .order_by(facts.c.valid_from.desc(), facts.c.position.desc())
+        .limit(_MOST)
+    )
+
+
+def _select_facts_of_session() -> FromClause:
+    """Select a session's facts one by one: what is no message of a session is few units."""
+    fact = (
+        select(_FACT).where(in_bank(_FACT), _FACT.c.unit_id == _UNIT.c.unit_id).offset(literal_column("0")).lateral("f")
+    )
+    return (
+        select(fact)
+        .join_from(_UNIT, fact, true())
+        .where(in_bank(_UNIT), _UNIT.c.session_id == _IN_SESSION, _UNIT.c.seq.is_(None))
+        .subquery("facts")
+    )
+
+
+HOLDING = _select_holding(_FACT)
+HOLDING_IN_SESSION = _select_holding(_select_facts_of_session())
 _SESSION, _LEDGER = SESSION_HISTORY.c, LEDGER.c
 OVERVIEW = select(_SESSION.turn_count, _SESSION.message_count, _SESSION.update_ts).where(
     in_bank(SESSION_HISTORY), _SESSION.session_id == bindparam("session"), _SESSION.active, bank_lasts()

@@ -9,24 +9,24 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.aliases import EntityName, canonical_entities
 from store.replay.digest import NAMED
-from store.replay.expected import OF
 from store.replay.report import Difference
 
 # Profiles as they should be (`name` and on) beside those that stand (`live_name` and on), in order of their stems. Of
 # an entity that is to be looked at again, what stands there is what should.
-PROFILES = text(f"""
+PROFILES = text("""
     with said as materialized (
         select l.host_id, l.bank_id, l.entity_id, coalesce(nullif(l.name, ''), n.canonical_name) as name,
                coalesce(nullif(l.kind, ''), n.metadata->>'kind', '') as kind, l.mentions
           from afterturn.agent_memory_unit_entity_t l
           join afterturn.agent_memory_entity_t n
             on n.host_id = l.host_id and n.bank_id = l.bank_id and n.entity_id = l.entity_id
-         where {OF.format("l")} and l.counted
+         where afterturn.in_scope(l.host_id, l.bank_id, :host, :bank) and l.counted
     ), changed as (
         select l.host_id, l.bank_id, l.entity_id from afterturn.agent_memory_unit_entity_t l
-         where {OF.format("l")} and l.counted <> (l.removed_at is null)
+         where afterturn.in_scope(l.host_id, l.bank_id, :host, :bank) and l.counted <> (l.removed_at is null)
         union
-        select s.host_id, s.bank_id, s.entity_id from afterturn.stale_entity_t s where {OF.format("s")}
+        select s.host_id, s.bank_id, s.entity_id from afterturn.stale_entity_t s
+            where afterturn.in_scope(s.host_id, s.bank_id, :host, :bank)
     ), named as (
         select distinct on (c.host_id, c.bank_id, c.entity_id) c.*
           from (select host_id, bank_id, entity_id, name, sum(mentions) as n from said group by 1, 2, 3, 4) c
@@ -46,7 +46,8 @@ PROFILES = text(f"""
                p.canonical_id as live_canonical, p.name as live_name, p.kind as live_kind, p.folded as live_folded,
                p.stem as live_stem, p.mentions as live_mentions
           from made m
-          full join (select p.* from afterturn.entity_profile_t p where {OF.format("p")}) p
+          full join (select p.* from afterturn.entity_profile_t p
+           where afterturn.in_scope(p.host_id, p.bank_id, :host, :bank)) p
               using (host_id, bank_id, entity_id)
           left join changed c using (host_id, bank_id, entity_id)
     )
@@ -56,7 +57,7 @@ PROFILES = text(f"""
            case when waits then live_folded else folded end as folded,
            case when waits then live_mentions else mentions end as mentions
       from beside
-     order by host_id, bank_id, split_part(case when waits then live_folded else folded end, ' ', 1)""")  # noqa: S608 - constants
+     order by host_id, bank_id, split_part(case when waits then live_folded else folded end, ' ', 1)""")
 
 COLUMNS = ("canonical_id", "name", "kind", "folded", "stem", "mentions")
 

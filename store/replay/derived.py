@@ -12,13 +12,14 @@ from store.derived.facts import MANY_VALUED
 from store.derived.unit_words import wrong_words
 from store.replay import aliases
 from store.replay.digest import NAMED, BankIdentity, first_differences
-from store.replay.expected import EXPECTED, OF, WORDS
+from store.replay.expected import EXPECTED, WORDS
 from store.replay.report import DerivedStateReport, Difference
 from store.replay.shadow import ReplayScope
 from store.tenancy import languages
 
-BANKS = text(f"""
-    select r.host_id, r.bank_id from afterturn.agent_memory_bank_t r where {OF.format("r")} order by 1, 2""")  # noqa: S608 - constants
+BANKS = text("""
+    select r.host_id, r.bank_id from afterturn.agent_memory_bank_t r
+     where afterturn.in_scope(r.host_id, r.bank_id, :host, :bank) order by 1, 2""")
 
 
 async def check_derived(connection: AsyncConnection, scope: ReplayScope) -> list[DerivedStateReport]:

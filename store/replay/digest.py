@@ -6,11 +6,13 @@ stage is left out. A history counts with the messages that no unit keeps.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import text
+from sqlalchemy import ColumnElement, Select, Text, TextualSelect, and_, case, cast, column, func, select, text
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.log.catalog import AGGREGATES, Aggregate, AggregateSpec
@@ -34,6 +36,11 @@ class Compared:
     row: str
 
 
+def rows_of(query: str, key: Sequence[str]) -> TextualSelect:
+    """Take a query of `key` and the row `told` as jsonb into expressions."""
+    return text(query).columns(*(column(name) for name in key), column("told", JSONB))
+
+
 def _compare(aggregate: Aggregate, spec: AggregateSpec) -> Compared:
     row = " - ".join(("to_jsonb(t)", *(f"'{column}'" for column in spec.counted)))
     messages = f" || {MESSAGES}" if aggregate is Aggregate.SESSION else ""
@@ -49,14 +56,6 @@ DIGEST = """
     select count(*), encode(sha256(coalesce(
                string_agg(sha256(convert_to(told::text, 'UTF8')), ''::bytea order by {key}), '')), 'hex')
       from ({rows}) r"""
-DIFFERENCES = """
-    select cast(jsonb_build_object({shown}) as text) as key,
-           case when l.told is null then '{right}' when s.told is null then 'live' else 'both' end as found,
-           array(select c from jsonb_object_keys(l.told || s.told) c
-                  where l.told->c is distinct from s.told->c order by 1) as columns
-      from ({live}) l full join ({other}) s using ({key})
-     where l.told is distinct from s.told
-     order by {key} limit {named}"""
 
 
 # What a bank's derived state is made of.
@@ -97,21 +96,57 @@ async def first_differences(
     connection: AsyncConnection,
     arguments: Mapping[str, Any],
     key: Sequence[str],
-    sides: tuple[str, str],
+    sides: tuple[TextualSelect | Select[*tuple[Any, ...]], TextualSelect | Select[*tuple[Any, ...]]],
     *,
     right: str,
-    shown: str | None = None,
+    shown: Sequence[str] | None = None,
 ) -> list[Difference]:
     """Return the first rows that are not the same on both sides: queries of `key` and the row `told` as jsonb.
 
-    A row that stands on the second side alone is found `right`; `shown` names rows otherwise than by `key`.
+    A row that stands on the second side alone is found `right`; `shown` are the columns of `key` that name a row.
     """
-    shown = shown or ", ".join(f"'{column}', {column}" for column in key)
-    query = DIFFERENCES.format(key=", ".join(key), live=sides[0], other=sides[1], right=right, shown=shown, named=NAMED)
+    query = _select_differences(key, sides, right, key if shown is None else shown)
     return [
         Difference(orjson.loads(row.key), row.found, tuple(row.columns or ()))
-        for row in await connection.execute(text(query), arguments)
+        for row in await connection.execute(query, arguments)
     ]
+
+
+def _select_differences(
+    key: Sequence[str],
+    sides: tuple[TextualSelect | Select[*tuple[Any, ...]], TextualSelect | Select[*tuple[Any, ...]]],
+    right: str,
+    shown: Sequence[str],
+) -> Select[str, str, Sequence[str]]:
+    live, other = sides[0].subquery("live"), sides[1].subquery("other")
+    row = {name: func.coalesce(live.c[name], other.c[name]) for name in key}
+    named = (_name_column(name, row[name]) for name in shown)
+    told = live.c.told.op("||")(other.c.told)
+    names = func.jsonb_object_keys(told).table_valued("name").render_derived("n")
+    differ = (
+        select(names.c.name)
+        .where(live.c.told.op("->")(names.c.name).is_distinct_from(other.c.told.op("->")(names.c.name)))
+        .order_by(names.c.name)
+    )
+    found = case((live.c.told.is_(None), right), (other.c.told.is_(None), "live"), else_="both")
+    return (
+        select(
+            cast(func.jsonb_build_object(*chain.from_iterable(named)), Text).label("key"),
+            found.label("found"),
+            func.array(differ.scalar_subquery()).label("columns"),
+        )
+        .join_from(live, other, and_(*(live.c[name] == other.c[name] for name in key)), full=True)
+        .where(live.c.told.is_distinct_from(other.c.told))
+        .order_by(*row.values())
+        .limit(NAMED)
+    )
+
+
+def _name_column(name: str, value: ColumnElement[Any]) -> tuple[str, ColumnElement[Any]]:
+    """Return how a column is shown: a word says what stands in a message, so it is named by its digest."""
+    if name != "term":
+        return name, value
+    return "term_sha256", func.encode(func.sha256(func.convert_to(value, "UTF8")), "hex")
 
 
 async def _compare_table(connection: AsyncConnection, schema: str, scope: ReplayScope, table: Compared) -> TableReport:
@@ -123,7 +158,8 @@ async def _compare_table(connection: AsyncConnection, schema: str, scope: Replay
     ]
     differences: list[Difference] = []
     if found[0] != found[1]:
-        differences = await first_differences(connection, arguments, table.key, (live, shadow), right="replayed")
+        sides = rows_of(live, table.key), rows_of(shadow, table.key)
+        differences = await first_differences(connection, arguments, table.key, sides, right="replayed")
     return TableReport(table.table, found[0][0], found[1][0], found[0][1], found[1][1], differences)
 
 

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import BigInteger, column, func, select, table, text
+from sqlalchemy import BigInteger, column, func, select, table, text, true
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.schema import DropSchema
@@ -28,7 +28,7 @@ ASK_AGAIN = Retry(evenly(0.25), attempts=20)
 
 Progress = Callable[[int, int], None]
 
-LOCK_TIMEOUT = text(f"set local lock_timeout = {LOCK_TIMEOUT_MS}")
+LOCK_TIMEOUT = select(func.set_config("lock_timeout", str(LOCK_TIMEOUT_MS), true()))
 
 LOCK_LOG = text("select pg_advisory_lock(afterturn.log_lock())")
 UNLOCK_LOG = text("select pg_advisory_unlock(afterturn.log_lock())")

@@ -1,6 +1,11 @@
 -- Replay: a shadow of the event-backed tables, filled from the log by the live projectors, and its way into place.
 -- Run by the owner. The application never needs any of it.
 
+-- Whether a row is of the host and bank that are replayed; null: of any.
+create or replace function afterturn.in_scope(p_host uuid, p_bank uuid, p_of_host uuid, p_of_bank uuid) returns boolean
+language sql immutable parallel safe
+    return (p_of_host is null or p_host = p_of_host) and (p_of_bank is null or p_bank = p_of_bank);
+
 -- Makes the shadow: tables, checks, keys and indexes under their own names in another schema. Tables that projectors
 -- only clear (words, vectors, counts) stand in it empty, so that nothing of theirs is touched.
 create or replace function afterturn.make_shadow(p_schema text) returns void

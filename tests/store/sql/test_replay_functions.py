@@ -57,6 +57,20 @@ async def test_erased_since_says_whether_an_erasure_changed_since_the_shadow_was
     assert await by_owner(owner, call, schema=SHADOW, host=uuid4()) == [(False,)]
 
 
+async def test_in_scope_takes_a_row_of_the_host_and_bank_and_of_any_where_none_is_given(owner: AsyncConnection) -> None:
+    host, bank, other = uuid4(), uuid4(), uuid4()
+    call = "select afterturn.in_scope(:host, :bank, :of_host, :of_bank)"
+
+    async def is_in_scope(of_host: UUID | None, of_bank: UUID | None) -> bool:
+        return bool((await by_owner(owner, call, host=host, bank=bank, of_host=of_host, of_bank=of_bank))[0][0])
+
+    assert await is_in_scope(None, None)
+    assert await is_in_scope(host, None)
+    assert await is_in_scope(host, bank)
+    assert not await is_in_scope(other, None)
+    assert not await is_in_scope(host, other)
+
+
 async def test_apply_shadow_corrects_rows_of_its_tenant_alone(
     lonely: Database, owner: AsyncConnection, host: UUID
 ) -> None:
