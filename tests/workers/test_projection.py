@@ -8,7 +8,7 @@ from uuid import UUID, uuid5
 import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
-from sqlalchemy import TextClause, text
+from sqlalchemy import Executable, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived import projection
@@ -86,7 +86,7 @@ class _Done(Exception):
     pass
 
 
-async def _same(connection: AsyncConnection, actual: TextClause, expected: TextClause) -> None:
+async def _same(connection: AsyncConnection, actual: Executable, expected: Executable) -> None:
     found = (await connection.execute(actual, PLACE)).all()
     assert found == (await connection.execute(expected, PLACE)).all()
 

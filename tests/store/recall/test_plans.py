@@ -1,10 +1,11 @@
 """How the hot queries of recall find what they read: as the restricted role, in one plan for all questions."""
 
 import re
+from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import TextClause, text
+from sqlalchemy import Select, TextClause, text
 
 from store import identity
 from store.database import Database
@@ -29,7 +30,10 @@ async def filled(lonely: Database) -> UUID:
     return host
 
 
-async def generic_plan(database: Database, host: UUID, statement: TextClause) -> str:
+Statement = TextClause | Select[*tuple[Any, ...]]
+
+
+async def generic_plan(database: Database, host: UUID, statement: Statement) -> str:
     """Explain a statement as it is planned once and for all, in the tenant's transaction."""
     async with database.tenant(host) as connection:
         query = str(statement.compile(dialect=connection.dialect))
@@ -69,7 +73,7 @@ async def generic_plan(database: Database, host: UUID, statement: TextClause) ->
     ],
 )
 async def test_what_is_looked_up_is_found_by_its_own_index(
-    lonely: Database, filled: UUID, statement: TextClause, found_by: tuple[str, ...]
+    lonely: Database, filled: UUID, statement: Statement, found_by: tuple[str, ...]
 ) -> None:
     plan = await generic_plan(lonely, filled, statement)
     conditions = [line for line in plan.splitlines() if "Index Cond" in line]
