@@ -85,7 +85,7 @@ async def following_settings(database: Database, settings: DeliverySettings) -> 
 
     Where they name none, the target that earlier settings made ends.
     """
-    task = asyncio.create_task(_follow(GatewayTargets(database), settings), name="follow the gateway settings")
+    task = asyncio.create_task(_follow_targets(GatewayTargets(database), settings), name="follow the gateway settings")
     await asyncio.wait({task}, timeout=AT_START_S)
     try:
         yield
@@ -94,7 +94,7 @@ async def following_settings(database: Database, settings: DeliverySettings) -> 
         await asyncio.wait([task])
 
 
-async def _follow(targets: GatewayTargets, settings: DeliverySettings) -> None:
+async def _follow_targets(targets: GatewayTargets, settings: DeliverySettings) -> None:
     user = user_of(settings)
 
     def again(error: Exception) -> float | None:

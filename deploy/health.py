@@ -10,7 +10,7 @@ from deploy.disk_space import describe_shortage
 from deploy.health_rules import LedgerSample, find_health_issues
 from deploy.metrics import LedgerCounts
 from deploy.settings import HealthSettings
-from producers.http.service import Readiness
+from producers.http.routes.service import Readiness
 from producers.notifications import Notifier
 from store.database import Database
 from store.memory.turn_writes import SIGNATURE

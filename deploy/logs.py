@@ -64,11 +64,11 @@ def _choose_renderers(form: LogFormat) -> list[Processor]:
 
 def _choose_logger_factory(form: LogFormat) -> Any:
     if form is LogFormat.JSON:
-        return structlog.BytesLoggerFactory(_dropping(sys.stderr.buffer))
-    return structlog.PrintLoggerFactory(_dropping(sys.stderr))
+        return structlog.BytesLoggerFactory(_drop_failures(sys.stderr.buffer))
+    return structlog.PrintLoggerFactory(_drop_failures(sys.stderr))
 
 
-def _dropping(stream: Any) -> Any:
+def _drop_failures(stream: Any) -> Any:
     """Return a stream of which structlog asks for no more than `write` and `flush`."""
     return _BestEffort(stream)
 

@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 from deploy.database_metrics import DatabaseGauges, ReplicaLag, XminAge
 from deploy.disk_space import free_bytes
 from deploy.health_rules import HealthIssueKind, LedgerSample, find_health_issues
-from deploy.samples import API_SAMPLES, NO_SPACE, SERVED, WORKER_SAMPLES, reserve
+from deploy.samples import API_SAMPLES, NO_SPACE, SERVED, WORKER_SAMPLES, reserve_file
 from deploy.settings import HealthSettings
 from store.database_gauges import DatabaseSample
 from store.database_outage import may_pass
@@ -198,7 +198,7 @@ def _merge_sample_file(path: Path) -> None:
 
 @no_type_check  # the library leaves its files' class without annotations
 def _add_samples(path: Path, to: Path) -> None:
-    reserve(to)
+    reserve_file(to)
     sums = MmapedDict(str(to))
     for key, value, _, _ in MmapedDict.read_all_values_from_file(str(path)):
         sums.write_value(key, sums.read_value(key)[0] + value, 0.0)

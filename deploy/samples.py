@@ -25,7 +25,7 @@ def share_samples(folder: Path) -> bool:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for kind in KINDS:
-            reserve(folder / f"{kind}_{os.getpid()}.db")
+            reserve_file(folder / f"{kind}_{os.getpid()}.db")
     except OSError as error:
         if error.errno not in NO_SPACE:
             raise
@@ -35,7 +35,7 @@ def share_samples(folder: Path) -> bool:
     return True
 
 
-def reserve(path: Path) -> None:
+def reserve_file(path: Path) -> None:
     """Make a file of samples, empty and with all its space; raises OSError, and leaves none, where there is not enough.
 
     One that exists stays as it is.

@@ -64,7 +64,7 @@ def start_tracing(settings: TracingSettings) -> Callable[[], None]:
     Raises ImportError where packages are missing.
     """
     if not settings.enabled:
-        return _nothing
+        return _do_nothing
     # Only now: who does not trace imports none of it.
     from deploy.otlp_traces import OtlpTraces  # noqa: PLC0415
 
@@ -78,7 +78,7 @@ def start_tracing(settings: TracingSettings) -> Callable[[], None]:
     return stop
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     return
 
 

@@ -42,7 +42,7 @@ def serve_probes(settings: Settings) -> WSGIServer:
     `live` looks at nothing; `ready` is 200 while the database lets a worker in, else 503.
     """
     routes: dict[str, Callable[[], tuple[HTTPStatus, str, bytes]]] = {
-        "/metrics": lambda: (HTTPStatus.OK, CONTENT_TYPE_LATEST, _expose(settings)),
+        "/metrics": lambda: (HTTPStatus.OK, CONTENT_TYPE_LATEST, _render_metrics(settings)),
         "/health/live": lambda: (HTTPStatus.OK, PLAIN, b"live\n"),
         "/health/ready": lambda: _look_at_database(settings.database.url.get_secret_value()),
     }
@@ -60,7 +60,7 @@ def serve_probes(settings: Settings) -> WSGIServer:
     return server
 
 
-def _expose(settings: Settings) -> bytes:
+def _render_metrics(settings: Settings) -> bytes:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(SampleFiles([settings.metrics_dir / WORKER_SAMPLES]))
     return generate_latest(registry)

@@ -118,7 +118,7 @@ class RecallWork:
     async def _recalled(self, host: UUID, body: RecallJobRequest) -> RecallResult:
         if body.banks is None:
             return await self.recalls.answer(host, body, body.target)
-        return await self.recalls.across(host, body, body.banks)
+        return await self.recalls.answer_across_banks(host, body, body.banks)
 
     async def _give_back(self, taken: TakenJob) -> None:
         try:

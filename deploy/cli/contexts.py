@@ -89,7 +89,7 @@ def add_command(
     """
     known = read_contexts()
     made = ServiceContext(url=url.rstrip("/"), key=SecretStr(_read_key(key_file)), allow_http=allow_http)
-    _write(Contexts(current=known.current or name, contexts={**known.contexts, name: made}))
+    _write_contexts(Contexts(current=known.current or name, contexts={**known.contexts, name: made}))
     print_notice(f"context {name} is kept" + ("" if known.current else " and used from now on"))
 
 
@@ -105,7 +105,7 @@ def use_command(
     """
     if name != "local":
         find_context(name)
-    _write(read_contexts().model_copy(update={"current": None if name == "local" else name}))
+    _write_contexts(read_contexts().model_copy(update={"current": None if name == "local" else name}))
 
 
 @context_app.command("list")
@@ -136,14 +136,14 @@ def remove_command(name: NameArgument) -> None:
     find_context(name)
     known = read_contexts()
     left = {other: one for other, one in known.contexts.items() if other != name}
-    _write(Contexts(current=None if known.current == name else known.current, contexts=left))
+    _write_contexts(Contexts(current=None if known.current == name else known.current, contexts=left))
 
 
 def _find_file() -> Path:
     return platformdirs.user_config_path("afterturn") / FILE
 
 
-def _write(contexts: Contexts) -> None:
+def _write_contexts(contexts: Contexts) -> None:
     path = _find_file()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

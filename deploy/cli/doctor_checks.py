@@ -21,7 +21,7 @@ from deploy import broker_fitness
 from deploy.cli import doctor_rules
 from deploy.cli.database_checks import judge_revision, read_schema_version
 from deploy.cli.doctor_rules import DoctorFinding, report_failure, report_ok, report_warning
-from deploy.cli.gateway_targets import named
+from deploy.cli.gateway_targets import describe_target
 from deploy.gateways import TargetAccess
 from deploy.local.errors import BinaryMissing
 from deploy.local.stack import FILE, Stack
@@ -246,7 +246,7 @@ async def check_postgresql(patient: DoctorTarget) -> AsyncIterator[DoctorFinding
         yield doctor_rules.judge_log_stamp(at_home=home, foreign=patient.foreign)
 
 
-async def gateways(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:
+async def check_gateways(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:
     """Look at the gateway targets: whether their keys can be opened here, and whether they are called."""
     app, operator = SecretStr(patient.url("database_url")), SecretStr(patient.url("operator_url"))
     if not app or not operator:
@@ -265,9 +265,9 @@ async def gateways(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:
         await database.close()
     access = TargetAccess(patient.gateway)
     unreadable = [one for one in targets if one.target.sealed_key is not None and not access.opens(one.target)]
-    yield doctor_rules.of_gateway_keys(len(targets), [named(one) for one in unreadable])
+    yield doctor_rules.of_gateway_keys(len(targets), [describe_target(one) for one in unreadable])
     for name in shut:
-        yield doctor_rules.of_shut_gateway(named(gates[name]))
+        yield doctor_rules.of_shut_gateway(describe_target(gates[name]))
 
 
 async def check_redis(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:

@@ -96,14 +96,14 @@ def set_command(
 
     **Example:** `afterturn gateway set https://gateway.example.com --host acme --user-id acme < acme-key`
     """
-    user = _user(url, user_id, app_id, project_id)
-    scopes = _scopes(scope)
+    user = _build_user(url, user_id, app_id, project_id)
+    scopes = _parse_scopes(scope)
     stack = find_running_stack(data)
-    sealer = _sealer(stack)
+    sealer = _create_sealer(stack)
     if not sealer:
         raise exit_with("there is no key to seal with: set gateway.sealing_keys and restart", 2)
     host_id = find_host_id(host)
-    sealed = sealer.seal(_key(user_key_file), seal_place(host_id, user))
+    sealed = sealer.seal(_read_key(user_key_file), seal_place(host_id, user))
 
     async def put(database: Database, act: AuditedAct) -> ListedTarget:
         targets = GatewayTargets(database)
@@ -111,10 +111,10 @@ def set_command(
         act.rows = 1
         return next(one for one in await targets.list(host_id) if one.target.target_id == made.target_id)
 
-    found = _changed(stack, "gateway set", host_id, put)
+    found = _change_target(stack, "gateway set", host_id, put)
     if bank is not None and found.bank is None:
         print_notice(f"host {host!r} has no bank {bank!r} yet: its first turn makes it")
-    _print([found], as_json=as_json)
+    _print_targets([found], as_json=as_json)
 
 
 def unset_command(
@@ -140,7 +140,7 @@ def unset_command(
         act.rows = len(targets)
         return targets, skipped
 
-    targets, skipped = _changed(stack, "gateway unset", host_id, end)
+    targets, skipped = _change_target(stack, "gateway unset", host_id, end)
     if as_json:
         print_json({"targets": [str(one) for one in targets], "skipped": skipped})
     elif targets:
@@ -173,7 +173,7 @@ def list_command(
     async def read(database: Database) -> list[ListedTarget]:
         return await GatewayTargets(database).list(chosen, unset=unset)
 
-    _print(run_on_database(stack, read), as_json=as_json)
+    _print_targets(run_on_database(stack, read), as_json=as_json)
 
 
 def reseal_command(*, data: DataOption = None, as_json: JsonOption = False) -> None:
@@ -186,7 +186,7 @@ def reseal_command(*, data: DataOption = None, as_json: JsonOption = False) -> N
     **Example:** `afterturn gateway reseal`
     """
     stack = find_running_stack(data)
-    sealer = _sealer(stack)
+    sealer = _create_sealer(stack)
 
     async def all_of_them(database: Database, act: AuditedAct) -> tuple[int, int]:
         targets = GatewayTargets(database)
@@ -210,21 +210,21 @@ def reseal_command(*, data: DataOption = None, as_json: JsonOption = False) -> N
         raise typer.Exit(1)
 
 
-def _changed(stack: Stack, operation: str, host: UUID, work: Any) -> Any:
+def _change_target(stack: Stack, operation: str, host: UUID, work: Any) -> Any:
     try:
         return run_audited(stack, operation, host, work)
     except (NotFound, TargetTaken) as error:
         raise exit_with(str(error), 1) from None
 
 
-def _user(url: str, user_id: str, app_id: str, project_id: str) -> GatewayUser:
+def _build_user(url: str, user_id: str, app_id: str, project_id: str) -> GatewayUser:
     try:
         return GatewayUser(canonical_url(url), user_id, app_id, project_id)
     except InvalidRequestError as error:
         raise typer.BadParameter(str(error), param_hint="URL") from None
 
 
-def _scopes(wanted: Sequence[str] | None) -> tuple[str, ...]:
+def _parse_scopes(wanted: Sequence[str] | None) -> tuple[str, ...]:
     if not wanted:
         return tuple(DeliverySettings().scope)
     try:
@@ -234,7 +234,7 @@ def _scopes(wanted: Sequence[str] | None) -> tuple[str, ...]:
         raise typer.BadParameter(f"must be {allowed}", param_hint="--scope") from None
 
 
-def _key(file: Path | None) -> str:
+def _read_key(file: Path | None) -> str:
     """Return the key that is handed in: one line. Ends with status 2 where there is none."""
     try:
         if file is not None:
@@ -252,7 +252,7 @@ def _key(file: Path | None) -> str:
     return key
 
 
-def _sealer(stack: Stack) -> Sealer:
+def _create_sealer(stack: Stack) -> Sealer:
     return Sealer(sealing_keys(stack.gateway_sealing_keys))
 
 
@@ -260,11 +260,11 @@ def _bank_id(host: UUID, bank: str | None) -> UUID | None:
     return None if bank is None else identity.bank_id(host, bank)
 
 
-def _print(found: Sequence[ListedTarget], *, as_json: bool) -> None:
+def _print_targets(found: Sequence[ListedTarget], *, as_json: bool) -> None:
     if as_json:
         print_json({"targets": [_as_json(one) for one in found]})
     elif found:
-        create_console().print(_table(found))
+        create_console().print(_build_table(found))
     else:
         print_notice("no gateway target is set: no turn is handed to a gateway")
 
@@ -281,15 +281,15 @@ def _as_json(one: ListedTarget) -> dict[str, Any]:
         "app_id": target.user.app_id,
         "project_id": target.user.project_id,
         "scope": list(target.scope),
-        "sessions": _sessions(target),
-        "key": _held(target),
+        "sessions": _name_sessions(target),
+        "key": _describe_key(target),
         "state": target.state,
         "set_at": target.set_at.isoformat(),
         "waiting": one.waiting,
     }
 
 
-def _table(found: Sequence[ListedTarget]) -> Table:
+def _build_table(found: Sequence[ListedTarget]) -> Table:
     table = Table("host", "bank", "gateway", "user", "sessions", "key", "state", box=None, pad_edge=False)
     table.add_column("waiting", justify="right")
     for one in found:
@@ -297,22 +297,26 @@ def _table(found: Sequence[ListedTarget]) -> Table:
         bank = "all" if target.bank_id is None else one.bank or str(target.bank_id)
         shown = [one.host, bank, user.base_url or SELF, f"{user.user_id} ({user.app_id}/{user.project_id})"]
         table.add_row(
-            *map(replace_unprintable, shown), _sessions(target), _held(target), target.state, str(one.waiting)
+            *map(replace_unprintable, shown),
+            _name_sessions(target),
+            _describe_key(target),
+            target.state,
+            str(one.waiting),
         )
     return table
 
 
-def named(one: ListedTarget) -> str:
+def describe_target(one: ListedTarget) -> str:
     """Return a target in words: whose it is, and where."""
     user = one.target.user
     bank = f", bank {one.bank or one.target.bank_id}" if one.target.bank_id else ""
     return f"host {one.host}{bank}, {user.user_id} at {user.base_url or SELF}"
 
 
-def _sessions(target: GatewayTarget) -> str:
+def _name_sessions(target: GatewayTarget) -> str:
     return "chat:<session>" if target.bank_id else "chat:<bank>/<session>"
 
 
-def _held(target: GatewayTarget) -> str:
+def _describe_key(target: GatewayTarget) -> str:
     """Return where the key is: sealed here, in the settings, or nowhere any more."""
     return "none" if target.unset_at else "sealed" if target.sealed_key else "settings"

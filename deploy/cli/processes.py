@@ -43,7 +43,7 @@ def api_command(*, processes: ProcessesOption = 1, config: ConfigOption = None) 
     if settings.api.port == 0 or isinstance(address, OSError):
         why = "choose a port" if settings.api.port == 0 else str(address)
         raise exit_with(f"cannot listen on {settings.api.host}:{settings.api.port}: {why} (api.host, api.port)", 2)
-    _supervise("api", ["deploy.api", "--shared", *config_arguments(config)], processes)
+    _supervise_processes("api", ["deploy.api", "--shared", *config_arguments(config)], processes)
 
 
 worker_app = typer.Typer(invoke_without_command=True, rich_markup_mode="markdown")
@@ -77,7 +77,7 @@ def worker_command(
     arguments = [*config_arguments(config), *(["--stages", stages] if stages else [])]
     if processes == 1:
         raise typer.Exit(run_worker(arguments))
-    _supervise("worker", ["deploy.worker", *arguments], processes)
+    _supervise_processes("worker", ["deploy.worker", *arguments], processes)
 
 
 def _serve_probes(settings: Settings) -> None:
@@ -112,7 +112,7 @@ def config_arguments(config: Path | None) -> list[str]:
     return ["--config", str(config)] if config else []
 
 
-def _supervise(name: str, module: Sequence[str], count: int) -> None:
+def _supervise_processes(name: str, module: Sequence[str], count: int) -> None:
     """Keep a number of processes of a module running until a signal; ends with the supervisor's status."""
     argv = (sys.executable, "-P", "-m", *module)
     children = [Child(name=f"{name}-{n}", argv=argv) for n in range(1, count + 1)]

@@ -70,7 +70,7 @@ def describe_access(settings: Settings, queue: str, user: str) -> str:
 def list_command(*, data: DataOption = None, as_json: JsonOption = False) -> None:
     """List turn queues: tenant, length, number of dead letters."""
     settings = read_settings()
-    found = [_look(settings, queue, data) for queue in settings.queue.tenants]
+    found = [_read_queue(settings, queue, data) for queue in settings.queue.tenants]
     if as_json:
         print_json({"queues": found})
         return
@@ -86,10 +86,10 @@ def dead_command(queue: QueueArgument, *, data: DataOption = None, as_json: Json
 
     **Example:** `afterturn queue dead acme`
     """
-    with _opened(read_settings(), queue, data) as opened:
+    with _open_queue(read_settings(), queue, data) as opened:
         letters = opened.letters.list()
     if as_json:
-        print_json({"letters": [_describe(letter) for letter in letters]})
+        print_json({"letters": [_describe_letter(letter) for letter in letters]})
         return
     table = Table("letter", "died", "queue", "attempts", "code", "reason", "content")
     for letter in letters:
@@ -114,7 +114,7 @@ def replay_command(
 
     **Example:** `afterturn queue replay acme --all`
     """
-    _change(queue, letters, data, "queue.replay", everything=everything, as_json=as_json)
+    _change_letters(queue, letters, data, "queue.replay", everything=everything, as_json=as_json)
 
 
 @queue_app.command("drop")
@@ -133,7 +133,7 @@ def drop_command(
     """
     if not yes:
         confirm_change("Remove these letters for good?", "--yes")
-    _change(queue, letters, data, "queue.drop", everything=everything, as_json=as_json)
+    _change_letters(queue, letters, data, "queue.drop", everything=everything, as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def _require_queue(settings: Settings, queue: str) -> str:
 
 
 @contextmanager
-def _opened(settings: Settings, queue: str, data: Path | None) -> Iterator[_Opened]:
+def _open_queue(settings: Settings, queue: str, data: Path | None) -> Iterator[_Opened]:
     """Lend a queue; ends with status 1 where its server does not answer."""
     tenant = _require_queue(settings, queue)
     if not queue_url(settings):
@@ -168,31 +168,31 @@ def _opened(settings: Settings, queue: str, data: Path | None) -> Iterator[_Open
         broker.client.close()
 
 
-def _look(settings: Settings, queue: str, data: Path | None) -> dict[str, Any]:
-    with _opened(settings, queue, data) as opened:
+def _read_queue(settings: Settings, queue: str, data: Path | None) -> dict[str, Any]:
+    with _open_queue(settings, queue, data) as opened:
         lengths = {name: int(opened.broker.client.hlen(f"{opened.broker.namespace}:{name}.msgs")) for name in PUBLISHED}
         return {"queue": queue, "tenant": opened.tenant, **lengths, "dead": len(opened.letters.list())}
 
 
-def _describe(letter: DeadLetter) -> dict[str, Any]:
+def _describe_letter(letter: DeadLetter) -> dict[str, Any]:
     told = {name: value for name, value in asdict(letter).items() if name != "body"}
     return {**told, "content_kept": letter.body is not None}
 
 
-def _change(
+def _change_letters(
     queue: str, named: Sequence[str] | None, data: Path | None, operation: str, *, everything: bool, as_json: bool
 ) -> None:
     if bool(named) is everything:
         raise exit_with("name letters, or say --all", 2)
     settings = read_settings()
-    with _opened(settings, queue, data) as opened:
+    with _open_queue(settings, queue, data) as opened:
         found = [one for one in opened.letters.list() if everything or one.message_id in (named or ())]
         if missing := set(named or ()) - {one.message_id for one in found}:
             raise exit_with(f"no such letters: {', '.join(sorted(missing))}", 1)
 
         async def work(database: Database, act: AuditedAct) -> int:
             del database
-            act.rows = _apply(opened.letters, found, operation)
+            act.rows = _apply_change(opened.letters, found, operation)
             return act.rows
 
         changed = run_audited(find_running_stack(data), operation, identity.host_id(opened.tenant), work)
@@ -205,7 +205,7 @@ def _change(
     raise typer.Exit(0 if changed == len(found) else 1)
 
 
-def _apply(letters: DeadLetters, found: Sequence[DeadLetter], operation: str) -> int:
+def _apply_change(letters: DeadLetters, found: Sequence[DeadLetter], operation: str) -> int:
     if operation == "queue.replay":
         return sum(letters.replay(one) for one in found)
     letters.drop([one.message_id for one in found])

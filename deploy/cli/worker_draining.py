@@ -17,7 +17,7 @@ def read_workers(stack: Stack) -> list[WorkerListed]:
     """Return the worker processes, over the operator API or from the stack's database."""
     if api := find_operator_api(stack):
         return [_parse_worker(one) for one in api.call("GET", "/workers")["workers"]]
-    return run_on_database(stack, _read)
+    return run_on_database(stack, _list_workers)
 
 
 def drain_workers(stack: Stack, names: Sequence[str], patience: timedelta) -> dict[str, str]:
@@ -49,5 +49,5 @@ def _parse_worker(shown: Mapping[str, Any]) -> WorkerListed:
     return WorkerListed(**{**shown, **times})
 
 
-async def _read(database: Database) -> list[WorkerListed]:
+async def _list_workers(database: Database) -> list[WorkerListed]:
     return await WorkerRegistry(database).list()

@@ -32,12 +32,12 @@ class Dashboard:
     panels: Sequence[Panel]
 
 
-def rate(name: str, by: str = "") -> str:
+def query_rate(name: str, by: str = "") -> str:
     """Return the rate of a counter a second, by a label."""
     return f"sum by ({by}) (rate({name}[5m]))" if by else f"sum(rate({name}[5m]))"
 
 
-def quantile(share: float, name: str, by: str = "") -> str:
+def query_quantile(share: float, name: str, by: str = "") -> str:
     """Return a quantile of a histogram over five minutes, by a label."""
     labels = f"le, {by}" if by else "le"
     return f"histogram_quantile({share}, sum by ({labels}) (rate({name}_bucket[5m])))"
@@ -50,7 +50,7 @@ PIPELINE = Dashboard(
         Panel("Turns acknowledged a second", "ops", "afterturn:turns:rate5m"),
         Panel("Turns refused with 5xx", "percentunit", "afterturn:turn_errors:ratio_rate5m", about="objective: 0.1 %"),
         Panel("Acknowledgement p95", "ms", "afterturn:turn_ms:p95_5m"),
-        Panel("Requests by status", "ops", rate("afterturn_http_requests_total", "status"), "{{status}}"),
+        Panel("Requests by status", "ops", query_rate("afterturn_http_requests_total", "status"), "{{status}}"),
         Panel(
             "Rows undone",
             "short",
@@ -58,27 +58,32 @@ PIPELINE = Dashboard(
             "{{stage}} {{status}}",
         ),
         Panel("Oldest undone row", "s", "max by (stage) (afterturn_ledger_oldest_undone_seconds)", "{{stage}}"),
-        Panel("Rows settled a second", "ops", rate("afterturn_stage_total", "stage, status"), "{{stage}} {{status}}"),
+        Panel(
+            "Rows settled a second", "ops", query_rate("afterturn_stage_total", "stage, status"), "{{stage}} {{status}}"
+        ),
         Panel("Age of a row when it is settled, p95", "s", "afterturn:stage_age_seconds:p95_5m", "{{stage}}"),
         Panel("Dead letters", "short", 'max by (stage) (afterturn_ledger_rows{status="dead"})', "{{stage}}"),
         Panel(
             "Attempts that failed",
             "ops",
-            rate("afterturn_stage_failures_total", "stage, category"),
+            query_rate("afterturn_stage_failures_total", "stage, category"),
             "{{stage}} {{category}}",
         ),
         Panel("Overdue claims", "s", "max by (stage) (afterturn_claim_overdue_seconds)", "{{stage}}"),
         Panel(
             "Gateway calls",
             "ops",
-            rate("afterturn_gateway_calls_total", "operation, outcome"),
+            query_rate("afterturn_gateway_calls_total", "operation, outcome"),
             "{{operation}} {{outcome}}",
         ),
-        Panel("Refused for load or fairness", "ops", rate("afterturn_shed_total", "what"), "{{what}}"),
-        Panel("Wait for a fair share, p95", "s", quantile(0.95, "afterturn_fair_wait_seconds")),
+        Panel("Refused for load or fairness", "ops", query_rate("afterturn_shed_total", "what"), "{{what}}"),
+        Panel("Wait for a fair share, p95", "s", query_quantile(0.95, "afterturn_fair_wait_seconds")),
         Panel("Event loop lag, p99", "s", "afterturn:event_loop_lag_seconds:p99_5m", "{{process}}"),
         Panel(
-            "Maintenance runs", "ops", rate("afterturn_maintenance_runs_total", "task, outcome"), "{{task}} {{outcome}}"
+            "Maintenance runs",
+            "ops",
+            query_rate("afterturn_maintenance_runs_total", "task, outcome"),
+            "{{task}} {{outcome}}",
         ),
     ),
 )
@@ -86,13 +91,13 @@ RECALL = Dashboard(
     "afterturn-recall",
     "Afterturn: recall",
     (
-        Panel("Recalls a second", "ops", rate("mcp_memory_before_turn_total", "status"), "{{status}}"),
+        Panel("Recalls a second", "ops", query_rate("mcp_memory_before_turn_total", "status"), "{{status}}"),
         Panel(
             "Recalls failed with 5xx", "percentunit", "afterturn:recall_errors:ratio_rate5m", about="objective: 0.1 %"
         ),
         Panel("Recall p95", "s", "afterturn:recall_seconds:p95_5m"),
-        Panel("Recall p50", "s", quantile(0.5, "afterturn_recall_seconds")),
-        Panel("Recalls without a part", "ops", rate("afterturn_recall_degraded_total", "part"), "{{part}}"),
+        Panel("Recall p50", "s", query_quantile(0.5, "afterturn_recall_seconds")),
+        Panel("Recalls without a part", "ops", query_rate("afterturn_recall_degraded_total", "part"), "{{part}}"),
         Panel(
             "Found of what an exact search finds, a day",
             "percentunit",
@@ -101,10 +106,13 @@ RECALL = Dashboard(
             "{{filter}}",
             "vector indexes are approximate; below 95 % an alert says so",
         ),
-        Panel("Recall jobs", "ops", rate("afterturn_recall_jobs_total", "outcome"), "{{outcome}}"),
-        Panel("Texts embedded a second", "ops", rate("afterturn_embedded_texts_total")),
+        Panel("Recall jobs", "ops", query_rate("afterturn_recall_jobs_total", "outcome"), "{{outcome}}"),
+        Panel("Texts embedded a second", "ops", query_rate("afterturn_embedded_texts_total")),
         Panel(
-            "Embedded by the API at once", "ops", rate("afterturn_micro_batch_turns_total", "outcome"), "{{outcome}}"
+            "Embedded by the API at once",
+            "ops",
+            query_rate("afterturn_micro_batch_turns_total", "outcome"),
+            "{{outcome}}",
         ),
     ),
 )
@@ -112,16 +120,18 @@ TURN_TOOLS = Dashboard(
     "afterturn-turn-tools",
     "Afterturn: turn tools",
     (
-        Panel("Turns begun", "ops", rate("mcp_memory_before_turn_total", "status"), "{{status}}"),
-        Panel("Turns ended", "ops", rate("mcp_memory_after_turn_total", "status"), "{{status}}"),
-        Panel("Beginning of a turn, p95", "ms", quantile(0.95, "mcp_memory_before_turn_duration_ms")),
-        Panel("End of a turn, p95", "ms", quantile(0.95, "mcp_memory_after_turn_duration_ms")),
-        Panel("Turns known with another body", "ops", rate("mcp_memory_idempotency_conflicts_total")),
-        Panel("Histories cut to the budget", "ops", rate("mcp_memory_compaction_total")),
-        Panel("Facts written", "ops", rate("mcp_memory_fact_write_total", "tier"), "{{tier}}"),
-        Panel("Maintenance of sessions", "ops", rate("mcp_memory_maintenance_total", "status"), "{{status}}"),
-        Panel("Calls without a valid key", "ops", rate("afterturn_unauthenticated_calls_total", "door"), "{{door}}"),
-        Panel("Calls noted in the audit", "ops", rate("afterturn_calls_audited_total", "outcome"), "{{outcome}}"),
+        Panel("Turns begun", "ops", query_rate("mcp_memory_before_turn_total", "status"), "{{status}}"),
+        Panel("Turns ended", "ops", query_rate("mcp_memory_after_turn_total", "status"), "{{status}}"),
+        Panel("Beginning of a turn, p95", "ms", query_quantile(0.95, "mcp_memory_before_turn_duration_ms")),
+        Panel("End of a turn, p95", "ms", query_quantile(0.95, "mcp_memory_after_turn_duration_ms")),
+        Panel("Turns known with another body", "ops", query_rate("mcp_memory_idempotency_conflicts_total")),
+        Panel("Histories cut to the budget", "ops", query_rate("mcp_memory_compaction_total")),
+        Panel("Facts written", "ops", query_rate("mcp_memory_fact_write_total", "tier"), "{{tier}}"),
+        Panel("Maintenance of sessions", "ops", query_rate("mcp_memory_maintenance_total", "status"), "{{status}}"),
+        Panel(
+            "Calls without a valid key", "ops", query_rate("afterturn_unauthenticated_calls_total", "door"), "{{door}}"
+        ),
+        Panel("Calls noted in the audit", "ops", query_rate("afterturn_calls_audited_total", "outcome"), "{{outcome}}"),
     ),
 )
 SERVERS = Dashboard(
@@ -136,15 +146,15 @@ SERVERS = Dashboard(
         ),
         Panel("Oldest transaction that writes", "s", "max(afterturn_database_xmin_age_seconds)"),
         Panel("Replica lag", "s", "max by (replica) (afterturn_database_replication_lag_seconds)", "{{replica}}"),
-        Panel("Recalls of the replica", "ops", rate("afterturn_replica_recalls_total", "outcome"), "{{outcome}}"),
+        Panel("Recalls of the replica", "ops", query_rate("afterturn_replica_recalls_total", "outcome"), "{{outcome}}"),
         Panel("Wait for a connection, p95", "s", "afterturn:pool_wait_seconds:p95_5m"),
-        Panel("Calls without a connection in time", "ops", rate("afterturn_pool_timeouts_total")),
+        Panel("Calls without a connection in time", "ops", query_rate("afterturn_pool_timeouts_total")),
         Panel("Free space", "bytes", "min(afterturn_disk_free_bytes)"),
-        Panel("Rows pruned", "ops", rate("afterturn_maintenance_removed_total", "task"), "{{task}}"),
-        Panel("Notifications", "ops", rate("afterturn_rings_total", "outcome"), "{{outcome}}"),
+        Panel("Rows pruned", "ops", query_rate("afterturn_maintenance_removed_total", "task"), "{{task}}"),
+        Panel("Notifications", "ops", query_rate("afterturn_rings_total", "outcome"), "{{outcome}}"),
         Panel("Notification delay, p95", "s", "afterturn:notification_delay_seconds:p95_5m", "{{queue}}"),
-        Panel("Sweeps", "ops", rate("afterturn_sweeps_total", "outcome"), "{{outcome}}"),
-        Panel("Found by sweeps, unnotified", "ops", rate("afterturn_sweeper_rings_total", "stage"), "{{stage}}"),
+        Panel("Sweeps", "ops", query_rate("afterturn_sweeps_total", "outcome"), "{{outcome}}"),
+        Panel("Found by sweeps, unnotified", "ops", query_rate("afterturn_sweeper_rings_total", "stage"), "{{stage}}"),
     ),
 )
 TENANTS = Dashboard(
@@ -160,8 +170,8 @@ TENANTS = Dashboard(
         ),
         Panel("Oldest work of these", "s", "max by (tenant) (afterturn_tenant_oldest_undone_seconds)", "{{tenant}}"),
         Panel("Most that is shed for any tenant", "short", "max(afterturn_pressure)", about="0 nothing to 3 batches"),
-        Panel("Refused", "ops", rate("afterturn_shed_total", "what"), "{{what}}"),
-        Panel("Waits for a fair share", "ops", rate("afterturn_fair_wait_seconds_count")),
+        Panel("Refused", "ops", query_rate("afterturn_shed_total", "what"), "{{what}}"),
+        Panel("Waits for a fair share", "ops", query_rate("afterturn_fair_wait_seconds_count")),
     ),
 )
 DASHBOARDS = (PIPELINE, RECALL, TURN_TOOLS, SERVERS, TENANTS)

@@ -75,14 +75,14 @@ class Soaked:
             "minutes": self.minutes,
             "calls": dict(sorted(self.calls.well.items())),
             "failed": dict(sorted(self.calls.failed.items())),
-            "baseline": _serialise(self.baseline),
+            "baseline": _serialise_usage(self.baseline),
             "peak": {
-                "memory_mb": max(_serialise(one)["memory_mb"] for one in self.loaded),
+                "memory_mb": max(_serialise_usage(one)["memory_mb"] for one in self.loaded),
                 "connections": max(one.connections for one in self.loaded),
                 "files": max(one.files for one in self.loaded),
                 "undone": max(one.undone for one in self.loaded),
             },
-            "after": _serialise(self.after),
+            "after": _serialise_usage(self.after),
             "failures": self.failures,
         }
 
@@ -105,10 +105,10 @@ def describe_growth(baseline: StackUsage, after: StackUsage) -> list[str]:
 def run_soak(minutes: float, per_second: float, say: Say) -> Soaked:
     """Start a stack of its own, load it for so long and look at what stays; nothing of it is left behind."""
     with run_private_stack(1, name="soak", gateway="self", environment=ENVIRONMENT) as stack:
-        return asyncio.run(_soak(stack, minutes, per_second, say))
+        return asyncio.run(_run_soak(stack, minutes, per_second, say))
 
 
-async def _soak(stack: Stack, minutes: float, per_second: float, say: Say) -> Soaked:
+async def _run_soak(stack: Stack, minutes: float, per_second: float, say: Say) -> Soaked:
     headers = {"authorization": f"Bearer {stack.api_key()}", "accept": "application/json"}
     # WHY not durable: a disk that is written once a second would set the pace of every round.
     options = QueueOptions(durable=False, timeout_s=PATIENCE_S)
@@ -120,34 +120,34 @@ async def _soak(stack: Stack, minutes: float, per_second: float, say: Say) -> So
         warm_up = min(WARM_UP_S, 60 * minutes * WARM_UP_SHARE)
         say(f"warming up for {warm_up:.0f} s")
         await load.run(warm_up, per_second)
-        baseline = await _settle(stack, queue, None)
-        say(f"baseline: {_serialise(baseline)}; load for {60 * minutes - warm_up:.0f} s")
+        baseline = await _wait_settled(stack, queue, None)
+        say(f"baseline: {_serialise_usage(baseline)}; load for {60 * minutes - warm_up:.0f} s")
         loaded = [baseline]
-        looking = asyncio.create_task(_watch(stack, queue, loaded))
+        looking = asyncio.create_task(_watch_stack(stack, queue, loaded))
         await load.run(60 * minutes - warm_up, per_second)
         looking.cancel()
         await asyncio.wait([looking])
-        after = await _settle(stack, queue, baseline)
+        after = await _wait_settled(stack, queue, baseline)
     return Soaked(minutes, load.calls, baseline, loaded, after)
 
 
-async def _watch(stack: Stack, queue: AsyncTurnPublisher, seen: list[StackUsage]) -> None:
+async def _watch_stack(stack: Stack, queue: AsyncTurnPublisher, seen: list[StackUsage]) -> None:
     while True:
         await asyncio.sleep(LOOK_S)
-        seen.append(await _look(stack, queue))
+        seen.append(await _measure_stack(stack, queue))
 
 
-async def _look(stack: Stack, queue: AsyncTurnPublisher) -> StackUsage:
+async def _measure_stack(stack: Stack, queue: AsyncTurnPublisher) -> StackUsage:
     """Look at the stack; what waits in the turn queue is undone, too."""
     seen = await read_usage(stack)
     return replace(seen, undone=seen.undone + await queue.length())
 
 
-async def _settle(stack: Stack, queue: AsyncTurnPublisher, baseline: StackUsage | None) -> StackUsage:
+async def _wait_settled(stack: Stack, queue: AsyncTurnPublisher, baseline: StackUsage | None) -> StackUsage:
     """Return what is taken once the ledger is empty and, of a baseline, nothing is above it; or when time is over."""
     deadline = time.monotonic() + (SETTLE_S if baseline is None else RETURN_S)
     while True:
-        seen = await _look(stack, queue)
+        seen = await _measure_stack(stack, queue)
         done = not seen.undone if baseline is None else not describe_growth(baseline, seen)
         if done or time.monotonic() > deadline:
             return seen
@@ -219,7 +219,7 @@ class Load:
             self.calls.count(name, None if well else f"status {answer.status_code}")
 
 
-def _serialise(seen: StackUsage) -> dict[str, Any]:
+def _serialise_usage(seen: StackUsage) -> dict[str, Any]:
     return {
         "memory_mb": round(seen.memory_bytes / MIB, 1),
         "memory_mb_by_part": {name: round(one.memory_bytes / MIB, 1) for name, one in seen.parts.items()},

@@ -176,7 +176,7 @@ class UpgradeFolder:
             argv=(sys.executable, "-P", "-m", "deploy.cli", command),
             environment=release.environment({**self.environment, **told}),
             log=self.folder / f"{name}.log",
-            ready=lambda _pid: answers(f"http://{LOOPBACK}:{port}{READY if command == 'api' else LIVE}"),
+            ready=lambda _pid: is_answering(f"http://{LOOPBACK}:{port}{READY if command == 'api' else LIVE}"),
             ready_seconds=READY_S,
             stop_signals=(signal.SIGTERM,),
         )
@@ -308,7 +308,7 @@ class RoundRobin(httpx.AsyncHTTPTransport):
         return await super().handle_async_request(request)
 
 
-def answers(url: str) -> bool:
+def is_answering(url: str) -> bool:
     """Say whether a page is answered with success."""
     try:
         return httpx.get(url, timeout=PATIENCE_S).is_success

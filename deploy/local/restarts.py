@@ -7,7 +7,7 @@ from typing import Any
 
 from prometheus_client.mmap_dict import MmapedDict, mmap_key
 
-from deploy.samples import reserve
+from deploy.samples import reserve_file
 
 #: Untyped where it is from.
 FILE_OF_SAMPLES: Any = MmapedDict
@@ -25,7 +25,7 @@ class DeathCounter:
     def __init__(self, folder: Path, names: Iterable[str]) -> None:
         """Begin at zero for each name, in a folder that exists."""
         path = folder / f"counter_{os.getpid()}.db"
-        reserve(path)
+        reserve_file(path)
         self._file: Any = FILE_OF_SAMPLES(str(path))
         for name in names:
             self._file.read_value(self._key(name))

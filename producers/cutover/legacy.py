@@ -68,10 +68,10 @@ class LegacyMemories:
 
         They are read at once, sixteen bytes each: a table has no index by time, and a page would sort it anew.
         """
-        query = _narrowed(select(_MEMORIES.c.id), workspace).order_by(_CREATED, _MEMORIES.c.id)
+        query = _narrow_query(select(_MEMORIES.c.id), workspace).order_by(_CREATED, _MEMORIES.c.id)
         if after is not None:
             query = query.where(tuple_(_CREATED, _MEMORIES.c.id) > tuple_(literal(after.created_at), literal(after.id)))
-        with _readable():
+        with _translate_errors():
             async with self._engine.connect() as connection:
                 return (await connection.scalars(query)).all()
 
@@ -79,7 +79,7 @@ class LegacyMemories:
         """Return the rows with these ids, in this order, page by page; no connection is held between two pages."""
         for start in range(0, len(ids), PAGE):
             page = ids[start : start + PAGE]
-            with _readable():
+            with _translate_errors():
                 async with self._engine.connect() as connection:
                     found = (await connection.execute(_ROWS.where(_MEMORIES.c.id.in_(page)))).all()
             known = {
@@ -92,7 +92,7 @@ class LegacyMemories:
     async def existing(self, ids: Sequence[UUID]) -> set[UUID]:
         """Return which of these ids the table has."""
         found = set[UUID]()
-        with _readable():
+        with _translate_errors():
             async with self._engine.connect() as connection:
                 for start in range(0, len(ids), PAGE):
                     page = ids[start : start + PAGE]
@@ -111,7 +111,7 @@ class LegacyMemories:
         adding = (
             insert(_MEMORIES).values(values).on_conflict_do_nothing(index_elements=["id"]).returning(_MEMORIES.c.id)
         )
-        with _readable():
+        with _translate_errors():
             async with self._engine.begin() as connection:
                 return (await connection.execute(adding)).first() is not None
 
@@ -125,12 +125,12 @@ _ROWS = select(
 )
 
 
-def _narrowed(query: Select[UUID], workspace: str | None) -> Select[UUID]:
+def _narrow_query(query: Select[UUID], workspace: str | None) -> Select[UUID]:
     return query if workspace is None else query.where(_WORKSPACE.in_([workspace]))
 
 
 @contextmanager
-def _readable() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Turn the driver's errors into one of ours; their texts may hold rows."""
     try:
         yield

@@ -25,12 +25,12 @@ async def list_memories(plugin: PluginClient, namespace: str, *, export: bool = 
     promised = await plugin.capabilities()
     if Capability.CURSOR in promised:
         return await _page_through(plugin, namespace, export=export and Capability.EXPORT in promised)
-    found = await _search(plugin, namespace)
+    found = await _search_namespace(plugin, namespace)
     if len(found.memories) < LARGEST_LIMIT:
         return MemoryListing(_by_id(found), complete=True)
     memories, complete = _by_id(found), True
     for kind in MemoryKind:
-        found = await _search(plugin, namespace, kinds=(kind,))
+        found = await _search_namespace(plugin, namespace, kinds=(kind,))
         memories |= _by_id(found)
         complete = complete and len(found.memories) < LARGEST_LIMIT
     return MemoryListing(memories, complete)
@@ -40,7 +40,7 @@ async def find_memory(plugin: PluginClient, namespace: str, memory_id: str, cont
     """Return the memory of this id by asking for its own words; None where that does not find it."""
     if Capability.FTS not in await plugin.capabilities():
         return None
-    return _by_id(await _search(plugin, namespace, query=content[:LONGEST_QUERY])).get(memory_id)
+    return _by_id(await _search_namespace(plugin, namespace, query=content[:LONGEST_QUERY])).get(memory_id)
 
 
 #: Memories of a page of an export: with vectors of 4,096 numbers they are no more than the client reads.
@@ -53,7 +53,7 @@ async def _page_through(plugin: PluginClient, namespace: str, *, export: bool) -
     memories, cursor, passed = dict[str, Memory](), None, set[str]()
     more: dict[str, object] = {"export": True, "limit": EXPORTED} if export else {}
     while True:
-        found = await _search(plugin, namespace, cursor=cursor, **more)
+        found = await _search_namespace(plugin, namespace, cursor=cursor, **more)
         memories |= _by_id(found)
         cursor = found.next_cursor
         if cursor is None:
@@ -64,7 +64,7 @@ async def _page_through(plugin: PluginClient, namespace: str, *, export: bool) -
         passed.add(cursor)
 
 
-async def _search(plugin: PluginClient, namespace: str, **named: object) -> Found:
+async def _search_namespace(plugin: PluginClient, namespace: str, **named: object) -> Found:
     asked = {"limit": LARGEST_LIMIT, **named}
     found = await plugin.search(make(SearchRequest, namespaces=(namespace,), **asked))
     if any(memory.namespace != namespace for memory in found.memories):

@@ -109,7 +109,7 @@ class Reverse:
             self.say(f"[gone] id={memory_id} ns={namespace} the plugin shows it no more; agent_memories still has it")
 
     async def _bring_back(self, memories: list[Memory], owner: Owner) -> None:
-        found = {identified: memory for memory in memories if (identified := _identified(memory))}
+        found = {identified: memory for memory in memories if (identified := _parse_id(memory))}
         if len(found) < len(memories):
             self.tally.errors += len(memories) - len(found)
             self.say(f"[err] {len(memories) - len(found)} memories have an id that is no UUID")
@@ -131,7 +131,7 @@ class Reverse:
         self.say(f"[new] {shown}")
 
 
-def _identified(memory: Memory) -> UUID | None:
+def _parse_id(memory: Memory) -> UUID | None:
     try:
         return UUID(memory.id)
     except ValueError:

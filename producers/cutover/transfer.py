@@ -53,7 +53,7 @@ async def export_memories(
     plugin's client raises.
     """
     namespaces = await _namespaces_of(tree, say)
-    _put(out, {"format": FORMAT, "contract": VERSION})
+    _write_line(out, {"format": FORMAT, "contract": VERSION})
     count, cut_off = 0, list[str]()
     for name, kind in namespaces.items():
         listing = await list_memories(plugin, name, export=True)
@@ -62,14 +62,14 @@ async def export_memories(
             say(f"[cut] ns={name} has more memories than the plugin lists (no capability cursor)")
         if listing.namespace is not None:
             told = listing.namespace.model_dump(mode="json", exclude={"name", "created_at"}, exclude_none=True)
-            _put(out, {"namespace": name, **told})
+            _write_line(out, {"namespace": name, **told})
         elif listing.memories:
-            _put(out, {"namespace": name, "kind": kind})
+            _write_line(out, {"namespace": name, "kind": kind})
         for memory in sorted(listing.memories.values(), key=lambda one: (one.created_at, one.id)):
             content = await off_loop(len(memory.content), clean, memory.content, redaction)
-            _put(out, {"memory": memory.model_copy(update={"content": content}).as_json()})
+            _write_line(out, {"memory": memory.model_copy(update={"content": content}).as_json()})
             count += 1
-    _put(out, {"end": count, "cut_off": cut_off})
+    _write_line(out, {"end": count, "cut_off": cut_off})
     return count, len(cut_off)
 
 
@@ -83,7 +83,7 @@ async def _namespaces_of(tree: WorkspaceTree, say: Say) -> dict[str, NamespaceKi
     return found
 
 
-def _put(out: BinaryIO, line: dict[str, Any]) -> None:
+def _write_line(out: BinaryIO, line: dict[str, Any]) -> None:
     out.write(json.dumps(line, ensure_ascii=True, allow_nan=False).encode() + b"\n")
 
 
@@ -91,7 +91,7 @@ def check_export(lines: Iterable[bytes]) -> int:
     """Read a whole export and return how many memories it has. Raises UnusableFile for one that is cut off."""
     count, end = 0, None
     for number, line in enumerate(lines, 1):
-        kept = _parsed(line, number)
+        kept = _parse_line(line, number)
         if (number == 1) != (kept.get("format") == FORMAT):
             raise UnusableFile(f"line {number}: this is no export of memories ({FORMAT})")
         if end is not None:
@@ -103,7 +103,7 @@ def check_export(lines: Iterable[bytes]) -> int:
     return count
 
 
-def _parsed(line: bytes, number: int) -> dict[str, Any]:
+def _parse_line(line: bytes, number: int) -> dict[str, Any]:
     try:
         kept = json.loads(line) if len(line) <= LONGEST_LINE else None
     except (ValueError, RecursionError):
@@ -136,7 +136,7 @@ class Import:
 
     def _lines(self, lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
         for number, line in enumerate(lines, 1):
-            yield _parsed(line, number)
+            yield _parse_line(line, number)
 
     async def _make(self, patience: Patience, kept: dict[str, Any]) -> bool:
         name = str(kept["namespace"])

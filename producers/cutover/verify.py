@@ -102,7 +102,7 @@ class Verify:
                 continue
             problem = await self._difference(entry.name, str(row.id), content)
             if problem:
-                return f"id={row.id} ns={entry.name} {problem}: {_beginning(content)}"
+                return f"id={row.id} ns={entry.name} {problem}: {_shorten_content(content)}"
         return None
 
     def _skip(self, row: LegacyMemory, problem: str) -> None:
@@ -130,6 +130,6 @@ class Verify:
         return self._listings[namespace]
 
 
-def _beginning(content: str) -> str:
+def _shorten_content(content: str) -> str:
     """Return the first bytes of a text, on one line."""
     return " ".join(content.encode()[:SHOWN_BYTES].decode(errors="ignore").split())

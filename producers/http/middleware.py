@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from producers import metrics
 from producers.errors import PermissionDenied
 from producers.fair_queue import CURRENT, FairQueue, Slot
-from producers.http import problems
+from producers.http import error_responses
 from producers.http.limits import RequestBody, ResponseSender, Unfinished, too_large
 from producers.http.loopback import is_loopback
 from producers.http.request_trace import describe_request, trace_request
@@ -139,12 +139,12 @@ class _HttpRequest:
         await self._send(message)
 
     async def failed(self, error: Exception, receive: Receive) -> None:
-        known = problems.error_to_wire(error)
+        known = error_responses.error_to_wire(error)
         self._code = known.code
-        if known is problems.INTERNAL or known is problems.UNAVAILABLE:
+        if known is error_responses.INTERNAL or known is error_responses.UNAVAILABLE:
             self._error = type(error).__name__
         if not self._status:
-            await problems.error_response(error, self._id)(self._scope, receive, self.send)
+            await error_responses.error_response(error, self._id)(self._scope, receive, self.send)
 
     def note(self, recorder: CallRecorder | None) -> None:
         """Count the request, write its line and note it: how it was asked and how it ended, never what was said."""
@@ -180,7 +180,7 @@ class _HttpRequest:
                 grant.host_id if grant else call_audit.NO_HOST,
                 grant.key_id if grant else None,
                 status=self._status,
-                code=self._code or problems.ROUTER_CODES.get(self._status),
+                code=self._code or error_responses.ROUTER_CODES.get(self._status),
                 request_id=self._uuid,
             )
             recorder.note(call)

@@ -19,7 +19,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute
 
 from producers.errors import Invalid, Overloaded, PermissionDenied, TooLarge, TooSlow, Unauthenticated, Unavailable
-from producers.http.problems import INTERNAL, UNAVAILABLE, WIRES, Malformed, Wire, kind_to_wire
+from producers.http.error_responses import INTERNAL, UNAVAILABLE, WIRES, Malformed, Wire, kind_to_wire
 from producers.service.wire import WireModel
 from store.errors import QuotaExceeded, RateLimited, ResourceBusy, RestoredElsewhere
 
@@ -109,6 +109,9 @@ WITH_BODY: Kinds = (Malformed, TooSlow)
 WRITING: Kinds = (ResourceBusy, RestoredElsewhere)
 LIMITED: Kinds = (*WRITING, QuotaExceeded, RateLimited)
 
+#: What the described calls take, in the order of their description: the page that describes them shows each.
+_BODIES: dict[type[WireModel], None] = {}
+
 
 def describe_route(
     summary: str,
@@ -123,11 +126,12 @@ def describe_route(
     """Return the keyword arguments that describe a route whose function takes the bare request.
 
     `promise` is what holds when it answers. `fails` are the errors it raises beside those that any call with such an
-    access and body may meet; their statuses and codes are those of `problems.WIRES`.
+    access and body may meet; their statuses and codes are those of `error_responses.WIRES`.
     """
     with_key = access is not CallerClass.ANYONE
     extra: dict[str, Any] = {"security": [{KEY: []}]} if with_key and access is not CallerClass.GATEWAY else {}
     if body is not None:
+        _BODIES[body] = None
         content = {JSON: {"schema": {"$ref": SCHEMA.format(model=body.__name__)}, "example": body.EXAMPLE}}
         extra["requestBody"] = {"required": True, "content": content}
     if query is not None:
@@ -216,13 +220,13 @@ def _restore_examples(described: Mapping[str, Any], routes: Iterable[BaseRoute])
                     answers[str(status)]["content"][media]["example"] = content["example"]
 
 
-def add_components(app: FastAPI, bodies: Sequence[type[WireModel]]) -> None:
+def complete_description(app: FastAPI) -> None:
     """Make the app's description hold what its routes point at: the bodies, the errors, the key."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             described = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
-            shown: list[type[BaseModel]] = [ErrorBody, *bodies]
+            shown: list[type[BaseModel]] = [ErrorBody, *_BODIES]
             _, schemas = models_json_schema([(model, "validation") for model in shown], ref_template=SCHEMA)
             _restore_examples(described, app.routes)
             components = described.setdefault("components", {})

@@ -12,7 +12,7 @@ from mcp import types
 
 from producers.errors import FieldProblem, Invalid
 from producers.mcp.arguments import DEFAULT, SearchArguments
-from producers.mcp.tools import search
+from producers.mcp.tools import search_memory
 from producers.service.banks import BanksParameters
 from producers.service.memory import MemoryFacade
 from producers.service.turns import parse_body
@@ -45,7 +45,7 @@ async def get_prompt(memory: MemoryFacade, grant: Grant, name: str, given: Mappi
     """Return the messages of a prompt. Raises NotFound, Invalid, PermissionDenied."""
     if name != RECALL.name:
         raise NotFound("no such prompt; prompts/list names them")
-    found = await search(memory, grant, parse_body(SearchArguments, dict(given)))
+    found = await search_memory(memory, grant, parse_body(SearchArguments, dict(given)))
     reference = found["reference"]
     text = reference["content"] if found["results"] and reference else NOTHING
     content = types.TextContent(type="text", text=text)

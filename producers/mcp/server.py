@@ -19,8 +19,8 @@ from mcp.shared.exceptions import MCPError
 from starlette.types import Message, Receive, Scope, Send
 
 from producers.errors import FieldProblem, Invalid, PermissionDenied
+from producers.http.error_responses import INTERNAL, UNAVAILABLE, describe_error, error_to_wire
 from producers.http.middleware import GRANT, TOOL
-from producers.http.problems import INTERNAL, UNAVAILABLE, describe_error, error_to_wire
 from producers.mcp import context as context_calls
 from producers.mcp.arguments import Untitled
 from producers.mcp.switches import ToolSwitches
@@ -89,7 +89,7 @@ class McpServer:
             self._server, json_response=True, stateless=True, max_request_body_size=self._most_bytes
         )
         async with manager.run():
-            await manager.handle_request(scope, _replay(body, receive), without_echoes(send))
+            await manager.handle_request(scope, _replay_body(body, receive), without_echoes(send))
 
     async def _list(self, context: Any, asked: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         del asked
@@ -106,7 +106,7 @@ class McpServer:
             with _trace_call(tool, asked):
                 answer = await tool.call(self._memory, grant, asked.arguments or {})
         except Exception as error:  # noqa: BLE001 - an error's text must not reach a client or the SDK's log
-            return _refuse(tool, error, scope)
+            return _refuse_call(tool, error, scope)
         scope[TOOL] = (asked.name, None, None)
         text = types.TextContent(type="text", text=orjson.dumps(answer).decode())
         return types.CallToolResult(content=[text], structured_content=dict(answer))
@@ -152,7 +152,7 @@ class McpServer:
                 raise PermissionDenied(f"{SEARCH} is switched off")  # noqa: TRY301 - one way to fail
             yield scope[GRANT]
         except Exception as error:  # noqa: BLE001 - an error's text must not reach a client or the SDK's log
-            told, kind = _describe(error)
+            told, kind = _describe_failure(error)
             code = str(told["code"])
             raise MCPError(REFUSED, f"{code}: {told['message']}", {"retryable": told["retryable"]}) from None
         finally:
@@ -188,15 +188,15 @@ def _schema_of(model: Any) -> dict[str, Any]:
     return schema
 
 
-def _refuse(tool: McpTool | None, error: Exception, scope: Scope) -> types.CallToolResult:
-    told, kind = _describe(error)
+def _refuse_call(tool: McpTool | None, error: Exception, scope: Scope) -> types.CallToolResult:
+    told, kind = _describe_failure(error)
     scope[TOOL] = ("unknown" if tool is None else tool.name, told["code"], kind)
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=orjson.dumps(told).decode())], is_error=True
     )
 
 
-def _describe(error: Exception) -> tuple[dict[str, Any], str | None]:
+def _describe_failure(error: Exception) -> tuple[dict[str, Any], str | None]:
     """Return an error in the contract's words, and its kind where it is unexpected."""
     known = error_to_wire(error)
     told = describe_error(error)
@@ -239,7 +239,7 @@ def _say_less(body: bytes) -> bytes:
     return orjson.dumps({**answer, "error": {"code": error["code"], "message": PROTOCOL_ERRORS[error["code"]]}})
 
 
-def _replay(body: bytes, receive: Receive) -> Receive:
+def _replay_body(body: bytes, receive: Receive) -> Receive:
     """Return what gives the body that was read once more, then what comes after it."""
     rest: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 

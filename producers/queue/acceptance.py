@@ -8,7 +8,7 @@ from afterturn_client.envelopes import TURN, TURN_ITEMS
 
 from producers import metrics
 from producers.errors import FieldProblem, Invalid
-from producers.http.problems import INTERNAL, describe_error, error_to_wire
+from producers.http.error_responses import INTERNAL, describe_error, error_to_wire
 from producers.queue.messages import Published, read_message
 from producers.service.memory import MemoryFacade
 from store.database_outage import may_pass
@@ -73,7 +73,7 @@ class QueueIntake:
         elif published.kind == TURN_ITEMS:
             await self.memory.lifecycle.after_turn(self.grant, published.body)
         elif published.job is not None:
-            await self.memory.asking.request_recall(self.grant, published.body, job=published.job)
+            await self.memory.recalls.request_recall(self.grant, published.body, job=published.job)
         else:
             raise Invalid(FieldProblem("type", "is not known"))
 

@@ -52,7 +52,7 @@ class Intake:
 
         Raises Invalid, TooLarge, PermissionDenied, TurnConflict, TurnBusy.
         """
-        answer = (await self._take_in(grant, [turn]))[0]
+        answer = (await self._accept(grant, [turn]))[0]
         if isinstance(answer, Appended):
             return answer
         raise answer
@@ -63,7 +63,7 @@ class Intake:
         Raises Invalid for what is no batch, PermissionDenied for a key that may not write, Overloaded.
         """
         self._parts.admit(grant, Shed.BATCHES)
-        return await self._take_in(grant, parse_body(BatchBody, batch).turns)
+        return await self._accept(grant, parse_body(BatchBody, batch).turns)
 
     async def add_messages(self, grant: Grant, added: Any) -> int:
         """Take in messages as a gateway's client adds them, each as a turn; returns how many are now remembered.
@@ -80,9 +80,9 @@ class Intake:
         redactor = Redactor.of(self._settings, grant)
         turns = turns_of(body, self._settings, redactor)
         if body.afterturn_turn_id is not None:
-            return await self._held_already(grant, body.afterturn_turn_id, len(turns))
+            return await self._count_held(grant, body.afterturn_turn_id, len(turns))
         with time_call(len(turns)):
-            answers = _count_answers(await self._insist(grant, turns, BUSY_S))
+            answers = _count_answers(await self._append_when_free(grant, turns, BUSY_S))
         if refused := [answer for answer in answers if isinstance(answer, StoreError)]:
             refused[0].details = {**refused[0].details, "message_count": len(turns) - len(refused)}
             raise refused[0]
@@ -94,7 +94,7 @@ class Intake:
         One that another request is just writing is offered again for `busy_s` seconds. Returns TurnConflict, TurnBusy,
         QuotaExceeded, RateLimited.
         """
-        [answer] = _count_answers(await self._insist(grant, [turn], busy_s))
+        [answer] = _count_answers(await self._append_when_free(grant, [turn], busy_s))
         return answer
 
     async def turn(self, grant: Grant, bank: str, session_id: str, turn_id: str) -> TurnStatus:
@@ -102,7 +102,7 @@ class Intake:
         bank = await self._parts.reach(grant, bank)
         return await self._parts.turns.status(grant.host_id, bank, session_id, turn_id)
 
-    async def _take_in(self, grant: Grant, values: Sequence[Any]) -> list[TurnResult]:
+    async def _accept(self, grant: Grant, values: Sequence[Any]) -> list[TurnResult]:
         with time_call(len(values)):
             require_write(grant)
             known: set[tuple[str, UUID]] = set()
@@ -134,12 +134,12 @@ class Intake:
         except PermissionDenied as refusal:
             raise PermissionDenied(f"metadata.{PINNED}: {refusal}, or leave it out") from None
 
-    async def _held_already(self, grant: Grant, turn: UUID, messages: int) -> int:
+    async def _count_held(self, grant: Grant, turn: UUID, messages: int) -> int:
         if not await self._parts.turns.holds(grant.host_id, turn):
             raise NotFound("afterturn_turn_id names no turn of this tenant; leave it out to have the messages stored")
         return messages
 
-    async def _insist(self, grant: Grant, turns: list[NewTurn], busy_s: float) -> list[Appended | StoreError]:
+    async def _append_when_free(self, grant: Grant, turns: list[NewTurn], busy_s: float) -> list[Appended | StoreError]:
         """Append turns; what another request is just writing is offered again until that has ended, or for `busy_s`."""
         until = time.monotonic() + busy_s
         answers = await self._append(grant, turns)

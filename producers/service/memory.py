@@ -38,7 +38,7 @@ class MemoryFacade:
         self.lifecycle = TurnLifecycle(parts, settings, self.intake)
         self.open_turns = OpenTurnCalls(parts, settings, self.lifecycle)
         self.sessions = SessionCalls(parts)
-        self.asking = RecallService(parts, settings)
+        self.recalls = RecallService(parts, settings)
         self.revisions = Revisions(parts, settings)
         self.knowledge = Knowledge(parts, settings)
         self.memories = SingleMemories(parts, settings)

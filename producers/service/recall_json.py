@@ -14,7 +14,7 @@ from afterturn_client.reference import cut_text
 
 from producers.service.framing import ReferenceDirective, ReferenceItem, frame_message
 from producers.service.gateway_recall import GatewayFinding
-from producers.service.recalls import Freshly, RecallResult
+from producers.service.recalls import AwaitedFreshness, RecallResult
 from producers.service.wire import FreshnessBlock, WireModel
 from store.memory.directives import Directive
 from store.off_loop import off_loop
@@ -174,21 +174,21 @@ def as_json(answer: RecallResult, most_bytes: int = MOST_BYTES) -> bytes:
     """
     found = len(answer.items)
     if sum(_least_bytes(item) for item in answer.items) <= most_bytes:
-        whole = _written(answer)
+        whole = _write_answer(answer)
         if len(whole) <= most_bytes:
             return whole
-    room = most_bytes - len(_written(replace(answer, items=()))) - ROOM_FOR_NOTE
+    room = most_bytes - len(_write_answer(replace(answer, items=()))) - ROOM_FOR_NOTE
     kept = _fit_items(answer.items, room, _least_bytes)
     if kept:
         # Most texts need no escapes: then this is the answer, and each text was written once.
-        written = _written(replace(answer, items=kept), describe_cut(found, len(kept), most_bytes))
+        written = _write_answer(replace(answer, items=kept), describe_cut(found, len(kept), most_bytes))
         if len(written) <= most_bytes:
             return written
-    kept = _fit_items(kept, room, lambda item: len(_written(replace(answer, items=(item,), gateway=None))))
+    kept = _fit_items(kept, room, lambda item: len(_write_answer(replace(answer, items=(item,), gateway=None))))
     if not kept and answer.items:
         first = answer.items[0]
         kept = [replace(first, text=cut_text(first.text, max(0, room) // LONGEST_CHARACTER), cut=True)]
-    return _written(replace(answer, items=kept), describe_cut(found, len(kept), most_bytes))
+    return _write_answer(replace(answer, items=kept), describe_cut(found, len(kept), most_bytes))
 
 
 def _least_bytes(item: Recalled) -> int:
@@ -209,7 +209,7 @@ def describe_cut(
     return {"truncated": True, "note": f"{kept} of {found} results: an answer has at most {most_bytes} bytes; {advice}"}
 
 
-def _written(answer: RecallResult, note: Mapping[str, Any] = NOTHING) -> bytes:
+def _write_answer(answer: RecallResult, note: Mapping[str, Any] = NOTHING) -> bytes:
     items = [reference_item(item) for item in answer.items]
     standing = [ReferenceDirective(one.name, one.content, one.laid_down_by or UNKNOWN) for one in answer.directives]
     value: dict[str, Any] = {
@@ -232,7 +232,7 @@ def _written(answer: RecallResult, note: Mapping[str, Any] = NOTHING) -> bytes:
     return orjson.dumps(value)
 
 
-def freshness_json(freshly: Freshly) -> dict[str, Any]:
+def freshness_json(freshly: AwaitedFreshness) -> dict[str, Any]:
     """Return the freshness block."""
     return {**asdict(freshly.freshness), "waited_ms": freshly.waited_ms, "met": freshly.met}
 

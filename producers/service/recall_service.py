@@ -14,7 +14,7 @@ from producers.service.banks import listable_names, reaches_bank, resolve_speake
 from producers.service.dependencies import ServiceDependencies
 from producers.service.gateway_calls import SearchBody, answer_of, question_of
 from producers.service.load_shedding import Shed
-from producers.service.recalls import Freshly, RecallBody, RecallJobBody, RecallResult
+from producers.service.recalls import AwaitedFreshness, RecallBody, RecallJobBody, RecallResult
 from producers.service.turns import parse_body
 from producers.settings import ApiSettings
 from store.errors import NotFound
@@ -44,18 +44,18 @@ class RecallService:
         with count_question():
             body = parse_body(RecallBody, asked)
             if body.across_banks:
-                return await self._across(grant, body)
+                return await self._recall_across_banks(grant, body)
             bank = await self._parts.reach(grant, body.bank)
             target = await self._parts.recalls.choose_target(grant, body, bank)
             return await self._parts.recalls.answer(grant.host_id, body.model_copy(update={"bank": bank}), target)
 
-    async def _across(self, grant: Grant, body: RecallBody) -> RecallResult:
+    async def _recall_across_banks(self, grant: Grant, body: RecallBody) -> RecallResult:
         """Answer from the banks a user wrote to last, of those the key reaches."""
-        whose = await self._whose(grant, body)
+        whose = await self._resolve_banks(grant, body)
         whole = body.model_copy(update={"user_id": whose["user_id"]})
-        return await self._parts.recalls.across(grant.host_id, whole, whose["banks"])
+        return await self._parts.recalls.answer_across_banks(grant.host_id, whole, whose["banks"])
 
-    async def _whose(self, grant: Grant, body: RecallBody) -> dict[str, Any]:
+    async def _resolve_banks(self, grant: Grant, body: RecallBody) -> dict[str, Any]:
         """Return the user who is asked about, and the banks they wrote to last, of those the key reaches."""
         user = resolve_speaker(grant, body.user_id)
         if user is None:
@@ -63,7 +63,7 @@ class RecallService:
         banks = await self._parts.banks.of_user(grant.host_id, grant.space, user, names=listable_names(grant))
         return {"user_id": user, "banks": banks}
 
-    async def _one(self, grant: Grant, body: RecallBody) -> dict[str, Any]:
+    async def _resolve_bank(self, grant: Grant, body: RecallBody) -> dict[str, Any]:
         """Return the bank that is asked, and through which gateway target, if through one."""
         bank = await self._parts.reach(grant, body.bank)
         target = await self._parts.recalls.choose_target(grant, body, bank)
@@ -79,7 +79,7 @@ class RecallService:
         self._parts.admit(grant, Shed.RECALL_JOBS)
         with count_question():
             body = parse_body(RecallJobBody, asked)
-            whose = await (self._whose(grant, body) if body.across_banks else self._one(grant, body))
+            whose = await (self._resolve_banks(grant, body) if body.across_banks else self._resolve_bank(grant, body))
             request = {name: value for name, value in asked.items() if name != "ttl_s"} | whose
             ttl, waiting = timedelta(seconds=body.ttl_s), self._settings.max_recall_jobs
             ticket = await self._parts.jobs.open(grant.host_id, request, ttl, most_waiting=waiting, job=job)
@@ -110,7 +110,9 @@ class RecallService:
             found = await self._parts.recalls.find(grant.host_id, question) if question else None
         return answer_of(body, found.items if found else ())
 
-    async def freshness(self, grant: Grant, bank: str, position: int | None = None, wait_ms: int = 0) -> Freshly:
+    async def freshness(
+        self, grant: Grant, bank: str, position: int | None = None, wait_ms: int = 0
+    ) -> AwaitedFreshness:
         """Say how far the stages of a bank have come; with a position, wait until all passed it or time is up.
 
         Raises PermissionDenied, PositionBeyondLog.

@@ -159,7 +159,7 @@ class RecallJobRequest(RecallBody):
 
 
 @dataclass(frozen=True, slots=True)
-class Freshly:
+class AwaitedFreshness:
     """A bank's freshness; whether what was waited for came, and how long that took (milliseconds)."""
 
     freshness: Freshness
@@ -176,7 +176,7 @@ class RecallResult:
     """
 
     items: Sequence[Recalled]
-    freshly: Freshly
+    freshly: AwaitedFreshness
     took_ms: float
     explain: bool = False
     gateway: GatewayFinding | None = None
@@ -224,11 +224,13 @@ class Recalls:
         and did not answer.
         """
         if "gateway" not in body.sources or self._gateway is None:
-            return await self._here(host, body)
+            return await self._answer_locally(host, body)
         asked = GatewayQuestion(host, body.bank, body.session_id or "", body.query, body.k or GATEWAY_K, target)
         asking = asyncio.ensure_future(self._gateway.find(asked))
         try:
-            answer = await (self._here(host, body) if "local" in body.sources else self._nothing(host, body))
+            answer = await (
+                self._answer_locally(host, body) if "local" in body.sources else self._answer_nothing(host, body)
+            )
             fair_queue.give_back()
             finding = await asking
         finally:
@@ -241,11 +243,11 @@ class Recalls:
             finding = cut_finding(finding, body.max_tokens * CHARACTERS_PER_TOKEN - used)
         return replace(answer, gateway=finding, took_ms=max(answer.took_ms, finding.took_ms))
 
-    async def _nothing(self, host: UUID, body: RecallBody) -> RecallResult:
+    async def _answer_nothing(self, host: UUID, body: RecallBody) -> RecallResult:
         """Return what a question that is not asked here is answered with: how fresh an answer would have been."""
         return RecallResult((), await self.freshness(host, body.bank, None, 0), 0.0)
 
-    async def across(self, host: UUID, body: RecallBody, banks: Sequence[str]) -> RecallResult:
+    async def answer_across_banks(self, host: UUID, body: RecallBody, banks: Sequence[str]) -> RecallResult:
         """Answer from several banks as from one, each asked alike; every item says which it is from.
 
         `freshness` is the least of theirs, their work added up. A bank's directives are for those who ask that bank, so
@@ -253,10 +255,10 @@ class Recalls:
         Raises PositionBeyondLog.
         """
         if not banks:
-            return RecallResult((), Freshly(Freshness(0, 0, 0, 0, 0), 0, met=True), 0.0)
-        return await self._here(host, body, banks)
+            return RecallResult((), AwaitedFreshness(Freshness(0, 0, 0, 0, 0), 0, met=True), 0.0)
+        return await self._answer_locally(host, body, banks)
 
-    async def _of_banks(
+    async def _find_in_banks(
         self, host: UUID, query: RecallQuery, banks: Sequence[str], recaller: RecallReader
     ) -> RecallAnswer:
         asked = [replace(query, bank=bank, without=(*query.without, DIRECTIVES)) for bank in banks]
@@ -277,15 +279,15 @@ class Recalls:
             items = [items[n] for n in which_fit(sizes, pinned, room)]
         return RecallAnswer(tuple(items), merge_freshness(fresh), degraded=tuple(degraded), evidence=best, room=room)
 
-    async def _here(self, host: UUID, body: RecallBody, banks: Sequence[str] = ()) -> RecallResult:
+    async def _answer_locally(self, host: UUID, body: RecallBody, banks: Sequence[str] = ()) -> RecallResult:
         start = time.perf_counter()
         recaller, met = await self._choose_reader(host, body.min_position, body.wait_ms)
         begin = time.perf_counter()
         query = body.query_of_store(host)
-        found = await (self._of_banks(host, query, banks, recaller) if banks else self.find(host, query, recaller))
+        found = await (self._find_in_banks(host, query, banks, recaller) if banks else self.find(host, query, recaller))
         waited = round((begin - start) * 1000) if body.min_position is not None else 0
         took = (time.perf_counter() - begin) * 1000
-        freshly = Freshly(found.freshness, waited, met)
+        freshly = AwaitedFreshness(found.freshness, waited, met)
         return RecallResult(
             found.items,
             freshly,
@@ -300,13 +302,13 @@ class Recalls:
 
     async def ask(
         self, host: UUID, query: RecallQuery, min_position: int | None, wait_ms: int
-    ) -> tuple[RecallAnswer, Freshly]:
+    ) -> tuple[RecallAnswer, AwaitedFreshness]:
         """Wait for a position to be shown, then ask the store. Raises PositionBeyondLog."""
         start = time.perf_counter()
         recaller, met = await self._choose_reader(host, min_position, wait_ms)
         waited = 0 if min_position is None else round((time.perf_counter() - start) * 1000)
         found = await self.find(host, query, recaller)
-        return found, Freshly(found.freshness, waited, met)
+        return found, AwaitedFreshness(found.freshness, waited, met)
 
     async def _choose_reader(self, host: UUID, min_position: int | None, wait_ms: int) -> tuple[RecallReader, bool]:
         """Return who answers, and whether it shows the position.
@@ -344,13 +346,13 @@ class Recalls:
         metrics.REPLICA_RECALLS.labels("answered").inc()
         return answer
 
-    async def freshness(self, host: UUID, bank: str, position: int | None, wait_ms: int) -> Freshly:
+    async def freshness(self, host: UUID, bank: str, position: int | None, wait_ms: int) -> AwaitedFreshness:
         """Return a bank's freshness, once all stages passed `position` or the wait is over."""
         start = time.perf_counter()
         bank_id = identity.bank_id(host, bank)
         met = position is None or await self._waiter.passed(host, bank_id, position, wait_ms)
         waited = 0 if position is None else round((time.perf_counter() - start) * 1000)
-        return Freshly(await fetch_freshness(self._database, host, bank_id), waited, met)
+        return AwaitedFreshness(await fetch_freshness(self._database, host, bank_id), waited, met)
 
 
 def _merge_items(items: Sequence[Recalled], k: int) -> list[Recalled]:

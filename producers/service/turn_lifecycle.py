@@ -19,7 +19,7 @@ from producers.service.dependencies import ServiceDependencies
 from producers.service.intake import Intake, time_call
 from producers.service.recall_json import freshness_json
 from producers.service.recall_service import count_question
-from producers.service.recalls import MAX_QUERY_BYTES, Freshly
+from producers.service.recalls import MAX_QUERY_BYTES, AwaitedFreshness
 from producers.service.redacting import Redactor
 from producers.service.turns import parse_body
 from producers.settings import ApiSettings
@@ -111,7 +111,7 @@ class TurnLifecycle:
         shown = _Shown(units, frozenset(text_of(item) for item in (*history, *current)))
         told = self._choose_told(found.items, facts, query, shown)
         chosen = choose_history(stored, [*history, *current])
-        return _trim(place, told, (history, chosen, current), body.max_input_tok) | {
+        return _trim_to_budget(place, told, (history, chosen, current), body.max_input_tok) | {
             "position": fresh.freshness.position,
             "freshness": freshness_json(fresh),
         }
@@ -137,7 +137,7 @@ class TurnLifecycle:
 
     async def _read_all(
         self, grant: Grant, bank: str, body: BeforeTurnBody, query: str
-    ) -> tuple[tuple[RecallAnswer, Freshly], "_Session"]:
+    ) -> tuple[tuple[RecallAnswer, AwaitedFreshness], "_Session"]:
         """Return what is recalled, and the session's history and facts; side by side, unless a position is waited for.
 
         What the position brings belongs to the history, too.
@@ -147,7 +147,9 @@ class TurnLifecycle:
             return recalled, await self._read_session(grant, bank, body)
         return await asyncio.gather(self._recall(grant, bank, body, query), self._read_session(grant, bank, body))
 
-    async def _recall(self, grant: Grant, bank: str, body: BeforeTurnBody, query: str) -> tuple[RecallAnswer, Freshly]:
+    async def _recall(
+        self, grant: Grant, bank: str, body: BeforeTurnBody, query: str
+    ) -> tuple[RecallAnswer, AwaitedFreshness]:
         asked = RecallQuery(
             bank=bank,
             text=query.encode()[:MAX_QUERY_BYTES].decode(errors="ignore") if query.strip() else body.turn_id,
@@ -223,7 +225,7 @@ def _message_of(item: Item) -> NewMessage:
     return NewMessage(role_of(item), text_of(item), parts=[{"type": KEPT, "item": item}])
 
 
-def _trim(
+def _trim_to_budget(
     place: TurnReference,
     told: RecalledContext,
     conversation: tuple[Sequence[Item], Sequence[Item], Sequence[Item]],

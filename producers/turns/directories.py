@@ -19,47 +19,52 @@ _PATH = re.compile(r"[A-Za-z0-9_.\-/]*", re.ASCII)
 Told = Callable[[SessionOverview], str]
 
 
-def _say(text: str) -> Told:
+def _always_say(text: str) -> Told:
     return lambda _: text
 
 
-def _count(number: int, what: str) -> str:
+def _count_items(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _count_tier(tier: str, what: str) -> Told:
-    return lambda of: f"{_count(of.facts.get(tier, 0), 'fact')} of {what} hold in this session."
+    return lambda of: f"{_count_items(of.facts.get(tier, 0), 'fact')} of {what} hold in this session."
 
 
 def _say_history(of: SessionOverview) -> str:
-    return f"It holds {_count(of.messages, 'item')} of {_count(of.turns, 'turn')}, kept whole and in order."
+    return f"It holds {_count_items(of.messages, 'item')} of {_count_items(of.turns, 'turn')}, kept whole and in order."
 
 
 def _say_facts(of: SessionOverview) -> str:
-    return (
-        f"{_count(sum(of.facts.values()), 'fact')} hold now; a newer value of one subject and key replaces the older."
-    )
+    facts = _count_items(sum(of.facts.values()), "fact")
+    return f"{facts} hold now; a newer value of one subject and key replaces the older."
 
 
 #: What each directory holds, by its path below the session's.
 DIRECTORIES: Mapping[str, Told] = {
     "": lambda of: f"This is one conversation. {_say_history(of)} {_say_facts(of)}",
     "events": lambda of: f"What was said and done, as it was handed in. {_say_history(of)}",
-    "events/archive": _say(
+    "events/archive": _always_say(
         "Older events need no archive of their own: all of them stay in the log until they are erased."
     ),
-    "events/compact": _say("Nothing is compacted here: a history that is too long is cut when a turn is prepared."),
+    "events/compact": _always_say(
+        "Nothing is compacted here: a history that is too long is cut when a turn is prepared."
+    ),
     "events/raw": lambda of: f"The items of every turn, in order of acceptance. {_say_history(of)}",
     "indexes": lambda of: f"The current state of what is known. {_say_facts(of)}",
-    "insights": _say("What was drawn from several facts belongs to the project, and is recalled when it fits a turn."),
+    "insights": _always_say(
+        "What was drawn from several facts belongs to the project, and is recalled when it fits a turn."
+    ),
     "memory_tiers": lambda of: f"Facts by how long they are worth keeping. {_say_facts(of)}",
     "memory_tiers/L0": _count_tier("L0", "identity and lasting preference"),
     "memory_tiers/L1": _count_tier("L1", "one day"),
     "memory_tiers/L2": _count_tier("L2", "one week"),
     "meta": lambda of: (
-        f"Which turns are done: {_count(of.turns, 'turn')}, each accepted exactly once under its turn_id."
+        f"Which turns are done: {_count_items(of.turns, 'turn')}, each accepted exactly once under its turn_id."
     ),
-    "runtime": lambda of: f"What is still to be done after the turns: {_count(of.undone, 'step')} of their stages.",
+    "runtime": lambda of: (
+        f"What is still to be done after the turns: {_count_items(of.undone, 'step')} of their stages."
+    ),
     "runtime/context": lambda of: f"What the next turn is shown of this conversation. {_say_history(of)}",
 }
 #: What is true of each of them; with the sentence of its own it has the words that the contract asks for.
@@ -104,12 +109,12 @@ def read_path(wanted: DirectoryQuery, session: str) -> str:
     own = wanted.path == root or wanted.path.startswith(f"{root}/")
     path = wanted.path.removeprefix(root) if own else wanted.path
     if len(path) > PATH_BYTES or _PATH.fullmatch(path) is None:
-        raise _invalid(f"must have at most {PATH_BYTES} bytes of A-Z, a-z, 0-9, _, ., - and /")
+        raise _refuse_path(f"must have at most {PATH_BYTES} bytes of A-Z, a-z, 0-9, _, ., - and /")
     if path.startswith("/") and not own and path != "/":
-        raise _invalid("must be relative to the session, or begin with its own /memory/{session_id}")
+        raise _refuse_path("must be relative to the session, or begin with its own /memory/{session_id}")
     names = [name for name in path.split("/") if name]
     if {".", ".."} & set(names):
-        raise _invalid("must not hold . or ..")
+        raise _refuse_path("must not hold . or ..")
     return "/".join(names)
 
 
@@ -118,34 +123,35 @@ def list_directories(
 ) -> tuple[Sequence[ListedDirectory], bool]:
     """Return the directories below `path`, sorted, and whether there are more than were wanted."""
     changed = overview.updated_at.astimezone(UTC).replace(microsecond=0)
-    below = [name for name in sorted(DIRECTORIES) if _reaches(path, name, wanted.depth)]
+    below = [name for name in sorted(DIRECTORIES) if _is_within(path, name, wanted.depth)]
     listed = [
-        ListedDirectory(_join(session, name), _describe(session, name, overview), _format(changed)) for name in below
+        ListedDirectory(_join_path(session, name), _describe_directory(session, name, overview), _format_time(changed))
+        for name in below
     ]
     return listed[: wanted.limit], len(listed) > wanted.limit
 
 
-def _reaches(path: str, name: str, depth: int) -> bool:
+def _is_within(path: str, name: str, depth: int) -> bool:
     if path and name != path and not name.startswith(f"{path}/"):
         return False
-    return _levels(name) - _levels(path) <= (depth or DEFAULT_DEPTH)
+    return _count_levels(name) - _count_levels(path) <= (depth or DEFAULT_DEPTH)
 
 
-def _levels(path: str) -> int:
+def _count_levels(path: str) -> int:
     return len(path.split("/")) if path else 0
 
 
-def _join(session: str, name: str) -> str:
+def _join_path(session: str, name: str) -> str:
     return f"/memory/{session}/{name}" if name else f"/memory/{session}"
 
 
-def _describe(session: str, name: str, overview: SessionOverview) -> str:
-    return f"{_join(session, name)}: {DIRECTORIES[name](overview)} {_ALL}"
+def _describe_directory(session: str, name: str, overview: SessionOverview) -> str:
+    return f"{_join_path(session, name)}: {DIRECTORIES[name](overview)} {_ALL}"
 
 
-def _format(moment: datetime) -> str:
+def _format_time(moment: datetime) -> str:
     return moment.isoformat().replace("+00:00", "Z")
 
 
-def _invalid(rule: str) -> Invalid:
+def _refuse_path(rule: str) -> Invalid:
     return Invalid(FieldProblem("path", f"INVALID_PATH: {rule}"))

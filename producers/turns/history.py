@@ -28,8 +28,8 @@ def _may_cut(items: Sequence[Item], at: int) -> bool:
         return True
     if items[at - 1].get("type") == "reasoning":
         return False
-    before = {call for item in items[:at] for call in _calls(item)}
-    return not any(call in before for item in items[at:] for call in _outputs(item))
+    before = {call for item in items[:at] for call in _list_calls(item)}
+    return not any(call in before for item in items[at:] for call in _list_outputs(item))
 
 
 def choose_history(stored: Sequence[Item], around: Sequence[Item]) -> list[Item]:
@@ -37,8 +37,8 @@ def choose_history(stored: Sequence[Item], around: Sequence[Item]) -> list[Item]
     known = {identity_of(item) for item in around}
     kept = [item for item in stored if identity_of(item) not in known]
     while True:
-        lone = _unpaired([*kept, *around])
-        left = [n for n, item in enumerate(kept) if lone.isdisjoint({*_calls(item), *_outputs(item)})]
+        lone = _find_unpaired([*kept, *around])
+        left = [n for n, item in enumerate(kept) if lone.isdisjoint({*_list_calls(item), *_list_outputs(item)})]
         dropped = set(range(len(kept))) - set(left)
         left = [n for n in left if not (kept[n].get("type") == "reasoning" and n + 1 in dropped)]
         if len(left) == len(kept):
@@ -46,17 +46,17 @@ def choose_history(stored: Sequence[Item], around: Sequence[Item]) -> list[Item]
         kept = [kept[n] for n in left]
 
 
-def _unpaired(items: Sequence[Item]) -> set[str]:
+def _find_unpaired(items: Sequence[Item]) -> set[str]:
     """Return the calls that have no output behind them, and outputs that have no call before them."""
     opened, closed, lone = set[str](), set[str](), set[str]()
     for item in items:
-        opened.update(_calls(item))
-        for call in _outputs(item):
+        opened.update(_list_calls(item))
+        for call in _list_outputs(item):
             (closed if call in opened else lone).add(call)
     return lone | (opened - closed)
 
 
-def _calls(item: Item) -> list[str]:
+def _list_calls(item: Item) -> list[str]:
     if isinstance(item.get("tool_calls"), list):
         return [call["id"] for call in item["tool_calls"] if isinstance(call, dict) and isinstance(call.get("id"), str)]
     kind = str(item.get("type", ""))
@@ -65,7 +65,7 @@ def _calls(item: Item) -> list[str]:
     return [call] if isinstance(call, str) and call and asks else []
 
 
-def _outputs(item: Item) -> list[str]:
+def _list_outputs(item: Item) -> list[str]:
     call = item.get("tool_call_id")
     if isinstance(call, str) and call:
         return [call]

@@ -179,11 +179,11 @@ def identity_of(item: Item) -> str:
         return named.strip()
     content = item.get("content")
     told: dict[str, Any] = {
-        "call_id": _trim(item.get("call_id")),
+        "call_id": _trim_text(item.get("call_id")),
         "content": _content_identity(content),
-        "output": _fold(item.get("output")),
-        "role": _trim(item.get("role")),
-        "type": _trim(item.get("type")),
+        "output": _fold_text(item.get("output")),
+        "role": _trim_text(item.get("role")),
+        "type": _trim_text(item.get("type")),
     }
     if more := {name: value for name, value in item.items() if name not in _KNOWN}:
         told["more"] = more
@@ -195,37 +195,37 @@ def identity_of(item: Item) -> str:
 
 def _content_identity(content: Any) -> Any:
     if content is None or isinstance(content, str):
-        return content if content is None else _fold(content)
+        return content if content is None else _fold_text(content)
     return [_part_identity(part) for part in content] if isinstance(content, list) else content
 
 
 def _part_identity(part: Any) -> Any:
     if not isinstance(part, dict):
         return part
-    told = {name: _fold(part.get(name)) if name == "text" else _trim(part.get(name)) for name in _PART}
+    told = {name: _fold_text(part.get(name)) if name == "text" else _trim_text(part.get(name)) for name in _PART}
     more = {name: value for name, value in part.items() if name not in _PARTS_KNOWN}
     return told | ({"more": more} if more else {})
 
 
-def _trim(value: Any) -> Any:
+def _trim_text(value: Any) -> Any:
     return "" if value is None else value.strip() if isinstance(value, str) else value
 
 
-def _fold(value: Any) -> Any:
+def _fold_text(value: Any) -> Any:
     return "" if value is None else " ".join(value.lower().split()) if isinstance(value, str) else value
 
 
 def count_tokens(items: Sequence[Item]) -> int:
     """Return about how many tokens items take: four ASCII characters one, two others one; at least 1 if any."""
-    return max(1, sum(_measure(item) for item in items) // 4) if items else 0
+    return max(1, sum(_measure_value(item) for item in items) // 4) if items else 0
 
 
-def _measure(value: Any) -> int:
+def _measure_value(value: Any) -> int:
     if isinstance(value, str):
         return len(value) if value.isascii() else sum(1 if sign.isascii() else 2 for sign in value)
     if isinstance(value, dict):
-        return sum(_measure(one) for one in value.values())
-    return sum(_measure(one) for one in value) if isinstance(value, list) else 0
+        return sum(_measure_value(one) for one in value.values())
+    return sum(_measure_value(one) for one in value) if isinstance(value, list) else 0
 
 
 Measure = Callable[[Sequence[Item]], int]

@@ -39,7 +39,7 @@ class RecalledContext:
             return []
         told = {"facts": [*self.facts], "insights": [*self.insights], "chunks": [*self.chunks]}
         text = f"<memory_reference>\n{escaped({'kind': KIND, 'untrusted': True, 'note': NOTE, **told})}\n"
-        return [_message("developer", RULE), _message("user", f"{text}</memory_reference>")]
+        return [_build_message("developer", RULE), _build_message("user", f"{text}</memory_reference>")]
 
     def shorter(self) -> "RecalledContext | None":
         """Return it without its last chunk, insight or fact; None where there is nothing left to leave out."""
@@ -104,5 +104,5 @@ def chunk_json(path: str, text: str) -> dict[str, Any]:
     return {"path": path, "start_bytes": 0, "end_bytes": len(text.encode()), "text": cut_text(text, CHUNK_CHARACTERS)}
 
 
-def _message(role: str, text: str) -> Item:
+def _build_message(role: str, text: str) -> Item:
     return {"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}

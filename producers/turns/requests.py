@@ -148,7 +148,7 @@ def read_place(body: _LifecycleBody) -> TurnReference:
     check_session(project, body.session_id)
     if not body.turn_id.strip():
         raise InvalidTurnInput("TURN_ID_REQUIRED", "turn_id", "must not be blank")
-    _limit(body.turn_id, "turn_id", TURN_BYTES)
+    _limit_text(body.turn_id, "turn_id", TURN_BYTES)
     return TurnReference(project, body.session_id, body.turn_id)
 
 
@@ -163,10 +163,10 @@ def check_session(project: str, session: str) -> None:
     except ValueError:
         rule = "must have 1 to 128 bytes, not be . or .., and hold no slash, backslash or control character"
         raise InvalidTurnInput("SESSION_ID_INVALID", "session_id", rule) from None
-    _limit(project, "project", BANK_BYTES)
+    _limit_text(project, "project", BANK_BYTES)
 
 
-def _limit(text: str, field: str, limit: int) -> None:
+def _limit_text(text: str, field: str, limit: int) -> None:
     try:
         fits = len(check_text(text).encode()) <= limit
     except ValueError:

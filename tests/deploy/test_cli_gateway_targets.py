@@ -196,4 +196,4 @@ async def test_doctor_says_of_a_gateway_that_is_not_called_because_it_fails(busy
 async def findings(busy: Busy) -> list[DoctorFinding]:
     """What doctor finds of gateway targets."""
     stack = Stack.model_validate_json((busy.folder / "stack.json").read_text())
-    return [one async for one in doctor_checks.gateways(DoctorTarget(Settings(), stack))]
+    return [one async for one in doctor_checks.check_gateways(DoctorTarget(Settings(), stack))]

@@ -16,8 +16,8 @@ from pydantic import SecretStr
 from producers import fair_queue
 from producers.fair_queue import FairQueue
 from producers.http.app import create_app
-from producers.http.reading import Authenticator
-from producers.http.service import Readiness
+from producers.http.authentication import Authenticator
+from producers.http.routes.service import Readiness
 from producers.notifications import Notifier
 from producers.service.auditing import CallRecorder
 from producers.service.dependencies import ServiceDependencies

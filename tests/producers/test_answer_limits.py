@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from producers.service.gateway_calls import SearchBody, answer_of
 from producers.service.recall_json import MOST_BYTES, as_json
-from producers.service.recalls import Freshly, RecallResult
+from producers.service.recalls import AwaitedFreshness, RecallResult
 from producers.settings import ApiSettings
 from store.identity import host_id
 from store.ledger.freshness import Freshness
@@ -24,7 +24,7 @@ from tests.servers import TestPostgres, TestValkey
 
 JOBS = "/api/v1/recall/jobs"
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-FRESHLY = Freshly(Freshness(1, 1, 1, 1, 0), 0, met=True)
+FRESHLY = AwaitedFreshness(Freshness(1, 1, 1, 1, 0), 0, met=True)
 
 texts = st.lists(st.text('a<&"\\\x01é😀\u2028 ', max_size=400), max_size=8)
 

@@ -12,9 +12,9 @@ from pydantic import SecretStr
 
 import store
 from producers.fair_queue import FairQueue
+from producers.http.error_responses import INTERNAL, error_response, error_to_wire
 from producers.http.middleware import CallMiddleware
-from producers.http.problems import INTERNAL, error_response, error_to_wire
-from producers.http.service import Readiness
+from producers.http.routes.service import Readiness
 from producers.settings import ApiSettings, FairnessSettings
 from store.database import Database
 from store.errors import InvalidEvent, MissingParent, RestoredElsewhere, StoreError, VersionGap

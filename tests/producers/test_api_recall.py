@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from producers.service.recall_json import as_json
-from producers.service.recalls import Freshly, RecallBody, RecallResult
+from producers.service.recalls import AwaitedFreshness, RecallBody, RecallResult
 from producers.service.turns import parse_body
 from store.identity import host_id
 from store.ledger.freshness import Freshness
@@ -49,7 +49,7 @@ async def test_a_turn_is_recalled_as_soon_as_it_is_acknowledged(ana: Tenant, tur
 
 
 async def test_a_part_that_did_not_answer_is_told_of() -> None:
-    freshly = Freshly(Freshness(1, 1, 1, 1, 0), 0, met=True)
+    freshly = AwaitedFreshness(Freshness(1, 1, 1, 1, 0), 0, met=True)
     whole, poorer = RecallResult((), freshly, 1.0), RecallResult((), freshly, 1.0, degraded=("rerank: late",))
     assert "degraded" not in orjson.loads(as_json(whole))
     assert orjson.loads(as_json(poorer))["degraded"] == ["rerank: late"]

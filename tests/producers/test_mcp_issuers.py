@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from starlette.responses import Response
 
-from producers.http.mcp import WELL_KNOWN
+from producers.http.routes.mcp import WELL_KNOWN
 from producers.mcp import issuers
 from producers.mcp.issuers import SigningKeys, TokenIssuers
 from producers.mcp.settings import IssuerSettings, McpSettings

@@ -10,9 +10,9 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from producers.http.error_responses import INTERNAL, WIRES
 from producers.http.openapi import MEANINGS, CallerClass
-from producers.http.problems import INTERNAL, WIRES
-from producers.http.reference import render_reference
+from producers.http.reference_page import render_reference
 from store import identity
 from store.tenancy.operator_keys import OperatorKeys
 from tests.producers.conftest import Tenant, World
@@ -287,4 +287,4 @@ async def test_every_operation_refuses_as_it_is_described(world: World, describe
 
 def test_the_page_of_the_http_api_is_current(described: dict[str, Any]) -> None:
     page = (Path(__file__).parents[2] / "docs" / "http.md").read_text()
-    assert page == render_reference(described), "run: .venv/bin/python -m producers.http.reference > docs/http.md"
+    assert page == render_reference(described), "run: .venv/bin/python -m producers.http.reference_page > docs/http.md"

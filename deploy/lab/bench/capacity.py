@@ -127,15 +127,19 @@ async def run(on: CapacityStack, say: Say, sizes: CapacitySizes) -> Capacity:
         await _wait_until_done(on.stack)
         before = await _read_sizes(on.stack)
         say(f"{sizes.turns} turns, {sizes.at_once} at a time")
-        turns = await _measure(on.stack, sizes.turns, lambda: _send_turns(memory, "run", sizes.turns, sizes.at_once))
+        turns = await _measure_phase(
+            on.stack, sizes.turns, lambda: _send_turns(memory, "run", sizes.turns, sizes.at_once)
+        )
         after = await _read_sizes(on.stack)
         say(f"{sizes.recalls} recalls, {sizes.at_once} at a time")
-        recalls = await _measure(on.stack, sizes.recalls, lambda: _ask(memory, sizes.recalls, sizes.at_once))
+        recalls = await _measure_phase(
+            on.stack, sizes.recalls, lambda: _ask_questions(memory, sizes.recalls, sizes.at_once)
+        )
     grown = {name: (after[name] - before.get(name, 0)) / sizes.turns for name in after}
     return Capacity(turns, recalls, _group_small(grown), await read_usage(on.stack), asdict(sizes))
 
 
-async def _measure(stack: Stack, calls: int, work: Callable[[], Awaitable[None]]) -> LoadPhase:
+async def _measure_phase(stack: Stack, calls: int, work: Callable[[], Awaitable[None]]) -> LoadPhase:
     """Do calls, wait until all that they left is done, and return what each part spent meanwhile."""
     before = await read_usage(stack)
     began = time.monotonic()
@@ -158,7 +162,7 @@ async def _send_turns(memory: AsyncAfterturn, session: str, count: int, at_once:
     await asyncio.gather(*(send(nth) for nth in range(at_once)))
 
 
-async def _ask(memory: AsyncAfterturn, count: int, at_once: int) -> None:
+async def _ask_questions(memory: AsyncAfterturn, count: int, at_once: int) -> None:
     async def ask(nth: int) -> None:
         for turn in TurnGenerator(f"run-{nth}").take(count // at_once):
             await memory.recall(" ".join(turn.messages[0].content.split()[:8]))

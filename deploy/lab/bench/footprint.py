@@ -45,9 +45,9 @@ async def measure_footprint(here: BenchDatabase, banks: int) -> dict[str, float]
     try:
         host, store = await here.new_host(database), TurnStore(database, read_clock)
         first, *others = (list(_split_messages(turns)) for turns in repeat_conversation(banks + 1))
-        await _play(database, store, host, [first])
+        await _append_turns(database, store, host, [first])
         before, wal_before = await _read_sizes(here)
-        await _play(database, store, host, others)
+        await _append_turns(database, store, host, others)
         after, wal_after = await _read_sizes(here)
     finally:
         await database.close()
@@ -60,7 +60,7 @@ async def measure_footprint(here: BenchDatabase, banks: int) -> dict[str, float]
     }
 
 
-async def _play(database: Database, store: TurnStore, host: UUID, banks: Sequence[Sequence[NewTurn]]) -> None:
+async def _append_turns(database: Database, store: TurnStore, host: UUID, banks: Sequence[Sequence[NewTurn]]) -> None:
     """Append the turns and bring them through every stage."""
     for turns in banks:
         for start in range(0, len(turns), BATCH):

@@ -210,7 +210,7 @@ class PluginBench:
         """Return how many of the ten best of an exact filtered search are found; as good a score counts as found."""
         unbounded = self.on.recall.model_copy(update={"postings": 2**31 - 1, "embed_deadline_ms": 60_000})
         database = self.here.database(1, begun=_pass_over_indexes)
-        exact = PluginSearch(database, self.embedder, unbounded, _now, PluginSettings().near, few=0)
+        exact = PluginSearch(database, self.embedder, unbounded, _utc_now, PluginSettings().near, few=0)
         there = found = 0
         try:
             for question in await self._questions(name, self.sizes.checked):
@@ -290,5 +290,5 @@ async def _pass_over_indexes(driver: Any) -> None:
     await driver.execute("set enable_indexscan = off")
 
 
-def _now() -> datetime:
+def _utc_now() -> datetime:
     return datetime.now(UTC)

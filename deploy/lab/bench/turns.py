@@ -195,7 +195,7 @@ class TurnBench:
 
         bodies = [self._after_lane(lane, seconds * PER_SECOND // (2 * CLIENTS) + 1) for lane in range(CLIENTS)]
         ready = iter([action for together in zip(*(lane for _, lane in bodies), strict=True) for action in together])
-        async with self.here.kept_from_workers(self.grant.host_id, *_streams([ids for ids, _ in bodies])):
+        async with self.here.kept_from_workers(self.grant.host_id, *_list_streams([ids for ids, _ in bodies])):
             for n in range(seconds * PER_SECOND):
                 due = begin + n / PER_SECOND
                 action = next(ready) if n % 2 else partial(self.before, self.questions[n % len(self.questions)], n % 8)
@@ -229,7 +229,7 @@ class TurnBench:
         """Keep turns, then write their rows again with no logic; returns the seconds of each, of both ways."""
         lanes = [self._after_lane(lane, turns) for lane in range(clients)]
         ids = [one for one, _ in lanes]
-        async with self.here.kept_from_workers(self.grant.host_id, *_streams(ids)):
+        async with self.here.kept_from_workers(self.grant.host_id, *_list_streams(ids)):
             kept = await run_lanes([lane for _, lane in lanes])
         bank = identity.bank_id(self.grant.host_id, BANK)
         rows = [await self.floors.rows(self.grant.host_id, bank, session, names) for session, names in ids]
@@ -266,7 +266,7 @@ def _body_of(session: str, turn: str, said: Sequence[str]) -> dict[str, Any]:
     return {**place, "input_items": items[:1], "output_items": items[1:]}
 
 
-def _streams(ids: Sequence[tuple[UUID, list[UUID]]]) -> tuple[list[UUID], list[UUID]]:
+def _list_streams(ids: Sequence[tuple[UUID, list[UUID]]]) -> tuple[list[UUID], list[UUID]]:
     return [session for session, _ in ids], [turn for _, names in ids for turn in names]
 
 

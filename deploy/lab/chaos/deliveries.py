@@ -47,7 +47,7 @@ def count_deliveries(
             foreign += 1
     taken = {turn for turn, mode in adds if mode is AnswerMode.OK}
     sent = Counter(turn for turn, _ in adds)
-    added = Counter(_session(turn) for turn in taken)
+    added = Counter(_name_session(turn) for turn in taken)
     return DeliveryCounts(
         sent_twice=sum(times > 1 for times in sent.values()),
         flushed_twice=sum(max(0, times - added[session]) for session, times in flushes.items()),
@@ -62,12 +62,12 @@ def _find_turn(call: RecordedCall, words: Mapping[tuple[str, str], ChaosTurn]) -
     try:
         asked, answered = (message["content"] for message in call.body["messages"])
         turn = words.get((asked, answered))
-        return turn if turn and call.body["session_id"] == _session(turn) else None
+        return turn if turn and call.body["session_id"] == _name_session(turn) else None
     except (KeyError, TypeError, ValueError):
         return None
 
 
-def _session(turn: ChaosTurn) -> str:
+def _name_session(turn: ChaosTurn) -> str:
     """Return what a turn's session is called at the gateway of its tenant."""
     return f"{CHAT}{turn.bank}/{turn.session}"
 

@@ -21,7 +21,7 @@ from deploy.lab.isolation.world import FixtureIncomplete, IsolationFixture, buil
 from deploy.local.stack import Stack
 from deploy.plugin_listener import by_key
 from producers.http.app import create_app
-from producers.http.service import Readiness
+from producers.http.routes.service import Readiness
 from producers.notifications import Notifier
 from producers.plugin.bank_store import EraseQueue, PluginParts
 from producers.service.dependencies import ServiceDependencies

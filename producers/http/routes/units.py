@@ -9,27 +9,27 @@ from uuid import UUID
 from fastapi import APIRouter, Request, Response
 
 from producers.errors import TooSlow
-from producers.http.erasures import ERASING, answer_receipt
+from producers.http.authentication import TenantCall
 from producers.http.openapi import WRITING, CallerClass, DescribedAnswer, describe_route
-from producers.http.reading import (
+from producers.http.requests import (
     BankParameters,
-    authenticate_and_queue,
     body_of,
     json_response,
     parse_identifier,
     read_parameters,
 )
+from producers.http.routes.erasures import ERASING, answer_receipt
 from producers.service.corrections import CorrectionBody
 from producers.service.erasures import ReceiptAnswer
-from producers.service.memory import MemoryFacade
 from producers.service.wire import Done, WireModel
 from store.errors import ConcurrencyError, IsReflection, NotFound
 from store.memory.links import Linked
 from store.memory.units import Unit
-from store.tenancy.keys import Keys
 
 #: A unit in examples.
 UNIT = "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20"
+
+router = APIRouter(prefix="/api/v1", tags=["units"])
 
 
 class ForgetParameters(BankParameters):
@@ -144,109 +144,106 @@ class ForgottenAnswer(Done):
 PINNED = {200: DescribedAnswer("the unit as it is from now on", (CorrectionReceipt,))}
 
 
-def unit_routes(memory: MemoryFacade, keys: Keys) -> APIRouter:
-    """Return the routes of units."""
-    router = APIRouter(prefix="/api/v1", tags=["units"])
+@router.get(
+    "/units/{unit_id}",
+    **describe_route(
+        "A unit with its provenance",
+        "Shows the whole text of a unit, where it was said and what was drawn from it.",
+        CallerClass.READER,
+        {200: DescribedAnswer("the unit", (UnitAnswer,))},
+        query=BankParameters,
+        fails=(NotFound,),
+    ),
+)
+async def unit(request: Request, call: TenantCall, unit_id: str) -> Response:
+    bank = read_parameters(request, BankParameters).bank
+    return json_response(unit_json(await call.memory.revisions.unit(call.grant, bank, parse_identifier(unit_id))))
 
-    @router.get(
-        "/units/{unit_id}",
-        **describe_route(
-            "A unit with its provenance",
-            "Shows the whole text of a unit, where it was said and what was drawn from it.",
-            CallerClass.READER,
-            {200: DescribedAnswer("the unit", (UnitAnswer,))},
-            query=BankParameters,
-            fails=(NotFound,),
-        ),
+
+@router.patch(
+    "/units/{unit_id}",
+    **describe_route(
+        "Correct a unit",
+        "The unit says the new text when this answers, and facts that were drawn from the old one end. With "
+        "`version`, only if the unit is still as it was seen.",
+        CallerClass.CHANGER,
+        {200: DescribedAnswer("the unit is corrected", (CorrectionReceipt,))},
+        body=CorrectionBody,
+        query=BankParameters,
+        fails=(NotFound, IsReflection, ConcurrencyError, *WRITING),
+    ),
+)
+async def correct(request: Request, call: TenantCall, unit_id: str) -> Response:
+    bank = read_parameters(request, BankParameters).bank
+    done = await call.memory.revisions.correct(call.grant, bank, parse_identifier(unit_id), await body_of(request))
+    return json_response({"ok": True, "unit_id": unit_id, **asdict(done)})
+
+
+@router.put(
+    "/units/{unit_id}/pin",
+    **describe_route(
+        "Have a unit told with every answer",
+        "Every recall of the bank tells the unit from now on; again it changes nothing.",
+        CallerClass.CURATOR,
+        PINNED,
+        query=BankParameters,
+        fails=(NotFound, IsReflection, TooSlow, *WRITING),
+    ),
+)
+async def pin(request: Request, call: TenantCall, unit_id: str) -> Response:
+    return await _set_pin(request, call, unit_id, pinned=True)
+
+
+@router.delete(
+    "/units/{unit_id}/pin",
+    **describe_route(
+        "Pin a unit no longer",
+        "The unit is recalled as any other from now on; again it changes nothing.",
+        CallerClass.CURATOR,
+        PINNED,
+        query=BankParameters,
+        fails=(NotFound, IsReflection, *WRITING),
+    ),
+)
+async def unpin(request: Request, call: TenantCall, unit_id: str) -> Response:
+    return await _set_pin(request, call, unit_id, pinned=False)
+
+
+async def _set_pin(request: Request, call: TenantCall, unit_id: str, *, pinned: bool) -> Response:
+    bank = read_parameters(request, BankParameters).bank
+    done = await call.memory.revisions.pin(call.grant, bank, parse_identifier(unit_id), pinned=pinned)
+    return json_response({"ok": True, "unit_id": unit_id, **asdict(done)})
+
+
+@router.delete(
+    "/units/{unit_id}",
+    **describe_route(
+        "Forget a unit, or erase it for good",
+        "No read shows the unit any more when this answers. `with_facts` forgets the facts that nothing else says, "
+        "too; `erase` takes it out of the log as well, as an erasure does, and answers with its receipt.",
+        CallerClass.CHANGER,
+        {
+            204: DescribedAnswer("it is forgotten"),
+            200: DescribedAnswer(
+                "it is forgotten `with_facts`, or it is erased (`erase`)", (ForgottenAnswer, ReceiptAnswer)
+            ),
+            202: ERASING,
+        },
+        query=ForgetParameters,
+        fails=(NotFound, IsReflection, *WRITING),
+    ),
+)
+async def forget(request: Request, call: TenantCall, unit_id: str) -> Response:
+    asked = read_parameters(request, ForgetParameters)
+    if asked.erase:
+        unit = {"kind": "unit", "bank": asked.bank, "unit_id": str(parse_identifier(unit_id))}
+        return answer_receipt(await call.memory.revisions.erase(call.grant, unit))
+    done = await call.memory.revisions.forget(
+        call.grant, asked.bank, parse_identifier(unit_id), with_facts=asked.with_facts
     )
-    async def unit(request: Request, unit_id: str) -> Response:
-        grant = await authenticate_and_queue(request, keys)
-        bank = read_parameters(request, BankParameters).bank
-        return json_response(unit_json(await memory.revisions.unit(grant, bank, parse_identifier(unit_id))))
-
-    @router.patch(
-        "/units/{unit_id}",
-        **describe_route(
-            "Correct a unit",
-            "The unit says the new text when this answers, and facts that were drawn from the old one end. With "
-            "`version`, only if the unit is still as it was seen.",
-            CallerClass.CHANGER,
-            {200: DescribedAnswer("the unit is corrected", (CorrectionReceipt,))},
-            body=CorrectionBody,
-            query=BankParameters,
-            fails=(NotFound, IsReflection, ConcurrencyError, *WRITING),
-        ),
-    )
-    async def correct(request: Request, unit_id: str) -> Response:
-        grant = await authenticate_and_queue(request, keys)
-        bank = read_parameters(request, BankParameters).bank
-        done = await memory.revisions.correct(grant, bank, parse_identifier(unit_id), await body_of(request))
-        return json_response({"ok": True, "unit_id": unit_id, **asdict(done)})
-
-    @router.put(
-        "/units/{unit_id}/pin",
-        **describe_route(
-            "Have a unit told with every answer",
-            "Every recall of the bank tells the unit from now on; again it changes nothing.",
-            CallerClass.CURATOR,
-            PINNED,
-            query=BankParameters,
-            fails=(NotFound, IsReflection, TooSlow, *WRITING),
-        ),
-    )
-    async def pin(request: Request, unit_id: str) -> Response:
-        return await _pinned(request, unit_id, pinned=True)
-
-    @router.delete(
-        "/units/{unit_id}/pin",
-        **describe_route(
-            "Pin a unit no longer",
-            "The unit is recalled as any other from now on; again it changes nothing.",
-            CallerClass.CURATOR,
-            PINNED,
-            query=BankParameters,
-            fails=(NotFound, IsReflection, *WRITING),
-        ),
-    )
-    async def unpin(request: Request, unit_id: str) -> Response:
-        return await _pinned(request, unit_id, pinned=False)
-
-    async def _pinned(request: Request, unit_id: str, *, pinned: bool) -> Response:
-        grant = await authenticate_and_queue(request, keys)
-        bank = read_parameters(request, BankParameters).bank
-        done = await memory.revisions.pin(grant, bank, parse_identifier(unit_id), pinned=pinned)
-        return json_response({"ok": True, "unit_id": unit_id, **asdict(done)})
-
-    @router.delete(
-        "/units/{unit_id}",
-        **describe_route(
-            "Forget a unit, or erase it for good",
-            "No read shows the unit any more when this answers. `with_facts` forgets the facts that nothing else says, "
-            "too; `erase` takes it out of the log as well, as an erasure does, and answers with its receipt.",
-            CallerClass.CHANGER,
-            {
-                204: DescribedAnswer("it is forgotten"),
-                200: DescribedAnswer(
-                    "it is forgotten `with_facts`, or it is erased (`erase`)", (ForgottenAnswer, ReceiptAnswer)
-                ),
-                202: ERASING,
-            },
-            query=ForgetParameters,
-            fails=(NotFound, IsReflection, *WRITING),
-        ),
-    )
-    async def forget(request: Request, unit_id: str) -> Response:
-        grant = await authenticate_and_queue(request, keys)
-        asked = read_parameters(request, ForgetParameters)
-        if asked.erase:
-            unit = {"kind": "unit", "bank": asked.bank, "unit_id": str(parse_identifier(unit_id))}
-            return answer_receipt(await memory.revisions.erase(grant, unit))
-        done = await memory.revisions.forget(grant, asked.bank, parse_identifier(unit_id), with_facts=asked.with_facts)
-        if not asked.with_facts:
-            return Response(status_code=204)
-        return json_response({"ok": True, "unit_id": unit_id, "position": done.position, "facts_forgotten": done.facts})
-
-    return router
+    if not asked.with_facts:
+        return Response(status_code=204)
+    return json_response({"ok": True, "unit_id": unit_id, "position": done.position, "facts_forgotten": done.facts})
 
 
 def _link_json(link: Linked) -> dict[str, Any]:

@@ -1,20 +1,20 @@
-"""The page docs/http.md from the API's own description: `python -m producers.http.reference > docs/http.md`."""
+"""The page docs/http.md from the API's own description: `python -m producers.http.reference_page > docs/http.md`."""
 
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from producers.http.app import create_app
+from producers.http.error_responses import INTERNAL, WIRES
 from producers.http.openapi import MEANINGS
-from producers.http.problems import INTERNAL, WIRES
 from producers.settings import ApiSettings
 
 HEAD = """# The HTTP API
 
-Written from the API's own description by `python -m producers.http.reference > docs/http.md`; the running service shows
-the same with every field and an example at `/docs`, and as OpenAPI at `/openapi.json`. Bodies are JSON. Fields and
-parameters with a `*` are needed. Times are RFC 3339 in UTC; integers are taken as milliseconds since 1970. A key goes
-in the header `Authorization: Bearer <key>`.
+Written from the API's own description by `python -m producers.http.reference_page > docs/http.md`; the running service
+shows the same with every field and an example at `/docs`, and as OpenAPI at `/openapi.json`. Bodies are JSON. Fields
+and parameters with a `*` are needed. Times are RFC 3339 in UTC; integers are taken as milliseconds since 1970. A key
+goes in the header `Authorization: Bearer <key>`.
 """
 ERRORS = """## Errors
 
@@ -44,7 +44,8 @@ def _render_operation(name: str, operation: Mapping[str, Any], schemas: Mapping[
     yield f"### `{name}`\n\n{operation['summary']}. {promise}\n"
     yield f"- Who: {access}"
     if "parameters" in operation:
-        yield f"- Parameters: {', '.join(_mark(one['name'], one['required']) for one in operation['parameters'])}"
+        named = (_mark_required(one["name"], one["required"]) for one in operation["parameters"])
+        yield f"- Parameters: {', '.join(named)}"
     if "requestBody" in operation:
         [content] = operation["requestBody"]["content"].values()
         yield f"- Request: {_render_schema(content['schema'], schemas)}"
@@ -65,10 +66,10 @@ def _render_schema(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> str
     if "$ref" not in schema:
         return "text"
     model = schemas[schema["$ref"].rpartition("/")[2]]
-    return ", ".join(_mark(name, name in model.get("required", ())) for name in model["properties"])
+    return ", ".join(_mark_required(name, name in model.get("required", ())) for name in model["properties"])
 
 
-def _mark(name: str, required: object) -> str:
+def _mark_required(name: str, required: object) -> str:
     return f"`{name}`*" if required else f"`{name}`"
 
 

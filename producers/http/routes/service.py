@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
-from producers.http.reading import json_response
+from producers.http.requests import json_response
 from producers.service.wire import WireModel
 
 

@@ -16,7 +16,7 @@ PACKAGE = ("fastapi_offline", "static")
 _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
-def routes(title: str, openapi_url: str) -> APIRouter:
+def page_routes(title: str, openapi_url: str) -> APIRouter:
     """Return the page and what it loads."""
     page = _page(title, openapi_url)
     router = APIRouter(routes=[Mount(ASSETS, StaticFiles(packages=[PACKAGE]), name="docs assets")])

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Request, Response
 from starlette.types import Receive, Scope, Send
 
 from producers.errors import InsufficientScope, Unauthenticated
-from producers.http.reading import Authenticator, authenticate_and_queue, json_response
+from producers.http.authentication import Authenticator, authenticate_and_queue
+from producers.http.requests import json_response
 from producers.mcp.server import McpServer
 from producers.mcp.settings import McpSettings
 from producers.mcp.switches import ToolSwitches

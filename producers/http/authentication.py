@@ -1,0 +1,141 @@
+"""Who calls: the key of a request becomes what it may do, once the fair queue gives its tenant a slot.
+
+Handlers take `TenantCall`, `RecallCall` or `OperatorCall` as a parameter; FastAPI resolves it before they begin.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Protocol
+from uuid import UUID
+
+from fastapi import Depends, Request
+
+from producers.errors import PermissionDenied, Unauthenticated
+from producers.fair_queue import RECALL_WEIGHT, weight_of
+from producers.http.middleware import ENTER, GRANT
+from producers.service.memory import MemoryFacade
+from producers.service.operations import Operations
+from store.tenancy.call_audit import NO_HOST
+from store.tenancy.keys import Grant
+from store.tenancy.tokens import OPERATOR_PREFIX
+
+WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+KEY_NEEDED = "a valid key is needed: Authorization: Bearer <key>"
+
+
+class Authenticator(Protocol):
+    """Knows what tokens allow."""
+
+    async def authenticate(self, token: str) -> Grant | None:
+        """Return what a token allows, or None where it opens nothing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AuthenticatedCall:
+    """A call with a tenant's key: what the key allows, and the memory that answers."""
+
+    grant: Grant
+    memory: MemoryFacade
+
+
+async def authenticate_and_queue(request: Request, keys: Authenticator, weight: int | None = None) -> Grant:
+    """Return what the bearer's key allows, once the fair queue gives the tenant a slot.
+
+    `weight` is the call's, else its body's. Raises Unauthenticated, Overloaded; PermissionDenied for a key of another
+    interface.
+    """
+    token = _read_bearer(request)
+    if token.startswith(OPERATOR_PREFIX):
+        raise PermissionDenied("a key of an operator opens /api/v1/operator/* only")
+    grant = await keys.authenticate(token) if token else None
+    if grant is None:
+        raise Unauthenticated(KEY_NEEDED)
+    if grant.gateway_user is not None:
+        raise PermissionDenied("this key opens /memories/* only")
+    grant = replace(grant, own_key=token)
+    await wait_for_slot(request, grant, weight)
+    return grant
+
+
+async def wait_for_slot(request: Request, grant: Grant, weight: int | None = None) -> None:
+    """Note whose request this is, and wait for a slot of the fair queue. Raises Overloaded.
+
+    The body is read before: no slot waits for a client that sends slowly.
+    """
+    request.scope[GRANT] = grant
+    await request.scope[ENTER](grant.host_id, weight or weight_of(await _measure_body(request)))
+
+
+async def _measure_body(request: Request) -> int:
+    return len(await request.body()) if request.method in WITH_BODY else 0
+
+
+def _read_bearer(request: Request) -> str:
+    """Return the bearer's token; empty where there is none."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def memory_of(request: Request) -> MemoryFacade:
+    """Return the memory that this application serves."""
+    memory: MemoryFacade = request.app.state.memory
+    return memory
+
+
+def keys_of(request: Request) -> Authenticator:
+    """Return what knows the keys of tenants."""
+    keys: Authenticator = request.app.state.keys
+    return keys
+
+
+async def _admit_call(request: Request) -> AuthenticatedCall:
+    return AuthenticatedCall(await authenticate_and_queue(request, keys_of(request)), memory_of(request))
+
+
+async def _admit_recall(request: Request) -> AuthenticatedCall:
+    return AuthenticatedCall(await authenticate_and_queue(request, keys_of(request), RECALL_WEIGHT), memory_of(request))
+
+
+TenantCall = Annotated[AuthenticatedCall, Depends(_admit_call)]
+#: A call that weighs as much as a recall, however short its body is.
+RecallCall = Annotated[AuthenticatedCall, Depends(_admit_recall)]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorGrant:
+    """Which operator's key calls, and for which tenant, as the audit notes it."""
+
+    key_id: UUID
+    host_id: UUID = NO_HOST
+
+
+@dataclass(frozen=True, slots=True)
+class AuthenticatedOperator:
+    """A call with an operator's key: over all tenants, never content."""
+
+    key: UUID
+    operations: Operations
+    request: Request
+
+    def note_tenant(self, tenant: UUID) -> None:
+        """Have the audit say for which tenant the call was."""
+        self.request.scope[GRANT] = OperatorGrant(self.key, tenant)
+
+
+async def _admit_operator(request: Request) -> AuthenticatedOperator:
+    """Raise Unauthenticated, Overloaded; PermissionDenied for a key of a tenant."""
+    operations: Operations = request.app.state.operations
+    token = _read_bearer(request)
+    if not token:
+        raise Unauthenticated(KEY_NEEDED)
+    key = await operations.keys.authenticate(token)
+    if key is None and token.startswith(OPERATOR_PREFIX):
+        raise Unauthenticated("this key opens nothing (any more)")
+    if key is None:
+        raise PermissionDenied("this needs a key of an operator (`afterturn keys create --operator`)")
+    request.scope[GRANT] = OperatorGrant(key)
+    await request.scope[ENTER](NO_HOST, weight_of(await _measure_body(request)))
+    return AuthenticatedOperator(key, operations, request)
+
+
+OperatorCall = Annotated[AuthenticatedOperator, Depends(_admit_operator)]

@@ -1,0 +1,92 @@
+"""Banks: made before their first turn, and listed."""
+
+from fastapi import APIRouter, Request, Response
+
+from producers.http.authentication import TenantCall
+from producers.http.openapi import LIMITED, WRITING, CallerClass, DescribedAnswer, describe_route
+from producers.http.requests import BankPlace, body_of, json_response, read_parameters
+from producers.service.banks import (
+    BankBody,
+    BankChange,
+    BanksAnswer,
+    BanksParameters,
+    ChangedBank,
+    MadeBank,
+    as_json,
+)
+from store.errors import NotFound
+
+CHANGED = {200: DescribedAnswer("the bank as it is from now on", (ChangedBank,))}
+
+router = APIRouter(prefix="/api/v1", tags=["banks"])
+
+
+@router.post(
+    "/banks",
+    **describe_route(
+        "Make a bank of the host, of an agent, or of a user",
+        "The bank is there when this answers; again it changes nothing. A first turn makes its bank by itself.",
+        CallerClass.WRITER,
+        {
+            201: DescribedAnswer("the bank is new", (MadeBank,)),
+            200: DescribedAnswer("the bank was there", (MadeBank,)),
+        },
+        body=BankBody,
+        fails=LIMITED,
+    ),
+)
+async def create(request: Request, call: TenantCall) -> Response:
+    bank, new = await call.memory.create_bank(call.grant, await body_of(request))
+    return json_response({"ok": True, **as_json(bank), "created": new}, 201 if new else 200)
+
+
+@router.get(
+    "/banks",
+    **describe_route(
+        "The banks a key reaches, page by page",
+        "Lists what the key reaches and no other, by name; `after` begins behind a name.",
+        CallerClass.READER,
+        {200: DescribedAnswer("a page", (BanksAnswer,))},
+        query=BanksParameters,
+    ),
+)
+async def listing(request: Request, call: TenantCall) -> Response:
+    page = await call.memory.list_banks(call.grant, read_parameters(request, BanksParameters))
+    return json_response(page.as_json("banks", [as_json(bank) for bank in page.rows]))
+
+
+@router.patch(
+    "/banks/{bank:name}",
+    **describe_route(
+        "Change a bank's language or end",
+        "New words are cut by the new language at once, older ones follow until `settled`. With `expires_at` "
+        "null it never ends; one that has ended is there again.",
+        CallerClass.KEEPER,
+        CHANGED,
+        body=BankChange,
+        fails=(NotFound, *WRITING),
+    ),
+)
+async def change(request: Request, call: TenantCall, bank: str) -> Response:
+    return json_response(
+        {"ok": True, **as_json(await call.memory.change_bank(call.grant, bank, await body_of(request)))}
+    )
+
+
+@router.patch(
+    "/banks",
+    **describe_route(
+        "Change a bank of any name",
+        "As with the name in the path, for names that a client or proxy would rewrite there.",
+        CallerClass.KEEPER,
+        CHANGED,
+        body=BankChange,
+        query=BankPlace,
+        fails=(NotFound, *WRITING),
+    ),
+)
+async def change_of(request: Request, call: TenantCall) -> Response:
+    bank = read_parameters(request, BankPlace).bank
+    return json_response(
+        {"ok": True, **as_json(await call.memory.change_bank(call.grant, bank, await body_of(request)))}
+    )

@@ -1,0 +1,57 @@
+"""Erasures: what is asked to be gone for good, and the receipt."""
+
+from fastapi import APIRouter, Request, Response
+
+from producers.http.authentication import TenantCall
+from producers.http.openapi import WRITING, CallerClass, DescribedAnswer, describe_route
+from producers.http.requests import (
+    Nothing,
+    body_of,
+    json_response,
+    parse_identifier,
+    read_parameters,
+)
+from producers.service.erasures import ErasureBody, ReceiptAnswer, as_json
+from store.erasure import Receipt
+from store.errors import IsReflection, NotFound
+
+ERASED = DescribedAnswer("it is gone; the receipt", (ReceiptAnswer,))
+ERASING = DescribedAnswer("it goes on by itself; the receipt so far", (ReceiptAnswer,))
+
+router = APIRouter(prefix="/api/v1", tags=["erasures"])
+
+
+@router.post(
+    "/erasures",
+    **describe_route(
+        "Erase a unit, a session, a user or a bank for good",
+        "Erased from the log, from every row and from work in progress; once accepted it goes on to its end, "
+        "whatever stops. Again it goes on where it is, or finds nothing left.",
+        CallerClass.CHANGER,
+        {200: ERASED, 202: ERASING},
+        body=ErasureBody,
+        fails=(NotFound, IsReflection, *WRITING),
+    ),
+)
+async def erase(request: Request, call: TenantCall) -> Response:
+    return answer_receipt(await call.memory.revisions.erase(call.grant, await body_of(request)))
+
+
+@router.get(
+    "/erasures/{erasure_id}",
+    **describe_route(
+        "The receipt of an erasure",
+        "Says how far an erasure has come, and where copies may be that the service does not reach.",
+        CallerClass.READER,
+        {200: DescribedAnswer("the receipt", (ReceiptAnswer,))},
+        fails=(NotFound,),
+    ),
+)
+async def receipt(request: Request, call: TenantCall, erasure_id: str) -> Response:
+    read_parameters(request, Nothing)
+    return json_response(as_json(await call.memory.revisions.erasure(call.grant, parse_identifier(erasure_id))))
+
+
+def answer_receipt(receipt: Receipt) -> Response:
+    """Return the answer to a request: 200 when it is done, 202 when it goes on by itself."""
+    return json_response(as_json(receipt), 200 if receipt.done else 202)

@@ -1,0 +1,101 @@
+"""The Memory Gateway's three calls, so that a hybrid agent can point its base URL here."""
+
+import hmac
+from dataclasses import replace
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from producers.errors import Invalid, Unauthenticated
+from producers.fair_queue import RECALL_WEIGHT
+from producers.http.authentication import keys_of, memory_of, wait_for_slot
+from producers.http.middleware import REQUEST_ID
+from producers.http.openapi import LIMITED, CallerClass, DescribedAnswer, describe_route
+from producers.http.requests import body_of, json_response
+from producers.service.gateway_calls import (
+    AddAnswer,
+    AddBody,
+    Credentials,
+    FlushAnswer,
+    FlushBody,
+    SearchAnswer,
+    SearchBody,
+)
+from producers.service.turns import parse_body
+from store.errors import NotFound
+from store.tenancy.keys import Grant
+
+REFUSAL = "these credentials open nothing"
+
+router = APIRouter(prefix="/memories", tags=["gateway"])
+
+
+@router.post(
+    "/add",
+    **describe_route(
+        "Remember messages of a session",
+        "The messages are durable when this answers; the same message again is remembered once. Where it fails "
+        "midway, `details.message_count` says how many are remembered.",
+        CallerClass.GATEWAY,
+        {200: DescribedAnswer("they are remembered", (AddAnswer,))},
+        body=AddBody,
+        fails=(NotFound, *LIMITED),
+    ),
+)
+async def add(request: Request) -> Response:
+    value = await body_of(request)
+    grant = await _authorise_user(request, value)
+    stored = await memory_of(request).intake.add_messages(grant, value)
+    data = {"message_count": stored, "status": "accumulated"}
+    return json_response({"request_id": request.scope[REQUEST_ID], "data": data})
+
+
+@router.post(
+    "/flush",
+    **describe_route(
+        "Nothing waits here: extraction began when the message came",
+        "Changes nothing; it is there because clients of a gateway call it.",
+        CallerClass.GATEWAY,
+        {200: DescribedAnswer("nothing waits", (FlushAnswer,))},
+        body=FlushBody,
+    ),
+)
+async def flush(request: Request) -> Response:
+    value = await body_of(request)
+    await _authorise_user(request, value)
+    parse_body(FlushBody, value)
+    return json_response({"request_id": request.scope[REQUEST_ID], "data": {"status": "extracted"}})
+
+
+@router.post(
+    "/search",
+    **describe_route(
+        "Recall for a conversation",
+        "Answers with the best of this conversation, or of all of the user's memory, as `scope` says.",
+        CallerClass.GATEWAY,
+        {200: DescribedAnswer("what was found", (SearchAnswer,))},
+        body=SearchBody,
+    ),
+)
+async def search(request: Request) -> Response:
+    value = await body_of(request)
+    grant = await _authorise_user(request, value, RECALL_WEIGHT)
+    return json_response(await memory_of(request).recalls.search_messages(grant, value))
+
+
+async def _authorise_user(request: Request, value: Any, weight: int | None = None) -> Grant:
+    """Return the grant of the user in the body, when the tenant's turn has come.
+
+    Raises Unauthenticated, the same for each wrong part, and Overloaded.
+    """
+    try:
+        told = parse_body(Credentials, value)
+    except Invalid:
+        raise Unauthenticated(REFUSAL) from None
+    grant = await keys_of(request).authenticate(told.user_key)
+    owner = (grant.gateway_user if grant else None) or ""
+    if grant is None or not owner or not hmac.compare_digest(owner.encode(), told.user_id.encode(errors="replace")):
+        raise Unauthenticated(REFUSAL)
+    grant = replace(grant, own_key=told.user_key)
+    await wait_for_slot(request, grant, weight)
+    return grant

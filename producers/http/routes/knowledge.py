@@ -1,0 +1,199 @@
+"""Documents, directives, links, reflections, and the profile of a person."""
+
+from dataclasses import asdict
+
+from fastapi import APIRouter, Request, Response
+
+from producers.http.authentication import TenantCall
+from producers.http.openapi import LIMITED, WRITING, CallerClass, DescribedAnswer, describe_route
+from producers.http.requests import (
+    BankParameters,
+    body_of,
+    json_response,
+    parse_identifier,
+    read_parameters,
+)
+from producers.service.knowledge import (
+    DirectiveBody,
+    DirectiveReceipt,
+    DirectivesAnswer,
+    DocumentAnswer,
+    DocumentBody,
+    DocumentReceipt,
+    DocumentsAnswer,
+    LinkBody,
+    LinkReceipt,
+    ReflectionsAnswer,
+)
+from producers.service.paging import BankPageParameters
+from producers.service.profiles import ProfileAnswer, ProfileParameters, as_json
+from store.errors import NotFound
+
+router = APIRouter(prefix="/api/v1", tags=["knowledge"])
+
+
+@router.post(
+    "/docs",
+    **describe_route(
+        "Take in a document, or name the file of turns",
+        "The document is durable when this answers; the same content again is the same document.",
+        CallerClass.WRITER,
+        {
+            201: DescribedAnswer("the document is new", (DocumentReceipt,)),
+            200: DescribedAnswer("the document was there", (DocumentReceipt,)),
+        },
+        body=DocumentBody,
+        fails=LIMITED,
+    ),
+)
+async def add(request: Request, call: TenantCall) -> Response:
+    added = await call.memory.knowledge.add_document(call.grant, await body_of(request))
+    return json_response({"ok": True, **asdict(added)}, 200 if added.duplicate else 201)
+
+
+@router.get(
+    "/docs/{doc_id}",
+    **describe_route(
+        "A document",
+        "Shows what is known of a document and how many units it has; its text is in the units.",
+        CallerClass.READER,
+        {200: DescribedAnswer("the document", (DocumentAnswer,))},
+        query=BankParameters,
+        fails=(NotFound,),
+    ),
+)
+async def one(request: Request, call: TenantCall, doc_id: str) -> Response:
+    bank = read_parameters(request, BankParameters).bank
+    return json_response(await call.memory.knowledge.document(call.grant, bank, parse_identifier(doc_id)))
+
+
+@router.get(
+    "/docs",
+    **describe_route(
+        "The documents of a bank, page by page",
+        "Those written last come first; a document that is added meanwhile shifts no page.",
+        CallerClass.READER,
+        {200: DescribedAnswer("a page", (DocumentsAnswer,))},
+        query=BankPageParameters,
+    ),
+)
+async def documents(request: Request, call: TenantCall) -> Response:
+    page = await call.memory.knowledge.list_documents(call.grant, read_parameters(request, BankPageParameters))
+    return json_response(page.as_json("docs"))
+
+
+@router.delete(
+    "/docs/{doc_id}",
+    **describe_route(
+        "Forget a document and its units",
+        "No read shows the document or its units any more when this answers.",
+        CallerClass.CHANGER,
+        {204: DescribedAnswer("it is forgotten")},
+        query=BankParameters,
+        fails=(NotFound, *WRITING),
+    ),
+)
+async def forget(request: Request, call: TenantCall, doc_id: str) -> Response:
+    bank = read_parameters(request, BankParameters).bank
+    await call.memory.knowledge.forget_document(call.grant, bank, parse_identifier(doc_id))
+    return Response(status_code=204)
+
+
+@router.post(
+    "/directives",
+    **describe_route(
+        "Make or change a directive",
+        "A directive is known by its name and told with every recall of its bank from now on.",
+        CallerClass.CURATOR,
+        {
+            201: DescribedAnswer("the directive is new or changed", (DirectiveReceipt,)),
+            200: DescribedAnswer("the directive stood so", (DirectiveReceipt,)),
+        },
+        body=DirectiveBody,
+        fails=LIMITED,
+    ),
+)
+async def lay_down(request: Request, call: TenantCall) -> Response:
+    directive, changed = await call.memory.knowledge.lay_down(call.grant, await body_of(request))
+    return json_response({"ok": True, **asdict(directive), "changed": changed}, 201 if changed else 200)
+
+
+@router.get(
+    "/directives",
+    **describe_route(
+        "The directives of a bank, page by page",
+        "Lists the standing directives, the highest priority first, and who laid each down.",
+        CallerClass.READER,
+        {200: DescribedAnswer("the directives", (DirectivesAnswer,))},
+        query=BankPageParameters,
+    ),
+)
+async def directives(request: Request, call: TenantCall) -> Response:
+    page = await call.memory.knowledge.directives(call.grant, read_parameters(request, BankPageParameters))
+    return json_response(page.as_json("directives"))
+
+
+@router.delete(
+    "/directives/{directive_id}",
+    **describe_route(
+        "End a directive",
+        "No recall tells the directive any more.",
+        CallerClass.CURATOR,
+        {204: DescribedAnswer("it is ended")},
+        query=BankParameters,
+        fails=(NotFound, *WRITING),
+    ),
+)
+async def withdraw(request: Request, call: TenantCall, directive_id: str) -> Response:
+    bank = read_parameters(request, BankParameters).bank
+    await call.memory.knowledge.withdraw(call.grant, bank, parse_identifier(directive_id))
+    return Response(status_code=204)
+
+
+@router.post(
+    "/links",
+    **describe_route(
+        "Link two units of a bank",
+        "The link stands when this answers; the same link again changes nothing.",
+        CallerClass.CHANGER,
+        {
+            201: DescribedAnswer("the link is new or changed", (LinkReceipt,)),
+            200: DescribedAnswer("the link stood so", (LinkReceipt,)),
+        },
+        body=LinkBody,
+        fails=(NotFound, *LIMITED),
+    ),
+)
+async def link(request: Request, call: TenantCall) -> Response:
+    changed = await call.memory.knowledge.link(call.grant, await body_of(request))
+    return json_response({"ok": True, "changed": changed}, 201 if changed else 200)
+
+
+@router.get(
+    "/reflections",
+    **describe_route(
+        "What a bank came to see in its facts, page by page",
+        "Lists the reflections that workers drew from the bank's facts.",
+        CallerClass.READER,
+        {200: DescribedAnswer("the reflections", (ReflectionsAnswer,))},
+        query=BankPageParameters,
+    ),
+)
+async def reflections(request: Request, call: TenantCall) -> Response:
+    page = await call.memory.knowledge.reflections(call.grant, read_parameters(request, BankPageParameters))
+    return json_response(page.as_json("reflections"))
+
+
+@router.get(
+    "/profile",
+    **describe_route(
+        "What is known of a person, and from where",
+        "Tells the facts that hold, with their sources; with `history`, what they replaced, too. A key of a user "
+        "asks about its own user, and by name in a bank it reaches.",
+        CallerClass.READER,
+        {200: DescribedAnswer("the profile", (ProfileAnswer,))},
+        query=ProfileParameters,
+    ),
+)
+async def profile(request: Request, call: TenantCall) -> Response:
+    return json_response(as_json(await call.memory.profile(call.grant, read_parameters(request, ProfileParameters))))

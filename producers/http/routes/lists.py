@@ -1,0 +1,65 @@
+"""Lists of what a key reaches: sessions, units, users. Those of turns, banks and knowledge stand with theirs."""
+
+from dataclasses import asdict
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from producers.http.authentication import TenantCall
+from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
+from producers.http.requests import json_response, read_parameters
+from producers.service.listings import SessionsAnswer, UnitsAnswer, UsersAnswer
+from producers.service.paging import BankPageParameters, PageParameters
+from store.memory.listings import SessionListed
+
+router = APIRouter(prefix="/api/v1", tags=["lists"])
+
+
+@router.get(
+    "/sessions",
+    **describe_route(
+        "The sessions of a bank, page by page",
+        "The one with the newest turn comes first; one that goes on meanwhile moves to the front.",
+        CallerClass.READER,
+        {200: DescribedAnswer("a page", (SessionsAnswer,))},
+        query=BankPageParameters,
+    ),
+)
+async def sessions(request: Request, call: TenantCall) -> Response:
+    page = await call.memory.lists.sessions(call.grant, read_parameters(request, BankPageParameters))
+    return json_response(page.as_json("sessions", [_session_json(one) for one in page.rows]))
+
+
+@router.get(
+    "/units",
+    **describe_route(
+        "The units of a bank, page by page",
+        "Messages and facts that are remembered, in the order of their ids; long texts are cut. Facts of "
+        "the newest turns are listed before a worker has written them; until then a change of one is busy.",
+        CallerClass.READER,
+        {200: DescribedAnswer("a page", (UnitsAnswer,))},
+        query=BankPageParameters,
+    ),
+)
+async def units(request: Request, call: TenantCall) -> Response:
+    page = await call.memory.lists.units(call.grant, read_parameters(request, BankPageParameters))
+    return json_response(page.as_json("units"))
+
+
+@router.get(
+    "/users",
+    **describe_route(
+        "The users a key reaches, page by page",
+        "Who said what is remembered in the banks the key reaches; a key of a user reaches its own user alone.",
+        CallerClass.READER,
+        {200: DescribedAnswer("a page", (UsersAnswer,))},
+        query=PageParameters,
+    ),
+)
+async def users(request: Request, call: TenantCall) -> Response:
+    page = await call.memory.lists.users(call.grant, read_parameters(request, PageParameters))
+    return json_response(page.as_json("users"))
+
+
+def _session_json(session: SessionListed) -> dict[str, Any]:
+    return {name: value for name, value in asdict(session).items() if name != "key"}

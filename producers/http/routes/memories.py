@@ -1,0 +1,68 @@
+"""Single memories: written, replaced, read and ended by an id of the caller's choice."""
+
+from dataclasses import asdict
+
+from fastapi import APIRouter, Request, Response
+
+from producers.http.authentication import TenantCall
+from producers.http.openapi import LIMITED, WRITING, CallerClass, DescribedAnswer, describe_route
+from producers.http.requests import BankParameters, body_of, json_response, read_parameters
+from producers.http.routes.units import UnitAnswer, unit_json
+from producers.service.single_memories import MemoryBody, MemoryReceipt
+from store.errors import NotFound
+
+router = APIRouter(prefix="/api/v1", tags=["memories"])
+
+
+@router.post(
+    "/memories",
+    **describe_route(
+        "Write or replace a single memory",
+        "The memory is durable and readable when this answers. One of the same `id` in the bank is replaced in "
+        "every field and keeps when it was created; without an `id`, the same text is the same memory. The same "
+        "again changes nothing.",
+        CallerClass.WRITER,
+        {
+            201: DescribedAnswer("the memory is new", (MemoryReceipt,)),
+            200: DescribedAnswer("the memory was there, and says this now", (MemoryReceipt,)),
+        },
+        body=MemoryBody,
+        fails=LIMITED,
+    ),
+)
+async def keep(request: Request, call: TenantCall) -> Response:
+    name, kept = await call.memory.memories.keep(call.grant, await body_of(request))
+    return json_response({"ok": True, "id": name, **asdict(kept)}, 201 if kept.created else 200)
+
+
+@router.get(
+    "/memories/{memory_id}",
+    **describe_route(
+        "A single memory",
+        "Shows the unit that the memory is; `turn_id` is its id.",
+        CallerClass.READER,
+        {200: DescribedAnswer("the memory", (UnitAnswer,))},
+        query=BankParameters,
+        fails=(NotFound,),
+    ),
+)
+async def read(request: Request, call: TenantCall, memory_id: str) -> Response:
+    bank = read_parameters(request, BankParameters).bank
+    return json_response(unit_json(await call.memory.memories.read(call.grant, bank, memory_id)))
+
+
+@router.delete(
+    "/memories/{memory_id}",
+    **describe_route(
+        "End a single memory",
+        "No read shows the memory any more when this answers, nor the facts that nothing else says. Its id may be "
+        "used again.",
+        CallerClass.CHANGER,
+        {204: DescribedAnswer("it is ended")},
+        query=BankParameters,
+        fails=(NotFound, *WRITING),
+    ),
+)
+async def end(request: Request, call: TenantCall, memory_id: str) -> Response:
+    await call.memory.memories.end(call.grant, read_parameters(request, BankParameters).bank, memory_id)
+    return Response(status_code=204)

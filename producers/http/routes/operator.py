@@ -1,0 +1,304 @@
+"""The operator's interface: over all tenants, never content; opened by an operator's key alone."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import UUID
+
+from fastapi import APIRouter, Request, Response
+
+from producers.http.authentication import OperatorCall
+from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
+from producers.http.requests import body_of, json_response, parse_identifier, read_parameters
+from producers.service.operations import (
+    AuditAnswer,
+    AuditParameters,
+    KeysAnswer,
+    MadeKey,
+    NewKeyBody,
+    QuotaBody,
+    QuotasAnswer,
+    RotateBody,
+    StatusAnswer,
+    TargetsAnswer,
+    TargetsParameters,
+    TenantParameters,
+    TenantsAnswer,
+    TenantShownAnswer,
+)
+from producers.service.operator_work import (
+    DrainAnswer,
+    DrainBody,
+    JobCounts,
+    JobFilter,
+    JobHistoryAnswer,
+    JobsAnswer,
+    JobsBody,
+    JobsChanged,
+    JobsParameters,
+    WorkersAnswer,
+)
+from producers.service.paging import PageParameters
+from store.errors import NotFound
+
+#: Makes a key as the body says; returns the tenant whose it is, and what is answered.
+KeyChange = Callable[[Any], Awaitable[tuple[UUID, Any]]]
+
+router = APIRouter(prefix="/api/v1/operator", tags=["operator"])
+
+
+@router.get(
+    "/tenants",
+    **describe_route(
+        "The tenants, page by page",
+        "Lists tenants by name, nothing of theirs.",
+        CallerClass.OPERATOR,
+        {200: DescribedAnswer("a page", (TenantsAnswer,))},
+        query=PageParameters,
+    ),
+)
+async def tenants(request: Request, call: OperatorCall) -> Response:
+    page = await call.operations.tenants(read_parameters(request, PageParameters))
+    return json_response(page.as_json("tenants"))
+
+
+@router.get(
+    "/tenants/{tenant_id}",
+    **describe_route(
+        "A tenant",
+        "Shows the name, how many keys work and how much work is undone.",
+        CallerClass.OPERATOR,
+        {200: DescribedAnswer("the tenant", (TenantShownAnswer,))},
+        fails=(NotFound,),
+    ),
+)
+async def tenant(call: OperatorCall, tenant_id: str) -> Response:
+    which = parse_identifier(tenant_id)
+    call.note_tenant(which)
+    return json_response(await call.operations.tenant(which))
+
+
+@router.get(
+    "/status",
+    **describe_route(
+        "How far all work has come",
+        "Counts turns by stage and status over all tenants.",
+        CallerClass.OPERATOR,
+        {200: DescribedAnswer("the counts", (StatusAnswer,))},
+    ),
+)
+async def status(call: OperatorCall) -> Response:
+    return json_response(await call.operations.status())
+
+
+@router.get(
+    "/audit",
+    **describe_route(
+        "The call audit",
+        "Lists who called what and how it ended, the newest first.",
+        CallerClass.OPERATOR,
+        {200: DescribedAnswer("the calls", (AuditAnswer,))},
+        query=AuditParameters,
+    ),
+)
+async def audit(request: Request, call: OperatorCall) -> Response:
+    return json_response(await call.operations.audit(read_parameters(request, AuditParameters)))
+
+
+@router.get(
+    "/targets",
+    **describe_route(
+        "Gateway targets",
+        "Lists where turns are handed and how many wait; no key is shown.",
+        CallerClass.OPERATOR,
+        {200: DescribedAnswer("the targets", (TargetsAnswer,))},
+        query=TargetsParameters,
+    ),
+)
+async def targets(request: Request, call: OperatorCall) -> Response:
+    return json_response(await call.operations.targets(read_parameters(request, TargetsParameters).tenant))
+
+
+@router.get(
+    "/keys",
+    **describe_route(
+        "The keys of a tenant",
+        "Lists them without their secrets, revoked and expired ones too.",
+        CallerClass.OPERATOR,
+        {200: DescribedAnswer("the keys", (KeysAnswer,))},
+        query=TenantParameters,
+    ),
+)
+async def keys(request: Request, call: OperatorCall) -> Response:
+    return json_response(await call.operations.tenant_keys(read_parameters(request, TenantParameters).tenant))
+
+
+@router.post(
+    "/keys",
+    **describe_route(
+        "Make a key of a tenant",
+        "The key works when this answers, and is not shown again; a tenant is made with its first key.",
+        CallerClass.OPERATOR,
+        {201: DescribedAnswer("the key", (MadeKey,))},
+        body=NewKeyBody,
+    ),
+)
+async def create(request: Request, call: OperatorCall) -> Response:
+    return await _change_keys(request, call, call.operations.create_key)
+
+
+@router.post(
+    "/keys/{key_id}/rotate",
+    **describe_route(
+        "Replace a key of a tenant",
+        "The new key may do the same; the old one works until the overlap is over.",
+        CallerClass.OPERATOR,
+        {201: DescribedAnswer("the new key", (MadeKey,))},
+        body=RotateBody,
+        fails=(NotFound,),
+    ),
+)
+async def rotate(request: Request, call: OperatorCall, key_id: str) -> Response:
+    return await _change_keys(request, call, lambda asked: call.operations.rotate_key(parse_identifier(key_id), asked))
+
+
+@router.delete(
+    "/keys/{key_id}",
+    **describe_route(
+        "Revoke a key of a tenant",
+        "Within two seconds the key opens nothing any more.",
+        CallerClass.OPERATOR,
+        {204: DescribedAnswer("it is revoked")},
+        query=TenantParameters,
+        fails=(NotFound,),
+    ),
+)
+async def revoke(request: Request, call: OperatorCall, key_id: str) -> Response:
+    tenant = read_parameters(request, TenantParameters).tenant
+    call.note_tenant(await call.operations.revoke_key(parse_identifier(key_id), tenant))
+    return Response(status_code=204)
+
+
+async def _change_keys(request: Request, call: OperatorCall, change: KeyChange) -> Response:
+    tenant, made = await change(await body_of(request))
+    call.note_tenant(tenant)
+    return json_response(made, 201)
+
+
+@router.get(
+    "/quotas",
+    **describe_route(
+        "The quotas of a tenant",
+        "Shows the limits of the tenant and of its banks, and what is used.",
+        CallerClass.OPERATOR,
+        {200: DescribedAnswer("the quotas", (QuotasAnswer,))},
+        query=TenantParameters,
+    ),
+)
+async def quotas(request: Request, call: OperatorCall) -> Response:
+    return json_response(await call.operations.quotas(read_parameters(request, TenantParameters).tenant))
+
+
+@router.put(
+    "/quotas",
+    **describe_route(
+        "Set the limits of a tenant or bank",
+        "All limits at once: what is not named has none, and what is there already counts.",
+        CallerClass.OPERATOR,
+        {200: DescribedAnswer("the quotas as they are", (QuotasAnswer,))},
+        body=QuotaBody,
+        fails=(NotFound,),
+    ),
+)
+async def set_quota(request: Request, call: OperatorCall) -> Response:
+    tenant, answer = await call.operations.set_quota(await body_of(request))
+    call.note_tenant(tenant)
+    return json_response(answer)
+
+
+@router.get(
+    "/jobs",
+    **describe_route(
+        "Work that waits, runs or failed",
+        "Lists rows of the ledger page by page, the oldest first: ids, statuses and reasons.",
+        CallerClass.OPERATOR,
+        {200: DescribedAnswer("a page", (JobsAnswer,))},
+        query=JobsParameters,
+    ),
+)
+async def jobs(request: Request, call: OperatorCall) -> Response:
+    return json_response(await call.operations.work.list_jobs(read_parameters(request, JobsParameters)))
+
+
+@router.get(
+    "/jobs/count",
+    **describe_route(
+        "How much work waits, runs or failed",
+        "Counts rows of the ledger by status.",
+        CallerClass.OPERATOR,
+        {200: DescribedAnswer("the counts", (JobCounts,))},
+        query=JobFilter,
+    ),
+)
+async def job_counts(request: Request, call: OperatorCall) -> Response:
+    return json_response(await call.operations.work.count_jobs(read_parameters(request, JobFilter)))
+
+
+@router.get(
+    "/jobs/{job_id}",
+    **describe_route(
+        "The work of one turn",
+        "Shows every stage of a turn, by its id or that of one of its rows, and what was noted of it.",
+        CallerClass.OPERATOR,
+        {200: DescribedAnswer("the rows", (JobHistoryAnswer,))},
+        query=TargetsParameters,
+        fails=(NotFound,),
+    ),
+)
+async def job(request: Request, call: OperatorCall, job_id: str) -> Response:
+    tenant = read_parameters(request, TargetsParameters).tenant
+    host, answer = await call.operations.work.show_job(parse_identifier(job_id), tenant)
+    call.note_tenant(host)
+    return json_response(answer)
+
+
+@router.post(
+    "/jobs",
+    **describe_route(
+        "Retry or drop work in quarantine",
+        "Rows are requeued with a fresh attempt budget, or ended as skipped; what is under way stays.",
+        CallerClass.OPERATOR,
+        {200: DescribedAnswer("how many were changed", (JobsChanged,))},
+        body=JobsBody,
+    ),
+)
+async def change_jobs(request: Request, call: OperatorCall) -> Response:
+    tenant, answer = await call.operations.work.change_jobs(call.key, await body_of(request))
+    call.note_tenant(tenant)
+    return json_response(answer)
+
+
+@router.get(
+    "/workers",
+    **describe_route(
+        "The worker processes",
+        "Lists who works, on what, since when and by which version.",
+        CallerClass.OPERATOR,
+        {200: DescribedAnswer("the processes", (WorkersAnswer,))},
+    ),
+)
+async def workers(call: OperatorCall) -> Response:
+    return json_response(await call.operations.work.list_workers())
+
+
+@router.post(
+    "/workers/drain",
+    **describe_route(
+        "Have worker processes take no more work",
+        "They end what they do within seconds and stay idle; the list of workers shows when they are drained.",
+        CallerClass.OPERATOR,
+        {200: DescribedAnswer("who worked until now", (DrainAnswer,))},
+        body=DrainBody,
+    ),
+)
+async def drain(request: Request, call: OperatorCall) -> Response:
+    return json_response(await call.operations.work.drain_workers(await body_of(request)))

@@ -1,0 +1,147 @@
+"""Questions: answered now, or by a worker; and how fresh an answer can be."""
+
+from fastapi import APIRouter, Request, Response
+
+from producers.http.authentication import RecallCall, TenantCall
+from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
+from producers.http.requests import (
+    BankFreshnessParameters,
+    FreshnessParameters,
+    Nothing,
+    WaitParameters,
+    body_of,
+    json_response,
+    parse_identifier,
+    read_parameters,
+)
+from producers.service.recall_json import (
+    MOST_BYTES,
+    JobAnswer,
+    JobTicketAnswer,
+    RecallReply,
+    answer_as_json,
+    freshness_json,
+)
+from producers.service.recalls import RecallBody, RecallJobBody
+from producers.service.turns import parse_body
+from producers.service.wire import FreshnessBlock
+from store.errors import NotFound, PositionBeyondLog, QuotaExceeded, RateLimited
+from store.recall.jobs import RecallJob
+
+FRESH = {200: DescribedAnswer("how fresh the bank is", (FreshnessBlock,))}
+
+router = APIRouter(prefix="/api/v1", tags=["recall"])
+
+
+@router.post(
+    "/recall",
+    **describe_route(
+        "Recall from a bank",
+        "Answers with the best units first, equal scores by `unit_id`, and with a message that is ready for the "
+        "prompt. With `min_position` it waits up to `wait_ms`, then says what it could not show: `met` is false.",
+        CallerClass.READER,
+        {200: DescribedAnswer("what was recalled", (RecallReply,))},
+        body=RecallBody,
+        fails=(PositionBeyondLog,),
+    ),
+)
+async def recall(request: Request, call: RecallCall) -> Response:
+    answer = await call.memory.recalls.recall(call.grant, await body_of(request))
+    return _raw_response(await answer_as_json(answer, MOST_BYTES))
+
+
+@router.post(
+    "/recall/jobs",
+    **describe_route(
+        "Have a worker recall",
+        "A worker answers meanwhile; the answer is kept for `ttl_s` seconds.",
+        CallerClass.READER,
+        {202: DescribedAnswer("a worker will answer", (JobTicketAnswer,))},
+        body=RecallJobBody,
+        fails=(QuotaExceeded, RateLimited),
+    ),
+)
+async def request_recall(request: Request, call: TenantCall) -> Response:
+    ticket = await call.memory.recalls.request_recall(call.grant, await body_of(request))
+    return json_response({"job_id": ticket.job_id, "expires_at": ticket.expires_at}, 202)
+
+
+@router.get(
+    "/recall/jobs/{job_id}",
+    **describe_route(
+        "What became of a recall job",
+        "Waits up to `wait_ms` for the end of the job, then says how it stands.",
+        CallerClass.READER,
+        {200: DescribedAnswer("how the job stands", (JobAnswer,))},
+        query=WaitParameters,
+        fails=(NotFound,),
+    ),
+)
+async def recall_job(request: Request, call: TenantCall, job_id: str) -> Response:
+    wait_ms = read_parameters(request, WaitParameters).wait_ms
+    return _job_response(await call.memory.recalls.recall_job(call.grant, parse_identifier(job_id), wait_ms))
+
+
+@router.delete(
+    "/recall/jobs/{job_id}",
+    **describe_route(
+        "Drop a recall job",
+        "The job and its answer are gone when this answers.",
+        CallerClass.READER,
+        {204: DescribedAnswer("it is gone")},
+        fails=(NotFound,),
+    ),
+)
+async def cancel_recall(request: Request, call: TenantCall, job_id: str) -> Response:
+    read_parameters(request, Nothing)
+    await call.memory.recalls.cancel_recall(call.grant, parse_identifier(job_id))
+    return Response(status_code=204)
+
+
+@router.get(
+    "/banks/{bank:name}/freshness",
+    **describe_route(
+        "How fresh a bank is",
+        "Without `position` it answers at once; with it, it waits up to `wait_ms` until every stage passed it.",
+        CallerClass.READER,
+        FRESH,
+        query=FreshnessParameters,
+        fails=(PositionBeyondLog,),
+    ),
+)
+async def freshness(request: Request, call: TenantCall, bank: str) -> Response:
+    asked = read_parameters(request, FreshnessParameters)
+    return await _answer_freshness(call, parse_body(BankFreshnessParameters, {"bank": bank, **asked.model_dump()}))
+
+
+@router.get(
+    "/freshness",
+    **describe_route(
+        "How fresh a bank of any name is",
+        "As with the name in the path, for names that a client or proxy would rewrite there.",
+        CallerClass.READER,
+        FRESH,
+        query=BankFreshnessParameters,
+        fails=(PositionBeyondLog,),
+    ),
+)
+async def freshness_of(request: Request, call: TenantCall) -> Response:
+    return await _answer_freshness(call, read_parameters(request, BankFreshnessParameters))
+
+
+async def _answer_freshness(call: TenantCall, asked: BankFreshnessParameters) -> Response:
+    return json_response(
+        freshness_json(await call.memory.recalls.freshness(call.grant, asked.bank, asked.position, asked.wait_ms))
+    )
+
+
+def _job_response(job: RecallJob) -> Response:
+    """Return a job's answer; the result is passed on as the worker left it."""
+    if job.result is not None:
+        return _raw_response(b'{"status":"done","result":' + job.result + b"}")
+    error = {"error": {"category": job.error_category}} if job.status == "failed" else {}
+    return json_response({"status": job.status, **error})
+
+
+def _raw_response(body: bytes) -> Response:
+    return Response(body, media_type="application/json")

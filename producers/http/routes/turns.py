@@ -1,0 +1,285 @@
+"""Turns in, and how far they have come."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any, ClassVar, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Request, Response
+
+from producers.http import error_responses
+from producers.http.authentication import RecallCall, TenantCall
+from producers.http.openapi import LIMITED, CallerClass, DescribedAnswer, Failure, describe_route
+from producers.http.requests import BankParameters, body_of, json_response, read_parameters
+from producers.service.fields import SessionName, TurnName
+from producers.service.intake import TurnResult
+from producers.service.listings import TurnsAnswer, TurnsParameters
+from producers.service.turns import BatchBody, TurnBody, parse_body
+from producers.service.wire import Done, WireModel
+from producers.turns.requests import AfterTurnAnswer, AfterTurnBody, BeforeTurnAnswer, BeforeTurnBody
+from store.errors import NotFound, PositionBeyondLog, TurnConflict
+from store.ledger.ledger import StageStatus
+from store.memory.listings import TurnListed
+from store.memory.turns import Appended, TurnStatus
+
+router = APIRouter(prefix="/api/v1", tags=["turns"])
+
+
+class TurnParameters(BankParameters):
+    """Which turn, in the agent's own names."""
+
+    session_id: SessionName
+    turn_id: TurnName
+
+
+class TurnOrTurnsParameters(TurnsParameters):
+    """Which session; with `turn_id`, which turn of it."""
+
+    turn_id: TurnName | None = None
+
+
+class TurnReceipt(Done):
+    """The turn is durable. `position` is its place in the log; `duplicate` says it was there before."""
+
+    position: int
+    duplicate: bool
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, "position": 42, "duplicate": False}
+
+
+class RefusedTurn(WireModel):
+    """One turn of a batch that was not taken, and why; the others are not affected."""
+
+    ok: Literal[False]
+    error: Failure
+
+
+class BatchAnswer(WireModel):
+    """What became of each turn, in order."""
+
+    results: list[TurnReceipt | RefusedTurn]
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "results": [
+            TurnReceipt.EXAMPLE,
+            {
+                "ok": False,
+                "error": {
+                    "code": "TURN_CONFLICT",
+                    "message": "the turn is known with another body",
+                    "retryable": False,
+                    "details": {},
+                },
+            },
+        ]
+    }
+
+
+class StageError(WireModel):
+    """Why a turn did not pass a stage."""
+
+    category: str
+    reason: str | None
+
+
+class StageAnswer(WireModel):
+    """Where a turn is in one stage."""
+
+    status: Literal["pending", "running", "done", "skipped", "unknown", "dead"]
+    attempts: int
+    updated_at: datetime
+    error: StageError | None
+
+
+class TurnStatusAnswer(WireModel):
+    """A turn's position and its way through the stages, by name."""
+
+    position: int
+    accepted_at: datetime
+    stages: dict[str, StageAnswer]
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "position": 42,
+        "accepted_at": "2026-03-02T09:30:00+00:00",
+        "stages": {
+            "extraction": {
+                "status": "done",
+                "attempts": 1,
+                "updated_at": "2026-03-02T09:30:01+00:00",
+                "error": None,
+            }
+        },
+    }
+
+
+class MessageAnswer(WireModel):
+    """One message of a turn that is remembered; `parts` are what came beside its text."""
+
+    unit_id: UUID
+    ordinal: int
+    role: str | None
+    name: str | None
+    content: str
+    occurred_at: datetime
+    parts: list[dict[str, Any]]
+
+
+class TurnAnswer(TurnStatusAnswer):
+    """A turn's way through the stages, and its messages; those that were forgotten are left out."""
+
+    messages: list[MessageAnswer]
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        **TurnStatusAnswer.EXAMPLE,
+        "messages": [
+            {
+                "unit_id": "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20",
+                "ordinal": 0,
+                "role": "user",
+                "name": None,
+                "content": "We fly to Lisbon on Friday",
+                "occurred_at": "2026-03-02T09:30:00+00:00",
+                "parts": [],
+            }
+        ],
+    }
+
+
+SHOWN = {200: DescribedAnswer("the turn", (TurnAnswer,))}
+
+
+@router.post(
+    "/turns",
+    **describe_route(
+        "Take in a completed turn",
+        "The turn is durable, readable and on its way through the stages when this answers. The same turn and body "
+        "again is a duplicate with the first position; another body is refused.",
+        CallerClass.WRITER,
+        {
+            201: DescribedAnswer("the turn is new", (TurnReceipt,)),
+            200: DescribedAnswer("the turn was there", (TurnReceipt,)),
+        },
+        body=TurnBody,
+        fails=(NotFound, TurnConflict, *LIMITED),
+    ),
+)
+async def add_turn(request: Request, call: TenantCall) -> Response:
+    appended = await call.memory.intake.add_turn(call.grant, await body_of(request))
+    return json_response(_appended_json(appended), 200 if appended.duplicate else 201)
+
+
+@router.post(
+    "/turns/before",
+    **describe_route(
+        "What to give the model: recall, history, input",
+        "Answers with what is recalled, the session's history and the current input, the input last, within "
+        "`max_input_tok`; writes nothing.",
+        CallerClass.READER,
+        {200: DescribedAnswer("what to give the model", (BeforeTurnAnswer,))},
+        body=BeforeTurnBody,
+        fails=(PositionBeyondLog,),
+    ),
+)
+async def before(request: Request, call: RecallCall) -> Response:
+    return json_response(await call.memory.lifecycle.before_turn(call.grant, await body_of(request)))
+
+
+@router.post(
+    "/turns/after",
+    **describe_route(
+        "Keep a completed turn, exactly once",
+        "The turn is durable and readable when this answers; the same request again changes nothing.",
+        CallerClass.WRITER,
+        {200: DescribedAnswer("the turn is kept", (AfterTurnAnswer,))},
+        body=AfterTurnBody,
+        fails=(TurnConflict, *LIMITED),
+    ),
+)
+async def after(request: Request, call: TenantCall) -> Response:
+    return json_response(await call.memory.lifecycle.after_turn(call.grant, await body_of(request)))
+
+
+@router.post(
+    "/turns:batch",
+    **describe_route(
+        "Take in up to 500 turns",
+        "Answers for each turn in order; the accepted ones are written together, a refused one undoes no other.",
+        CallerClass.WRITER,
+        {200: DescribedAnswer("what became of each", (BatchAnswer,))},
+        body=BatchBody,
+        fails=LIMITED,
+    ),
+)
+async def add_turns(request: Request, call: TenantCall) -> Response:
+    answers = await call.memory.intake.add_turns(call.grant, await body_of(request))
+    return json_response({"results": [_result_json(answer) for answer in answers]})
+
+
+@router.get(
+    "/turns/{session_id}/{turn_id:name}",
+    **describe_route(
+        "A turn: how far it has come, and its messages",
+        "Says where the turn stands in the log and in each stage; facts derived later show in freshness only.",
+        CallerClass.READER,
+        SHOWN,
+        query=BankParameters,
+        fails=(NotFound,),
+    ),
+)
+async def turn(request: Request, call: TenantCall, session_id: str, turn_id: str) -> Response:
+    bank = read_parameters(request, BankParameters).bank
+    return await _answer_turn(
+        call, parse_body(TurnParameters, {"session_id": session_id, "turn_id": turn_id, "bank": bank})
+    )
+
+
+@router.get(
+    "/turns",
+    **describe_route(
+        "The turns of a session, page by page; or one turn of any name",
+        "Lists what is remembered of a session in its order. With `turn_id`, it shows that turn as with the names "
+        "in the path, for names that a client or proxy would rewrite there.",
+        CallerClass.READER,
+        {200: DescribedAnswer("a page, or the turn", (TurnsAnswer, TurnAnswer))},
+        query=TurnOrTurnsParameters,
+        fails=(NotFound,),
+    ),
+)
+async def turns_of(request: Request, call: TenantCall) -> Response:
+    if "turn_id" in request.query_params:
+        return await _answer_turn(call, read_parameters(request, TurnParameters))
+    page = await call.memory.lists.turns(call.grant, read_parameters(request, TurnsParameters))
+    return json_response(page.as_json("turns", [_listed_json(one) for one in page.rows]))
+
+
+async def _answer_turn(call: TenantCall, asked: TurnParameters) -> Response:
+    place = asked.bank, asked.session_id, asked.turn_id
+    status = await call.memory.intake.turn(call.grant, *place)
+    return json_response({**_status_json(status), "messages": await call.memory.lists.messages(call.grant, *place)})
+
+
+def _appended_json(appended: Appended) -> dict[str, Any]:
+    return {"ok": True, "position": appended.position, "duplicate": appended.duplicate}
+
+
+def _result_json(answer: TurnResult) -> dict[str, Any]:
+    return (
+        _appended_json(answer)
+        if isinstance(answer, Appended)
+        else {"ok": False, "error": error_responses.describe_error(answer)}
+    )
+
+
+def _status_json(status: TurnStatus) -> dict[str, Any]:
+    stages = {stage.value: _stage_json(how) for stage, how in status.stages.items()}
+    return {"position": status.position, "accepted_at": status.accepted_at, "stages": stages}
+
+
+def _listed_json(turn: TurnListed) -> dict[str, Any]:
+    return {name: value for name, value in asdict(turn).items() if name != "seq"}
+
+
+def _stage_json(how: StageStatus) -> dict[str, Any]:
+    error = how.error_category and {"category": how.error_category, "reason": how.error_reason}
+    return {"status": how.status, "attempts": how.attempts, "updated_at": how.updated_at, "error": error}
