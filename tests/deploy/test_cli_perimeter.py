@@ -6,15 +6,21 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
+import httpx2
 import pytest
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
 from typer.testing import CliRunner
 
 from deploy.cli.app import build_cli
 from deploy.local.ports import find_free_port
+from producers.contract_kit import flat_plugin as flat
 from producers.contract_kit.flat_plugin import FlatStore
 from tests.patience import PATIENCE_S
 from tests.processes import spawned
@@ -31,48 +37,98 @@ def files(folder: Path, *, keys: tuple[str, ...] = (KEY,)) -> list[str]:
     return [argument for name, file in named.items() for argument in (f"--{name}", str(folder / file))]
 
 
+@contextmanager
+def serving(folder: Path, plugin_url: str, *more: str) -> Iterator[tuple["subprocess.Popen[Any]", str]]:
+    """Run the perimeter before a plugin; lend its process and its URL. Its log is `folder`/log."""
+    listen = f"127.0.0.1:{find_free_port()}"
+    argv = [sys.executable, "-P", "-m", "deploy.cli", "plugin", "perimeter", "--listen", listen, *more]
+    environment = os.environ | {"MEMORY_PLUGIN_URL": plugin_url, "DATABASE_URL": ""}
+    with (
+        (folder / "log").open("w") as log,
+        spawned([*argv, *files(folder)], env=environment, stdout=subprocess.PIPE, stderr=log, text=True) as process,
+    ):
+        assert process.stdout is not None
+        yield process, json.loads(process.stdout.readline())["perimeter"]
+
+
+@contextmanager
+def flat_plugin(folder: Path) -> Iterator[str]:
+    """Run the flat plugin as its guide does, by the standard library alone; lend its URL."""
+    argv = [sys.executable, "-P", "-S", flat.__file__, "--listen", "127.0.0.1:0"]
+    with spawned(argv, stdout=subprocess.PIPE, text=True, cwd=folder) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().split()[-1]
+
+
+async def test_every_tool_and_page_works_on_the_flat_plugin_over_processes(tmp_path: Path) -> None:
+    headers = {"authorization": f"Bearer {KEY}"}
+    with flat_plugin(tmp_path) as plugin_url, serving(tmp_path, plugin_url, "--mcp") as (_, url):
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=PATIENCE_S) as http,
+            Client(streamable_http_client(f"{url}/mcp", http_client=http)) as agent,
+            httpx.AsyncClient(base_url=url, headers=headers, trust_env=False, timeout=PATIENCE_S) as page,
+        ):
+            called = set()
+
+            async def call(tool: str, **arguments: Any) -> dict[str, Any]:
+                called.add(tool)
+                result = await agent.call_tool(tool, arguments)
+                assert not result.is_error, result.content
+                return result.structured_content or {}
+
+            listed = {tool.name: set(tool.input_schema["properties"]) for tool in (await agent.list_tools()).tools}
+            assert not listed["commit_memory"] & {"pin", "expires_at"}
+            assert "expires_at" not in listed["commit_summary"]
+            assert "query" not in listed["search_memory"]
+            kept = await call("commit_memory", content="I prefer trains", pin=True)
+            assert (kept["namespace"], kept["ignored"]) == ("workspace:self", ["pin"])
+            summary = await call("commit_summary", content="They talked of trains", namespace="team:root")
+            assert (summary["namespace"], summary["ignored"]) == ("team:root", ["expires_at"])
+            found = await call("search_memory", query="no word of either")
+            assert {one["id"] for one in found["memories"]} == {kept["id"], summary["id"]}
+            assert found["ignored"] == ["query"]
+            readable = (await call("list_readable_namespaces"))["namespaces"]
+            assert [one["name"] for one in readable] == ["workspace:self", "team:root", "org:root"]
+            writable = (await call("list_writable_namespaces"))["namespaces"]
+            assert [one["name"] for one in writable] == ["workspace:self", "team:root"]
+            names = (await page.get("/workspaces/self/v2/namespaces")).raise_for_status().json()
+            assert {way: [one["name"] for one in names[way]] for way in names} == {
+                "readable": ["workspace:self", "team:root", "org:root"],
+                "writable": ["workspace:self", "team:root"],
+            }
+            asked = {"query": "no word of either", "kind": "summary", "limit": "1"}
+            shown = (await page.get("/workspaces/self/v2/memories", params=asked)).raise_for_status().json()
+            assert [one["id"] for one in shown["memories"]] == [summary["id"]]
+            assert shown["ignored"] == ["query"]
+            assert await call("forget_memory", memory_id=kept["id"]) == {"forgotten": True}
+            left = (await page.get("/workspaces/self/v2/memories")).json()["memories"]
+            assert [one["id"] for one in left] == [summary["id"]]
+    assert called == set(listed)
+
+
 def test_it_serves_each_workspace_by_its_key_until_it_is_told_to_stop(tmp_path: Path) -> None:
     store = FlatStore()
     for name, content in (("workspace:self", "mine"), ("workspace:root", "not mine"), ("org:root", "everyone's")):
         store.upsert_namespace(name, {"kind": name.partition(":")[0]})
         store.write(name, {"content": content, "kind": "fact", "source": "agent"})
-    argv = [
-        sys.executable,
-        "-P",
-        "-m",
-        "deploy.cli",
-        "plugin",
-        "perimeter",
-        "--listen",
-        f"127.0.0.1:{find_free_port()}",
-    ]
-    with served(store=store) as plugin_url:
-        environment = os.environ | {"MEMORY_PLUGIN_URL": plugin_url, "DATABASE_URL": ""}
-        with (
-            (tmp_path / "log").open("w") as log,
-            spawned(
-                [*argv, *files(tmp_path)], env=environment, stdout=subprocess.PIPE, stderr=log, text=True
-            ) as process,
-        ):
-            assert process.stdout is not None
-            url = json.loads(process.stdout.readline())["perimeter"]
-            headers = {"authorization": f"Bearer {KEY}"}
-            with httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=PATIENCE_S) as client:
-                names = client.get("/workspaces/self/v2/namespaces").json()
-                assert [one["name"] for one in names["writable"]] == ["workspace:self", "team:root"]
-                found = client.get("/workspaces/self/v2/memories").json()["memories"]
-                assert {one["namespace"]: one["content"].rpartition("]: ")[2] for one in found} == {
-                    "workspace:self": "mine",
-                    "org:root": "everyone's",
-                }
-                assert client.get("/workspaces/root/v2/memories").status_code == 404
-                (mine,) = (one["id"] for one in found if one["namespace"] == "workspace:self")
-                assert client.delete(f"/workspaces/self/v2/memories/{mine}").json() == {"forgotten": True}
-                files(tmp_path, keys=())
-                assert client.get("/workspaces/self/v2/namespaces").status_code == 401
-            process.send_signal(signal.SIGTERM)
-            status = process.wait(PATIENCE_S)
-            assert status == 0, (tmp_path / "log").read_text()
+    with served(store=store) as plugin_url, serving(tmp_path, plugin_url) as (process, url):
+        headers = {"authorization": f"Bearer {KEY}"}
+        with httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=PATIENCE_S) as client:
+            names = client.get("/workspaces/self/v2/namespaces").json()
+            assert [one["name"] for one in names["writable"]] == ["workspace:self", "team:root"]
+            found = client.get("/workspaces/self/v2/memories").json()["memories"]
+            assert {one["namespace"]: one["content"].rpartition("]: ")[2] for one in found} == {
+                "workspace:self": "mine",
+                "org:root": "everyone's",
+            }
+            assert client.get("/workspaces/root/v2/memories").status_code == 404
+            (mine,) = (one["id"] for one in found if one["namespace"] == "workspace:self")
+            assert client.delete(f"/workspaces/self/v2/memories/{mine}").json() == {"forgotten": True}
+            files(tmp_path, keys=())
+            assert client.get("/workspaces/self/v2/namespaces").status_code == 401
+        process.send_signal(signal.SIGTERM)
+        status = process.wait(PATIENCE_S)
+        assert status == 0, (tmp_path / "log").read_text()
     assert not any(secret in (tmp_path / "log").read_text() for secret in (KEY, "mine", "everyone"))
 
 
