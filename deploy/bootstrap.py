@@ -39,7 +39,7 @@ def bootstrap_database(data: Path, endpoint: PostgresEndpoint, gateway_host: str
     DIR/sealing-key is made once: gateway keys that were sealed with it open with nothing else. A log that was restored
     from another cluster is stamped for this one. Blocks, and must not be called from a running event loop.
     """
-    migrations.upgrade(endpoint.owner_url)
+    migrations.upgrade_schema(endpoint.owner_url)
     asyncio.run(restamp_log(endpoint.owner_url))
     api_key = _ensure_key_file(data / API_KEY_FILE, endpoint, (HOST, "afterturn up", None))
     own = (gateway_host, "afterturn up --gateway self", GATEWAY_USER)

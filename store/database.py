@@ -89,7 +89,7 @@ class Database:
         """
         with lock_timeouts():
             async with self._app.connect() as connection:
-                with _timeouts():
+                with _translate_timeouts():
                     async with _open_transaction(connection, {"afterturn.host": str(host), **settings}, undo=undo):
                         yield connection
 
@@ -108,7 +108,7 @@ class Database:
         """
         with lock_timeouts():
             async with self._app.connect() as connection:
-                with _timeouts():
+                with _translate_timeouts():
                     yield connection
 
     async def fetch(self, query: str, *arguments: object) -> list[Record]:
@@ -129,7 +129,7 @@ class Database:
         """Lend a connection over all hosts for one statement, which is a transaction of its own."""
         with lock_timeouts():
             async with self._operator.connect() as connection:
-                with _timeouts():
+                with _translate_timeouts():
                     yield await connection.execution_options(isolation_level="AUTOCOMMIT")
 
     @asynccontextmanager
@@ -137,7 +137,7 @@ class Database:
         """Open one transaction over the ledger, claims and keys of all hosts; content is out of its reach."""
         with lock_timeouts():
             async with self._operator.begin() as connection:
-                with _timeouts():
+                with _translate_timeouts():
                     yield connection
 
     async def close(self) -> None:
@@ -172,7 +172,7 @@ def _build_opening(settings: Settings) -> str:
 
 
 @contextmanager
-def _timeouts() -> Iterator[None]:
+def _translate_timeouts() -> Iterator[None]:
     """Raise StatementTimeout for a statement whose time was over: by the driver's clock, or by the server's.
 
     Around what is done with an open connection alone: of a server that does not answer any more, the rollback that

@@ -32,7 +32,7 @@ async def fetch_rows(
 
     The statement is compiled once, and kept by its identity. Raises what the driver raises.
     """
-    query, names = _compile(statement)
+    query, names = _compile_statement(statement)
     driver: Any = driver_of(connection)
     rows: list[DriverRow] = await driver.fetch(query, *(values[name] for name in names), record_class=DriverRow)
     return rows
@@ -45,7 +45,7 @@ def driver_of(connection: AsyncConnection) -> Any:
 
 
 @lru_cache(maxsize=512)
-def _compile(statement: TextClause | Select[*tuple[Any, ...]]) -> tuple[str, tuple[str, ...]]:
+def _compile_statement(statement: TextClause | Select[*tuple[Any, ...]]) -> tuple[str, tuple[str, ...]]:
     """Return a statement with numbered parameters, and their names in that order."""
     compiled = statement.compile(dialect=dialect())  # type: ignore[no-untyped-call]  # SQLAlchemy leaves it without
     return compiled.string, tuple(compiled.positiontup or ())

@@ -23,7 +23,7 @@ BANK_LASTS = """not exists (
      where ending.host_id = :host and ending.bank_id = :bank and ending.expires_at <= cast(:now as timestamptz))"""
 
 
-def lasts(of: FromClause) -> ColumnElement[bool]:
+def row_lasts(of: FromClause) -> ColumnElement[bool]:
     """Say the same of a table of units or banks, or an alias of it, in an expression."""
     end: ColumnElement[Any] = of.c.expires_at
     return or_(end.is_(None), end > NOW)

@@ -43,7 +43,7 @@ def trace_memory(
         "gen_ai.provider.name": "afterturn",
         "afterturn.tenant.id": str(host),
     }
-    ids = list(zip(*(_identify(host, *place) for place in places), strict=True))
+    ids = list(zip(*(_make_ids(host, *place) for place in places), strict=True))
     keys = ("gen_ai.memory.store.id", "gen_ai.conversation.id", "afterturn.turn.id")
     for key, of_all in zip(keys, ids, strict=False):
         if len({*of_all}) == 1 and of_all[0] is not None:
@@ -59,7 +59,7 @@ def trace_embedding(model: str, texts: int) -> AbstractContextManager[TraceSpan]
     return trace_operation(f"embeddings {model}", named)
 
 
-def _identify(host: UUID, bank: str, session: str | None, turn: str | None) -> tuple[UUID, UUID | None, UUID | None]:
+def _make_ids(host: UUID, bank: str, session: str | None, turn: str | None) -> tuple[UUID, UUID | None, UUID | None]:
     bank_id = identity.bank_id(host, bank)
     session_id = None if session is None else identity.session_id(bank_id, session)
     return bank_id, session_id, None if session_id is None or turn is None else identity.turn_id(session_id, turn)

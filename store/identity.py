@@ -62,7 +62,7 @@ def event_id(host: UUID, aggregate_id: str, version: str) -> UUID:
     return uuid5(host, f"{aggregate_id}@{version}")
 
 
-def digested(shown: str, name: str | None = None) -> str:
+def digest_name(shown: str, name: str | None = None) -> str:
     """Return the first 64 bytes of what is shown of a name, `~`, and 32 hex of the sha256 of the name."""
     kept = shown.encode()[:KEPT_BYTES].decode(errors="ignore")
     return f"{kept}~{hashlib.sha256((shown if name is None else name).encode()).hexdigest()[:32]}"

@@ -65,7 +65,7 @@ def _belongs_to(parent: Table, *columns: str) -> ForeignKeyConstraint:
     return ForeignKeyConstraint(columns, list(parent.primary_key), ondelete="CASCADE")
 
 
-def _tail() -> tuple[Column[int], Column[bool], Column[object], Column[str]]:
+def _make_tail() -> tuple[Column[int], Column[bool], Column[object], Column[str]]:
     """Return the columns that end each projection of the seed: which version, whether it lives, since when, by whom."""
     return (
         Column("aggregate_version", BigInteger, nullable=False, server_default=text("1")),
@@ -280,7 +280,7 @@ BANK = Table(
     Column("bank_name", String(256), nullable=False),
     Column("disposition", JSONB, nullable=False, server_default='{"empathy": 3, "literalism": 3, "skepticism": 3}'),
     Column("background", Text),
-    *_tail(),
+    *_make_tail(),
     #: from then on nothing of it is in any answer
     Column("expires_at", TIME),
     # WHY: maintenance looks for banks that have ended; few ever do.
@@ -298,7 +298,7 @@ DOC = Table(
     Column("original_text", Text),
     #: sha256 of the text, hexadecimal; not unique, as in the seed
     Column("content_hash", Text),
-    *_tail(),
+    *_make_tail(),
     Column("title", Text),
     Column("metadata", JSONB, nullable=False, server_default="{}"),
     Column("occurred_at", TIME),
@@ -349,7 +349,7 @@ UNIT = Table(
     Column("name", Text),
     #: of the event that retained it
     Column("position", BigInteger, nullable=False),
-    *_tail(),
+    *_make_tail(),
     Column("bytes", BigInteger, nullable=False, server_default=text("0")),
     #: from then on it is in no answer
     Column("expires_at", TIME),
@@ -455,7 +455,7 @@ ENTITY = Table(
     #: derived: the projection stage counts
     Column("mention_count", Integer, nullable=False, server_default=text("0")),
     Column("metadata", JSONB, nullable=False, server_default="{}"),
-    *_tail(),
+    *_make_tail(),
     PrimaryKeyConstraint("host_id", "bank_id", "entity_id"),
     _belongs_to(BANK, "host_id", "bank_id"),
 )
@@ -508,7 +508,7 @@ LINK = Table(
     Column("to_unit_id", Uuid, primary_key=True),
     Column("link_type", String(32), primary_key=True),
     Column("weight", Double, nullable=False, server_default=text("1.0")),
-    *_tail(),
+    *_make_tail(),
     Column("bytes", BigInteger, nullable=False, server_default=text("0")),
     CheckConstraint("link_type in ('temporal', 'semantic', 'entity', 'causes', 'caused_by', 'enables', 'prevents')"),
     _belongs_to(UNIT, "host_id", "bank_id", "from_unit_id"),
@@ -526,7 +526,7 @@ DIRECTIVE = Table(
     Column("name", String(256), nullable=False),
     Column("content", Text, nullable=False),
     Column("priority", Integer, nullable=False, server_default=text("0")),
-    *_tail(),
+    *_make_tail(),
     Column("bytes", BigInteger, nullable=False, server_default=text("0")),
     Column("laid_down_by", Text),
     PrimaryKeyConstraint("host_id", "bank_id", "directive_id"),
@@ -541,7 +541,7 @@ REFLECTION = Table(
     Column("reflection_id", Uuid),
     Column("bank_id", Uuid),
     Column("content", Text, nullable=False),
-    *_tail(),
+    *_make_tail(),
     PrimaryKeyConstraint("host_id", "bank_id", "reflection_id"),
     _belongs_to(BANK, "host_id", "bank_id"),
 )
@@ -557,7 +557,7 @@ SESSION_HISTORY = Table(
     Column("message_count", Integer, nullable=False, server_default=text("0")),
     Column("turn_count", Integer, nullable=False, server_default=text("0")),
     Column("last_position", BigInteger, nullable=False),
-    *_tail(),
+    *_make_tail(),
     Column("first_seq", Integer, nullable=False, server_default=text("0")),
     PrimaryKeyConstraint("host_id", "bank_id", "session_id"),
     _belongs_to(BANK, "host_id", "bank_id"),
@@ -1142,6 +1142,6 @@ def in_bank(rows: FromClause) -> ColumnElement[bool]:
     return and_(rows.c.host_id == bindparam("host"), rows.c.bank_id == bindparam("bank"))
 
 
-def same(one: FromClause, other: FromClause, *names: str) -> ColumnElement[bool]:
+def same_bank(one: FromClause, other: FromClause, *names: str) -> ColumnElement[bool]:
     """Say that two rows are of one bank, and equal in these columns."""
     return and_(*(one.c[name] == other.c[name] for name in ("host_id", "bank_id", *names)))

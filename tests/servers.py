@@ -126,7 +126,7 @@ def connected(urls: dict[str, str], worker: int | None = None) -> tuple[TestPost
 def _make_template(server: TestPostgres) -> str:
     """Copy the empty database, migrate the copy once for the whole run, and return its name."""
     template = asyncio.run(server.create(f"template_{uuid4().hex}"))
-    migrations.upgrade(template.owner_url)
+    migrations.upgrade_schema(template.owner_url)
     return template.database
 
 

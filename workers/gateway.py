@@ -98,9 +98,11 @@ class GatewayStage:
         if row.status == "flushing":
             return await self._finish(claim, row, machine.unknown_flush(session))
         if to is None or to.target.unset_at:
-            return await self._finish(claim, row, machine.unflushed(session, "unset", UNSET))
+            return await self._finish(claim, row, machine.describe_unflushed(session, "unset", UNSET))
         if not session:
-            return await self._finish(claim, row, machine.unflushed(session, "erased", "its session was erased"))
+            return await self._finish(
+                claim, row, machine.describe_unflushed(session, "erased", "its session was erased")
+            )
         return await self._resume_flush(claim, row, to)
 
     async def _resume_flush(self, claim: Claim, row: LedgerRow, to: Destination) -> Worked:

@@ -123,7 +123,7 @@ def unusable_target(session: str, operation: str, why: str) -> AttemptOutcome:
     return AttemptOutcome("flush_failed", Event.FLUSH_FAILED, payload, "unusable_target", why, back="added")
 
 
-def unflushed(session: str, category: str, why: str) -> AttemptOutcome:
+def describe_unflushed(session: str, category: str, why: str) -> AttemptOutcome:
     """Say what an added turn that is not to be flushed any more makes of the row: nothing was sent."""
     payload = {"gateway_session": session, "add_succeeded": True, "operation": "flush", "category": category}
     return AttemptOutcome("flush_failed", Event.FLUSH_FAILED, payload, category, why)

@@ -40,9 +40,11 @@ async def trace_work(ledger: Ledger, claims: Sequence[Claim]) -> AsyncGenerator[
         yield WorkSpans()
         return
     (claim, row, parent), *others = traced
-    lead = _start(claim, row, parent, list(dict.fromkeys(link for _, _, link in others if link != parent)))
+    lead = _start_span(claim, row, parent, list(dict.fromkeys(link for _, _, link in others if link != parent)))
     linked = [lead.traceparent] if lead.traceparent else []
-    spans = {row.item_id: lead} | {row.item_id: _start(claim, row, parent, linked) for claim, row, parent in others}
+    spans = {row.item_id: lead} | {
+        row.item_id: _start_span(claim, row, parent, linked) for claim, row, parent in others
+    }
     rest = list(spans.values())[1:]
     try:
         with enter_span(lead):
@@ -56,7 +58,7 @@ async def trace_work(ledger: Ledger, claims: Sequence[Claim]) -> AsyncGenerator[
             span.end()
 
 
-def _start(claim: Claim, row: LedgerRow, parent: str, links: Sequence[str]) -> TraceSpan:
+def _start_span(claim: Claim, row: LedgerRow, parent: str, links: Sequence[str]) -> TraceSpan:
     named: dict[str, Attribute] = {
         "afterturn.stage": claim.stage.value,
         "afterturn.attempt": row.attempts,

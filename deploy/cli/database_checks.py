@@ -41,7 +41,7 @@ async def find_schema_problem(url: str) -> str | None:
         return "the database has no schema yet: run `afterturn db migrate`"
     if found is None:
         return "the schema was made before the first release: run `afterturn db migrate`"
-    return describe_problem(find_standing(found, migrations.revisions()), found, migrations.head())
+    return describe_problem(find_standing(found, migrations.list_revisions()), found, migrations.newest_revision())
 
 
 async def read_schema_version(url: str) -> SchemaVersion | None:
@@ -60,7 +60,7 @@ def judge_revision(revision: str | None, told: SchemaVersion | None) -> str | No
     `told` is what the schema says of itself; it counts where it is of this revision.
     """
     version = SchemaVersion(revision or "", told.oldest_code if told and told.revision == revision else "")
-    standing = find_standing(version, migrations.revisions())
+    standing = find_standing(version, migrations.list_revisions())
     if revision is not None and standing is Standing.TOO_NEW:
         return "newer code migrated it, which does not serve this version: run that of the newest process"
     return None if standing in {Standing.CURRENT, Standing.NEWER} else "run `afterturn db migrate`"

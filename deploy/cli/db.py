@@ -99,7 +99,9 @@ def status_command(*, config: ConfigOption = None, as_json: JsonOption = False) 
     found = _run(_examine(settings))
     ready = all(one.problem is None for one in found)
     if as_json:
-        print_json({"ready": ready, "newest_revision": migrations.head(), "checks": [asdict(one) for one in found]})
+        print_json(
+            {"ready": ready, "newest_revision": migrations.newest_revision(), "checks": [asdict(one) for one in found]}
+        )
     else:
         table = Table("what", "seen", "to do", box=None, pad_edge=False)
         for one in found:
@@ -237,13 +239,13 @@ def _migrate(owner: str) -> None:
     if server.vector is None:
         raise exit_with(f"the database has no pgvector: an administrator must run in it: {EXTENSION_SQL}", 1)
     try:
-        migrations.upgrade(owner)
+        migrations.upgrade_schema(owner)
         asyncio.run(restamp_log(owner))
     except UnknownRevision as error:
         raise exit_with(str(error), 1) from None
     except (SQLAlchemyError, PostgresError, OSError) as error:
         raise exit_with(f"the schema cannot be migrated as {server.name} ({name_error_kind(error)})", 1) from None
-    print_notice(f"the schema is at revision {migrations.head()}")
+    print_notice(f"the schema is at revision {migrations.newest_revision()}")
 
 
 def _run(work: Any) -> Any:

@@ -302,7 +302,7 @@ async def _check_migrations(owner_url: str, *, foreign: bool) -> DoctorFinding:
             "migrations", f"the owner cannot connect ({name_error_kind(error)})", "check database.owner_url"
         )
     problem = judge_revision(found, told)
-    return doctor_rules.judge_schema_revision(found, migrations.head(), problem, foreign=foreign)
+    return doctor_rules.judge_schema_revision(found, migrations.newest_revision(), problem, foreign=foreign)
 
 
 async def fetch_row(url: str, query: TextClause, *, pooled: bool = False) -> Sequence[Any] | None:

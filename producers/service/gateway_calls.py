@@ -20,7 +20,7 @@ from producers.service.redacting import Redactor
 from producers.service.turns import Content, ContentField, limit_text, size_of
 from producers.service.wire import WireModel
 from producers.settings import ApiSettings
-from store.identity import digested
+from store.identity import digest_name
 from store.memory.turns import NewMessage, NewTurn
 from store.recall.query import Recalled, RecallQuery
 
@@ -207,7 +207,7 @@ class SearchAnswer(WireModel):
 
 def shorten_name(name: str, limit: int) -> str:
     """Return a name of at most `limit` bytes: a longer one is its first 64 bytes, `~` and 32 hex of its sha256."""
-    return name if len(name.encode()) <= limit else digested(name)
+    return name if len(name.encode()) <= limit else digest_name(name)
 
 
 def session_of(name: str) -> str:
@@ -217,7 +217,7 @@ def session_of(name: str) -> str:
         return session_name(short)
     except ValueError:
         safe = "".join("_" if c in "/\\" or not c.isprintable() else c for c in name)
-        return digested(safe, name)
+        return digest_name(safe, name)
 
 
 def turns_of(body: AddBody, settings: ApiSettings, redactor: Redactor) -> list[NewTurn]:

@@ -35,7 +35,7 @@ from store.derived.temporal_links import link_turns
 from store.derived.unit_words import rebuild_words
 from store.log.envelope import Origin
 from store.log.locks import hold_lock
-from store.schema import in_bank, same
+from store.schema import in_bank, same_bank
 
 # A rebuild locks the bank's writers out; counting locks out rebuilds, the end of the bank, and links.
 LOCK_ALONE = select(func.afterturn.enter_log(bindparam("host", type_=Uuid)), hold_lock("bank", "bank"))
@@ -61,24 +61,24 @@ TABLES: Mapping[str, str] = {
 }
 
 
-def _table(name: str) -> Table:
+def _find_table(name: str) -> Table:
     return schema.METADATA.tables[f"afterturn.{name}"]
 
 
-def _columns(name: str) -> list[Column[Any]]:
-    return [_table(name).c[column] for column in TABLES[name].split(", ")]
+def _list_columns(name: str) -> list[Column[Any]]:
+    return [_find_table(name).c[column] for column in TABLES[name].split(", ")]
 
 
 def _clear_table(name: str) -> Delete:
-    return delete(_table(name)).where(in_bank(_table(name)))
+    return delete(_find_table(name)).where(in_bank(_find_table(name)))
 
 
 def _fill_table(name: str, expected: TextClause | Select[*tuple[Any, ...]]) -> Insert:
-    columns = _columns(name)
+    columns = _list_columns(name)
     of_bank = (bindparam("host", type_=Uuid), bindparam("bank", type_=Uuid))
     found = expected.columns(*columns) if isinstance(expected, TextClause) else expected
     rows = select(*found.subquery("expected").c, *of_bank)
-    return insert(_table(name)).from_select([*columns, "host_id", "bank_id"], rows)
+    return insert(_find_table(name)).from_select([*columns, "host_id", "bank_id"], rows)
 
 
 # Postings are many, and mostly right: only the others are written.
@@ -87,7 +87,7 @@ _RIGHT = (
     select(true())
     .select_from(schema.UNIT_WORD)
     .where(
-        same(schema.UNIT_WORD, schema.POSTING, "unit_id"),
+        same_bank(schema.UNIT_WORD, schema.POSTING, "unit_id"),
         _WORD.posted,
         *(_POSTING[name].is_not_distinct_from(_WORD[name]) for name in ("session_id", "seq", "length")),
         _POSTING.tf == cast(_WORD.terms[_POSTING.term].astext, Integer),
@@ -181,7 +181,7 @@ async def read_contents(connection: AsyncConnection, host: UUID, bank: UUID) -> 
     """Return the derived rows of a bank by table, in an order of their own: two equal states are equal values."""
     found = {}
     for table in TABLES:
-        columns = _columns(table)
-        query = select(*columns).where(in_bank(_table(table))).order_by(*columns)
+        columns = _list_columns(table)
+        query = select(*columns).where(in_bank(_find_table(table))).order_by(*columns)
         found[table] = [tuple(row) for row in await connection.execute(query, {"host": host, "bank": bank})]
     return found

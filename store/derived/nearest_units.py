@@ -75,12 +75,12 @@ def _build_page() -> CTE:
 _PAGE = _build_page()
 
 
-def _distance(of: FromClause) -> ColumnElement[float]:
+def _measure_distance(of: FromClause) -> ColumnElement[float]:
     """Return the negative inner product of a row's vector and of one of the page: of unit vectors, the cosine's."""
     return of.c.embedding.op("<#>", return_type=Double)(_PAGE.c.embedding)
 
 
-def _rank(near: Select[*tuple[Any, ...]]) -> Select[UUID, UUID, int, float]:
+def _rank_nearest(near: Select[*tuple[Any, ...]]) -> Select[UUID, UUID, int, float]:
     """Select the nearest earlier units of other turns, at most `most` for each.
 
     Equally near: what was said last. Vectors of reflections stand among those of units and join none.
@@ -120,21 +120,21 @@ def _select_near(of: FromClause) -> Select[*tuple[Any, ...]]:
         _PAGE.c.position,
         _PAGE.c.turn_id,
         of.c.unit_id,
-        (-_distance(of)).label("cosine"),
-    ).where(_distance(of) <= -bindparam("least", type_=Double))
+        (-_measure_distance(of)).label("cosine"),
+    ).where(_measure_distance(of) <= -bindparam("least", type_=Double))
 
 
 #: All vectors of the bank are compared.
-IN_ALL = _rank(_select_near(_VECTOR).join_from(_VECTOR, _PAGE, true()).where(_IN_GENERATION, _FIRST_CHUNK))
+IN_ALL = _rank_nearest(_select_near(_VECTOR).join_from(_VECTOR, _PAGE, true()).where(_IN_GENERATION, _FIRST_CHUNK))
 _LISTED = (
     select(_VECTOR.c.unit_id, _VECTOR.c.embedding)
     .where(_IN_GENERATION)
-    .order_by(_distance(_VECTOR))
+    .order_by(_measure_distance(_VECTOR))
     .limit(bindparam("looked_at", type_=Integer))
     .lateral("listed")
 )
 #: The index by nearness is asked for each unit of the page.
-IN_LISTS = _rank(_select_near(_LISTED).join_from(_PAGE, _LISTED, true()))
+IN_LISTS = _rank_nearest(_select_near(_LISTED).join_from(_PAGE, _LISTED, true()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ from store.derived.aliases import PERSONAL
 from store.derived.called_names import find_called
 from store.derived.facts import Identity
 from store.derived.said_facts import SaidFact, read_said_facts
-from store.expiry import lasts
+from store.expiry import row_lasts
 from store.identity import user_id
 from store.schema import BANK, ENTITY_COOCCUR, ENTITY_PROFILE, EVENT_STORE, FACT, UNIT
 from store.tenancy.banks import space_ids
@@ -66,7 +66,7 @@ _PROFILE, _ALIAS = ENTITY_PROFILE.alias("p"), ENTITY_PROFILE.alias("a")
 SEEN = select(_BANK.c.bank_id, _BANK.c.bank_name).where(
     _BANK.c.host_id == _HOST,
     _BANK.c.active,
-    lasts(_BANK),
+    row_lasts(_BANK),
     or_(_ASKED_BANKS.is_(None), _BANK.c.bank_name == any_(_ASKED_BANKS)),
 )
 _WRITTEN = (
@@ -140,7 +140,7 @@ def _select_facts(found: Join, *of_whom: ColumnElement[bool]) -> Select[*tuple[A
         .where(
             *of_whom,
             _UNIT.c.active,
-            lasts(_UNIT),
+            row_lasts(_UNIT),
             _FACT.c.fact_id != all_(bindparam("passing", type_=ARRAY(Text))),
             or_(bindparam("history", type_=Boolean), _FACT.c.valid_to.is_(None)),
         )

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, FromClause, Integer, Select, cast, func, s
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.log.locks import ENTER_LOG, hold_lock, share_lock
-from store.schema import UNIT, UNIT_ENTITY, in_bank, same
+from store.schema import UNIT, UNIT_ENTITY, in_bank, same_bank
 
 #: Units whose links changed otherwise (a unit was forgotten) that one run takes along.
 OTHERS_LIMIT = 1000
@@ -146,8 +146,8 @@ def _expect_pairs() -> Select[UUID, UUID, int, datetime]:
             cast(func.count(), Integer).label("cooccur_count"),
             func.max(unit.c.event_date).label("last_cooccurred"),
         )
-        .join_from(one, other, same(one, other, "unit_id"))
-        .join(unit, same(one, unit, "unit_id"))
+        .join_from(one, other, same_bank(one, other, "unit_id"))
+        .join(unit, same_bank(one, unit, "unit_id"))
         .where(pair[0] < pair[1])
         .group_by(*pair)
         .order_by(*pair)

@@ -73,11 +73,11 @@ async def consolidate_facts(connection: AsyncConnection, origin: Origin, identit
     """
     opened = False
     for at in range(0, len(identities), AT_ONCE):
-        opened |= await _consolidate(connection, origin, identities[at : at + AT_ONCE])
+        opened |= await _consolidate_stated(connection, origin, identities[at : at + AT_ONCE])
     return opened
 
 
-async def _consolidate(connection: AsyncConnection, origin: Origin, identities: Sequence[Identity]) -> bool:
+async def _consolidate_stated(connection: AsyncConnection, origin: Origin, identities: Sequence[Identity]) -> bool:
     place = {"host": origin.host, "bank": origin.bank, "statements": STATED}
     rows = (await connection.execute(STATEMENTS, {**place, **identity_columns(identities)})).all()
     stated: dict[Identity, list[Row[Any]]] = {identity: [] for identity in identities}
@@ -144,7 +144,7 @@ async def _link_events(connection: AsyncConnection, origin: Origin, rows: Sequen
     known = {(row.from_unit_id, row.to_unit_id): row for row in await connection.execute(LINKS, arguments)}
     wanted = {(row.unit_id, row.superseded_by) for row in rows if row.superseded_by is not None}
     weights = dict.fromkeys(wanted, SUPERSEDES)
-    loose = {pair: link for pair, link in known.items() if link.active and pair not in wanted and _supersedes(link)}
+    loose = {pair: link for pair, link in known.items() if link.active and pair not in wanted and _is_superseding(link)}
     weights |= {
         pair: weight
         for pair, weight in (
@@ -160,7 +160,7 @@ async def _link_events(connection: AsyncConnection, origin: Origin, rows: Sequen
     return changed + [_link_event(origin, pair, loose[pair], None) for pair in loose.keys() - weights.keys()]
 
 
-def _supersedes(link: Row[Any]) -> bool:
+def _is_superseding(link: Row[Any]) -> bool:
     return not link.of_one_turn and link.weight >= SUPERSEDES
 
 

@@ -30,7 +30,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.facts import MANY_VALUED, Identity
 from store.driver_rows import DriverRow, fetch_rows
-from store.expiry import lasts
+from store.expiry import row_lasts
 from store.off_loop import off_loop
 from store.schema import BANK, LEDGER, UNIT, in_bank
 from store.text.rules import VERSION, ExtractedFact, MessageText
@@ -55,7 +55,7 @@ MESSAGE_COLUMNS = (
 _UNIT, _LEDGER, _BANK = UNIT.alias("u"), LEDGER.alias("l"), BANK.alias("b")
 _HOST, _USER, _TURNS = bindparam("host", type_=Uuid), bindparam("user", type_=Uuid), bindparam("turns", type_=Integer)
 #: The one bank, while it lives.
-ONE_BANK = select(_BANK.c.bank_id, _BANK.c.bank_name).where(in_bank(_BANK), _BANK.c.active, lasts(_BANK))
+ONE_BANK = select(_BANK.c.bank_id, _BANK.c.bank_name).where(in_bank(_BANK), _BANK.c.active, row_lasts(_BANK))
 # One that was forgotten meanwhile is not found again.
 FOLDED = text("""
     select afterturn.folded(f.subject) as subject, afterturn.folded(f.key) as key, afterturn.folded(f.value) as value,
@@ -143,7 +143,7 @@ async def read_said_facts(
     if not rows:
         return []
     found = await off_loop(sum(len(row.content) for row in rows), _find_facts, rows, asked["now"])
-    return await _fold(connection, asked["host"], found) if found else []
+    return await _fold_facts(connection, asked["host"], found) if found else []
 
 
 @cache
@@ -174,7 +174,7 @@ def _select_waiting(banks: Select[UUID, str]) -> Select[*tuple[Any, ...]]:
         .where(
             message.c.role == bindparam("mined_role"),
             func.char_length(message.c.content) <= bindparam("characters", type_=Integer),
-            lasts(message),
+            row_lasts(message),
             or_(_USER.is_(None), message.c.user_id == _USER),
         )
         .order_by(message.c.position.desc())
@@ -240,7 +240,7 @@ def _find_facts(rows: Sequence[DriverRow], now: datetime) -> list[tuple[DriverRo
     ]
 
 
-async def _fold(
+async def _fold_facts(
     connection: AsyncConnection, host: UUID, found: Sequence[tuple[DriverRow, ExtractedFact]]
 ) -> list[SaidFact]:
     """Return them under the identities that the projection stage will give them."""

@@ -59,7 +59,7 @@ async def wrong_words(
     while more:
         arguments = {"host": host, "bank": bank, "place": place, "page": PAGE}
         units = (await connection.execute(UNITS, arguments)).all()
-        yield await asyncio.to_thread(_wrong, units, rules)
+        yield await asyncio.to_thread(_list_wrong, units, rules)
         more = len(units) == PAGE
         place = units[-1].unit_id if units else place
 
@@ -69,7 +69,7 @@ async def rebuild_words(connection: AsyncConnection, host: UUID, bank: UUID) -> 
 
     New words wait to be carried into the index of words, as those of a new unit do.
     """
-    await languages.rebuild(connection, host, bank)
+    await languages.rebuild_language(connection, host, bank)
     rules = languages.rules_of_bank(await languages.read_languages(connection, host), bank)
     await connection.execute(DROP_OF_NOTHING, {"host": host, "bank": bank})
     async for wrong in wrong_words(connection, host, bank, rules):
@@ -78,11 +78,11 @@ async def rebuild_words(connection: AsyncConnection, host: UUID, bank: UUID) -> 
         await postings.insert_postings(connection, host, bank, [one.terms for one in wrong])
 
 
-def _wrong(units: Sequence[Row[Any]], rules: languages.Rules) -> list[WrongWords]:
-    return [wrong for unit in units if (wrong := _compare(unit, rules.asking)) is not None]
+def _list_wrong(units: Sequence[Row[Any]], rules: languages.Rules) -> list[WrongWords]:
+    return [wrong for unit in units if (wrong := _compare_words(unit, rules.asking)) is not None]
 
 
-def _compare(unit: Row[Any], accepted: Sequence[WordRules]) -> WrongWords | None:
+def _compare_words(unit: Row[Any], accepted: Sequence[WordRules]) -> WrongWords | None:
     expected = [postings.terms_of(unit, rules) for rules in accepted]
     if not unit.worded:
         return WrongWords(expected[0], worded=False, columns=())

@@ -238,7 +238,7 @@ class Erasures:
     async def _look(self, connection: AsyncConnection, host: UUID, target: ErasureTarget) -> None:
         bank, thing = target.ids(host)
         erasure = Erasure(host, uuid4(), target.kind, bank, thing, self._clock())
-        await _find(LockedBank(connection, erasure, bank or host), target)
+        await _find_target(LockedBank(connection, erasure, bank or host), target)
 
     async def _open(self, connection: AsyncConnection, host: UUID, target: ErasureTarget) -> UUID:
         """Write the request, and make sure that nothing of what is to be gone is on its way into the log."""
@@ -322,7 +322,7 @@ async def _sees_bank(connection: AsyncConnection, host: UUID, bank: UUID) -> boo
     return bool((await connection.execute(SEES_BANK, {"host": host, "bank": bank})).scalar())
 
 
-async def _find(place: LockedBank, target: ErasureTarget) -> None:
+async def _find_target(place: LockedBank, target: ErasureTarget) -> None:
     """See that there is something to erase, without any lock. Raises NotFound, IsReflection."""
     host, thing = place.erasure.host, place.erasure.target
     match target.kind:
@@ -453,7 +453,7 @@ async def _own_bank(connection: AsyncConnection, erasure: Erasure) -> bool:
         await begin_bank(LockedBank(connection, await requests.begin_request(connection, part), row.bank_id))
         await requests.save_progress(connection, part)
         return True
-    await requests.adopt(connection, row.erasure_id, erasure)
+    await requests.adopt_erasure(connection, row.erasure_id, erasure)
     part = await requests.lock_request(connection, erasure.host, row.erasure_id, erasure.at)
     await connection.execute(SHARE_QUOTA, {"host": erasure.host})
     await connection.execute(LOCK_BANK, {"bank": row.bank_id})

@@ -207,7 +207,7 @@ async def save_progress(connection: AsyncConnection, erasure: Erasure) -> None:
     )
 
 
-async def adopt(connection: AsyncConnection, erasure: UUID, parent: Erasure) -> None:
+async def adopt_erasure(connection: AsyncConnection, erasure: UUID, parent: Erasure) -> None:
     """Make a running erasure part of a user's."""
     # Another request may cover the same: it is part of both then.
     adopted = _update_request(parent.host, erasure).where(_ERASURE.status == "running")

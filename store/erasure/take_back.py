@@ -114,7 +114,7 @@ TAKE_BACK = text("select afterturn.end_turns(:host, array[cast(:turn as uuid)], 
 FOR_EVER = 2**63 - 1
 
 
-async def remainder(place: LockedBank, kind: Aggregate, thing: UUID) -> Remainder:
+async def read_remainder(place: LockedBank, kind: Aggregate, thing: UUID) -> Remainder:
     """Return what is left of a thing without the words of the user who is erased."""
     user = place.erasure.target
     rows = await place.ask(VERSIONS, thing=thing, user=user)
@@ -145,7 +145,7 @@ async def say_again(place: LockedBank, kind: Aggregate, thing: UUID, state: Mapp
 
 async def take_back_unit(place: LockedBank, unit: UUID) -> bool:
     """Remove a user's versions from a unit that another began; True: the user began it, and nothing was done."""
-    left = await remainder(place, Aggregate.UNIT, unit)
+    left = await read_remainder(place, Aggregate.UNIT, unit)
     if left.theirs or not left.positions:
         return left.theirs
     [row] = await place.ask(UNIT, unit=unit)
@@ -154,9 +154,9 @@ async def take_back_unit(place: LockedBank, unit: UUID) -> bool:
     await erase_units(place, [fact.unit_id for fact in facts])
     place.erasure.counts.update(await count_sent(place.connection, place.erasure.host, place.bank, [unit]))
     mentions = await place.ask(MENTIONS, unit=unit, **spans)
-    await _unlink(place, unit, mentions)
+    await _unlink_mentions(place, unit, mentions)
     if left.state is not None and row.active:
-        await corrections.restore(place.connection, place.origin, unit, left.state)
+        await corrections.restore_unit(place.connection, place.origin, unit, left.state)
     elif left.state is not None:
         await say_again(place, Aggregate.UNIT, unit, left.state)
     await settle_derived(place, [unit])
@@ -177,7 +177,7 @@ async def take_back_unit(place: LockedBank, unit: UUID) -> bool:
     return False
 
 
-async def _unlink(place: LockedBank, unit: UUID, mentions: Sequence[Any]) -> None:
+async def _unlink_mentions(place: LockedBank, unit: UUID, mentions: Sequence[Any]) -> None:
     events = [
         build_offer(
             place.origin,

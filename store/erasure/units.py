@@ -21,7 +21,7 @@ from store.log.catalog import EventType, aggregate_id
 from store.log.envelope import Origin, build_offer
 from store.schema import BANK, FORGOTTEN_UNIT, PLUGIN_VECTOR, RECALL_JOB, UNIT, UNIT_ENTITY, in_bank
 from store.tenancy.external_models import count_sent
-from store.tenancy.gateway_targets import destination
+from store.tenancy.gateway_targets import build_destination
 
 TO_ERASE = text("select * from afterturn.units_to_erase(:host, :bank, cast(:units as uuid[]))")
 TIES = text("select * from afterturn.ties_of(:host, :bank, cast(:units as uuid[]))")
@@ -189,7 +189,7 @@ async def count_delivered(place: LockedBank, turns: Sequence[UUID]) -> None:
     """Note in the receipt which sessions at a gateway were told these turns, by the names they have there."""
     for row in await place.ask(DELIVERED, turns=list(turns)):
         known = row.target_id is not None
-        session = destination(row._mapping).session if known else row.session_name  # noqa: SLF001 - public, says SQLAlchemy
+        session = build_destination(row._mapping).session if known else row.session_name  # noqa: SLF001 - public, says SQLAlchemy
         place.erasure.delivered[session] += row.turns
 
 

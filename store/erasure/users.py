@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
 from store.erasure.requests import Erasure
-from store.erasure.take_back import remainder, say_again, take_back_unit
+from store.erasure.take_back import read_remainder, say_again, take_back_unit
 from store.erasure.units import (
     ERASE_AT,
     ERASE_EVENTS,
@@ -155,7 +155,7 @@ async def erase_keys(connection: AsyncConnection, erasure: Erasure) -> None:
 async def _erase_made(place: LockedBank, kind: Aggregate, thing: UUID) -> None:
     """Erase what a user made beside turns, and their versions of what others made."""
     end, name, label = MADE[kind]
-    left = await remainder(place, kind, thing)
+    left = await read_remainder(place, kind, thing)
     if not left.positions:
         return
     subject = place.subject(thing)

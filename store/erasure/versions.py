@@ -43,7 +43,7 @@ class Remainder:
 def without_user(versions: Sequence[Version]) -> Remainder:
     """Return what is left of a thing, given all that changed it in the order of its versions."""
     found = Remainder()
-    for life in _lives(versions):
+    for life in _divide_lives(versions):
         found.theirs, found.state = life[0].by_user, None
         if found.theirs:
             found.positions += [one.position for one in life if one.state is not None]
@@ -52,7 +52,7 @@ def without_user(versions: Sequence[Version]) -> Remainder:
     return found
 
 
-def _lives(versions: Sequence[Version]) -> list[list[Version]]:
+def _divide_lives(versions: Sequence[Version]) -> list[list[Version]]:
     """Divide versions where the thing begins again."""
     lives: list[list[Version]] = []
     for one in versions:
@@ -71,7 +71,7 @@ def _take_out(life: Sequence[Version], found: Remainder) -> None:
     for one in life:
         if one.state is None:
             continue
-        after = _fields(one.state)
+        after = _flatten_state(one.state)
         changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
         if one.by_user:
             theirs |= changed
@@ -92,15 +92,15 @@ def _take_out(life: Sequence[Version], found: Remainder) -> None:
     if since is not None:
         found.spans.append((since, None))
     if theirs:
-        found.state = _state(kept)
+        found.state = _nest_fields(kept)
 
 
-def _fields(state: Mapping[str, Any]) -> dict[Field, Any]:
+def _flatten_state(state: Mapping[str, Any]) -> dict[Field, Any]:
     plain: dict[Field, Any] = {(name,): value for name, value in state.items() if name != METADATA}
     return {**plain, **{(METADATA, name): value for name, value in (state.get(METADATA) or {}).items()}}
 
 
-def _state(fields: Mapping[Field, Any]) -> Mapping[str, Any]:
+def _nest_fields(fields: Mapping[Field, Any]) -> Mapping[str, Any]:
     metadata = {name[1]: value for name, value in fields.items() if len(name) > 1}
     plain = {name[0]: value for name, value in fields.items() if len(name) == 1}
     return {**plain, **({METADATA: metadata} if metadata else {})}

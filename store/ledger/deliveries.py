@@ -21,7 +21,7 @@ from store.errors import LeaseLost
 from store.ledger.ledger import Claim, LedgerRow, Outcome
 from store.memory.turn_messages import TurnMessage, read_messages
 from store.schema import AUDIT_EVENT
-from store.tenancy.gateway_targets import Destination, destination
+from store.tenancy.gateway_targets import Destination, build_destination
 
 #: Host, and moves (`_Move.as_json`).
 STEPS = "select afterturn.delivery_steps($1, $2)"
@@ -118,7 +118,7 @@ class DeliveryWriter:
 
     async def _destinations(self, host: UUID, rows: Sequence[LedgerRow]) -> list[Destination | None]:
         found = await self._database.fetch(DESTINATIONS, host, [row.item_id for row in rows])
-        by_item = {one["item_id"]: destination(one) for one in found}
+        by_item = {one["item_id"]: build_destination(one) for one in found}
         return [by_item.get(row.item_id) for row in rows]
 
     async def _write(self, statement: str, moves: Sequence[_Move]) -> list[bool]:

@@ -33,7 +33,7 @@ from store.database import Database
 from store.ledger.ledger import PUBLIC, public_status
 from store.ledger.stages import Stage
 from store.schema import AUDIT_EVENT, BANK, CLAIM, HOST, LEDGER, TIME
-from store.tenancy.gateway_targets import Destination, destination
+from store.tenancy.gateway_targets import Destination, build_destination
 
 #: Statuses to filter by, as users see them; done and skipped rows are no work any more.
 OPEN_STATUSES = ("pending", "running", "unknown", "dead")
@@ -303,7 +303,7 @@ class Backlog:
         for host, items in by_host.items():
             async with self._database.tenant(host) as connection:
                 rows = await connection.execute(DELIVERIES, {"host": host, "items": items})
-                found |= {row["item_id"]: destination(row) for row in rows.mappings()}
+                found |= {row["item_id"]: build_destination(row) for row in rows.mappings()}
         return found
 
 

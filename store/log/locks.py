@@ -14,13 +14,13 @@ ENTER_LOG: ColumnElement[Any] = func.afterturn.enter_log()
 
 def hold_lock(kind: str, of: str) -> ColumnElement[Any]:
     """Return the lock of this kind, held alone, on the id that the parameter `of` gives."""
-    return func.pg_advisory_xact_lock(_key(kind, of))
+    return func.pg_advisory_xact_lock(_build_key(kind, of))
 
 
 def share_lock(kind: str, of: str) -> ColumnElement[Any]:
     """Return the same, shared with who shares it, too."""
-    return func.pg_advisory_xact_lock_shared(_key(kind, of))
+    return func.pg_advisory_xact_lock_shared(_build_key(kind, of))
 
 
-def _key(kind: str, of: str) -> ColumnElement[int]:
+def _build_key(kind: str, of: str) -> ColumnElement[int]:
     return func.afterturn.lock_key(kind, bindparam(of, type_=Uuid))

@@ -15,7 +15,7 @@ from sqlalchemy import Row, Text, Uuid, bindparam, case, cast, delete, func, nul
 from store.database import Database
 from store.derived import locks, postings, projection
 from store.maintenance.pruning import MORE, PrunedBatch
-from store.schema import BANK_LANGUAGE, UNIT, UNIT_WORD, in_bank, same
+from store.schema import BANK_LANGUAGE, UNIT, UNIT_WORD, in_bank, same_bank
 from store.tenancy import languages
 from store.text.word_rules import AUTO, WordRules, rules_of
 
@@ -44,7 +44,7 @@ UNITS = (
         _WORD.length,
         cast(_WORD.terms, Text).label("terms"),
     )
-    .outerjoin_from(UNIT, UNIT_WORD, same(UNIT_WORD, UNIT, "unit_id"))
+    .outerjoin_from(UNIT, UNIT_WORD, same_bank(UNIT_WORD, UNIT, "unit_id"))
     .where(in_bank(UNIT), _UNIT.active)
     .order_by(_UNIT.unit_id)
 )

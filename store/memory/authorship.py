@@ -34,7 +34,7 @@ _BEGAN = (_EVENT.user_id, cast(_EVENT.data["agentDefId"].astext, Uuid).label("ag
 _HOST = _EVENT.host_id == bindparam("host")
 
 
-def _begun(unit: FromClause) -> LateralFromClause:
+def _select_beginner(unit: FromClause) -> LateralFromClause:
     """Return who began a unit: its position is that of the event that began it.
 
     Looked up event by event: as a plain join the planner would read all of the host's.
@@ -42,7 +42,7 @@ def _begun(unit: FromClause) -> LateralFromClause:
     return select(*_BEGAN).where(_HOST, _EVENT.position == unit.c.position).offset(literal_column("0")).lateral("began")
 
 
-_OF_DOC = _begun(UNIT)
+_OF_DOC = _select_beginner(UNIT)
 IN_DOCUMENT = (
     select(_OF_DOC.c.user_id, _OF_DOC.c.agent)
     .distinct()
@@ -82,7 +82,7 @@ _SAYING = (
     .offset(literal_column("0"))
     .lateral("saying")
 )
-_OF_UNIT = _begun(_SAYING)
+_OF_UNIT = _select_beginner(_SAYING)
 OF_UNITS = (
     select(_ASKED.c.unit_id, _OF_UNIT.c.user_id, _OF_UNIT.c.agent)
     .join_from(_ASKED, _EACH, true())

@@ -23,7 +23,7 @@ from store.log.envelope import Origin, build_command, build_offer
 from store.log.locks import ENTER_LOG, hold_lock, share_lock
 from store.memory import reflections
 from store.off_loop import off_loop
-from store.schema import ENTITY, EVENT_STORE, LEDGER, UNIT, UNIT_ENTITY, in_bank, same
+from store.schema import ENTITY, EVENT_STORE, LEDGER, UNIT, UNIT_ENTITY, in_bank, same_bank
 from store.tenancy import languages
 from store.tenancy.quotas import charge_quota
 from store.text.normal_forms import without_long_runs
@@ -88,7 +88,7 @@ DRAWN: Select[*tuple[Any, ...]] = (
 _NAME = func.coalesce(func.nullif(UNIT_ENTITY.c.name, ""), ENTITY.c.canonical_name)
 UNNAMED = (
     select(UNIT_ENTITY.c.entity_id)
-    .join_from(UNIT_ENTITY, ENTITY, same(UNIT_ENTITY, ENTITY, "entity_id"))
+    .join_from(UNIT_ENTITY, ENTITY, same_bank(UNIT_ENTITY, ENTITY, "entity_id"))
     .where(
         in_bank(UNIT_ENTITY),
         UNIT_ENTITY.c.unit_id == bindparam("unit"),
@@ -203,7 +203,7 @@ async def replace_unit(
         place = {"host": origin.host, "bank": origin.bank, "unit": found.unit_id}
         written = (await connection.execute(LAST_WRITTEN, place)).scalar_one()
         return Corrected(written, changed=False, facts_ended=0)
-    facts = await read_drawn_facts(connection, origin.host, origin.bank, found) if _rewords(found, state) else []
+    facts = await read_drawn_facts(connection, origin.host, origin.bank, found) if _changes_words(found, state) else []
     ends = [_ended_event(origin, fact) for fact in facts]
     position = await _set_state(connection, origin, found, {**state, "bytes": found.bytes + size}, ends)
     if found.turn_id:
@@ -212,7 +212,7 @@ async def replace_unit(
     return Corrected(position, changed=True, facts_ended=len(facts))
 
 
-async def restore(connection: AsyncConnection, origin: Origin, unit: UUID, state: Mapping[str, Any]) -> None:
+async def restore_unit(connection: AsyncConnection, origin: Origin, unit: UUID, state: Mapping[str, Any]) -> None:
     """Make a living unit what `state` says (the fields of an event), in a transaction that holds its bank alone.
 
     As with a correction, it is found by its new words when the transaction ends, and stages read and embed it anew.
@@ -232,7 +232,7 @@ async def _set_state(
     """Write a unit's whole state, with the events `beside`, and what follows; returns the last position."""
     fields, version = {"unitId": found.unit_id, **state}, found.aggregate_version + 1
     updated = build_command(origin, EventType.UNIT_UPDATED, fields, version=version, identity=uuid4())
-    reworded = _rewords(found, state)
+    reworded = _changes_words(found, state)
     unnamed = await _unlink_events(connection, origin, found, str(state["content"])) if reworded else ()
     events = [updated, *beside, *unnamed]
     position = await append_events(connection, origin.host, sorted(events, key=lambda one: str(one["subject"])))
@@ -259,7 +259,7 @@ def _state_of(unit: Row[Any]) -> dict[str, Any]:
     }
 
 
-def _rewords(unit: Row[Any], state: Mapping[str, Any]) -> bool:
+def _changes_words(unit: Row[Any], state: Mapping[str, Any]) -> bool:
     """Say whether other words lead to a unit in this state, or other facts follow from it: they end when it does."""
     ends = state.get("expiresAt")
     return (unit.content, unit.context, unit.event_date, unit.expires_at) != (

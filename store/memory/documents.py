@@ -30,7 +30,7 @@ from store.memory.authorship import Author
 from store.memory.prepared_turns import AppendableTurn, build_turn_event, said_in
 from store.memory.turn_writes import in_trace, write_offered
 from store.off_loop import Steps, in_steps, off_loop
-from store.schema import DOC, EVENT_STORE, TURN, UNIT, in_bank, same
+from store.schema import DOC, EVENT_STORE, TURN, UNIT, in_bank, same_bank
 from store.tenancy.banks import bank_created_fields
 from store.tenancy.languages import Languages, rules_for_writing
 from store.tenancy.quotas import charge_quota, refusal_of, within_quota
@@ -45,7 +45,7 @@ LOCK = select(ENTER_LOG, share_lock("quota", "host"), share_lock("bank", "bank")
 # Bank-wide: units of the document come with turns, and a writer that names or links them would leave that behind.
 LOCK_ALONE = select(ENTER_LOG, hold_lock("bank", "bank"))
 _DOC, _UNIT, _EVENT = DOC.c, UNIT.c, EVENT_STORE.c
-_OF_DOC = same(UNIT, DOC, "doc_id")
+_OF_DOC = same_bank(UNIT, DOC, "doc_id")
 # A document ends with its own units, which all have one end. A scalar subquery, not `not exists`: as a join the planner
 # would read all units of the bank for a page of documents.
 _LASTS = (

@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Select, bindparam, func, literal, literal_column, select, true, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.expiry import lasts
+from store.expiry import row_lasts
 from store.schema import LINK, UNIT, in_bank
 
 #: Of a unit that many are linked with, the strongest links alone.
@@ -19,7 +19,7 @@ EXCERPT = 200
 _LINK = LINK.c
 
 
-def _links(near: ColumnElement[UUID], far: ColumnElement[UUID], *, onward: bool) -> Select[*tuple[Any, ...]]:
+def _select_links(near: ColumnElement[UUID], far: ColumnElement[UUID], *, onward: bool) -> Select[*tuple[Any, ...]]:
     way = literal(onward).label("onward")
     return select(far.label("unit_id"), _LINK.link_type, _LINK.weight, way).where(
         in_bank(LINK), near == bindparam("unit"), _LINK.active
@@ -27,8 +27,8 @@ def _links(near: ColumnElement[UUID], far: ColumnElement[UUID], *, onward: bool)
 
 
 _FOUND = union_all(
-    _links(_LINK.from_unit_id, _LINK.to_unit_id, onward=True),
-    _links(_LINK.to_unit_id, _LINK.from_unit_id, onward=False),
+    _select_links(_LINK.from_unit_id, _LINK.to_unit_id, onward=True),
+    _select_links(_LINK.to_unit_id, _LINK.from_unit_id, onward=False),
 ).subquery("found")
 _STRONGEST = (
     select(_FOUND)
@@ -40,7 +40,7 @@ _STRONGEST = (
 # Looked up one by one: as a plain join the planner would read all units of the bank.
 _OTHER = (
     select(UNIT.c.content)
-    .where(in_bank(UNIT), UNIT.c.unit_id == _STRONGEST.c.unit_id, UNIT.c.active, lasts(UNIT))
+    .where(in_bank(UNIT), UNIT.c.unit_id == _STRONGEST.c.unit_id, UNIT.c.active, row_lasts(UNIT))
     .offset(literal_column("0"))
     .lateral("other")
 )

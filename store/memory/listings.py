@@ -34,8 +34,8 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from store import identity
 from store.database import Database
 from store.derived.said_facts import FACT_KIND, ONE_BANK, SaidFact, read_said_facts
-from store.expiry import bank_lasts, lasts
-from store.schema import BANK, EVENT_STORE, SESSION_HISTORY, TURN, UNIT, in_bank, same
+from store.expiry import bank_lasts, row_lasts
+from store.schema import BANK, EVENT_STORE, SESSION_HISTORY, TURN, UNIT, in_bank, same_bank
 from store.tenancy.banks import space_ids
 from store.tenancy.spaces import Space, space_of
 
@@ -56,13 +56,13 @@ SESSIONS = (
     .where(_SESSION.host_id == bindparam("host"), _SESSION.bank_id == bindparam("bank"), _SESSION.active, bank_lasts())
     .order_by(_SESSION.last_position.desc(), _SESSION.session_id.desc())
 )
-_REMEMBERED = and_(in_bank(UNIT), _UNIT.active, lasts(UNIT), bank_lasts())
+_REMEMBERED = and_(in_bank(UNIT), _UNIT.active, row_lasts(UNIT), bank_lasts())
 
 
 def _of_the_turn(other: FromClause) -> ColumnElement[bool]:
     """Say of another unit that it is remembered and of the same turn."""
     same = (other.c[name] == _UNIT[name] for name in ("host_id", "bank_id", "turn_id"))
-    return and_(*same, other.c.active, lasts(other))
+    return and_(*same, other.c.active, row_lasts(other))
 
 
 _MESSAGE, _BEFORE = UNIT.alias("m"), UNIT.alias("p")
@@ -133,14 +133,14 @@ _USERS = _USERS.union_all(select(_next_user(_USERS.c.user_id)).where(_USERS.c.us
 _NAMES = bindparam("names", type_=ARRAY(Text))
 _SEEN = (
     select(true())
-    .join_from(UNIT, BANK, same(UNIT, BANK))
+    .join_from(UNIT, BANK, same_bank(UNIT, BANK))
     .where(
         _OF_HOST,
         _USERS.c.user_id == _USER,
         _UNIT.active,
         BANK.c.active,
-        lasts(UNIT),
-        lasts(BANK),
+        row_lasts(UNIT),
+        row_lasts(BANK),
         or_(_NAMES.is_(None), BANK.c.bank_name == any_(_NAMES)),
     )
     .limit(literal_column("1"))

@@ -82,7 +82,7 @@ class OpenTurns:
                     expires_at=now + OPEN_FOR,
                 )
             )
-        return _write_token(token_id, _sign(key, host, holder, token_id)), now + OPEN_FOR
+        return _write_token(token_id, _sign_token(key, host, holder, token_id)), now + OPEN_FOR
 
     async def read(self, host: UUID, holder: str, token: str) -> OpenTurn:
         """Return the turn of a token. Raises NotFound for one that expired, is another holder's, or is none."""
@@ -92,7 +92,7 @@ class OpenTurns:
                 _TURN.host_id == host, _TURN.token_id == token_id, _TURN.expires_at > self._clock()
             )
             row = (await connection.execute(query)).one_or_none()
-        if row is None or not hmac.compare_digest(mac, _sign(row.mac_key, host, holder, token_id)):
+        if row is None or not hmac.compare_digest(mac, _sign_token(row.mac_key, host, holder, token_id)):
             raise NotFound("no such open turn")
         return OpenTurn(token_id, row.kept, orjson.loads(row.request), row.mac_key)
 
@@ -120,7 +120,7 @@ def _update_turn(host: UUID, turn: OpenTurn) -> Update:
     return update(OPEN_TURN).where(_TURN.host_id == host, _TURN.token_id == turn.token_id)
 
 
-def _sign(key: bytes, host: UUID, holder: str, token_id: UUID) -> bytes:
+def _sign_token(key: bytes, host: UUID, holder: str, token_id: UUID) -> bytes:
     return hmac.digest(key, f"{host}\0{token_id}\0{holder}".encode(), "sha256")
 
 

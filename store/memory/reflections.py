@@ -12,11 +12,11 @@ from sqlalchemy import Text, Uuid, and_, bindparam, cast, column, func, literal_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.errors import IsReflection, NotFound
-from store.expiry import BEFORE_ALL, NOW, bank_lasts, lasts
+from store.expiry import BEFORE_ALL, NOW, bank_lasts, row_lasts
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
-from store.schema import EVENT_STORE, REFLECTION, UNIT, in_bank, same
+from store.schema import EVENT_STORE, REFLECTION, UNIT, in_bank, same_bank
 
 #: What recall calls it, and where it comes from.
 KIND, ORIGIN = "observation", "reflection"
@@ -26,7 +26,7 @@ _REFLECTION, _EVENT = REFLECTION.c, EVENT_STORE.c
 _TOLD = (
     select(_EVENT.position, _EVENT.data["sourceMemoryIds"].label("sources"))
     .where(
-        same(EVENT_STORE, REFLECTION),
+        same_bank(EVENT_STORE, REFLECTION),
         _EVENT.aggregate_key == cast(_REFLECTION.reflection_id, Text),
         _EVENT.event_type.in_((EventType.REFLECTION_CREATED, EventType.REFLECTION_UPDATED)),
     )
@@ -38,12 +38,12 @@ _TOLD = (
 _SOURCE = func.jsonb_array_elements_text(_TOLD.c.sources).table_valued(column("id", Text)).render_derived("source")
 _SOURCE_ID = cast(_SOURCE.c.id, Uuid)
 # Scalar subqueries: as joins the planner would read all units of the bank for each reflection.
-_SOURCE_UNIT = and_(same(UNIT, REFLECTION), UNIT.c.unit_id == _SOURCE_ID)
+_SOURCE_UNIT = and_(same_bank(UNIT, REFLECTION), UNIT.c.unit_id == _SOURCE_ID)
 _END = select(UNIT.c.expires_at).where(_SOURCE_UNIT).correlate(REFLECTION, _SOURCE).scalar_subquery()
 _LIVES = (
     select(true())
     .select_from(UNIT)
-    .where(_SOURCE_UNIT, UNIT.c.active, lasts(UNIT))
+    .where(_SOURCE_UNIT, UNIT.c.active, row_lasts(UNIT))
     .correlate(REFLECTION, _SOURCE)
     .scalar_subquery()
 )

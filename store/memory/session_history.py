@@ -16,7 +16,7 @@ from store.database import ONE_PLAN, Database
 from store.derived.facts import Identity
 from store.derived.said_facts import ONE_BANK, SaidFact, read_said_facts
 from store.driver_rows import DriverRow, fetch_rows
-from store.expiry import bank_lasts, lasts
+from store.expiry import bank_lasts, row_lasts
 from store.ledger.stages import OWN, Stage
 from store.schema import EVENT_STORE, FACT, LEDGER, SESSION_HISTORY, UNIT, in_bank
 
@@ -46,7 +46,7 @@ RECENT = (
         _UNIT.c.seq.is_not(None),
         _UNIT.c.origin == literal_column("'message'"),
         _UNIT.c.active,
-        lasts(_UNIT),
+        row_lasts(_UNIT),
         bank_lasts(),
     )
     .order_by(_UNIT.c.seq.desc())
@@ -58,7 +58,7 @@ def _select_holding(facts: FromClause) -> Select[*tuple[Any, ...]]:
     """Select the newest of these facts that hold: one of a turn that was forgotten has ended with its unit."""
     unit = (
         select(_UNIT.c["metadata"])
-        .where(in_bank(_UNIT), _UNIT.c.unit_id == facts.c.unit_id, _UNIT.c.active, lasts(_UNIT))
+        .where(in_bank(_UNIT), _UNIT.c.unit_id == facts.c.unit_id, _UNIT.c.active, row_lasts(_UNIT))
         .limit(literal_column("1"))
         .lateral("unit")
     )

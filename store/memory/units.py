@@ -17,7 +17,7 @@ from store.database import Database
 from store.derived import bank_state
 from store.derived.said_facts import FACT_KIND, ONE_BANK, SaidFact, fact_metadata, read_said_facts
 from store.errors import NotFound, TurnBusy
-from store.expiry import bank_lasts, lasts
+from store.expiry import bank_lasts, row_lasts
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
@@ -26,14 +26,14 @@ from store.memory.authorship import Author
 from store.memory.corrections import Corrected
 from store.memory.links import Linked, links_of
 from store.memory.reflections import ReflectionSources
-from store.schema import DOC, ENTITY, FACT, UNIT, UNIT_ENTITY, in_bank, same
+from store.schema import DOC, ENTITY, FACT, UNIT, UNIT_ENTITY, in_bank, same_bank
 from store.tenancy.quotas import within_quota
 
 _UNIT, _SOURCE = UNIT.c, UNIT.alias("s")
 _ENTITIES = (
     select(ENTITY.c.canonical_name)
-    .join_from(UNIT_ENTITY, ENTITY, same(UNIT_ENTITY, ENTITY, "entity_id"))
-    .where(same(UNIT_ENTITY, UNIT, "unit_id"), UNIT_ENTITY.c.removed_at.is_(None))
+    .join_from(UNIT_ENTITY, ENTITY, same_bank(UNIT_ENTITY, ENTITY, "entity_id"))
+    .where(same_bank(UNIT_ENTITY, UNIT, "unit_id"), UNIT_ENTITY.c.removed_at.is_(None))
     .order_by(ENTITY.c.canonical_name)
 )
 _OF_DOC = func.coalesce(DOC.c["metadata"], literal_column("'{}'"), type_=JSONB)
@@ -61,9 +61,9 @@ GET: Select[*tuple[Any, ...]] = (
         _UNIT.expires_at,
         func.array(_ENTITIES.scalar_subquery()).label("entities"),
     )
-    .outerjoin_from(UNIT, FACT, same(FACT, UNIT, "unit_id"))
-    .outerjoin(DOC, same(DOC, UNIT, "doc_id"))
-    .where(in_bank(UNIT), _UNIT.unit_id == bindparam("unit"), _UNIT.active, lasts(UNIT), bank_lasts())
+    .outerjoin_from(UNIT, FACT, same_bank(FACT, UNIT, "unit_id"))
+    .outerjoin(DOC, same_bank(DOC, UNIT, "doc_id"))
+    .where(in_bank(UNIT), _UNIT.unit_id == bindparam("unit"), _UNIT.active, row_lasts(UNIT), bank_lasts())
 )
 THERE: Select[*tuple[Any, ...]] = select(
     _UNIT.unit_id, _UNIT.session_id, _UNIT.turn_id, _UNIT.origin, _UNIT.aggregate_version, _UNIT.active

@@ -45,36 +45,36 @@ FUNCTIONS = (
 )
 
 
-def _config(owner_url: str) -> Config:
+def _make_config(owner_url: str) -> Config:
     config = Config()
     config.set_main_option("script_location", str(files(__package__)))
     config.attributes["url"] = owner_url
     return config
 
 
-def upgrade(owner_url: str) -> None:
+def upgrade_schema(owner_url: str) -> None:
     """Bring the database to this code's schema; safe to run again, and by several starters at once.
 
     Must not be called from a running event loop. Raises what the database says when it cannot be reached.
     """
-    command.upgrade(_config(owner_url), "head")
+    command.upgrade(_make_config(owner_url), "head")
 
 
-def head() -> str:
+def newest_revision() -> str:
     """Return the newest revision this code knows."""
-    return revisions()[-1]
+    return list_revisions()[-1]
 
 
-def revisions() -> tuple[str, ...]:
+def list_revisions() -> tuple[str, ...]:
     """Return the revisions this code knows, the first one first."""
-    return tuple(script.revision for script in _scripts())
+    return tuple(script.revision for script in _list_scripts())
 
 
 def oldest_code() -> str:
     """Return the newest revision that the oldest code knows that works with this code's schema."""
-    declared = [str(getattr(one.module, OLDEST_CODE)) for one in _scripts() if hasattr(one.module, OLDEST_CODE)]
-    return declared[-1] if declared else revisions()[0]
+    declared = [str(getattr(one.module, OLDEST_CODE)) for one in _list_scripts() if hasattr(one.module, OLDEST_CODE)]
+    return declared[-1] if declared else list_revisions()[0]
 
 
-def _scripts() -> list[Script]:
-    return list(ScriptDirectory.from_config(_config("")).walk_revisions())[::-1]
+def _list_scripts() -> list[Script]:
+    return list(ScriptDirectory.from_config(_make_config("")).walk_revisions())[::-1]

@@ -14,7 +14,7 @@ from store.connections import create_owner_engine
 from store.errors import UnknownRevision
 from store.ledger.stages import describe_stages
 from store.log.catalog import describe_registry
-from store.migrations import FOLDER, FUNCTIONS, REGISTRIES, head, oldest_code, revisions
+from store.migrations import FOLDER, FUNCTIONS, REGISTRIES, list_revisions, newest_revision, oldest_code
 from store.migrations.indexes import build_missing_indexes
 from store.migrations.scripts import run_script
 
@@ -38,13 +38,13 @@ def _wait_for_turn(connection: Connection) -> None:
         time.sleep(POLL_S)
 
 
-def _migrate(connection: Connection) -> None:
+def _migrate_schema(connection: Connection) -> None:
     context.configure(connection=connection, version_table="afterturn_version", version_table_schema="public")
     _refuse_unknown(context.get_context())
     with context.begin_transaction():
         context.run_migrations()
     _run_scripts(connection, REGISTRIES)
-    connection.execute(SET_VERSION, {"revision": head(), "oldest_code": oldest_code()})
+    connection.execute(SET_VERSION, {"revision": newest_revision(), "oldest_code": oldest_code()})
     connection.execute(SET_STAGES, {"stages": orjson.dumps(describe_stages()).decode()})
     connection.execute(SET_EVENTS, {"registry": orjson.dumps(describe_registry()).decode()})
     _run_scripts(connection, FUNCTIONS)
@@ -57,21 +57,21 @@ def _run_scripts(connection: Connection, names: Sequence[str]) -> None:
 
 def _refuse_unknown(found: MigrationContext) -> None:
     """Raise UnknownRevision where another version of the code migrated this database: nothing is touched."""
-    if unknown := set(found.get_current_heads()) - set(revisions()):
-        raise UnknownRevision(unknown.pop(), head())
+    if unknown := set(found.get_current_heads()) - set(list_revisions()):
+        raise UnknownRevision(unknown.pop(), newest_revision())
 
 
-async def _run() -> None:
+async def _run_migrations() -> None:
     url = context.config.attributes["url"]
     engine = create_owner_engine(url, poolclass=NullPool)
     async with engine.connect() as session:
         await session.execution_options(isolation_level="AUTOCOMMIT")
         await session.run_sync(_wait_for_turn)
         async with engine.begin() as connection:
-            await connection.run_sync(_migrate)
-        if await session.scalar(FIND_REVISION) == head():
+            await connection.run_sync(_migrate_schema)
+        if await session.scalar(FIND_REVISION) == newest_revision():
             await session.run_sync(build_missing_indexes)
     await engine.dispose()
 
 
-asyncio.run(_run())
+asyncio.run(_run_migrations())

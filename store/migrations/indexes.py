@@ -24,10 +24,10 @@ def build_missing_indexes(connection: Connection) -> None:
             if valid.get(name) is False:
                 connection.exec_driver_sql(f"drop index concurrently {table.schema}.{name}")
             if not valid.get(name):
-                connection.exec_driver_sql(_describe(index, connection))
+                connection.exec_driver_sql(_describe_index(index, connection))
 
 
-def _describe(index: Index, connection: Connection) -> str:
+def _describe_index(index: Index, connection: Connection) -> str:
     """Return the statement that builds an index without blocking writes."""
     statement = str(CreateIndex(index).compile(connection, compile_kwargs={"literal_binds": True}))
     return statement.replace(" INDEX ", " INDEX CONCURRENTLY ", 1)

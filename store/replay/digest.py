@@ -41,13 +41,13 @@ def rows_of(query: str, key: Sequence[str]) -> TextualSelect:
     return text(query).columns(*(column(name) for name in key), column("told", JSONB))
 
 
-def _compare(aggregate: Aggregate, spec: AggregateSpec) -> Compared:
+def _compare_aggregate(aggregate: Aggregate, spec: AggregateSpec) -> Compared:
     row = " - ".join(("to_jsonb(t)", *(f"'{column}'" for column in spec.counted)))
     messages = f" || {MESSAGES}" if aggregate is Aggregate.SESSION else ""
     return Compared(spec.table, ("host_id", "bank_id", *spec.ids.values()), row + messages)
 
 
-COMPARED = tuple(_compare(aggregate, spec) for aggregate, spec in AGGREGATES.items())
+COMPARED = tuple(_compare_aggregate(aggregate, spec) for aggregate, spec in AGGREGATES.items())
 
 ROWS = """
     select {key}, {row} as told from {schema}.{table} t

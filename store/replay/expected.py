@@ -28,7 +28,7 @@ from sqlalchemy import (
 from store.derived.facts import STATED_UNIT, line_up, select_stated
 from store.derived.projection import first_links
 from store.replay.digest import rows_of
-from store.schema import FACT, FORGOTTEN_UNIT, LEDGER, TURN, UNIT, UNIT_ENTITY, same
+from store.schema import FACT, FORGOTTEN_UNIT, LEDGER, TURN, UNIT, UNIT_ENTITY, same_bank
 
 _SCOPE = bindparam("host", type_=Uuid), bindparam("bank", type_=Uuid)
 
@@ -90,8 +90,8 @@ def _derive_pairs() -> Select[*tuple[Any, ...]]:
     pair = one.c.host_id, one.c.bank_id, one.c.entity_id, other.c.entity_id
     return (
         select(*pair[:2], pair[2].label("entity_id_1"), pair[3].label("entity_id_2"), told.label("told"))
-        .join_from(one, other, same(one, other, "unit_id"))
-        .join(unit, same(one, unit, "unit_id"))
+        .join_from(one, other, same_bank(one, other, "unit_id"))
+        .join(unit, same_bank(one, unit, "unit_id"))
         .where(one.c.entity_id < other.c.entity_id)
         .group_by(*pair)
     )
@@ -227,12 +227,12 @@ def _select_fact_rows() -> CompoundSelect[*tuple[Any, ...]]:
     )
     living = (
         select(stated)
-        .join_from(stated, unit, same(unit, stated, "unit_id"))
-        .join(there, same(there, stated, "unit_id"), isouter=True)
-        .where(or_(there.c.unit_id.is_not(None), projected), ~exists().where(same(gone, stated, "unit_id")))
+        .join_from(stated, unit, same_bank(unit, stated, "unit_id"))
+        .join(there, same_bank(there, stated, "unit_id"), isouter=True)
+        .where(or_(there.c.unit_id.is_not(None), projected), ~exists().where(same_bank(gone, stated, "unit_id")))
     )
     forgotten = select(*(row.c[column.name] for column in stated.c)).where(
-        _in_scope(row), exists().where(same(gone, row, "unit_id"))
+        _in_scope(row), exists().where(same_bank(gone, row, "unit_id"))
     )
     return union_all(living, forgotten)
 

@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from store import identity
 from store.database import Database
 from store.errors import NotFound
-from store.expiry import BEFORE_ALL, NOW, lasts
+from store.expiry import BEFORE_ALL, NOW, row_lasts
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
@@ -26,7 +26,7 @@ MOST_OF_USER = 16
 EVENTS_OF_USER = 5000
 
 _BANK = BANK.c
-_LASTS = lasts(BANK)
+_LASTS = row_lasts(BANK)
 _NAMED = and_(_BANK.host_id == bindparam("host"), _BANK.bank_id == bindparam("bank"))
 _NAME = _BANK.bank_name.collate("C")
 # Under the policy of scopes: what a user or an agent must not see is not there.

@@ -114,14 +114,14 @@ class CallAudit:
     async def read(self, sought: Sought, limit: int) -> tuple[list[Recorded], bool]:
         """Return at most `limit` calls, the newest first, and whether there are more."""
         async with self._database.operator() as connection:
-            rows = (await connection.execute(READ.where(*_conditions(sought)).limit(limit + 1))).all()
+            rows = (await connection.execute(READ.where(*_build_conditions(sought)).limit(limit + 1))).all()
         found = [
             Recorded(AuditedCall(row.at, Interface(row.door), *row[2:11]), row.host, row.label) for row in rows[:limit]
         ]
         return found, len(rows) > limit
 
 
-def _conditions(sought: Sought) -> Iterator[ColumnElement[bool]]:
+def _build_conditions(sought: Sought) -> Iterator[ColumnElement[bool]]:
     if sought.host is not None:
         yield _CALL.host_id == sought.host
     if sought.key is not None:

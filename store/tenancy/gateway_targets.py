@@ -136,7 +136,7 @@ class GatewayTarget:
         name = CHAT + (session if self.bank_id else f"{bank}/{session}")
         if len(name.encode()) <= MOST_BYTES and not _DIGESTED.search(name):
             return name
-        return identity.digested(name)
+        return identity.digest_name(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class ListedTarget:
     waiting: int
 
 
-def destination(row: NamedColumns) -> Destination:
+def build_destination(row: NamedColumns) -> Destination:
     """Return where a turn is handed to, of a row with its target's columns and the names of its bank and session."""
     target = GatewayTarget.of(row)
     return Destination(target, target.session(row["bank_name"], row["session_name"]))
@@ -191,7 +191,7 @@ class GatewayTargets:
         Raises NotFound for an unknown host, TargetTaken.
         """
         async with self._database.operator() as connection:
-            return await _set(connection, (host, bank), user, scope, key)
+            return await _set_target(connection, (host, bank), user, scope, key)
 
     async def unset(self, host: UUID, bank: UUID | None, by: str) -> tuple[list[UUID], int]:
         """Hand nothing more to the targets of a tenant, or of one bank, replaced ones too, and forget their keys.
@@ -227,7 +227,7 @@ class GatewayTargets:
             host_id = identity.host_id(host)
             if user is not None:
                 await connection.execute(ADD_HOST, {"host_id": host_id, "name": host})
-                found = await _current(connection, host_id, None)
+                found = await _read_current(connection, host_id, None)
             ours = found is not None and found.of_settings and found.user == user
             ended = await connection.execute(_end_targets_of_settings(found.target_id if found and ours else None))
             gone = [(row.host_id, row.target_id) for row in ended]
@@ -236,7 +236,7 @@ class GatewayTargets:
         if user is None or (found is not None and not found.of_settings):
             return found
         async with self._database.operator() as connection:
-            return await _set(connection, (host_id, None), user, scope, None)
+            return await _set_target(connection, (host_id, None), user, scope, None)
 
     async def sealed(self) -> list[GatewayTarget]:
         """Return the targets of all hosts that have a sealed key."""
@@ -272,7 +272,7 @@ class GatewayTargets:
         ]
 
 
-async def _set(
+async def _set_target(
     connection: AsyncConnection,
     place: tuple[UUID, UUID | None],
     user: GatewayUser,
@@ -285,8 +285,8 @@ async def _set(
     await connection.execute(LOCK, {"host": host})
     same = (await connection.execute(_target_of_user(host, user))).one_or_none()
     if same is not None and (same.host_id, same.bank_id) != place:
-        raise await _taken(connection, same.host_id, of_bank=same.bank_id is not None)
-    current = await _current(connection, host, bank)
+        raise await _describe_taken(connection, same.host_id, of_bank=same.bank_id is not None)
+    current = await _read_current(connection, host, bank)
     if current is not None and (same is None or current.target_id != same.target_id):
         # Of the settings' target the key is in the settings, which have another now: nothing can be sent to it.
         unset_at = case((_TARGET.of_settings, func.now()))
@@ -306,7 +306,7 @@ async def _set(
     return GatewayTarget.of(found.mappings().one())
 
 
-async def _current(connection: AsyncConnection, host: UUID, bank: UUID | None) -> GatewayTarget | None:
+async def _read_current(connection: AsyncConnection, host: UUID, bank: UUID | None) -> GatewayTarget | None:
     query = select(GATEWAY_TARGET).where(_TARGET.host_id == host, _PLACE.in_([bank or host]), _IN_FORCE)
     row = (await connection.execute(query)).mappings().one_or_none()
     return None if row is None else GatewayTarget.of(row)
@@ -348,7 +348,7 @@ def _end_targets_of_settings(but: UUID | None) -> ReturningUpdate[UUID, UUID]:
     )
 
 
-async def _taken(connection: AsyncConnection, host: UUID, *, of_bank: bool) -> TargetTaken:
+async def _describe_taken(connection: AsyncConnection, host: UUID, *, of_bank: bool) -> TargetTaken:
     name = await connection.scalar(_name_of(host))
     owner = f"a bank of host {name!r}" if of_bank else f"host {name!r}"
     return TargetTaken(

@@ -21,7 +21,7 @@ from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_command
 from store.log.locks import ENTER_LOG, hold_lock
-from store.schema import BANK_LANGUAGE, in_bank, same
+from store.schema import BANK_LANGUAGE, in_bank, same_bank
 from store.tenancy.recent_answers import RecentAnswers
 from store.text.word_rules import AUTO, NONE, WordRules, rules_of, supported_languages
 
@@ -48,7 +48,7 @@ BANK: Select[*tuple[Any, ...]] = (
         _LANGUAGE.language,
         _LANGUAGE.former,
     )
-    .outerjoin_from(schema.BANK, BANK_LANGUAGE, same(BANK_LANGUAGE, schema.BANK))
+    .outerjoin_from(schema.BANK, BANK_LANGUAGE, same_bank(BANK_LANGUAGE, schema.BANK))
     .where(in_bank(schema.BANK), _BANK.active)
 )
 _FOLLOWING = insert(BANK_LANGUAGE)
@@ -136,7 +136,7 @@ def list_nameable_languages() -> list[str]:
     return [NONE, *supported_languages()]
 
 
-async def rebuild(connection: AsyncConnection, host: UUID, bank: UUID) -> None:
+async def rebuild_language(connection: AsyncConnection, host: UUID, bank: UUID) -> None:
     """Make the language by which a bank's words are cut the one that its state names; its words are not touched."""
     for statement in REBUILD:
         await connection.execute(

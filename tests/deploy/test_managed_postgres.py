@@ -76,7 +76,7 @@ async def test_a_managed_postgresql_without_superuser_carries_everything(
     endpoint: PostgresEndpoint, valkey: TestValkey, tmp_path: Path
 ) -> None:
     owner = endpoint.owner_url
-    await asyncio.to_thread(migrations.upgrade, owner)
+    await asyncio.to_thread(migrations.upgrade_schema, owner)
     await run(owner, *OWNERS)
     keys = await asyncio.to_thread(bootstrap_database, tmp_path, endpoint)
     port = find_free_port()
@@ -106,7 +106,7 @@ async def test_a_managed_postgresql_without_superuser_carries_everything(
     assert await VectorIndexes(owner, 1000).needed() == []
     assert b"Lisbon" in await dumped(owner, *AS_OWNER, environment=EVERY_TENANT)
     await vacuum_tables(owner)
-    await asyncio.to_thread(migrations.upgrade, owner)
+    await asyncio.to_thread(migrations.upgrade_schema, owner)
     await remove_hosts(owner, [identity.host_id(HOST)])
     assert await run(endpoint.superuser_url, ABOVE) == ["postgres"]
 

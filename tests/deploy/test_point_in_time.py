@@ -91,7 +91,7 @@ def restored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restored]:
         server.create()
         archive = archive_wal(server)
         there = server.start()
-        migrations.upgrade(there.owner_url)
+        migrations.upgrade_schema(there.owner_url)
         asyncio.run(make_tenant(there))
         asyncio.run(say(there, *BEFORE[:1]))
         copy_cluster(server, copy)

@@ -82,7 +82,7 @@ async def by_the_eye_of_chaos(url: str) -> None:
 CONNECTING: dict[str, Callable[[str], Awaitable[Any]]] = {
     "application": as_application,
     "operator": as_operator,
-    "migrations": lambda url: asyncio.to_thread(migrations.upgrade, url),
+    "migrations": lambda url: asyncio.to_thread(migrations.upgrade_schema, url),
     "restamp": restamp_log,
     "removal": lambda url: remove_hosts(url, [uuid4()]),
     "replay": replay.verify_log,
@@ -136,7 +136,7 @@ async def test_the_whole_store_works_over_an_encrypted_connection_to_a_server_th
     finally:
         await database.close()
     owner = at(postgres.owner_url, encrypted, query)
-    await asyncio.to_thread(migrations.upgrade, owner)
+    await asyncio.to_thread(migrations.upgrade_schema, owner)
     for name in ("restamp", "removal", "vector indexes", "vacuum", "bench", "chaos", "doctor"):
         await CONNECTING[name](owner)
 

@@ -56,7 +56,7 @@ class Site:
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicated]:
     with replicated(tmp_path_factory.mktemp("replicated")) as made:
-        migrations.upgrade(made.primary.owner_url)
+        migrations.upgrade_schema(made.primary.owner_url)
         made.wait_for_replay()
         yield made
 

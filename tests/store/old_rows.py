@@ -66,7 +66,7 @@ async def write_rows(postgres: TestPostgres) -> Path:
     world = await open_world(postgres)
     await write_memory(world, "s")
     await world.database.close()
-    path = FOLDER / f"{migrations.head().rpartition('_')[2]}.sql"
+    path = FOLDER / f"{migrations.newest_revision().rpartition('_')[2]}.sql"
     path.write_bytes(CHATTER.sub(b"", await dumped(postgres.superuser_url, *PLAIN)))
     return path
 

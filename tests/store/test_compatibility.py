@@ -48,12 +48,12 @@ async def test_a_schema_says_its_revision_and_which_code_it_serves_to_the_role_o
     async with engine.connect() as connection:
         found = (await connection.execute(text("select * from afterturn.schema_version()"))).one()
     await engine.dispose()
-    assert tuple(found) == (migrations.head(), migrations.oldest_code())
+    assert tuple(found) == (migrations.newest_revision(), migrations.oldest_code())
 
 
 def test_a_revision_that_takes_something_away_says_which_code_does_without_it() -> None:
     """What a script drops, code that still asks for it would miss; a constraint that is made anew is not dropped."""
-    known = migrations.revisions()
+    known = migrations.list_revisions()
     assert migrations.oldest_code() in known
     assert OLDEST_SCHEMA is None or OLDEST_SCHEMA in known
     silent = []

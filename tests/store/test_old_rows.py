@@ -91,7 +91,7 @@ async def old(
 
 
 async def upgrade(world: World) -> None:
-    await asyncio.to_thread(migrations.upgrade, world.postgres.owner_url)
+    await asyncio.to_thread(migrations.upgrade_schema, world.postgres.owner_url)
     await restamp_log(world.postgres.owner_url)
 
 

@@ -57,7 +57,7 @@ FINGERPRINT = """
         union all select 'n' || last_value from afterturn.log_position_seq) s"""
 
 
-UPGRADE = "import sys; from store import migrations; migrations.upgrade(sys.argv[1])"
+UPGRADE = "import sys; from store import migrations; migrations.upgrade_schema(sys.argv[1])"
 CUT_OFF = """
     update pg_index set indisvalid = false where indexrelid = cast('afterturn.unit_by_user' as regclass)"""
 #: Indexes, whether each is whole, and whether it is newer than the schema.
@@ -200,12 +200,12 @@ async def test_a_database_that_another_version_wrote_is_refused_by_name_and_not_
     await with_connection(fresh_database, write_version)
     before = await with_connection(fresh_database, fingerprint)
     with pytest.raises(UnknownRevision, match=f"written by {writer} .*{found}.*Nothing was changed"):
-        await asyncio.to_thread(migrations.upgrade, fresh_database.owner_url)
+        await asyncio.to_thread(migrations.upgrade_schema, fresh_database.owner_url)
     assert await with_connection(fresh_database, fingerprint) == before
 
 
 def test_revisions_are_one_chain_whose_names_say_the_version_that_brings_them() -> None:
-    names = migrations.revisions()
+    names = migrations.list_revisions()
     assert [name.rpartition("_")[2] for name in names] == [f"{n:04}" for n in range(1, len(names) + 1)]
     assert all(re.fullmatch(r"\d+\.\d+\.\d+_\d{4}", name) for name in names)
 

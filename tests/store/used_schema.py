@@ -68,7 +68,7 @@ def record() -> None:
         server = EmbeddedPostgres(Path(folder), durable=False)
         try:
             owner = server.start().owner_url
-            migrations.upgrade(owner)
+            migrations.upgrade_schema(owner)
             RECORD.write_text("".join(f"{line}\n" for line in sorted(asyncio.run(_read(owner)))), encoding="utf-8")
         finally:
             server.stop()

@@ -126,7 +126,7 @@ def _mention_events(
                 "unitId": str(unit),
                 "entityId": str(entity),
                 "mentions": len(named),
-                "place": _place(named),
+                "place": _find_place(named),
                 **_reading_of(named),
                 "spans": [[m.span.start, m.span.end] for m in named if m.span is not None],
                 "extractor": version,
@@ -157,7 +157,7 @@ def _fact_event(origin: Origin, unit: UUID, fact: ExtractedFact, source: TurnMes
     return build_offer(origin, EventType.UNIT_RETAINED, (unit,), data)
 
 
-def _place(named: Sequence[Mention]) -> int:
+def _find_place(named: Sequence[Mention]) -> int:
     """Return where the unit first names the entity: characters before it, 0 for the speaker, who stands before all."""
     return min(0 if mention.span is None else 1 + mention.span.start for mention in named)
 

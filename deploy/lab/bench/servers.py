@@ -50,7 +50,7 @@ def _open_private_servers() -> Iterator[BenchServers]:
         postgres = EmbeddedPostgres(folder / DATA)
         try:
             endpoint = postgres.start()
-            migrations.upgrade(endpoint.owner_url)
+            migrations.upgrade_schema(endpoint.owner_url)
             app, operator, owner = map(SecretStr, (endpoint.app_url, endpoint.operator_url, endpoint.owner_url))
             yield BenchServers(app, operator, owner, shared=False)
         finally:

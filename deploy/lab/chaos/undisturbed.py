@@ -53,7 +53,7 @@ def open_second_database() -> Iterator[PostgresEndpoint]:
         postgres = EmbeddedPostgres(folder / DATA, durable=False)
         try:
             endpoint = postgres.start()
-            migrations.upgrade(endpoint.owner_url)
+            migrations.upgrade_schema(endpoint.owner_url)
             yield endpoint
         finally:
             postgres.stop()

@@ -43,7 +43,7 @@ def make_next_version(wheel: Path, folder: Path) -> Release:
     """Return a version with one revision more, which says that it works on the schema before."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)
-    known = migrations.revisions()
+    known = migrations.list_revisions()
     added = folder / "store" / "migrations" / "versions" / f"{len(known) + 1:04}_next.py"
     added.write_text(REVISION.format(number=len(known) + 1, down=known[-1]), encoding="utf-8")
     rule = folder / "store" / "migrations" / "compatibility.py"
