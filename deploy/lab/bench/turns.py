@@ -14,6 +14,7 @@ import redis
 from dramatiq.brokers.redis import RedisBroker
 
 from deploy.facade import build_dependencies
+from deploy.lab.bench.as_service import run_as_service
 from deploy.lab.bench.floors import Floors
 from deploy.lab.bench.ground import BenchDatabase, open_bench_database
 from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
@@ -88,7 +89,8 @@ async def run(on: speed.RecallServers, say: Say, sizes: TurnSizes) -> BenchOutco
                 bench = await TurnBench.open(
                     on, here, database, embedder=embedder, floors=floors, host=host, notifier=notifier
                 )
-                return await bench.run(say, sizes)
+                with run_as_service():
+                    return await bench.run(say, sizes)
             finally:
                 await notifier.close()
                 await floors.remove()

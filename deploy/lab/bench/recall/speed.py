@@ -12,6 +12,7 @@ from uuid import UUID
 import httpx
 from pydantic import SecretStr
 
+from deploy.lab.bench.as_service import run_as_service
 from deploy.lab.bench.ground import BenchDatabase, open_bench_database
 from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
 from deploy.lab.bench.processor_times import read_family_seconds
@@ -120,7 +121,8 @@ async def run(on: RecallServers, say: Say, sizes: RecallSizes) -> BenchOutcome:
             async with httpx.AsyncClient(
                 base_url=on.api or "", headers={"authorization": f"Bearer {key}"}, trust_env=False
             ) as client:
-                return await bench.run(RecallEndpoint(client, key) if on.api else None)
+                with run_as_service():
+                    return await bench.run(RecallEndpoint(client, key) if on.api else None)
         finally:
             await embedder.close()
             await database.close()
