@@ -131,9 +131,9 @@ class DenseArm:
         rows = await _find_nearest(connection, state)
         near = dict(_nearest_of_tail(state.tail, state.vector)) | {row.unit_id: float(row.cosine) for row in rows}
         best = sorted(near, key=lambda unit: (-near[unit], unit))[: state.settings.candidates]
+        ranking = state.settings.ranking
 
         def view(pool: CandidatePool) -> NDArray[np.float64]:
-            ranking = state.settings.ranking
             before, after = (pool.heard * context_weights(pool.products, pool.sizes, ranking.dense_short)).T
             beside = ranking.dense_context
             return context_cosines(

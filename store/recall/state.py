@@ -29,7 +29,10 @@ _UNREAD, _UNCOUNTED = Freshness(0, 0, 0, 0, 0), Statistics(1, DEFAULT_MEAN_LENGT
 
 @dataclass(frozen=True, slots=True)
 class ArmResult:
-    """An arm's best units, by id or by place in their session, and its view of any pool: scores from 0 to 1."""
+    """An arm's best units, by id or by place in their session, and its view of any pool: scores from 0 to 1.
+
+    The view does not hold the recall's state, which holds it: all that was read would wait for the collector.
+    """
 
     units: Sequence[UUID]
     places: Sequence[Place]

@@ -79,7 +79,8 @@ class TimeArm:
             **state.filters,
         }
         found: list[UUID] = [row.unit_id for row in await fetch_rows(connection, SAID, arguments)] if days else []
-        return ArmResult(found, [], lambda pool: score_timeliness(pool, state.times))
+        times = state.times
+        return ArmResult(found, [], lambda pool: score_timeliness(pool, times))
 
 
 def split_days(times: Sequence[TimeSpan]) -> list[TimeSpan]:

@@ -1,5 +1,7 @@
 """Recall on a real database with the real sentence model: what is said is found, and only by whom it may be."""
 
+import gc
+
 import numpy as np
 import pytest
 from sqlalchemy import text
@@ -13,6 +15,7 @@ from store.recall.query import RecallQuery
 from store.recall.recaller import ARMS
 from store.recall.rules import RULES
 from store.recall.settings import RecallSettings
+from store.recall.state import RecallState
 from tests.store.conftest import NOON, new_host, rows
 from tests.store.recall.conftest import BANK, Memory
 
@@ -301,3 +304,17 @@ async def test_arms_and_rules_can_be_left_out(memory: Memory) -> None:
         assert answer.items
         assert all(i.explain and name not in (*i.explain.arms, *i.explain.moved) for i in answer.items), name
     assert not (await memory.ask("Which lamp?", without=[arm.name for arm in ARMS])).items
+
+
+async def test_a_recall_is_let_go_when_it_is_answered_without_the_collector(memory: Memory) -> None:
+    await memory.say(*CHATTER)
+    await memory.ask("Who watered the plants on Monday?")
+    gc.collect()
+    gc.disable()
+    try:
+        await memory.ask("Who watered the plants on Monday?")
+        states = (one for one in gc.get_objects() if isinstance(one, RecallState))
+        held = [one for one in states if one.host == memory.host]
+    finally:
+        gc.enable()
+    assert not held
