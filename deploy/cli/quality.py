@@ -135,7 +135,7 @@ def _build_ablation_table(found: QualityReport) -> Table:
 
 
 def _build_table(title: str, found: QualityReport) -> Table:
-    within = [f"within {found.tokens} tokens"] if found.tokens else []
+    within = [f"within {found.tokens} tokens", "all of it"] if found.tokens else []
     table = Table(title, "questions", *NAMES, *within, box=None, pad_edge=False, header_style="bold")
     for row in found.figures:
         table.add_row(row.category, str(row.questions), *(f"{mean:.3f}" for mean in row.means.values()))

@@ -26,6 +26,8 @@ LINE_WORDS = 30
 #: Equal messages of a user from which on each is taken for an order or a greeting.
 REPEATED = 3
 USER = "user"
+#: Those of AGENTS that nobody talks to.
+OUTPUT_ROLES = AGENTS - {"assistant"}
 #: Words beyond which length_brake lowers a score.
 BRAKE_WORDS = 100
 #: Units by which a session is judged: its best.
@@ -110,9 +112,17 @@ def apply_repeated(scores: Scores, pool: CandidatePool, question: Question, rank
 
 
 def apply_length(scores: Scores, pool: CandidatePool, _question: Question, ranking: RankingSettings) -> Scores:
-    """Hold back long texts that are no person's and no assistant's: documents and what tools put out."""
-    words = pool.words * pool.having(lambda unit: unit.role not in ("user", "assistant"))
+    """Hold back long texts that nobody said: documents."""
+    words = pool.words * pool.having(lambda unit: unit.role not in (USER, *AGENTS))
     return scores / (1 + ranking.length_brake * np.log(np.maximum(1.0, words / BRAKE_WORDS)))
+
+
+def apply_tool_output(scores: Scores, pool: CandidatePool, question: Question, ranking: RankingSettings) -> Scores:
+    """Hold back what tools put out at length: of many words some are the question's, whatever it is about."""
+    if question.wants_assistant:
+        return scores
+    put_out = pool.having(lambda unit: unit.role in OUTPUT_ROLES and not is_line(unit))
+    return scores * (1 - ranking.tool_output * put_out)
 
 
 def apply_pinned(scores: Scores, pool: CandidatePool, _question: Question, ranking: RankingSettings) -> Scores:
@@ -133,6 +143,7 @@ RULES: Sequence[tuple[str, Rule]] = (
     ("assistant", apply_assistant),
     ("repeated", apply_repeated),
     ("length", apply_length),
+    ("tool output", apply_tool_output),
     (PINNED, apply_pinned),
 )
 

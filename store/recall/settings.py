@@ -76,6 +76,12 @@ class RankingSettings(BaseModel):
         le=1,
         description="fraction of the score that messages of an agent or a tool of up to 30 words lose",
     )
+    tool_output: float = Field(
+        default=0.6,
+        ge=0,
+        le=1,
+        description="fraction of the score that messages of a tool of more than 30 words lose",
+    )
     repeated: float = Field(
         default=0.8,
         ge=0,

@@ -147,11 +147,20 @@ def test_short_lines_of_an_agent_neither_lend_nor_borrow_and_what_answers_one_st
     assert rules.mute_echoes(_pool(told, answer), parse_question("Where do I live?")).muted is None
 
 
-def test_long_texts_of_tools_are_held_back_and_long_turns_are_not() -> None:
+def test_long_documents_are_held_back_and_long_turns_are_not() -> None:
     long = "word " * 1000
-    moved = _moved(rules.apply_length, _pool(_unit(1, long, role="tool"), _unit(2, long), _unit(3, role="tool")))
+    said = [_unit(2, long), _unit(3, long, role="tool"), _unit(4, role=None)]
+    moved = _moved(rules.apply_length, _pool(_unit(1, long, role=None), *said))
     assert moved[0] < 0
-    assert moved[1:] == [0, 0]
+    assert moved[1:] == [0, 0, 0]
+
+
+def test_long_output_of_a_tool_is_held_back_in_proportion_unless_the_agents_words_are_asked_for() -> None:
+    said = [_unit(3, "word " * 1000), _unit(4, "word " * 1000, role="assistant"), _unit(5, "word " * 30, role="tool")]
+    pool = _pool(_unit(1, "word " * 31, role="tool"), _unit(2, "word " * 1000, role="tool"), *said)
+    moved = _moved(rules.apply_tool_output, pool)
+    assert moved == [-SETTINGS.tool_output, pytest.approx(-SETTINGS.tool_output * 0.875), 0, 0, 0]
+    assert _moved(rules.apply_tool_output, pool, "What did you tell me about it?") == [0] * 5
 
 
 def test_saying_more_counts_a_little_up_to_a_hundred_words() -> None:

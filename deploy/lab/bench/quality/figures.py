@@ -9,13 +9,13 @@ DEPTH = 20
 
 #: Name and column of each figure, in the order they are printed.
 NAMES = ("recall@5", "recall@10", "recall@20", "mrr", "session_hit@5", "session_hit@10")
-#: One figure more, where a budget of tokens was asked for.
-WITHIN = "within_tokens"
+#: Two figures more, where a budget of tokens was asked for: the share of the evidence, and whether all of it came back.
+WITHIN, ALL_WITHIN = "within_tokens", "all_within_tokens"
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionScore:
-    """One question's figures, by name: those of NAMES, and WITHIN where it was measured."""
+    """One question's figures, by name: those of NAMES, and WITHIN and ALL_WITHIN where they were measured."""
 
     category: str
     figures: Mapping[str, float]

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from deploy.lab.bench.quality.agents import read_agents
+from deploy.lab.bench.quality.lists import read_lists
 from deploy.lab.bench.quality.material import ADVERSARIAL, Dialogue, DialogueMessage, DialogueQuestion, UnreadableData
+from deploy.lab.bench.quality.tool_output import read_tool_outputs
 
 #: Between messages whose own times are not told.
 STEP = timedelta(seconds=20)
@@ -160,4 +162,6 @@ FORMATS: Mapping[str, Callable[[Path], Iterator[Dialogue]]] = {
     "longmemeval": _read_longmemeval,
     "beam": _read_beam,
     "agents": read_agents,
+    "tool-output": read_tool_outputs,
+    "lists": read_lists,
 }

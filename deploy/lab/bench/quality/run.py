@@ -1,13 +1,16 @@
 """Plays dialogues into a running stack over HTTP, waits until every stage is through, and asks."""
 
+import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 from uuid import uuid4
 
 from afterturn_client import AsyncAfterturn, Message, NewTurn, RecallAnswer, TurnReceipt
 
 from deploy.lab.bench.quality.figures import (
+    ALL_WITHIN,
     DEPTH,
     WITHIN,
     CategoryMeans,
@@ -26,19 +29,22 @@ from deploy.lab.bench.quality.flags import (
     name_group,
     swap_names,
 )
-from deploy.lab.bench.quality.material import Dialogue, DialogueMessage
+from deploy.lab.bench.quality.material import Dialogue, DialogueMessage, DialogueQuestion
 from deploy.lab.bench.quality.settling import StageNotSettled, wait_until_settled
 from deploy.local.stack import Stack
 from store.recall.names import NAMES
 
 Say = Callable[[str], None]
+Answer = TypeVar("Answer")
 
 #: So much is written in one request; the service takes 2 MiB.
 TURNS_TOGETHER, CHARACTERS_TOGETHER = 50, 400_000
+#: Questions that are asked at once where nobody takes the time: they keep the cores of a small machine busy.
+AT_ONCE = 4
 #: What is switched off in turn when that is asked for: arms, and rules of the ranking.
 PARTS = (
     *("dense", "lexical", "time", "recent", "heads", NAMES),
-    *("substance", "speaker", "session", "short question", "assistant", "repeated", "length"),
+    *("substance", "speaker", "session", "short question", "assistant", "repeated", "length", "tool output"),
 )
 
 
@@ -77,7 +83,7 @@ async def measure_quality(
     async with AsyncAfterturn(stack.api, stack.api_key(), timeout_s=60.0, allow_http=True) as memory:
         run = QualityRun(memory, f"quality-{uuid4().hex[:8]}", dialogues)
         await run.write(say)
-        asked = await run.ask()
+        asked = await run.ask(at_once=1)
         say(f"{len(asked.scored)} questions asked")
         scored = await run.ask_within(asked.scored, tokens) if tokens else asked.scored
         flags = count_flags([*asked.flagged, *await run.ask_unanswerable()])
@@ -122,21 +128,26 @@ class QualityRun:
             await wait_until_settled(self.memory, bank, last, one_of_each.items())
             say(f"{len(dialogue.said)} turns written into bank {bank}")
 
-    async def ask(self, without: str | None = None) -> AskedQuestions:
-        """Ask every question, one after the other.
+    async def ask(self, without: str | None = None, *, at_once: int = AT_ONCE) -> AskedQuestions:
+        """Ask every question, so many `at_once`: times mean something of one after the other.
 
         An item that stands for several turns has found them all, each in a place of its own.
         """
-        scored, flagged, times = [], [], []
         left_out = [without] if without else []
-        for dialogue in self.dialogues:
-            sessions = {one.id: one.session for one in dialogue.said}
-            for asked in dialogue.asked:
-                began = time.perf_counter()
-                answer = await self.memory.recall(asked.text, bank=self.bank(dialogue), k=DEPTH, without=left_out)
-                times.append((time.perf_counter() - began) * 1000)
-                scored.append(score_answer(asked.category, _list_turns(answer), asked.evidence, sessions))
-                flagged.append(FlaggedAnswer(name_group(asked), answer.evidence))
+
+        async def ask_one(bank: str, question: DialogueQuestion) -> tuple[RecallAnswer, float]:
+            began = time.perf_counter()
+            answer = await self.memory.recall(question.text, bank=bank, k=DEPTH, without=left_out)
+            return answer, (time.perf_counter() - began) * 1000
+
+        asked = [(dialogue, one) for dialogue in self.dialogues for one in dialogue.asked]
+        answers = await ask_each((ask_one(self.bank(dialogue), one) for dialogue, one in asked), at_once)
+        sessions = {dialogue.name: {one.id: one.session for one in dialogue.said} for dialogue in self.dialogues}
+        scored, flagged, times = [], [], []
+        for (dialogue, one), (answer, took) in zip(asked, answers, strict=True):
+            scored.append(score_answer(one.category, _list_turns(answer), one.evidence, sessions[dialogue.name]))
+            flagged.append(FlaggedAnswer(name_group(one), answer.evidence))
+            times.append(took)
         return AskedQuestions(scored, flagged, times)
 
     async def ask_within(self, scored: Sequence[QuestionScore], tokens: int) -> list[QuestionScore]:
@@ -144,23 +155,35 @@ class QualityRun:
 
         Such an answer has at most 100 passages; a message counts as found by any passage of it.
         """
-        shares = []
-        for dialogue in self.dialogues:
-            for asked in dialogue.asked:
-                answer = await self.memory.recall(asked.text, bank=self.bank(dialogue), max_tokens=tokens)
-                shares.append(find_share(_list_turns(answer), asked.evidence))
-        both = zip(scored, shares, strict=True)
-        return [replace(one, figures={**one.figures, WITHIN: share}) for one, share in both]
+        asked = [(self.bank(dialogue), one) for dialogue in self.dialogues for one in dialogue.asked]
+        answers = await ask_each(self.memory.recall(one.text, bank=bank, max_tokens=tokens) for bank, one in asked)
+        found = []
+        for one, (_, question), answer in zip(scored, asked, answers, strict=True):
+            share = find_share(_list_turns(answer), question.evidence)
+            found.append(replace(one, figures={**one.figures, WITHIN: share, ALL_WITHIN: float(share == 1)}))
+        return found
 
     async def ask_unanswerable(self) -> list[FlaggedAnswer]:
         """Ask each bank what it has no answer to: questions with the names swapped, and another dialogue's."""
-        flagged = []
-        for nth, dialogue in enumerate(self.dialogues):
-            for group, texts in {SWAPPED: swap_names(dialogue), ELSEWHERE: list_elsewhere(self.dialogues, nth)}.items():
-                for text in texts:
-                    answer = await self.memory.recall(text, bank=self.bank(dialogue), k=1)
-                    flagged.append(FlaggedAnswer(group, answer.evidence))
-        return flagged
+        asked = [
+            (group, self.bank(dialogue), text)
+            for nth, dialogue in enumerate(self.dialogues)
+            for group, texts in {SWAPPED: swap_names(dialogue), ELSEWHERE: list_elsewhere(self.dialogues, nth)}.items()
+            for text in texts
+        ]
+        answers = await ask_each(self.memory.recall(text, bank=bank, k=1) for _, bank, text in asked)
+        return [FlaggedAnswer(group, one.evidence) for (group, _, _), one in zip(asked, answers, strict=True)]
+
+
+async def ask_each(questions: Iterable[Awaitable[Answer]], at_once: int = AT_ONCE) -> list[Answer]:
+    """Await the answers, so many `at_once`, and return them in the order of the questions."""
+    places = asyncio.Semaphore(at_once)
+
+    async def ask(question: Awaitable[Answer]) -> Answer:
+        async with places:
+            return await question
+
+    return list(await asyncio.gather(*map(ask, questions)))
 
 
 def _list_turns(answer: RecallAnswer) -> list[str]:
