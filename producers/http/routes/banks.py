@@ -24,12 +24,12 @@ router = APIRouter(prefix="/api/v1", tags=["banks"])
 @router.post(
     "/banks",
     **describe_route(
-        "Make a bank of the host, of an agent, or of a user",
-        "The bank is there when this answers; again it changes nothing. A first turn makes its bank by itself.",
+        "Create a bank of the tenant, an agent or a user",
+        "Idempotent. A bank is also created by its first turn.",
         CallerClass.WRITER,
         {
-            201: DescribedAnswer("the bank is new", (MadeBank,)),
-            200: DescribedAnswer("the bank was there", (MadeBank,)),
+            201: DescribedAnswer("the bank was created", (MadeBank,)),
+            200: DescribedAnswer("the bank already existed", (MadeBank,)),
         },
         body=BankBody,
         fails=LIMITED,
@@ -43,8 +43,8 @@ async def create(request: Request, call: TenantCall) -> Response:
 @router.get(
     "/banks",
     **describe_route(
-        "The banks a key reaches, page by page",
-        "Lists what the key reaches and no other, by name; `after` begins behind a name.",
+        "List banks",
+        "Lists the banks that the key can read, by name; `after` continues behind a name.",
         CallerClass.READER,
         {200: DescribedAnswer("a page", (BanksAnswer,))},
         query=BanksParameters,
@@ -58,7 +58,7 @@ async def listing(request: Request, call: TenantCall) -> Response:
 @router.patch(
     "/banks/{bank:name}",
     **describe_route(
-        "Change a bank's language or end",
+        "Change a bank's language or expiry",
         "New words are cut by the new language at once, older ones follow until `settled`. With `expires_at` "
         "null it never ends; one that has ended is there again.",
         CallerClass.KEEPER,
@@ -76,8 +76,8 @@ async def change(request: Request, call: TenantCall, bank: str) -> Response:
 @router.patch(
     "/banks",
     **describe_route(
-        "Change a bank of any name",
-        "As with the name in the path, for names that a client or proxy would rewrite there.",
+        "Change a bank, its name as a parameter",
+        "The same as with the name in the path, for names that a client or proxy would rewrite.",
         CallerClass.KEEPER,
         CHANGED,
         body=BankChange,

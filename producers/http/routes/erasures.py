@@ -15,8 +15,8 @@ from producers.service.erasures import ErasureBody, ReceiptAnswer, as_json
 from store.erasure import Receipt
 from store.errors import IsReflection, NotFound
 
-ERASED = DescribedAnswer("it is gone; the receipt", (ReceiptAnswer,))
-ERASING = DescribedAnswer("it goes on by itself; the receipt so far", (ReceiptAnswer,))
+ERASED = DescribedAnswer("the erasure is complete; its receipt", (ReceiptAnswer,))
+ERASING = DescribedAnswer("the erasure continues in the background; the receipt so far", (ReceiptAnswer,))
 
 router = APIRouter(prefix="/api/v1", tags=["erasures"])
 
@@ -24,7 +24,7 @@ router = APIRouter(prefix="/api/v1", tags=["erasures"])
 @router.post(
     "/erasures",
     **describe_route(
-        "Erase a unit, a session, a user or a bank for good",
+        "Erase a unit, session, user or bank permanently",
         "Erased from the log, from every row and from work in progress; once accepted it goes on to its end, "
         "whatever stops. Again it goes on where it is, or finds nothing left.",
         CallerClass.CHANGER,
@@ -40,7 +40,7 @@ async def erase(request: Request, call: TenantCall) -> Response:
 @router.get(
     "/erasures/{erasure_id}",
     **describe_route(
-        "The receipt of an erasure",
+        "Get the receipt of an erasure",
         "Says how far an erasure has come, and where copies may be that the service does not reach.",
         CallerClass.READER,
         {200: DescribedAnswer("the receipt", (ReceiptAnswer,))},

@@ -33,11 +33,11 @@ router = APIRouter(prefix="/memories", tags=["gateway"])
 @router.post(
     "/add",
     **describe_route(
-        "Remember messages of a session",
+        "Add messages to a session",
         "The messages are durable when this answers; the same message again is remembered once. Where it fails "
         "midway, `details.message_count` says how many are remembered.",
         CallerClass.GATEWAY,
-        {200: DescribedAnswer("they are remembered", (AddAnswer,))},
+        {200: DescribedAnswer("the messages are stored", (AddAnswer,))},
         body=AddBody,
         fails=(NotFound, *LIMITED),
     ),
@@ -53,10 +53,10 @@ async def add(request: Request) -> Response:
 @router.post(
     "/flush",
     **describe_route(
-        "Nothing waits here: extraction began when the message came",
-        "Changes nothing; it is there because clients of a gateway call it.",
+        "Flush a session (no effect)",
+        "Extraction begins when a message is added. The call exists because gateway clients make it.",
         CallerClass.GATEWAY,
-        {200: DescribedAnswer("nothing waits", (FlushAnswer,))},
+        {200: DescribedAnswer("nothing was waiting", (FlushAnswer,))},
         body=FlushBody,
     ),
 )
@@ -70,10 +70,10 @@ async def flush(request: Request) -> Response:
 @router.post(
     "/search",
     **describe_route(
-        "Recall for a conversation",
+        "Search memory for a conversation",
         "Answers with the best of this conversation, or of all of the user's memory, as `scope` says.",
         CallerClass.GATEWAY,
-        {200: DescribedAnswer("what was found", (SearchAnswer,))},
+        {200: DescribedAnswer("the results", (SearchAnswer,))},
         body=SearchBody,
     ),
 )

@@ -35,12 +35,12 @@ router = APIRouter(prefix="/api/v1", tags=["knowledge"])
 @router.post(
     "/docs",
     **describe_route(
-        "Take in a document, or name the file of turns",
+        "Store a document, or register the file of turns",
         "The document is durable when this answers; the same content again is the same document.",
         CallerClass.WRITER,
         {
-            201: DescribedAnswer("the document is new", (DocumentReceipt,)),
-            200: DescribedAnswer("the document was there", (DocumentReceipt,)),
+            201: DescribedAnswer("the document was stored", (DocumentReceipt,)),
+            200: DescribedAnswer("the document already existed", (DocumentReceipt,)),
         },
         body=DocumentBody,
         fails=LIMITED,
@@ -54,8 +54,8 @@ async def add(request: Request, call: TenantCall) -> Response:
 @router.get(
     "/docs/{doc_id}",
     **describe_route(
-        "A document",
-        "Shows what is known of a document and how many units it has; its text is in the units.",
+        "Get a document",
+        "Returns the document's metadata and number of units; its text is in the units.",
         CallerClass.READER,
         {200: DescribedAnswer("the document", (DocumentAnswer,))},
         query=BankParameters,
@@ -70,8 +70,8 @@ async def one(request: Request, call: TenantCall, doc_id: str) -> Response:
 @router.get(
     "/docs",
     **describe_route(
-        "The documents of a bank, page by page",
-        "Those written last come first; a document that is added meanwhile shifts no page.",
+        "List documents",
+        "Newest first; a document that is added meanwhile shifts no page.",
         CallerClass.READER,
         {200: DescribedAnswer("a page", (DocumentsAnswer,))},
         query=BankPageParameters,
@@ -88,7 +88,7 @@ async def documents(request: Request, call: TenantCall) -> Response:
         "Forget a document and its units",
         "No read shows the document or its units any more when this answers.",
         CallerClass.CHANGER,
-        {204: DescribedAnswer("it is forgotten")},
+        {204: DescribedAnswer("the document is forgotten")},
         query=BankParameters,
         fails=(NotFound, *WRITING),
     ),
@@ -102,12 +102,12 @@ async def forget(request: Request, call: TenantCall, doc_id: str) -> Response:
 @router.post(
     "/directives",
     **describe_route(
-        "Make or change a directive",
-        "A directive is known by its name and told with every recall of its bank from now on.",
+        "Create or change a directive",
+        "Every recall of the bank returns its directives. The name identifies a directive.",
         CallerClass.CURATOR,
         {
-            201: DescribedAnswer("the directive is new or changed", (DirectiveReceipt,)),
-            200: DescribedAnswer("the directive stood so", (DirectiveReceipt,)),
+            201: DescribedAnswer("the directive was created or changed", (DirectiveReceipt,)),
+            200: DescribedAnswer("the directive is unchanged", (DirectiveReceipt,)),
         },
         body=DirectiveBody,
         fails=LIMITED,
@@ -121,8 +121,8 @@ async def lay_down(request: Request, call: TenantCall) -> Response:
 @router.get(
     "/directives",
     **describe_route(
-        "The directives of a bank, page by page",
-        "Lists the standing directives, the highest priority first, and who laid each down.",
+        "List directives",
+        "Lists active directives with their authors, the highest priority first.",
         CallerClass.READER,
         {200: DescribedAnswer("the directives", (DirectivesAnswer,))},
         query=BankPageParameters,
@@ -136,10 +136,10 @@ async def directives(request: Request, call: TenantCall) -> Response:
 @router.delete(
     "/directives/{directive_id}",
     **describe_route(
-        "End a directive",
-        "No recall tells the directive any more.",
+        "Delete a directive",
+        "No recall returns the directive any more.",
         CallerClass.CURATOR,
-        {204: DescribedAnswer("it is ended")},
+        {204: DescribedAnswer("the directive is deleted")},
         query=BankParameters,
         fails=(NotFound, *WRITING),
     ),
@@ -154,11 +154,11 @@ async def withdraw(request: Request, call: TenantCall, directive_id: str) -> Res
     "/links",
     **describe_route(
         "Link two units of a bank",
-        "The link stands when this answers; the same link again changes nothing.",
+        "Idempotent: the same link again changes nothing.",
         CallerClass.CHANGER,
         {
-            201: DescribedAnswer("the link is new or changed", (LinkReceipt,)),
-            200: DescribedAnswer("the link stood so", (LinkReceipt,)),
+            201: DescribedAnswer("the link was created or changed", (LinkReceipt,)),
+            200: DescribedAnswer("the link is unchanged", (LinkReceipt,)),
         },
         body=LinkBody,
         fails=(NotFound, *LIMITED),
@@ -172,8 +172,8 @@ async def link(request: Request, call: TenantCall) -> Response:
 @router.get(
     "/reflections",
     **describe_route(
-        "What a bank came to see in its facts, page by page",
-        "Lists the reflections that workers drew from the bank's facts.",
+        "List reflections",
+        "Lists the reflections that workers derived from the bank's facts.",
         CallerClass.READER,
         {200: DescribedAnswer("the reflections", (ReflectionsAnswer,))},
         query=BankPageParameters,
@@ -187,7 +187,7 @@ async def reflections(request: Request, call: TenantCall) -> Response:
 @router.get(
     "/profile",
     **describe_route(
-        "What is known of a person, and from where",
+        "Get a person's profile",
         "Tells the facts that hold, with their sources; with `history`, what they replaced, too. A key of a user "
         "asks about its own user, and by name in a bank it reaches.",
         CallerClass.READER,

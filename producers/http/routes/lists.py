@@ -18,8 +18,8 @@ router = APIRouter(prefix="/api/v1", tags=["lists"])
 @router.get(
     "/sessions",
     **describe_route(
-        "The sessions of a bank, page by page",
-        "The one with the newest turn comes first; one that goes on meanwhile moves to the front.",
+        "List sessions",
+        "The session with the newest turn first; a session that continues meanwhile moves to the front.",
         CallerClass.READER,
         {200: DescribedAnswer("a page", (SessionsAnswer,))},
         query=BankPageParameters,
@@ -33,7 +33,7 @@ async def sessions(request: Request, call: TenantCall) -> Response:
 @router.get(
     "/units",
     **describe_route(
-        "The units of a bank, page by page",
+        "List units",
         "Messages and facts that are remembered, in the order of their ids; long texts are cut. Facts of "
         "the newest turns are listed before a worker has written them; until then a change of one is busy.",
         CallerClass.READER,
@@ -49,8 +49,8 @@ async def units(request: Request, call: TenantCall) -> Response:
 @router.get(
     "/users",
     **describe_route(
-        "The users a key reaches, page by page",
-        "Who said what is remembered in the banks the key reaches; a key of a user reaches its own user alone.",
+        "List users",
+        "Lists users with stored memories in the banks that the key can read; a user's key sees only its own user.",
         CallerClass.READER,
         {200: DescribedAnswer("a page", (UsersAnswer,))},
         query=PageParameters,

@@ -23,8 +23,8 @@ router = APIRouter(prefix="/api/v1", tags=["memories"])
         "again changes nothing.",
         CallerClass.WRITER,
         {
-            201: DescribedAnswer("the memory is new", (MemoryReceipt,)),
-            200: DescribedAnswer("the memory was there, and says this now", (MemoryReceipt,)),
+            201: DescribedAnswer("the memory was created", (MemoryReceipt,)),
+            200: DescribedAnswer("the memory was replaced", (MemoryReceipt,)),
         },
         body=MemoryBody,
         fails=LIMITED,
@@ -38,8 +38,8 @@ async def keep(request: Request, call: TenantCall) -> Response:
 @router.get(
     "/memories/{memory_id}",
     **describe_route(
-        "A single memory",
-        "Shows the unit that the memory is; `turn_id` is its id.",
+        "Get a single memory",
+        "Returns the memory as a unit; `turn_id` is its id.",
         CallerClass.READER,
         {200: DescribedAnswer("the memory", (UnitAnswer,))},
         query=BankParameters,
@@ -54,11 +54,11 @@ async def read(request: Request, call: TenantCall, memory_id: str) -> Response:
 @router.delete(
     "/memories/{memory_id}",
     **describe_route(
-        "End a single memory",
+        "Delete a single memory",
         "No read shows the memory any more when this answers, nor the facts that nothing else says. Its id may be "
         "used again.",
         CallerClass.CHANGER,
-        {204: DescribedAnswer("it is ended")},
+        {204: DescribedAnswer("the memory is deleted")},
         query=BankParameters,
         fails=(NotFound, *WRITING),
     ),

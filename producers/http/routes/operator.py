@@ -49,8 +49,8 @@ router = APIRouter(prefix="/api/v1/operator", tags=["operator"])
 @router.get(
     "/tenants",
     **describe_route(
-        "The tenants, page by page",
-        "Lists tenants by name, nothing of theirs.",
+        "List tenants",
+        "Lists tenants by name, without content.",
         CallerClass.OPERATOR,
         {200: DescribedAnswer("a page", (TenantsAnswer,))},
         query=PageParameters,
@@ -64,8 +64,8 @@ async def tenants(request: Request, call: OperatorCall) -> Response:
 @router.get(
     "/tenants/{tenant_id}",
     **describe_route(
-        "A tenant",
-        "Shows the name, how many keys work and how much work is undone.",
+        "Get a tenant",
+        "Returns the name, the number of active keys and of undone work.",
         CallerClass.OPERATOR,
         {200: DescribedAnswer("the tenant", (TenantShownAnswer,))},
         fails=(NotFound,),
@@ -80,7 +80,7 @@ async def tenant(call: OperatorCall, tenant_id: str) -> Response:
 @router.get(
     "/status",
     **describe_route(
-        "How far all work has come",
+        "Get the status of all stages",
         "Counts turns by stage and status over all tenants.",
         CallerClass.OPERATOR,
         {200: DescribedAnswer("the counts", (StatusAnswer,))},
@@ -93,8 +93,8 @@ async def status(call: OperatorCall) -> Response:
 @router.get(
     "/audit",
     **describe_route(
-        "The call audit",
-        "Lists who called what and how it ended, the newest first.",
+        "List the call audit",
+        "Lists calls with key, operation and result, the newest first.",
         CallerClass.OPERATOR,
         {200: DescribedAnswer("the calls", (AuditAnswer,))},
         query=AuditParameters,
@@ -107,8 +107,8 @@ async def audit(request: Request, call: OperatorCall) -> Response:
 @router.get(
     "/targets",
     **describe_route(
-        "Gateway targets",
-        "Lists where turns are handed and how many wait; no key is shown.",
+        "List gateway targets",
+        "Lists targets with their waiting deliveries; no key is shown.",
         CallerClass.OPERATOR,
         {200: DescribedAnswer("the targets", (TargetsAnswer,))},
         query=TargetsParameters,
@@ -121,8 +121,8 @@ async def targets(request: Request, call: OperatorCall) -> Response:
 @router.get(
     "/keys",
     **describe_route(
-        "The keys of a tenant",
-        "Lists them without their secrets, revoked and expired ones too.",
+        "List a tenant's keys",
+        "Lists keys without their secrets, revoked and expired ones included.",
         CallerClass.OPERATOR,
         {200: DescribedAnswer("the keys", (KeysAnswer,))},
         query=TenantParameters,
@@ -135,8 +135,8 @@ async def keys(request: Request, call: OperatorCall) -> Response:
 @router.post(
     "/keys",
     **describe_route(
-        "Make a key of a tenant",
-        "The key works when this answers, and is not shown again; a tenant is made with its first key.",
+        "Create a tenant's key",
+        "The key works at once and is not shown again. A tenant is created with its first key.",
         CallerClass.OPERATOR,
         {201: DescribedAnswer("the key", (MadeKey,))},
         body=NewKeyBody,
@@ -149,8 +149,8 @@ async def create(request: Request, call: OperatorCall) -> Response:
 @router.post(
     "/keys/{key_id}/rotate",
     **describe_route(
-        "Replace a key of a tenant",
-        "The new key may do the same; the old one works until the overlap is over.",
+        "Rotate a tenant's key",
+        "The new key has the same rights; the old one works until the overlap ends.",
         CallerClass.OPERATOR,
         {201: DescribedAnswer("the new key", (MadeKey,))},
         body=RotateBody,
@@ -164,10 +164,10 @@ async def rotate(request: Request, call: OperatorCall, key_id: str) -> Response:
 @router.delete(
     "/keys/{key_id}",
     **describe_route(
-        "Revoke a key of a tenant",
-        "Within two seconds the key opens nothing any more.",
+        "Revoke a tenant's key",
+        "All processes refuse the key within two seconds.",
         CallerClass.OPERATOR,
-        {204: DescribedAnswer("it is revoked")},
+        {204: DescribedAnswer("the key is revoked")},
         query=TenantParameters,
         fails=(NotFound,),
     ),
@@ -187,8 +187,8 @@ async def _change_keys(request: Request, call: OperatorCall, change: KeyChange) 
 @router.get(
     "/quotas",
     **describe_route(
-        "The quotas of a tenant",
-        "Shows the limits of the tenant and of its banks, and what is used.",
+        "Get a tenant's quotas",
+        "Returns the limits and usage of the tenant and its banks.",
         CallerClass.OPERATOR,
         {200: DescribedAnswer("the quotas", (QuotasAnswer,))},
         query=TenantParameters,
@@ -201,10 +201,10 @@ async def quotas(request: Request, call: OperatorCall) -> Response:
 @router.put(
     "/quotas",
     **describe_route(
-        "Set the limits of a tenant or bank",
-        "All limits at once: what is not named has none, and what is there already counts.",
+        "Set the quota of a tenant or bank",
+        "Sets all limits at once: one that is left out is unlimited. Stored data counts.",
         CallerClass.OPERATOR,
-        {200: DescribedAnswer("the quotas as they are", (QuotasAnswer,))},
+        {200: DescribedAnswer("the quotas", (QuotasAnswer,))},
         body=QuotaBody,
         fails=(NotFound,),
     ),
@@ -218,7 +218,7 @@ async def set_quota(request: Request, call: OperatorCall) -> Response:
 @router.get(
     "/jobs",
     **describe_route(
-        "Work that waits, runs or failed",
+        "List undone and failed work",
         "Lists rows of the ledger page by page, the oldest first: ids, statuses and reasons.",
         CallerClass.OPERATOR,
         {200: DescribedAnswer("a page", (JobsAnswer,))},
@@ -232,7 +232,7 @@ async def jobs(request: Request, call: OperatorCall) -> Response:
 @router.get(
     "/jobs/count",
     **describe_route(
-        "How much work waits, runs or failed",
+        "Count undone and failed work",
         "Counts rows of the ledger by status.",
         CallerClass.OPERATOR,
         {200: DescribedAnswer("the counts", (JobCounts,))},
@@ -246,8 +246,8 @@ async def job_counts(request: Request, call: OperatorCall) -> Response:
 @router.get(
     "/jobs/{job_id}",
     **describe_route(
-        "The work of one turn",
-        "Shows every stage of a turn, by its id or that of one of its rows, and what was noted of it.",
+        "Get the work of a turn",
+        "Returns every stage of a turn and its recorded attempts, by the id of the turn or of one of its rows.",
         CallerClass.OPERATOR,
         {200: DescribedAnswer("the rows", (JobHistoryAnswer,))},
         query=TargetsParameters,
@@ -264,10 +264,10 @@ async def job(request: Request, call: OperatorCall, job_id: str) -> Response:
 @router.post(
     "/jobs",
     **describe_route(
-        "Retry or drop work in quarantine",
-        "Rows are requeued with a fresh attempt budget, or ended as skipped; what is under way stays.",
+        "Retry or drop quarantined work",
+        "Rows are requeued with a fresh attempt budget, or marked as skipped; work in progress is unchanged.",
         CallerClass.OPERATOR,
-        {200: DescribedAnswer("how many were changed", (JobsChanged,))},
+        {200: DescribedAnswer("the number of changed rows", (JobsChanged,))},
         body=JobsBody,
     ),
 )
@@ -280,8 +280,8 @@ async def change_jobs(request: Request, call: OperatorCall) -> Response:
 @router.get(
     "/workers",
     **describe_route(
-        "The worker processes",
-        "Lists who works, on what, since when and by which version.",
+        "List worker processes",
+        "Lists workers with version, stages, start time and claims.",
         CallerClass.OPERATOR,
         {200: DescribedAnswer("the processes", (WorkersAnswer,))},
     ),
@@ -293,10 +293,10 @@ async def workers(call: OperatorCall) -> Response:
 @router.post(
     "/workers/drain",
     **describe_route(
-        "Have worker processes take no more work",
-        "They end what they do within seconds and stay idle; the list of workers shows when they are drained.",
+        "Drain worker processes",
+        "They finish their work within seconds and then stay idle; the list of workers shows when they are drained.",
         CallerClass.OPERATOR,
-        {200: DescribedAnswer("who worked until now", (DrainAnswer,))},
+        {200: DescribedAnswer("the workers that drain", (DrainAnswer,))},
         body=DrainBody,
     ),
 )

@@ -28,7 +28,7 @@ from producers.service.wire import FreshnessBlock
 from store.errors import NotFound, PositionBeyondLog, QuotaExceeded, RateLimited
 from store.recall.jobs import RecallJob
 
-FRESH = {200: DescribedAnswer("how fresh the bank is", (FreshnessBlock,))}
+FRESH = {200: DescribedAnswer("the bank's freshness", (FreshnessBlock,))}
 
 router = APIRouter(prefix="/api/v1", tags=["recall"])
 
@@ -37,10 +37,10 @@ router = APIRouter(prefix="/api/v1", tags=["recall"])
     "/recall",
     **describe_route(
         "Recall from a bank",
-        "Answers with the best units first, equal scores by `unit_id`, and with a message that is ready for the "
+        "Returns the best units first, equal scores by `unit_id`, and with a message that is ready for the "
         "prompt. With `min_position` it waits up to `wait_ms`, then says what it could not show: `met` is false.",
         CallerClass.READER,
-        {200: DescribedAnswer("what was recalled", (RecallReply,))},
+        {200: DescribedAnswer("the results", (RecallReply,))},
         body=RecallBody,
         fails=(PositionBeyondLog,),
     ),
@@ -53,10 +53,10 @@ async def recall(request: Request, call: RecallCall) -> Response:
 @router.post(
     "/recall/jobs",
     **describe_route(
-        "Have a worker recall",
+        "Create a recall job",
         "A worker answers meanwhile; the answer is kept for `ttl_s` seconds.",
         CallerClass.READER,
-        {202: DescribedAnswer("a worker will answer", (JobTicketAnswer,))},
+        {202: DescribedAnswer("the job was created", (JobTicketAnswer,))},
         body=RecallJobBody,
         fails=(QuotaExceeded, RateLimited),
     ),
@@ -69,10 +69,10 @@ async def request_recall(request: Request, call: TenantCall) -> Response:
 @router.get(
     "/recall/jobs/{job_id}",
     **describe_route(
-        "What became of a recall job",
-        "Waits up to `wait_ms` for the end of the job, then says how it stands.",
+        "Get a recall job",
+        "Waits up to `wait_ms` for the end of the job, then returns its status.",
         CallerClass.READER,
-        {200: DescribedAnswer("how the job stands", (JobAnswer,))},
+        {200: DescribedAnswer("the job", (JobAnswer,))},
         query=WaitParameters,
         fails=(NotFound,),
     ),
@@ -85,10 +85,10 @@ async def recall_job(request: Request, call: TenantCall, job_id: str) -> Respons
 @router.delete(
     "/recall/jobs/{job_id}",
     **describe_route(
-        "Drop a recall job",
-        "The job and its answer are gone when this answers.",
+        "Delete a recall job",
+        "Deletes the job and its answer.",
         CallerClass.READER,
-        {204: DescribedAnswer("it is gone")},
+        {204: DescribedAnswer("the job is deleted")},
         fails=(NotFound,),
     ),
 )
@@ -101,7 +101,7 @@ async def cancel_recall(request: Request, call: TenantCall, job_id: str) -> Resp
 @router.get(
     "/banks/{bank:name}/freshness",
     **describe_route(
-        "How fresh a bank is",
+        "Get a bank's freshness",
         "Without `position` it answers at once; with it, it waits up to `wait_ms` until every stage passed it.",
         CallerClass.READER,
         FRESH,
@@ -117,8 +117,8 @@ async def freshness(request: Request, call: TenantCall, bank: str) -> Response:
 @router.get(
     "/freshness",
     **describe_route(
-        "How fresh a bank of any name is",
-        "As with the name in the path, for names that a client or proxy would rewrite there.",
+        "Get a bank's freshness, its name as a parameter",
+        "The same as with the name in the path, for names that a client or proxy would rewrite.",
         CallerClass.READER,
         FRESH,
         query=BankFreshnessParameters,

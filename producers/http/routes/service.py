@@ -14,7 +14,7 @@ from producers.service.wire import WireModel
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """`failing`: parts that cannot do their work, with the reason; `degraded`: what is not as it should be."""
+    """`failing`: parts that do not work, with the reason; `degraded`: parts that work with restrictions."""
 
     failing: Mapping[str, str] = field(default_factory=dict)
     degraded: Sequence[str] = ()
@@ -26,7 +26,7 @@ class Readiness:
 
 
 class LiveAnswer(WireModel):
-    """The process lives."""
+    """The process is alive."""
 
     status: Literal["live"]
 
@@ -61,10 +61,10 @@ def service_routes(health: HealthCheck, metrics: Metrics) -> APIRouter:
     @router.get(
         "/health/live",
         **describe_route(
-            "Whether the process lives",
-            "Answers while the process lives; touches nothing.",
+            "Liveness",
+            "Answers while the process is alive; checks nothing else.",
             CallerClass.ANYONE,
-            {200: DescribedAnswer("it lives", (LiveAnswer,))},
+            {200: DescribedAnswer("the process is alive", (LiveAnswer,))},
         ),
     )
     async def live(request: Request) -> Response:
@@ -74,12 +74,12 @@ def service_routes(health: HealthCheck, metrics: Metrics) -> APIRouter:
     @router.get(
         "/health/ready",
         **describe_route(
-            "Whether it can do its work",
-            "Says which parts fail, and why the service is degraded; takes seconds at the most.",
+            "Readiness",
+            "Returns failing parts, and why the service is degraded; takes a few seconds at most.",
             CallerClass.ANYONE,
             {
-                200: DescribedAnswer("it is ready, or degraded", (ReadyAnswer,)),
-                503: DescribedAnswer("parts fail", (ReadyAnswer,)),
+                200: DescribedAnswer("the service is ready or degraded", (ReadyAnswer,)),
+                503: DescribedAnswer("parts of the service fail", (ReadyAnswer,)),
             },
         ),
     )
@@ -92,8 +92,8 @@ def service_routes(health: HealthCheck, metrics: Metrics) -> APIRouter:
     @router.get(
         "/metrics",
         **describe_route(
-            "Prometheus text",
-            "What all processes of this service count; no label names a tenant.",
+            "Prometheus metrics",
+            "Metrics of all processes of this service; no label names a tenant.",
             CallerClass.ANYONE,
             {200: DescribedAnswer("the metrics", text='afterturn_requests_total{status="200"} 7.0\n')},
         ),

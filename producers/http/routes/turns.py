@@ -27,20 +27,20 @@ router = APIRouter(prefix="/api/v1", tags=["turns"])
 
 
 class TurnParameters(BankParameters):
-    """Which turn, in the agent's own names."""
+    """A turn by the agent's own ids."""
 
     session_id: SessionName
     turn_id: TurnName
 
 
 class TurnOrTurnsParameters(TurnsParameters):
-    """Which session; with `turn_id`, which turn of it."""
+    """A session; with `turn_id`, one turn of it."""
 
     turn_id: TurnName | None = None
 
 
 class TurnReceipt(Done):
-    """The turn is durable. `position` is its place in the log; `duplicate` says it was there before."""
+    """The turn is durable. `position` is its position in the log; `duplicate`: it was stored before."""
 
     position: int
     duplicate: bool
@@ -49,14 +49,14 @@ class TurnReceipt(Done):
 
 
 class RefusedTurn(WireModel):
-    """One turn of a batch that was not taken, and why; the others are not affected."""
+    """A refused turn of a batch, with the error; the other turns are not affected."""
 
     ok: Literal[False]
     error: Failure
 
 
 class BatchAnswer(WireModel):
-    """What became of each turn, in order."""
+    """The result of each turn, in order."""
 
     results: list[TurnReceipt | RefusedTurn]
 
@@ -77,14 +77,14 @@ class BatchAnswer(WireModel):
 
 
 class StageError(WireModel):
-    """Why a turn did not pass a stage."""
+    """The error of a turn in a stage."""
 
     category: str
     reason: str | None
 
 
 class StageAnswer(WireModel):
-    """Where a turn is in one stage."""
+    """The status of a turn in one stage."""
 
     status: Literal["pending", "running", "done", "skipped", "unknown", "dead"]
     attempts: int
@@ -93,7 +93,7 @@ class StageAnswer(WireModel):
 
 
 class TurnStatusAnswer(WireModel):
-    """A turn's position and its way through the stages, by name."""
+    """A turn's position in the log, and its status in each stage."""
 
     position: int
     accepted_at: datetime
@@ -114,7 +114,7 @@ class TurnStatusAnswer(WireModel):
 
 
 class MessageAnswer(WireModel):
-    """One message of a turn that is remembered; `parts` are what came beside its text."""
+    """One stored message of a turn; `parts` are its parts that are not text."""
 
     unit_id: UUID
     ordinal: int
@@ -126,7 +126,7 @@ class MessageAnswer(WireModel):
 
 
 class TurnAnswer(TurnStatusAnswer):
-    """A turn's way through the stages, and its messages; those that were forgotten are left out."""
+    """A turn's status in each stage, and its messages; forgotten ones are left out."""
 
     messages: list[MessageAnswer]
 
@@ -152,13 +152,13 @@ SHOWN = {200: DescribedAnswer("the turn", (TurnAnswer,))}
 @router.post(
     "/turns",
     **describe_route(
-        "Take in a completed turn",
+        "Store a completed turn",
         "The turn is durable, readable and on its way through the stages when this answers. The same turn and body "
         "again is a duplicate with the first position; another body is refused.",
         CallerClass.WRITER,
         {
-            201: DescribedAnswer("the turn is new", (TurnReceipt,)),
-            200: DescribedAnswer("the turn was there", (TurnReceipt,)),
+            201: DescribedAnswer("the turn was stored", (TurnReceipt,)),
+            200: DescribedAnswer("the turn was stored before", (TurnReceipt,)),
         },
         body=TurnBody,
         fails=(NotFound, TurnConflict, *LIMITED),
@@ -172,11 +172,11 @@ async def add_turn(request: Request, call: TenantCall) -> Response:
 @router.post(
     "/turns/before",
     **describe_route(
-        "What to give the model: recall, history, input",
+        "Prepare a turn: recall, history and current input",
         "Answers with what is recalled, the session's history and the current input, the input last, within "
         "`max_input_tok`; writes nothing.",
         CallerClass.READER,
-        {200: DescribedAnswer("what to give the model", (BeforeTurnAnswer,))},
+        {200: DescribedAnswer("the model's input", (BeforeTurnAnswer,))},
         body=BeforeTurnBody,
         fails=(PositionBeyondLog,),
     ),
@@ -188,10 +188,10 @@ async def before(request: Request, call: RecallCall) -> Response:
 @router.post(
     "/turns/after",
     **describe_route(
-        "Keep a completed turn, exactly once",
+        "Complete a turn, exactly once",
         "The turn is durable and readable when this answers; the same request again changes nothing.",
         CallerClass.WRITER,
-        {200: DescribedAnswer("the turn is kept", (AfterTurnAnswer,))},
+        {200: DescribedAnswer("the turn is stored", (AfterTurnAnswer,))},
         body=AfterTurnBody,
         fails=(TurnConflict, *LIMITED),
     ),
@@ -203,10 +203,10 @@ async def after(request: Request, call: TenantCall) -> Response:
 @router.post(
     "/turns:batch",
     **describe_route(
-        "Take in up to 500 turns",
+        "Store up to 500 turns",
         "Answers for each turn in order; the accepted ones are written together, a refused one undoes no other.",
         CallerClass.WRITER,
-        {200: DescribedAnswer("what became of each", (BatchAnswer,))},
+        {200: DescribedAnswer("the result of each turn", (BatchAnswer,))},
         body=BatchBody,
         fails=LIMITED,
     ),
@@ -219,7 +219,7 @@ async def add_turns(request: Request, call: TenantCall) -> Response:
 @router.get(
     "/turns/{session_id}/{turn_id:name}",
     **describe_route(
-        "A turn: how far it has come, and its messages",
+        "Get a turn: its stages and messages",
         "Says where the turn stands in the log and in each stage; facts derived later show in freshness only.",
         CallerClass.READER,
         SHOWN,
@@ -237,11 +237,11 @@ async def turn(request: Request, call: TenantCall, session_id: str, turn_id: str
 @router.get(
     "/turns",
     **describe_route(
-        "The turns of a session, page by page; or one turn of any name",
+        "List a session's turns, or get one turn",
         "Lists what is remembered of a session in its order. With `turn_id`, it shows that turn as with the names "
         "in the path, for names that a client or proxy would rewrite there.",
         CallerClass.READER,
-        {200: DescribedAnswer("a page, or the turn", (TurnsAnswer, TurnAnswer))},
+        {200: DescribedAnswer("a page of turns, or the turn", (TurnsAnswer, TurnAnswer))},
         query=TurnOrTurnsParameters,
         fails=(NotFound,),
     ),

@@ -33,21 +33,21 @@ router = APIRouter(prefix="/api/v1", tags=["units"])
 
 
 class ForgetParameters(BankParameters):
-    """In which bank, whether facts go along that nothing else says, and whether forgetting is not enough."""
+    """The bank; `with_facts`: also forget facts without another source; `erase`: erase instead of forget."""
 
     with_facts: bool = False
     erase: bool = False
 
 
 class DrawnFact(WireModel):
-    """A fact that was drawn from a unit."""
+    """A fact that was derived from a unit."""
 
     unit_id: UUID
     text: str
 
 
 class LinkAnswer(WireModel):
-    """The unit at a link's other end, and the beginning of its text; `direction` is seen from this unit."""
+    """A linked unit and the beginning of its text; `direction` is as seen from this unit."""
 
     unit_id: UUID
     kind: str
@@ -57,7 +57,7 @@ class LinkAnswer(WireModel):
 
 
 class UnitAnswer(WireModel):
-    """A unit with its provenance: where it was said, what it was drawn from, what was drawn from it, its links."""
+    """A unit with its provenance: turn, sources, derived facts and links."""
 
     unit_id: UUID
     kind: str
@@ -115,7 +115,7 @@ class UnitAnswer(WireModel):
 
 
 class CorrectionReceipt(Done):
-    """The unit says the new text, or is pinned as asked; `changed` is false where it was so."""
+    """The unit has the new text or pin; `changed` is false when it had it before."""
 
     unit_id: str
     position: int
@@ -132,7 +132,7 @@ class CorrectionReceipt(Done):
 
 
 class ForgottenAnswer(Done):
-    """The unit is forgotten, and this many facts that nothing else says."""
+    """The unit is forgotten, with this number of facts that have no other source."""
 
     unit_id: str
     position: int
@@ -141,13 +141,13 @@ class ForgottenAnswer(Done):
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, "unit_id": UNIT, "position": 45, "facts_forgotten": 1}
 
 
-PINNED = {200: DescribedAnswer("the unit as it is from now on", (CorrectionReceipt,))}
+PINNED = {200: DescribedAnswer("the unit", (CorrectionReceipt,))}
 
 
 @router.get(
     "/units/{unit_id}",
     **describe_route(
-        "A unit with its provenance",
+        "Get a unit with its provenance",
         "Shows the whole text of a unit, where it was said and what was drawn from it.",
         CallerClass.READER,
         {200: DescribedAnswer("the unit", (UnitAnswer,))},
@@ -182,8 +182,8 @@ async def correct(request: Request, call: TenantCall, unit_id: str) -> Response:
 @router.put(
     "/units/{unit_id}/pin",
     **describe_route(
-        "Have a unit told with every answer",
-        "Every recall of the bank tells the unit from now on; again it changes nothing.",
+        "Pin a unit",
+        "Every recall of the bank returns the unit. Idempotent.",
         CallerClass.CURATOR,
         PINNED,
         query=BankParameters,
@@ -197,8 +197,8 @@ async def pin(request: Request, call: TenantCall, unit_id: str) -> Response:
 @router.delete(
     "/units/{unit_id}/pin",
     **describe_route(
-        "Pin a unit no longer",
-        "The unit is recalled as any other from now on; again it changes nothing.",
+        "Unpin a unit",
+        "The unit is recalled as any other. Idempotent.",
         CallerClass.CURATOR,
         PINNED,
         query=BankParameters,
@@ -218,12 +218,12 @@ async def _set_pin(request: Request, call: TenantCall, unit_id: str, *, pinned: 
 @router.delete(
     "/units/{unit_id}",
     **describe_route(
-        "Forget a unit, or erase it for good",
+        "Forget a unit, or erase it permanently",
         "No read shows the unit any more when this answers. `with_facts` forgets the facts that nothing else says, "
         "too; `erase` takes it out of the log as well, as an erasure does, and answers with its receipt.",
         CallerClass.CHANGER,
         {
-            204: DescribedAnswer("it is forgotten"),
+            204: DescribedAnswer("the unit is forgotten"),
             200: DescribedAnswer(
                 "it is forgotten `with_facts`, or it is erased (`erase`)", (ForgottenAnswer, ReceiptAnswer)
             ),
