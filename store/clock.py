@@ -99,7 +99,7 @@ class DatabaseClock:
         while True:
             try:
                 await self.ask()
-            except Exception as error:  # noqa: BLE001 - whatever the driver raises, it is asked again
+            except Exception as error:  # noqa: BLE001 - the driver raises many kinds; the next round asks again
                 if not may_pass(error):
                     log.warning("database_time_unavailable", error=type(error).__name__)
                 await asyncio.sleep(TRY_AGAIN_S)

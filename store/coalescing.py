@@ -78,7 +78,7 @@ class Coalescer(Generic[Asked, Answer]):
             return
         try:
             answers = await self.answer([asked for asked, _ in some])
-        except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to who asked
+        except Exception as error:  # noqa: BLE001 - each caller of the batch gets the error
             await self._failed(some, error)
             return
         for (_, future), answer in zip(some, answers, strict=True):

@@ -69,7 +69,7 @@ class Database:
     """
 
     def __init__(self, settings: DatabaseSettings, begun: Begun | None = None) -> None:
-        """Open nothing yet; `begun` is told of every connection once, before anybody else uses it."""
+        """Open nothing yet; `begun` is called once with every new connection, before its first use."""
         pooled = settings.transaction_pooling
         # SQLAlchemy begins no transactions of its own here: `tenant` does, in one call.
         self._app = _create_engine_for(

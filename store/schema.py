@@ -372,7 +372,7 @@ UNIT = Table(
     ),
     # A unit belongs to its document, when it has one. WHY: forgetting a document forgets its units.
     Index("unit_by_doc", "host_id", "bank_id", "doc_id", postgresql_where=text("doc_id is not null")),
-    # WHY: the facts a user's turns gave are found in whatever banks they stand. Partial: messages cost nothing.
+    # WHY: the facts of a user's turns are found across all banks. Partial: messages cost nothing.
     Index("unit_of_user", "host_id", "user_id", postgresql_where=text("origin = 'extraction' and active")),
     # WHY: users of a tenant are listed from one to the next; equal entries of a user are kept once.
     Index("unit_by_user", "host_id", "user_id", "bank_id", postgresql_where=text("active")),

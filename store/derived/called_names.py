@@ -20,14 +20,14 @@ from store.tenancy.languages import read_languages, rules_of_bank
 from store.text.rules.called_names import ADDRESSED, OWN
 from store.text.terms import question_terms, words_of
 
-#: How often somebody is addressed by a name that is learnt; an introduction counts as much.
+#: How often a speaker must be addressed by a name before it is an alias; one introduction counts as much.
 LEAST = 3
-#: As many times as all others together.
+#: How many times more often than all other speakers together.
 TIMES = 5
-#: Messages that are counted for a mark, and those in which the name is looked for as an ordinary word, each of the
-#: index of words and of what waits for it.
+#: Messages that are counted for a mark, and messages in which the name is looked for as an ordinary word: at most that
+#: many from the index of words, and that many that wait for it.
 VOTES, TEXTS = 64, 64
-#: Of a text so many characters are looked through for the word.
+#: Characters of a text that are searched for the word.
 CHARACTERS = 4096
 #: Banks in which one name is looked up.
 BANKS = 64
@@ -36,8 +36,8 @@ TURNS = 200
 #: Messages before and after an address among whose speakers are those who talk with each other.
 AROUND = 8
 
-# Who is addressed is the one other speaker around; of three nobody knows. Who has no name is a speaker by role, a user
-# only where the bank's newest turns are of one user. A word that is written small is no name.
+# The speaker who is addressed is the only other one around; among three it is left open. A speaker without a name is
+# known by the role, as `user` only where the bank's newest turns are of one user. A word in lower case is no name.
 CALLED = text("""
     with alone as materialized (
         select count(distinct x.user_id) = 1 as is_so
@@ -93,7 +93,7 @@ _MARKS = bindparam("marks", type_=ARRAY(Text))
 
 @cache
 def _select_holders(banks: Select[UUID, str]) -> Select[UUID]:
-    """Select the banks in which somebody is called by a name."""
+    """Select the banks in which a speaker is called by a name."""
     seen = banks.cte("banks").prefix_with("materialized")
     posting, word = POSTING.alias("p"), UNIT_WORD.alias("w")
     posted = exists().where(

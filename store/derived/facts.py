@@ -1,8 +1,8 @@
 """Facts in time: a fact holds from when it was said until another value of the same subject and key is said.
 
-What was said at one moment (a history without times comes in at one) follows in the order of its turns, in whatever
-order these were read. Nothing is rewritten: supersession is derived from the facts that are there, so a fact that is
-forgotten gives way to the one before it.
+Facts of one moment (all of an imported history without times) follow in the order of their turns, not in the order in
+which workers read these. No fact is rewritten: which one supersedes which is derived from the facts that are there, so
+the one before a forgotten fact holds again.
 """
 
 from collections.abc import Sequence

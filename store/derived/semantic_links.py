@@ -1,9 +1,9 @@
-"""Semantic links: each unit to the few earlier ones it is nearest to in meaning, made beside the pipeline.
+"""Semantic links from each unit to the few earlier units with the nearest vectors, made by maintenance.
 
-The log is followed host by host as any subscription follows it, so each text is looked at once, in one order, by
-whoever has the time: where its bank's vectors are there, it is compared with those before it. Links are events, with
-the cosine as their weight and the name of the model that made them, written in the transaction that notes how far this
-came. They stay when another model comes, which links what is said from then on. Of a corrected text they are made anew.
+A subscription follows the log of each tenant, so every text is compared once, in the order of the log, by any worker:
+as soon as its bank's vectors are made, with the units before it. A link is an event with the cosine as its weight and
+the name of the embedding model, written in one transaction with the subscription's checkpoint. After a change of the
+model old links stay, and new texts are linked by the new model. A corrected text is linked anew.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,8 +1,8 @@
 """Erasing what a user said, in all banks of the host: the user's events are walked in order of the log.
 
-A thing is the user's where the event that began it is; of what somebody else began, the user's versions go. The user's
-own banks go with all that is in them, whoever said it, and so do the user's names: of sessions in which nobody else
-wrote, and with keys, which open nothing any more.
+A document, unit or directive is the user's if the user's event created it; of those that others created, the user's
+versions are erased. The user's own banks are erased with all that is in them, other people's messages included. So are
+the names that the user gave: of sessions in which no other user wrote, and of keys, which are revoked.
 """
 
 from collections.abc import Mapping, Sequence

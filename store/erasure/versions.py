@@ -1,7 +1,8 @@
-"""What remains of a thing that several people worded when the words of one of them are taken out. Pure.
+"""What remains of a document, unit or directive with versions of several users when one of them is erased. Pure.
 
-A thing belongs to who began it: it goes as a whole. Of a thing that somebody else began, a user's versions go. What the
-others changed, before and after, stays: a version is read as the fields by which it differs from the one before it.
+It belongs to the user who created it and is erased with that user as a whole. Of one that another user created, the
+erased user's versions go; what the others changed, before and after, stays: a version is read as the fields by which it
+differs from the one before it.
 """
 
 from collections.abc import Mapping, Sequence

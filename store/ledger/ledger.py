@@ -153,7 +153,7 @@ GAUGES = union_all(
     _BY_STATUS.add_columns(_oldest_s(_ACCEPTED)).where(_ROW.undone),
     _BY_STATUS.add_columns(_NOTHING).where(_ROW.failed_at.is_not(None)),
 )
-# By the look that a claim would take; a stage that is claimed newest first is told of an age.
+# Looks for work as a claim would; of a stage that is claimed newest first, only for rows of a minimum age.
 NOTIFICATIONS = text("""
     select s.stage from unnest(cast(:stages as text[]), cast(:ordered as boolean[]),
                                cast(:newest_first as boolean[])) as s(stage, ordered, newest_first)

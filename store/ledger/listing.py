@@ -243,7 +243,7 @@ class Backlog:
             return int((await connection.execute(count_rows(selection))).scalar_one())
 
     async def count_by_status(self, selection: Selection) -> dict[str, int]:
-        """Count the rows of each open status, whatever statuses the selection names."""
+        """Count the rows of each open status; the statuses of the selection are ignored."""
         return {status: await self.count(replace(selection, statuses=(status,))) for status in OPEN_STATUSES}
 
     async def newly_failed(self, within: timedelta) -> int:

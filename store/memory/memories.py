@@ -137,9 +137,9 @@ class Memories:
         """Write a memory: durable, readable and on its way through the stages when this returns.
 
         One of the same id in the bank is replaced: it says all of this and nothing of what it said, and keeps when it
-        was created; facts that were drawn from another text end. The same memory again changes nothing. Whatever works
-        on it just now begins anew. `append`: how a new one is appended, `beside`: what is written with one that is
-        replaced, where an interface does more than the usual. Raises QuotaExceeded, RateLimited, TurnBusy, and what
+        was created; facts that were drawn from another text end. The same memory again changes nothing. A stage
+        that has its text in work begins anew. `append` appends a new memory, `beside` writes more with a replaced one,
+        for an interface that does more than the usual. Raises QuotaExceeded, RateLimited, TurnBusy, and what
         `permit`, `append` or `beside` raises.
         """
         now = self._clock()

@@ -58,8 +58,8 @@ class Expected:
         return rows_of(self.live, self.key), derived
 
 
-# A body of which the log has no digest is told from none: whatever stands in its guard will do. Of the stages only that
-# they are known: while the ledger has a row of the turn there, afterwards in the guard.
+# Where the log has no digest of a turn's body, the guard's own is accepted. Of the stages it is compared only that the
+# turn has ended (in the guard) or still has rows in the ledger.
 _TURNS = Expected(
     ("host_id", "turn_id"),
     live="""

@@ -49,7 +49,7 @@ begin
            and t.term = any (array(select c.term from changed c))
         returning t.term
     ), counted as (
-        -- A bank has one writer of its counts: what is not there yet, nobody else is about to insert.
+        -- A bank has one writer of its counts: no other transaction inserts a term that is missing here.
         insert into afterturn.term_t (host_id, bank_id, term, df)
         select p_host, p_bank, c.term, c.change from changed c
          where c.term not in (select r.term from recounted r)

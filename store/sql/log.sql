@@ -55,7 +55,7 @@ declare
     v_new afterturn.event_store_t[];
 begin
     perform afterturn.enter_log();
-    -- A bank ends alone: whatever is being accepted for it is there before, and ends with it.
+    -- A bank ends under an exclusive lock: turns that are being accepted for it commit before, and end with it.
     perform pg_advisory_xact_lock(k.key)
        from (select distinct afterturn.lock_key('bank', o.bank) as key
                from jsonb_to_recordset(p_events) as o(type text, bank uuid)
@@ -96,7 +96,7 @@ begin
     perform afterturn.check_versions(p_host, v_new, p_expected);
     v_new := afterturn.insert_events(v_new, p_contested);
     if not p_if_absent and cardinality(v_new) < cardinality(p_offered) then
-        -- Whoever wrote between our look and our insert has committed by now: the insert waited for it.
+        -- A writer that came between our check and our insert has committed by now: the insert waited for it.
         perform afterturn.refuse('ZA003', o.aggregate_type, o.aggregate_version - 1,
                                  afterturn.logged_version(p_host, afterturn.aggregate_id(p_host, o.bank_id, o.aggregate_key)))
            from unnest(p_offered) o

@@ -22,7 +22,7 @@ begin
         select row (o.id, p_host, o."user", afterturn.key_of(o.subject), o.version, o.aggregate, o.type, o.ts,
                     o.metadata, o.bank, null, null, o.data)::afterturn.event_store_t
           from bulk_event o order by o.ord);
-    -- Nearly always nobody else has any of it.
+    -- Nearly always no other transaction has written any of it.
     begin
         return cardinality(afterturn.write_events(p_host, v_offered, '{}', p_if_absent, p_project, false));
     exception when unique_violation then

@@ -36,7 +36,7 @@ begin
       where n.nspname = p_schema and c.relkind in ('r', 'p')
         and (a.attname in ('host_id', 'bank_id', 'stage')
              or c.relname = 'ledger_t' and a.attname in ('item_id', 'stream_id', 'turn_id'))
-        -- Nobody has analyzed it yet. (pg_stats shows nothing of a table whose policies hold its reader.)
+        -- It was never analyzed. (pg_stats shows nothing of a table whose policies hold its reader.)
         and c.reltuples < 0;
 end $$;
 

@@ -183,7 +183,7 @@ declare
     v_job afterturn.recall_job_t := coalesce(new, old);
     v_bytes bigint := coalesce(new.bytes, 0) - coalesce(old.bytes, 0);
 begin
-    -- The operator forgets what expired long ago, and pays for nobody.
+    -- When the operator deletes jobs that expired, no quota is charged.
     if v_bytes <> 0 and nullif(current_setting('afterturn.host', true), '') is not null then
         perform afterturn.charge_bytes(v_job.host_id, array(
             select q.scope_id from afterturn.quota_t q

@@ -13,7 +13,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 #: What no text holds.
 _NEVER = "(?!)"
 T = TypeVar("T")
-#: Days of a unit; a month and a year have so many on average.
+#: Days of a unit: of a month and a year, their average.
 DAYS = {"day": 1.0, "week": 7.0, "fortnight": 14.0, "month": 30.44, "year": 365.25}
 
 _YEAR, _MONTH, _DAY = r"(?P<year>(?:19|20)\d\d)", r"(?P<number>0?[1-9]|1[0-2])", r"(?P<day>\d\d?)"

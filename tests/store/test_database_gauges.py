@@ -6,7 +6,7 @@ from sqlalchemy import text
 
 from store.database import Database
 from store.database_gauges import read_database_sample
-from store.metrics import POOL_WAIT_SECONDS
+from store.pool import POOL_WAIT_SECONDS
 from store.settings import DatabaseSettings
 from tests.patience import until
 from tests.servers import TestPostgres

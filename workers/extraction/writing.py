@@ -31,8 +31,8 @@ async def write_reading(
 ) -> frozenset[Stage]:
     """Write what a version found in a turn, once, in the transaction that closes the row; returns the stages to notify.
 
-    Facts that any version found in the turn are not repeated. Offered a second time, whatever it
-    says then, nothing is written; a text that was corrected is another, read once more.
+    Facts that an earlier version found in the turn are not repeated. A second call for the same text writes nothing,
+    even with other findings; a corrected text counts as another text.
     """
     host, bank = claim.host_id, row.bank_id
     again = corrected_unit(row, turn, version)

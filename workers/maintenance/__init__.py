@@ -1,13 +1,11 @@
-"""Maintenance: what is put away after a time, each task once for all workers, in small batches between the work.
+"""Maintenance: what is pruned past its retention and built in the background, each task once for all workers.
 
-Hands out `Maintainer` and `TaskOutcome` (maintainer), and the tasks (`tasks_of`, `checking`, `indexing`,
-`linking`) that `deploy` builds.
+Exports `Maintainer` and `TaskOutcome`, and the tasks (`tasks`, `checking`, `linking`) that `deploy` builds.
 """
 
 from workers.maintenance.checking import recall_check_task
-from workers.maintenance.indexing import index_task
 from workers.maintenance.linking import linking_task
 from workers.maintenance.maintainer import Maintainer, TaskOutcome
-from workers.maintenance.tasks import Needs, Task, tasks_of
+from workers.maintenance.tasks import Needs, Task, index_task, tasks_of
 
 __all__ = ["Maintainer", "Needs", "Task", "TaskOutcome", "index_task", "linking_task", "recall_check_task", "tasks_of"]

@@ -1,8 +1,7 @@
 """The maintainer of a worker process: it runs tasks that are due and that no other process runs.
 
-A run goes batch by batch, each in a short transaction of its own with a pause behind it, so that VACUUM keeps up and
-nobody waits; after every batch the place is written and the lease prolonged. A run that takes long is cut and gone on
-with at the next look.
+A run goes batch by batch, each in a short transaction with a pause after it, so that VACUUM keeps up and no call waits.
+After every batch the place is written and the lease extended. A long run is cut off and continued in the next round.
 """
 
 import asyncio

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from store.derived.vector_indexes import VectorIndexes
 from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import ResourceBusy
 from store.maintenance import MORE, ExpiryTask, PrunedBatch, Pruning, WordsAnew
@@ -22,10 +23,10 @@ FIRST = f"{UUID(int=0)} {UUID(int=0)}"
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One thing that is put away: `step` does a batch from a place on, `count` says what all of it would come to.
+    """A maintenance task: `step` does one batch from a place on, `count` says how much there is to do in all.
 
-    `off`: why a task does nothing, if it is switched off. `longest_s`: what takes long by nature is cut after so many
-    seconds, and then waits as if it had been done.
+    `off`: why the task is switched off, if it is. `longest_s`: a run is cut off after this many seconds, and the next
+    one is due as if it had finished.
     """
 
     name: str
@@ -254,3 +255,19 @@ async def _empty_page(_place: str | None) -> PrunedBatch:
 
 async def _count_none() -> int:
     return 0
+
+
+def index_task(indexes: VectorIndexes) -> Task:
+    """Build vector indexes that are missing or outgrown: the one task that only the database's owner can run.
+
+    It is built beside everything else; a batch takes some seconds.
+    """
+
+    async def step(place: str | None) -> PrunedBatch:
+        del place
+        return PrunedBatch(0, MORE if await indexes.build_some() else None)
+
+    async def count() -> int:
+        return len(await indexes.needed())
+
+    return Task("vector_indexes", timedelta(minutes=1), step, count)
