@@ -56,7 +56,7 @@ async def generic_plan(database: Database, host: UUID, statement: Statement) -> 
         (CALLED, ("term = n.mark", "term = c.word", "unit_id = p", "session_id = ")),
         (SPEAKERS, ("session_id = ",)),
         (RECENT, ("session_id = ",)),
-        (HOLDING_IN_SESSION, ("session_id = ", "unit_id = o.unit_id")),
+        (HOLDING_IN_SESSION, ("session_id = ", "unit_id = u.unit_id")),
         (LIVES, ("session_id = ",)),
     ],
     ids=[
