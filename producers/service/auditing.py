@@ -40,7 +40,7 @@ _Refusal = tuple[Interface, int | None, str | None]
 
 
 class CallRecorder:
-    """Records calls; call `note` from anywhere on the loop, it returns at once and never raises."""
+    """Records calls in the audit; `note` returns at once and never raises."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ KEEPERS_KEY = "a key without a user and an agent"
 
 
 class Action(Enum):
-    """What can be done to a bank that exists; the value says it in the words of a refusal."""
+    """An action on an existing bank; the value is its name in a refusal's message."""
 
     DIRECT = "lay down or withdraw directives"
     PIN = "pin or unpin units, for all who recall from it"
@@ -40,7 +40,7 @@ CURATION = frozenset({Action.DIRECT, Action.PIN})
 
 @dataclass(frozen=True, slots=True)
 class Authorisation:
-    """Answers whether a key may do something."""
+    """Checks the rights of a key."""
 
     banks: Banks
     units: Units

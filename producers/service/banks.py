@@ -31,7 +31,7 @@ def _parse_language(code: str) -> str:
 
 
 class BankBody(RequestModel):
-    """A bank to make: of a user, of an agent, of a user with an agent, or the host's.
+    """A bank to create: of a user, of an agent, of both, or of the tenant.
 
     From `expires_at` on nothing of it is in any answer. A bank that is there keeps its end, unless it has ended.
     """
@@ -45,7 +45,7 @@ class BankBody(RequestModel):
 
 
 class BankChange(RequestModel):
-    """What a bank is to be from now on: its language, `auto` or `none`; when it ends, null for never."""
+    """New properties of a bank: its language, `auto` or `none`; its expiry, null for never."""
 
     language: Annotated[str, AfterValidator(_parse_language)] | None = None
     expires_at: Moment | None = None
@@ -60,13 +60,13 @@ class BankChange(RequestModel):
 
 
 class BanksParameters(PageParameters):
-    """How many banks at most, from behind which page or, without a cursor, the name `after`."""
+    """Page of banks: `limit`, and either `cursor` or the name `after` to continue from."""
 
     after: Text = ""
 
 
 class BankAnswer(WireModel):
-    """A bank: whose it is (`user` and `agent` are ids, null for what is shared), and how its words are cut.
+    """A bank: its owner (ids of `user` and `agent`, null for a shared bank) and its language.
 
     Until `settled`, words of its older memories still follow a change of language, and are found all the same.
     """
@@ -91,13 +91,13 @@ class BankAnswer(WireModel):
 
 
 class ChangedBank(BankAnswer, Done):
-    """The bank as it is from now on."""
+    """The bank after the change."""
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, **BankAnswer.EXAMPLE}
 
 
 class MadeBank(BankAnswer, Done):
-    """The bank; `created` is false where it was there before."""
+    """The bank; `created` is false when it already existed."""
 
     created: bool
 
@@ -105,7 +105,7 @@ class MadeBank(BankAnswer, Done):
 
 
 class BanksAnswer(PageAnswer):
-    """A page of the banks that a key reaches, by name."""
+    """A page of the banks that the key can read, by name."""
 
     banks: list[BankAnswer]
 

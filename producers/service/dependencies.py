@@ -25,7 +25,7 @@ from store.tenancy.keys import Grant
 
 @dataclass(frozen=True, slots=True)
 class ServiceDependencies:
-    """What the facade stands on."""
+    """Collaborators of the facade."""
 
     turns: TurnStore
     units: Units

@@ -20,7 +20,7 @@ NAMED_BY = {"unit": "unit_id", "session": "session_id", "user": "user_id", "bank
 
 
 class ErasureBody(RequestModel):
-    """What is to be gone: `kind` says what, the field of its name says which; a user is gone from all banks."""
+    """The target of an erasure: `kind`, and its id in the field of that name; a user is erased from all banks."""
 
     kind: Literal["unit", "session", "user", "bank"]
     bank: BankName = "default"
@@ -49,7 +49,7 @@ class ErasureBody(RequestModel):
 
 
 class UnreachedCopies(WireModel):
-    """Where copies of what was erased may be that this service does not reach."""
+    """Copies of erased data that may exist outside this service."""
 
     gateway_sessions: dict[str, int]
     models: list[Sent]
@@ -57,7 +57,7 @@ class UnreachedCopies(WireModel):
 
 
 class ReceiptAnswer(WireModel):
-    """What an erasure came to, without a word of what it erased.
+    """The receipt of an erasure: ids and counts, no content.
 
     `counts`: rows and events that are gone, by kind. `unreached`: sessions of gateways that were told erased turns,
     models that were sent erased texts, other copies. `stays`: what of a user stays here.

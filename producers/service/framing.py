@@ -16,7 +16,7 @@ __all__ = ["ReferenceDirective", "ReferenceItem", "frame_message", "strip_frames
 
 @dataclass(frozen=True, slots=True)
 class ReferenceItem:
-    """One recalled piece of memory as an agent is shown it; `session` and `turn` are the agent's own names.
+    """One recalled unit as shown to an agent; `session` and `turn` are the agent's own ids.
 
     `confidence` is how sure a fact is, from 0 to 1; what was said was said, and has none.
     """
@@ -36,7 +36,7 @@ class ReferenceItem:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceDirective:
-    """One of a bank's directives as an agent is shown it: also who laid it down."""
+    """A directive as shown to an agent, with its author."""
 
     name: str
     text: str

@@ -34,7 +34,7 @@ ROOM_AROUND = 64
 
 
 class Credentials(WireModel):
-    """Who asks; checked against the key before anything else is looked at."""
+    """User id and key of the caller, checked first."""
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
@@ -43,7 +43,7 @@ class Credentials(WireModel):
 
 
 class Scoped(Credentials):
-    """Whose memory, of which application and project."""
+    """The scope of a call: user, application and project."""
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
@@ -67,7 +67,7 @@ def _check_positive(value: Any) -> Any:
 
 
 class AddedMessage(BaseModel):
-    """One message of a run; of a tool's, the call that it answers."""
+    """One message; a tool's message names the call that it answers."""
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
@@ -92,7 +92,7 @@ def _in_order(messages: list[AddedMessage]) -> list[AddedMessage]:
 
 
 class AddBody(Scoped):
-    """Messages of a session to remember, in their order.
+    """Messages to add to a session, in order.
 
     `afterturn_turn_id`: they are of this turn of the same tenant, which a service that hands its turns to itself names.
     """
@@ -112,7 +112,7 @@ class AddBody(Scoped):
 
 
 class FlushBody(Scoped):
-    """A session whose messages may be worked on now."""
+    """A session to flush."""
 
     session_id: Text = Field(min_length=1)
 
@@ -120,7 +120,7 @@ class FlushBody(Scoped):
 
 
 class SearchBody(Scoped):
-    """A question, and where to look: in this conversation, or in all of the user's memory."""
+    """A query and its scope: this conversation, or all of the user's memory."""
 
     conversation_id: Text = Field(min_length=1)
     query: Text = Field(min_length=1, description=f"its first {LONGEST_QUESTION} characters are looked at", repr=False)
@@ -137,7 +137,7 @@ class SearchBody(Scoped):
 
 
 class AddedCount(WireModel):
-    """How many messages are remembered; blank and recalled ones are not."""
+    """The number of stored messages; blank and recalled ones are left out."""
 
     message_count: int
     status: Literal["accumulated"]
@@ -174,7 +174,7 @@ class FlushAnswer(WireModel):
 
 
 class SearchResult(WireModel):
-    """One message or fact that was found, and whether in this conversation."""
+    """One message or fact, and whether it is from this conversation."""
 
     id: str
     session_id: str | None
@@ -185,7 +185,7 @@ class SearchResult(WireModel):
 
 
 class SearchAnswer(WireModel):
-    """What was found, best first; `truncated` and `note` where there was no room for all results."""
+    """Results, best first; `truncated` and `note` when they did not all fit."""
 
     results: list[SearchResult]
     truncated: bool | None = None

@@ -25,7 +25,7 @@ class TargetUnusable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TargetCredentials:
-    """Where a target is, and its user's key."""
+    """URL and user key of a target."""
 
     base_url: str
     user_key: str = field(repr=False)
@@ -33,7 +33,7 @@ class TargetCredentials:
 
 @dataclass(frozen=True, slots=True)
 class Calling:
-    """How gateways are called: patience with a call and with idle connections (seconds), when a gate shuts."""
+    """Time-outs of calls and idle connections in seconds, and the thresholds of circuit breaker and rate limit."""
 
     timeout_s: float
     keep_s: float

@@ -31,7 +31,7 @@ SERVER_ERRORS, TOO_MANY_REQUESTS = 500, 429
 
 @dataclass(frozen=True, slots=True)
 class GatewayQuestion:
-    """What a gateway is asked: about which bank's session, and through which target, which the asker may ask."""
+    """A query to a gateway: session, bank, and the target that the caller may use."""
 
     host: UUID
     bank: str
@@ -43,7 +43,7 @@ class GatewayQuestion:
 
 @dataclass(frozen=True, slots=True)
 class GatewayFinding:
-    """What a gateway found, in its order; or why it was not asked or did not answer."""
+    """The results of a gateway in its order, or the reason why there are none."""
 
     hits: Sequence[GatewayHit]
     took_ms: float
@@ -53,7 +53,7 @@ class GatewayFinding:
 
 @dataclass(frozen=True, slots=True)
 class GatewayRecall:
-    """Asks the gateway of a bank or tenant. `clients` keep the deadline."""
+    """Searches the gateway of a bank or tenant. `clients` keep the deadline."""
 
     targets: GatewayTargets
     clients: GatewayClients

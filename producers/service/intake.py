@@ -40,7 +40,7 @@ LOOK_AGAIN_S, BUSY_S = 0.025, 1.0
 
 
 class Intake:
-    """Takes in completed turns, and says how far they have come."""
+    """Accepts completed turns, and reads their status."""
 
     def __init__(self, parts: ServiceDependencies, settings: ApiSettings) -> None:
         """Keep the collaborators."""

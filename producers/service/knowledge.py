@@ -57,7 +57,7 @@ class _BankBody(RequestModel):
 
 
 class DocumentBody(_BankBody):
-    """A document: its text, or the sha256 (hexadecimal) of a file whose words come as turns that name it.
+    """A document: its text, or the sha256 (hexadecimal) of a file whose turns refer to it.
 
     From `expires_at` on a text is in no answer.
     """
@@ -86,7 +86,7 @@ class DocumentBody(_BankBody):
 
 
 class DirectiveBody(_BankBody):
-    """A directive; its name is what it is known by."""
+    """A directive, identified by its name."""
 
     name: Name
     content: Text = Field(min_length=1)
@@ -143,7 +143,7 @@ REFLECTIONS: ListOrder[Reflection] = ListOrder("reflections", _reflection_place,
 
 
 class DocumentReceipt(Done):
-    """The document is durable; `units`: as many as its text was cut into. The same content is the same document."""
+    """The document is durable; `units`: the number of chunks. The same content is the same document."""
 
     doc_id: UUID
     position: int
@@ -160,7 +160,7 @@ class DocumentReceipt(Done):
 
 
 class DocumentAnswer(WireModel):
-    """A document, what was said of it, when it was written last, and how many units it has."""
+    """A document: metadata, time of the last write and number of units."""
 
     doc_id: UUID
     content_hash: str | None
@@ -174,7 +174,7 @@ class DocumentAnswer(WireModel):
 
 
 class DocumentsAnswer(PageAnswer):
-    """A page of a bank's documents, those written last first."""
+    """A page of a bank's documents, the newest first."""
 
     docs: list[DocumentAnswer]
 
@@ -182,7 +182,7 @@ class DocumentsAnswer(PageAnswer):
 
 
 class DirectiveReceipt(Done):
-    """The directive as it stands; `changed` is false where it stood so."""
+    """The directive; `changed` is false when it was the same before."""
 
     directive_id: UUID
     name: str
@@ -203,7 +203,7 @@ class DirectivesAnswer(PageAnswer):
 
 
 class ReflectionsAnswer(PageAnswer):
-    """A page of what a bank came to see in its facts, the newest first."""
+    """A page of a bank's reflections, the newest first."""
 
     reflections: list[Reflection]
 
@@ -220,7 +220,7 @@ class ReflectionsAnswer(PageAnswer):
 
 
 class LinkReceipt(Done):
-    """The link stands; `changed` is false where it stood so."""
+    """The link; `changed` is false when it was the same before."""
 
     changed: bool
 
@@ -228,7 +228,7 @@ class LinkReceipt(Done):
 
 
 class Knowledge:
-    """Commands upon banks; every call takes the grant of a key, as the facade's do."""
+    """Documents, directives, links and reflections of banks; every call takes the grant of a key."""
 
     def __init__(self, parts: ServiceDependencies, settings: ApiSettings) -> None:
         """Keep the collaborators; a directive has the limit of a message."""

@@ -52,13 +52,13 @@ USER: Mapping[str, Any] = {"user": "6d3c5f0e-8a41-5c5b-9a55-0d5f6f2d9c11", "name
 
 
 class TurnsParameters(BankPageParameters):
-    """Which session of which bank, how many turns at most, and from behind which page."""
+    """A session of a bank, and the page of its turns."""
 
     session_id: SessionName
 
 
 class SessionListedAnswer(WireModel):
-    """A session in the agent's own name (null for one that came without), and how much was said in it."""
+    """A session: the agent's own id (null when it has none), and its number of turns."""
 
     session_id: str | None
     turns: int
@@ -78,7 +78,7 @@ class SessionsAnswer(PageAnswer):
 
 
 class TurnListedAnswer(WireModel):
-    """A turn in the agent's own name, where it stands in the log, and how many of its messages are remembered."""
+    """A turn: the agent's own id, its position in the log, and its number of stored messages."""
 
     turn_id: str | None
     position: int
@@ -97,7 +97,7 @@ class TurnsAnswer(PageAnswer):
 
 
 class UnitListedAnswer(WireModel):
-    """A unit with the first 2,000 characters of its text; where `cut`, the whole of it is had by `unit_id`."""
+    """A unit with the first 2,000 characters of its text; `cut`: get the full text by `unit_id`."""
 
     unit_id: UUID
     kind: str
@@ -124,7 +124,7 @@ class UnitsAnswer(PageAnswer):
 
 
 class UserListedAnswer(WireModel):
-    """A user of whom something is remembered; `name` where a bank of the user's own, or the key, tells it."""
+    """A user with stored memories; `name` when a bank of the user, or the key, contains it."""
 
     user: UUID
     name: str | None
@@ -133,7 +133,7 @@ class UserListedAnswer(WireModel):
 
 
 class UsersAnswer(PageAnswer):
-    """A page of the users that a key reaches, in the order of their ids."""
+    """A page of the users that the key can read, by id."""
 
     users: list[UserListedAnswer]
 
@@ -163,7 +163,7 @@ USERS: ListOrder[UserListed] = ListOrder("users", _user_place, (UUID,))
 
 
 class Lists:
-    """Pages of what a key reaches; every call takes its grant, as the facade's do."""
+    """Lists of what a key can read; every call takes its grant."""
 
     def __init__(self, parts: ServiceDependencies) -> None:
         """Keep the collaborators."""

@@ -37,7 +37,7 @@ Look = Callable[[Sequence[UUID], int], Awaitable[Mapping[UUID, Depth]]]
 
 
 class Shed(IntEnum):
-    """What is shed: this, and all that is less."""
+    """Levels of load shedding; each includes the lower ones."""
 
     NOTHING = 0
     EMBEDDING = 1
@@ -47,7 +47,7 @@ class Shed(IntEnum):
 
 @dataclass(slots=True)
 class Pressure:
-    """Knows about how deep the backlog of each tenant is that sends requests."""
+    """Estimates the backlog of each tenant that sends requests."""
 
     look: Look
     settings: PressureSettings

@@ -29,7 +29,7 @@ from store.tenancy.keys import Grant
 
 
 class MemoryFacade:
-    """The facade: every call of an agent on its memory, whatever interface it came by."""
+    """The facade: every operation of an agent, for all interfaces."""
 
     def __init__(self, parts: ServiceDependencies, settings: ApiSettings) -> None:
         """Keep the collaborators."""

@@ -23,7 +23,7 @@ _CLOSED = "must be one that memory_run_turn gave this key within the last hour; 
 
 
 class OpenTurnCalls:
-    """Begins turns and completes them."""
+    """Begins and completes turns of memory_run_turn."""
 
     def __init__(self, parts: ServiceDependencies, settings: ApiSettings, lifecycle: TurnLifecycle) -> None:
         """Keep the collaborators."""

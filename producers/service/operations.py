@@ -36,7 +36,7 @@ LIMITS: Mapping[str, Any] = {"max_turns": 1000, "max_bytes": None, "max_banks": 
 
 
 class TenantParameters(BaseModel):
-    """Which tenant, by name."""
+    """A tenant, by name."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -44,7 +44,7 @@ class TenantParameters(BaseModel):
 
 
 class AuditParameters(BaseModel):
-    """Which calls: of a tenant, an interface, refused ones; at most `limit`, the newest first."""
+    """Filter of calls: tenant, interface, refused ones; at most `limit`, the newest first."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -55,7 +55,7 @@ class AuditParameters(BaseModel):
 
 
 class TargetsParameters(BaseModel):
-    """Of which tenant; none: of all."""
+    """A tenant; without one, all tenants."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -63,7 +63,7 @@ class TargetsParameters(BaseModel):
 
 
 class NewKeyBody(RequestModel):
-    """A key to make for a tenant, which is made with its first; `expires_s`: how long it works, in seconds."""
+    """A key to create; the first key creates the tenant. `expires_s`: lifetime in seconds."""
 
     tenant: Name
     label: Text = Field("", max_length=256)
@@ -78,7 +78,7 @@ class NewKeyBody(RequestModel):
 
 
 class RotateBody(RequestModel):
-    """Of which tenant, and how long the old key still works, in seconds."""
+    """A tenant, and the overlap with the old key in seconds."""
 
     tenant: Name
     overlap_s: int = Field(86_400, ge=0, le=366 * 86_400)
@@ -87,7 +87,7 @@ class RotateBody(RequestModel):
 
 
 class QuotaBody(RequestModel):
-    """All limits of a tenant or of one bank; what is left out has none."""
+    """All limits of a tenant or bank; one that is left out is unlimited."""
 
     tenant: Name
     bank: BankName | None = None
@@ -118,7 +118,7 @@ class TenantsAnswer(PageAnswer):
 
 
 class TenantShownAnswer(TenantAnswer):
-    """A tenant, how many of its keys work, and how many rows of its work are undone."""
+    """A tenant, with the number of active keys and of undone work."""
 
     active_keys: int
     undone: int
@@ -127,7 +127,7 @@ class TenantShownAnswer(TenantAnswer):
 
 
 class StatusAnswer(WireModel):
-    """Turns by stage and status, the age of the oldest undone work in seconds, and how much is undone or dead."""
+    """Turns by stage and status, age of the oldest undone work in seconds, counts of undone and dead work."""
 
     turns: int
     stages: dict[str, dict[str, int]]
@@ -187,7 +187,7 @@ class KeysAnswer(WireModel):
 
 
 class MadeKey(WireModel):
-    """A new key: the only time it is seen."""
+    """A new key, with its secret; it is not shown again."""
 
     key: str
     expires_at: datetime | None
@@ -196,7 +196,7 @@ class MadeKey(WireModel):
 
 
 class QuotaAnswer(WireModel):
-    """Limits of a tenant (`bank` null) or of one bank, and how much is used."""
+    """Limits and usage of a tenant (`bank` null) or of one bank."""
 
     bank: str | None
     limits: dict[str, int | None]
@@ -214,7 +214,7 @@ class QuotasAnswer(WireModel):
 
 
 class CallAnswer(WireModel):
-    """One call as the audit keeps it."""
+    """One call in the audit."""
 
     at: datetime
     door: str
@@ -254,7 +254,7 @@ class AuditAnswer(WireModel):
 
 
 class TargetAnswer(WireModel):
-    """Where a tenant's turns are handed; its key is never shown."""
+    """A gateway target, without its key."""
 
     target_id: UUID
     tenant: str
@@ -266,7 +266,7 @@ class TargetAnswer(WireModel):
 
 
 class TargetsAnswer(WireModel):
-    """Gateway targets that are in force or still get what was accepted for them."""
+    """Gateway targets that are current, or still receive turns accepted earlier."""
 
     targets: list[TargetAnswer]
 
@@ -293,7 +293,7 @@ TENANTS: ListOrder[Tenant] = ListOrder("tenants", _tenant_place, (read_name,))
 
 
 class Operations:
-    """The operator's calls; who calls was decided by an operator's key before."""
+    """Operations for operators; the caller is already authenticated."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         """Ask this database, by this clock."""

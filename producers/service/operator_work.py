@@ -39,7 +39,7 @@ WORKER = "app-1:4711:0b7c11aa"
 
 
 class JobFilter(BaseModel):
-    """Which rows of the ledger: of a tenant (and its bank), a stage, a status, a category, accepted so long ago."""
+    """Filter of ledger rows: tenant, bank, stage, status, error category, age."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -67,14 +67,14 @@ class JobFilter(BaseModel):
 
 
 class JobsParameters(JobFilter):
-    """Which rows of the ledger; at most `limit` from behind a page, the oldest first."""
+    """Filter and page of ledger rows, the oldest first."""
 
     limit: int = Field(50, ge=1, le=MAX_LISTED)
     cursor: str | None = Field(None, min_length=1, max_length=CURSOR_CHARACTERS)
 
 
 class JobsBody(RequestModel):
-    """What to do with rows in quarantine, by the ids that the list shows: retry them, or drop them for a reason."""
+    """Quarantined rows by id, and what to do: retry, or drop with a reason."""
 
     action: Literal["retry", "drop"]
     tenant: Name
@@ -91,7 +91,7 @@ class JobsBody(RequestModel):
 
 
 class DrainBody(RequestModel):
-    """Which worker processes take no more work: these, or all."""
+    """The worker processes to drain: these, or all."""
 
     workers: list[Name] = Field(default_factory=list, max_length=MOST_CHANGED)
     everyone: bool = False
@@ -100,7 +100,7 @@ class DrainBody(RequestModel):
 
 
 class JobAnswer(WireModel):
-    """A row of the ledger: ids, status, how often it was tried and why it failed."""
+    """A ledger row: ids, status, number of attempts and the last error."""
 
     id: UUID
     turn_id: UUID
@@ -137,7 +137,7 @@ JOB: Mapping[str, Any] = {
 
 
 class JobsAnswer(PageAnswer):
-    """Rows that wait, run, failed or are unknown, the oldest first."""
+    """Undone and failed rows, the oldest first."""
 
     jobs: list[JobAnswer]
 
@@ -145,7 +145,7 @@ class JobsAnswer(PageAnswer):
 
 
 class JobCounts(WireModel):
-    """How many rows have each status."""
+    """Number of rows by status."""
 
     pending: int
     running: int
@@ -156,14 +156,14 @@ class JobCounts(WireModel):
 
 
 class NoteAnswer(WireModel):
-    """What was noted of a turn, by name."""
+    """A recorded event of a turn's work."""
 
     at: datetime
     event: str
 
 
 class JobHistoryAnswer(WireModel):
-    """The rows of one turn in every stage, follow-ups included, and what was noted of it."""
+    """The rows of a turn in every stage, follow-ups included, and its recorded events."""
 
     turn_id: UUID
     jobs: list[JobAnswer]
@@ -177,7 +177,7 @@ class JobHistoryAnswer(WireModel):
 
 
 class JobsChanged(Done):
-    """How many rows were changed; the others moved meanwhile, or may not be changed so."""
+    """The number of changed rows; the others changed meanwhile, or do not allow this change."""
 
     changed: int
     left: int
@@ -186,7 +186,7 @@ class JobsChanged(Done):
 
 
 class WorkerAnswer(WireModel):
-    """A worker process; `state` is working, draining, drained or gone, `claims` what it holds."""
+    """A worker process; `state` is working, draining, drained or gone; `claims`: its number of claims."""
 
     worker: str
     version: str
@@ -218,7 +218,7 @@ class WorkersAnswer(WireModel):
 
 
 class DrainAnswer(Done):
-    """The processes that worked, and take no more work now; `workers` says when they are drained."""
+    """The processes that drain; the list of workers shows when they are drained."""
 
     draining: list[str]
 
@@ -229,7 +229,7 @@ JOBS: ListOrder[LedgerEntry] = ListOrder("jobs", lambda entry: entry.place, (rea
 
 
 class OperatorWork:
-    """The operator's calls about work; who calls was decided by an operator's key before."""
+    """Operations on work for operators; the caller is already authenticated."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -25,7 +25,7 @@ CURSOR_CHARACTERS = 2_000
 
 
 class PageParameters(BaseModel):
-    """How many at most, and from behind which page."""
+    """The size of a page, and where it begins."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -43,7 +43,7 @@ class PageAnswer(WireModel):
 
 
 class BankPageParameters(PageParameters):
-    """Of which bank, how many at most, and from behind which page."""
+    """A bank, the size of a page, and where it begins."""
 
     bank: BankName = "default"
 
@@ -62,7 +62,7 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class ListOrder(Generic[T]):
-    """A list and its order: `place` gives the values that order a row, `read` reads each back from text."""
+    """The order of a list: `place` returns the values that order a row, `read` parses each from text."""
 
     name: str
     place: Callable[[T], tuple[object, ...]]

@@ -20,7 +20,7 @@ MAX_LISTED = 1000
 
 
 class ProfileParameters(BaseModel):
-    """Of a user, in one bank or in all that the key reaches; or of whom a bank calls by a name."""
+    """A user, in one bank or in all that the key can read; or a person by name in a bank."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -32,7 +32,7 @@ class ProfileParameters(BaseModel):
 
 
 class FactAnswer(WireModel):
-    """A fact of a person: since when and until when it holds, who said it where, and what it replaced."""
+    """A fact of a person: validity, source turn, and the fact that it replaced."""
 
     fact_id: str
     key: str
@@ -72,7 +72,7 @@ class FactAnswer(WireModel):
 
 
 class ProfileAnswer(WireModel):
-    """What is known of a person: the names they go by, facts, who and what is named beside them.
+    """The profile of a person: names, facts and co-occurring entities.
 
     `whole` is false where there is more than was asked for.
     """

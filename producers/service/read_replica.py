@@ -15,7 +15,7 @@ log = structlog.get_logger("afterturn.replica")
 
 
 class RecallReader(Protocol):
-    """Finds units; the store's recaller is one."""
+    """The protocol of a recaller."""
 
     async def recall(self, host: UUID, query: RecallQuery) -> RecallAnswer:
         """Return the units found, best first, and how fresh the read was."""
@@ -24,7 +24,7 @@ class RecallReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReadReplica:
-    """A streaming replica that answers recalls whose `min_position` it shows; everything else is the primary's.
+    """A streaming replica that answers recalls whose `min_position` it has replayed; the primary answers the others.
 
     One that is behind is waited for as long as the call allows; one that is away is not.
     """

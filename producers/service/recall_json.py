@@ -33,7 +33,7 @@ UNKNOWN = "unknown"
 
 
 class RecalledUnit(WireModel):
-    """One unit that was recalled; `arms` are the searches that found it, `cut`: the text is only a part.
+    """One recalled unit; `arms`: the searches that found it; `cut`: the text is a passage.
 
     `turn_ids`: all turns that say it, where they are several. `bank` is told across banks, `confidence` of facts.
     """
@@ -56,21 +56,21 @@ class RecalledUnit(WireModel):
 
 
 class ReferenceMessage(WireModel):
-    """What was recalled as a message for the prompt, framed as untrusted."""
+    """The recalled units as a message for the prompt, framed as untrusted."""
 
     role: Literal["user"]
     content: str
 
 
 class GatewayFailure(WireModel):
-    """Why a gateway found nothing."""
+    """The error of a gateway."""
 
     category: str
     http_status: int | None
 
 
 class GatewayAnswer(WireModel):
-    """What the gateway found, where it was asked."""
+    """The results of the gateway, when it was searched."""
 
     results: list[GatewayHit]
     error: GatewayFailure | None
@@ -78,7 +78,7 @@ class GatewayAnswer(WireModel):
 
 
 class EvidenceBlock(WireModel):
-    """Whether an answer is likely to hold what was asked for; flags for the agent, which leave nothing out.
+    """Whether the answer probably contains evidence: flags for the agent, which filter nothing.
 
     `top` is the best score, `on_topic` whether it is one that answers have (`recall.evidence.floor`, and
     `agent_floor` where an agent speaks or nobody has a name). `about`, where the question names one speaker:
@@ -91,7 +91,7 @@ class EvidenceBlock(WireModel):
 
 
 class RecallReply(WireModel):
-    """What was recalled, best first, and ready for a prompt.
+    """Recalled units, best first, and a message ready for a prompt.
 
     `degraded` names the parts that did not answer, `directives` are the bank's, `trace` (milliseconds a step) is told
     with `explain`, `truncated` and `note` where there was no room for all results.
@@ -134,7 +134,7 @@ class RecallReply(WireModel):
 
 
 class JobTicketAnswer(WireModel):
-    """A recall that runs meanwhile; its answer can be had until `expires_at`."""
+    """A recall job; its answer is available until `expires_at`."""
 
     job_id: UUID
     expires_at: datetime
@@ -146,13 +146,13 @@ class JobTicketAnswer(WireModel):
 
 
 class JobFailure(WireModel):
-    """Why a recall job failed, in a word."""
+    """The error code of a failed recall job."""
 
     category: str | None
 
 
 class JobAnswer(WireModel):
-    """How a recall job stands; `result` when it is done, `error` when it failed."""
+    """A recall job: its status; `result` when it is done, `error` when it failed."""
 
     status: Literal["pending", "done", "failed", "expired"]
     result: RecallReply | None = None

@@ -25,14 +25,14 @@ from store.tenancy.keys import Grant
 
 @dataclass(frozen=True, slots=True)
 class JobTicket:
-    """Where the answer to a recall job can be fetched, and until when."""
+    """The id of a recall job, and its expiry."""
 
     job_id: UUID
     expires_at: datetime
 
 
 class RecallService:
-    """Answers questions, and says how fresh what it answers is."""
+    """Answers recalls, with their freshness."""
 
     def __init__(self, parts: ServiceDependencies, settings: ApiSettings) -> None:
         """Keep the collaborators; as many recall jobs may wait as the settings say."""

@@ -141,7 +141,7 @@ class RecallBody(RequestModel):
 
 
 class RecallJobBody(RecallBody):
-    """A question for a worker, and how long its answer is kept."""
+    """A question for a worker, and the lifetime of its answer."""
 
     ttl_s: int = Field(300, ge=1, le=MAX_TTL_S)
 
@@ -149,7 +149,7 @@ class RecallJobBody(RecallBody):
 
 
 class RecallJobRequest(RecallBody):
-    """A question as it waits for a worker; `banks` are those that the caller could reach when it asked.
+    """A stored question of a recall job; `banks` are those the caller could read when it asked.
 
     `target` is the gateway target they could ask then.
     """
@@ -160,7 +160,7 @@ class RecallJobRequest(RecallBody):
 
 @dataclass(frozen=True, slots=True)
 class AwaitedFreshness:
-    """A bank's freshness; whether what was waited for came, and how long that took (milliseconds)."""
+    """A bank's freshness; `met`: whether the awaited position was reached; the wait in milliseconds."""
 
     freshness: Freshness
     waited_ms: int
@@ -169,7 +169,7 @@ class AwaitedFreshness:
 
 @dataclass(frozen=True, slots=True)
 class RecallResult:
-    """What was recalled, best first; `took_ms` leaves the waiting out, `trace` are its steps, shown with `explain`.
+    """Recalled units, best first; `took_ms` excludes waiting; `trace`: its steps, shown with `explain`.
 
     `degraded` names the parts that did not answer; `directives` are the bank's, the most important first. `evidence`
     says whether the items are likely to answer at all, `bank_known` whether there is such a bank.
@@ -188,7 +188,7 @@ class RecallResult:
 
 
 class Recalls:
-    """Answers questions; the API and the workers that answer recall jobs use it alike."""
+    """Answers recalls, in the API and in workers."""
 
     def __init__(
         self,

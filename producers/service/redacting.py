@@ -27,7 +27,7 @@ _BARE = re.compile(r'(?<!")\[REDACTED:\w+\](?!")')
 
 @dataclass(frozen=True, slots=True)
 class Redactor:
-    """Takes secrets out of one caller's texts: its own key, and what has the form of a credential."""
+    """Redacts one caller's texts: its own key, and whatever has the form of a credential."""
 
     level: Redaction
     own_keys: tuple[str, ...] = field(default=(), repr=False)

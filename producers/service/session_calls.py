@@ -27,7 +27,7 @@ WAIT_S = 8.0
 
 
 class SessionCalls:
-    """Works on whole sessions."""
+    """Calls about whole sessions."""
 
     def __init__(self, parts: ServiceDependencies) -> None:
         """Keep the collaborators."""

@@ -38,7 +38,7 @@ MemoryId = Annotated[str, AfterValidator(session_name)]
 
 
 class MemoryBody(RequestModel):
-    """A memory: its text, and the id it is kept under; without one, the same text is the same memory.
+    """A memory: text and id; without an id, the same text is the same memory.
 
     From `expires_at` on it is in no answer.
     """
@@ -63,7 +63,7 @@ class MemoryBody(RequestModel):
 
 
 class MemoryReceipt(Done):
-    """The memory is durable and readable; `created`: it was not there, `changed`: something was written."""
+    """The memory is durable and readable; `created`: it is new; `changed`: something was written."""
 
     id: str
     unit_id: UUID
@@ -82,7 +82,7 @@ class MemoryReceipt(Done):
 
 
 class SingleMemories:
-    """Commands upon single memories; every call takes the grant of a key, as the facade's do."""
+    """Commands on single memories; every call takes the grant of a key."""
 
     def __init__(self, parts: ServiceDependencies, settings: ApiSettings) -> None:
         """Keep the collaborators; a memory has the limit of a message."""

@@ -50,7 +50,7 @@ BUSY_S = 5.0
 
 
 class TurnLifecycle:
-    """Prepares turns and keeps them."""
+    """Prepares and stores turns."""
 
     def __init__(self, parts: ServiceDependencies, settings: ApiSettings, intake: Intake) -> None:
         self._parts = parts
@@ -192,7 +192,7 @@ class TurnLifecycle:
 
 
 class _Session(NamedTuple):
-    """What is read of a session: its newest messages, oldest first, and the facts that hold."""
+    """A session's newest messages, oldest first, and its current facts."""
 
     kept: Sequence[KeptMessage]
     facts: Sequence[HoldingFact]
@@ -200,7 +200,7 @@ class _Session(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """What the model is shown anyway: units of the stored history, and the texts that the caller sent."""
+    """What the model sees without recall: units of the history, and texts that the caller sent."""
 
     units: frozenset[UUID]
     texts: frozenset[str]

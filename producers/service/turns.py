@@ -50,7 +50,7 @@ Judged = NewTurn | ProducerError | NotFound
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A message's words without frames; `parts` where there was more than text."""
+    """A message's text without frames; `parts`: its parts that are not text."""
 
     text: str
     parts: Sequence[Mapping[str, Any]] | None = None
@@ -132,7 +132,7 @@ def _message_of_item(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class TurnBody(RequestModel):
-    """A completed turn as an agent hands it in; from `expires_at` on what it says is in no answer."""
+    """A completed turn; from `expires_at` on it is in no answer."""
 
     bank: BankName = "default"
     session_id: SessionName
@@ -160,7 +160,7 @@ class TurnBody(RequestModel):
 
 
 class BatchBody(RequestModel):
-    """Turns handed in together; each is judged by itself."""
+    """A batch of turns; each is validated separately."""
 
     turns: list[Any] = Field(
         min_length=1, max_length=MAX_BATCH, json_schema_extra={"items": {"$ref": "#/components/schemas/TurnBody"}}

@@ -25,7 +25,7 @@ ERASE_FOR = timedelta(seconds=5)
 
 
 class Revisions:
-    """Reads and changes what is remembered."""
+    """Reads and changes single units."""
 
     def __init__(self, parts: ServiceDependencies, settings: ApiSettings) -> None:
         """Keep the collaborators."""

@@ -26,13 +26,13 @@ class RequestModel(WireModel):
 
 
 class Done(WireModel):
-    """What was asked is done."""
+    """The request is done."""
 
     ok: Literal[True]
 
 
 class FreshnessBlock(WireModel):
-    """Up to which position of the log each stage of the bank is complete.
+    """The log position up to which each stage of the bank is complete.
 
     `position` is the bank's highest that this answer shows, `pending` counts the undone rows of extraction, embedding
     and projection. `waited_ms` and `met` tell of the position that the call was to wait for.

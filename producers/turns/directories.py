@@ -80,7 +80,7 @@ _ALL = (
 
 @dataclass(frozen=True, slots=True)
 class DirectoryQuery:
-    """Which directories: at `path` and at most `depth` levels below it (0: the default), the first `limit` of them."""
+    """Directories at `path` and at most `depth` levels below it (0: the default), at most `limit`."""
 
     path: str = ""
     depth: int = DEFAULT_DEPTH
@@ -89,7 +89,7 @@ class DirectoryQuery:
 
 @dataclass(frozen=True, slots=True)
 class ListedDirectory:
-    """One directory: its path, what it holds in 100 to 200 words, when the session changed last (RFC 3339)."""
+    """One directory: path, abstract of 100 to 200 words, time of the session's last change (RFC 3339)."""
 
     path: str
     abstract: str

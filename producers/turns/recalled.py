@@ -27,7 +27,7 @@ _SEPARATORS = str.maketrans(dict.fromkeys("?!.,;:\"'", " "))
 
 @dataclass(frozen=True, slots=True)
 class RecalledContext:
-    """What is told beside the history: facts, insights and chunks as the frame has them."""
+    """The recalled context of a turn: facts, insights and chunks."""
 
     facts: Sequence[dict[str, Any]] = ()
     insights: Sequence[dict[str, Any]] = ()

@@ -25,7 +25,7 @@ ASKED: Mapping[str, Any] = {
 
 
 class InvalidTurnInput(Invalid):
-    """What was handed in breaks a rule that the contract has a code for: `code`, `field`; its text begins with it."""
+    """The input breaks a rule of the contract: `code` and `field`; the text begins with the code."""
 
     def __init__(self, code: str, field: str, message: str) -> None:
         super().__init__(FieldProblem(field, f"{code}: {message}"))
@@ -34,7 +34,7 @@ class InvalidTurnInput(Invalid):
 
 
 class _LifecycleBody(WireModel):
-    """What both calls take."""
+    """Fields of both calls."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -67,7 +67,7 @@ class BeforeTurnBody(_LifecycleBody):
 
 
 class AfterTurnBody(_LifecycleBody):
-    """A turn that is over; from `expires_at` on what it says is in no answer."""
+    """A completed turn; from `expires_at` on it is in no answer."""
 
     input_items: Items = Field(default_factory=list, repr=False)
     output_items: Items = Field(default_factory=list, repr=False)
@@ -85,7 +85,7 @@ class AfterTurnBody(_LifecycleBody):
 
 
 class PreparedTurn(WireModel):
-    """What the agent gives its model, the current input last."""
+    """The model's input, the current input last."""
 
     project: str
     input_items: Items
@@ -95,7 +95,7 @@ class PreparedTurn(WireModel):
 
 
 class BeforeTurnAnswer(PreparedTurn):
-    """What the agent gives its model, and how fresh it is."""
+    """The model's input, with its freshness."""
 
     position: int
     freshness: FreshnessBlock
@@ -133,7 +133,7 @@ class AfterTurnAnswer(KeptTurn):
 
 @dataclass(frozen=True, slots=True)
 class TurnReference:
-    """Which turn of which session and project, in the agent's own names."""
+    """Project, session and turn, by the agent's own ids."""
 
     project: str
     session: str
@@ -194,7 +194,7 @@ def read_before(body: BeforeTurnBody, most_bytes: int) -> tuple[list[Item], list
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """What a turn says: its request without frames, which decides whether it is the same turn; input and output.
+    """The content of a turn: the request without frames, whose digest identifies the turn; input and output.
 
     `echoes`: the input may begin with stored history.
     """

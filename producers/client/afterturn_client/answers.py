@@ -21,7 +21,7 @@ class TurnReceipt:
 
 @dataclass(frozen=True, slots=True)
 class DocumentReceipt:
-    """The document is durable; `units`: as many as its text was cut into. The same content is the same document."""
+    """The document is durable; `units`: the number of chunks. The same content is the same document."""
 
     doc_id: str
     position: int
@@ -184,7 +184,7 @@ class RecallAnswer:
 
 @dataclass(frozen=True, slots=True)
 class RecallJob:
-    """A recall that runs meanwhile; its answer can be had until `expires_at`."""
+    """A recall job; its answer is available until `expires_at`."""
 
     job_id: str
     expires_at: datetime
