@@ -15,6 +15,7 @@ from uuid import UUID
 from sqlalchemy import ARRAY, Integer, Select, Text, any_, bindparam, exists, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store.driver_rows import fetch_rows
 from store.schema import POSTING, UNIT_WORD
 from store.tenancy.languages import read_languages, rules_of_bank
 from store.text.rules.called_names import ADDRESSED, OWN
@@ -145,7 +146,7 @@ async def read_aliases(
         "turns": TURNS,
         "now": now,
     }
-    rows = await connection.execute(CALLED, {"host": host, "bank": bank, **arguments})
+    rows = await fetch_rows(connection, CALLED, {"host": host, "bank": bank, **arguments})
     return choose_speakers([Called(*row) for row in rows])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import FromClause, Integer, Select, Uuid, and_, bindparam, func, literal_column, select, true
+from sqlalchemy import FromClause, Integer, Select, Uuid, and_, bindparam, exists, func, literal_column, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
@@ -22,6 +22,10 @@ from store.schema import EVENT_STORE, FACT, LEDGER, SESSION_HISTORY, UNIT, in_ba
 
 _UNIT, _FACT, _RETAINED = UNIT.alias("u"), FACT.alias("f"), EVENT_STORE.alias("e")
 _MOST, _IN_SESSION = bindparam("most", type_=Integer), bindparam("session", type_=Uuid)
+# Whether facts of a turn of the bank wait to be put in line: one probe of an index, made once a statement.
+_FACTS_WAIT = exists().where(
+    in_bank(LEDGER), LEDGER.c.stage == literal_column(f"'{Stage.PROJECTION.value}'"), LEDGER.c.undone
+)
 # The item itself is kept in the log alone: once, and where an erasure takes it away.
 RECENT = (
     select(
@@ -29,6 +33,7 @@ RECENT = (
         _UNIT.c.role,
         _UNIT.c.content,
         _RETAINED.c.data[literal_column("'parts'")].astext.label("parts"),
+        _FACTS_WAIT.label("facts_wait"),
     )
     .join_from(
         _UNIT,
@@ -158,7 +163,8 @@ class SessionHistory:
         """Return the newest messages of a session, oldest first; none of a session that is not there."""
         bank_id = identity.bank_id(host, bank)
         async with self._database.tenant(host, ONE_PLAN) as connection:
-            return await self._read_recent(connection, host, bank_id, identity.session_id(bank_id, session_id), most)
+            rows = await self._read_recent(connection, host, bank_id, identity.session_id(bank_id, session_id), most)
+        return _build_messages(rows)
 
     async def holding(self, host: UUID, bank: str, session_id: str | None, most: int) -> list[HoldingFact]:
         """Return the newest facts that hold in a bank.
@@ -180,18 +186,16 @@ class SessionHistory:
         bank_id = identity.bank_id(host, bank)
         session = identity.session_id(bank_id, session_id)
         async with self._database.tenant(host, ONE_PLAN) as connection:
-            kept = await self._read_recent(connection, host, bank_id, session, messages)
-            return kept, await self._read_holding(connection, host, bank_id, facts, session, within=within)
+            rows = await self._read_recent(connection, host, bank_id, session, messages)
+            waits = not rows or rows[0].facts_wait
+            holding = await self._read_holding(connection, host, bank_id, facts, session, within=within, waits=waits)
+        return _build_messages(rows), holding
 
     async def _read_recent(
         self, connection: AsyncConnection, host: UUID, bank: UUID, session: UUID, most: int
-    ) -> list[KeptMessage]:
+    ) -> list[DriverRow]:
         asked = {"host": host, "bank": bank, "session": session, "most": most, "now": self._clock()}
-        rows = await fetch_rows(connection, RECENT, asked)
-        return [
-            KeptMessage(row.unit_id, row.role, row.content, orjson.loads(row.parts) if row.parts else ())
-            for row in reversed(rows)
-        ]
+        return await fetch_rows(connection, RECENT, asked)
 
     async def _read_holding(
         self,
@@ -202,10 +206,12 @@ class SessionHistory:
         session: UUID | None = None,
         *,
         within: bool = False,
+        waits: bool = True,
     ) -> list[HoldingFact]:
+        """Read what waits first, unless nothing `waits`: what is put in line meanwhile is read with what holds."""
         asked = {"host": host, "bank": bank, "most": most, "now": self._clock()}
+        said = await read_said_facts(connection, ONE_BANK, asked, session=session) if waits else []
         rows = await fetch_rows(connection, HOLDING_IN_SESSION if within else HOLDING, {**asked, "session": session})
-        said = await read_said_facts(connection, ONE_BANK, asked, session=session)
         return _line_up(rows, [one for one in said if not within or one.session_id == session])[:most]
 
     async def overview(self, host: UUID, bank: str, session_id: str) -> SessionOverview | None:
@@ -227,6 +233,14 @@ class SessionHistory:
         async with self._database.tenant(host) as connection:
             rows = (await connection.execute(UNDONE, asked)).all()
         return {Stage(row.stage): row.undone for row in rows}
+
+
+def _build_messages(rows: Sequence[DriverRow]) -> list[KeptMessage]:
+    """Return the messages of RECENT's rows, oldest first."""
+    return [
+        KeptMessage(row.unit_id, row.role, row.content, orjson.loads(row.parts) if row.parts else ())
+        for row in reversed(rows)
+    ]
 
 
 def _line_up(rows: Sequence[DriverRow], said: Sequence[SaidFact]) -> list[HoldingFact]:

@@ -24,7 +24,7 @@ from store.errors import NotFound
 from store.memory.memories import Memories, NewMemory, memory_session
 from store.memory.prepared_turns import AppendableTurn
 from store.memory.turn_writes import append_arguments
-from store.memory.turns import LANES, MOST_BYTES
+from store.memory.turns import MOST_BYTES
 from store.plugin.namespaces import read_namespaces
 from store.plugin.vectors import CallersVector, insert_vector, keep_only
 from store.tenancy.quotas import retry_on_quota
@@ -148,7 +148,8 @@ class PluginMemories:
         """Return where memories of a host meet that come at the same time: the busier we are, the less each costs."""
         if (found := self._writes.get(host)) is None:
             write = partial(self._write, host, wait=False)
-            found = self._writes[host] = Coalescer(write, MOST_BYTES, LANES, _weigh, eager=True)
+            # One call at a time: with two, 16 writers found one free for almost every memory, and their p95 was 1.5 x.
+            found = self._writes[host] = Coalescer(write, MOST_BYTES, weigh=_weigh, eager=True)
         return found
 
     async def _write(self, host: UUID, offered: Sequence[Offered], *, wait: bool) -> list[Outcome]:

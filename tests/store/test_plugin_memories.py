@@ -93,7 +93,7 @@ async def test_memories_that_come_together_share_calls_and_the_same_one_is_one(d
     [(calls,)] = await rows(
         database, host, "select count(distinct xid) from event_store_t where event_type like '%UnitRetained%'"
     )
-    assert calls < 12
+    assert calls < 6
 
 
 @pytest.mark.parametrize(
