@@ -65,7 +65,7 @@ class AfterturnSession:
         return [*prepared[: len(prepared) - len(items)], *new]
 
     async def add_items(self, items: Sequence[Any]) -> None:
-        """Keep new items as one turn. Recalled text among them is not kept again."""
+        """Store new items as one turn; recalled text among them is left out."""
         if not items:
             return
         named = {name: self._options[name] for name in ("bank", "user_id") if name in self._options}  # type: ignore[literal-required]

@@ -11,7 +11,7 @@ from afterturn_client.reading import Fields
 
 @dataclass(frozen=True, slots=True)
 class TurnReceipt:
-    """The turn is durable. `position` is its place in the log; `duplicate` says it was there before."""
+    """The turn is durable. `position` is its position in the log; `duplicate`: it was stored before."""
 
     session_id: str
     turn_id: str
@@ -31,7 +31,7 @@ class DocumentReceipt:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document that is remembered, what was said of it, and how many units it has."""
+    """A stored document: metadata and number of units."""
 
     doc_id: str
     content_hash: str | None
@@ -52,7 +52,7 @@ class DocumentPage:
 
 @dataclass(frozen=True, slots=True)
 class RefusedTurn:
-    """One turn of a batch that was not taken, and why; the others are not affected."""
+    """A refused turn of a batch, with the error; the other turns are not affected."""
 
     session_id: str
     turn_id: str
@@ -61,7 +61,7 @@ class RefusedTurn:
 
 @dataclass(frozen=True, slots=True)
 class StageStatus:
-    """Where a turn is in one stage: pending, running, done, skipped, unknown or dead."""
+    """A turn's status in one stage: pending, running, done, skipped, unknown or dead."""
 
     status: str
     attempts: int
@@ -71,7 +71,7 @@ class StageStatus:
 
 @dataclass(frozen=True, slots=True)
 class TurnMessage:
-    """One message of a turn; `raw` holds it with what came beside its text."""
+    """One message of a turn; `raw` holds all its fields."""
 
     unit_id: str
     role: str | None
@@ -81,7 +81,7 @@ class TurnMessage:
 
 @dataclass(frozen=True, slots=True)
 class TurnStatus:
-    """A turn's position, its way through the stages, by name, and those of its messages that are remembered."""
+    """A turn's position in the log, its status in each stage, and its stored messages."""
 
     position: int
     accepted_at: datetime
@@ -96,7 +96,7 @@ class TurnStatus:
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """Up to which position of the log each stage of the bank is complete; `pending` rows are undone.
+    """The log position up to which each stage of the bank is complete; `pending`: undone rows.
 
     `waited_ms` and `met` answer the call's own `min_position` or `position`.
     """
@@ -112,7 +112,7 @@ class Freshness:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """One unit that was recalled. `arms` are the searches that found it; `bank` is told across banks.
+    """One recalled unit. `arms`: the searches that found it; `bank` is set in recalls across banks.
 
     `turn_ids`: all turns that say it, `turn_id` first. `confidence`: how sure a fact is, 0 to 1, where that is known.
     """
@@ -148,7 +148,7 @@ class Directive:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Whether an answer is likely to hold what was asked for; flags, which leave nothing out.
+    """Whether the answer probably contains evidence: flags, which filter nothing.
 
     `top` is the best score, `on_topic` whether it is one that answers have. `about`, where the question names one
     speaker: "other_speaker" if what others said fits better than the best of theirs.
@@ -161,7 +161,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class RecallAnswer:
-    """What was recalled, best first.
+    """The answer of a recall, best results first.
 
     `reference` is the ready-made message for the prompt (role user, framed as untrusted; the `directives` of the bank
     stand before it in a frame of their own) or None. `degraded` names the
@@ -200,7 +200,7 @@ class RecallJobState:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One remembered unit; `raw` holds it with its whole provenance."""
+    """One stored unit; `raw` holds it with its whole provenance."""
 
     unit_id: str
     text: str | None = field(repr=False)
@@ -220,7 +220,7 @@ class CorrectionReceipt:
 
 @dataclass(frozen=True, slots=True)
 class BankLanguage:
-    """A bank's language; until `settled`, words of its older memories still follow, and are found all the same."""
+    """A bank's language; until `settled`, words of older memories are still being re-indexed."""
 
     bank: str
     language: str

@@ -37,7 +37,7 @@ class EventName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AuditEvent:
-    """One hidden event of a session."""
+    """One hidden audit event of a session."""
 
     name: EventName
     session_id: str

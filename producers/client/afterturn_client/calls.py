@@ -24,7 +24,7 @@ _UNAVAILABLE = 503
 
 
 class RecallOptions(TypedDict, total=False):
-    """What a recall may be narrowed by; the service's defaults hold for what is left out.
+    """Options of a recall; the service's defaults apply to those left out.
 
     `k` 1..100 whole units, or `max_tokens` the tokens of passages together, with `k` at most `k` of them; with
     neither, passages fill the service's `recall.answer_tokens`. `min_score` leaves worse ones out. `skip_recent` 0..64,
@@ -96,7 +96,7 @@ def add_turns(
 
 
 class DocumentOptions(TypedDict, total=False):
-    """What may be said of a document beside its content; the list of documents gives it back."""
+    """Metadata of a document; the list of documents returns it."""
 
     title: str | None
     user_id: str | None

@@ -75,7 +75,7 @@ class AsyncAfterturn:
     async def before_turn(
         self, session_id: str, turn_id: str, current_input: Sequence[Item] = (), **options: Unpack[BeforeTurnOptions]
     ) -> PreparedTurn:
-        """Return what to give the model before a turn: recalled reference, history, and the input last.
+        """Return the model's input for a turn: recalled reference, history, and the current input last.
 
         It writes nothing. `turn_id` names the turn that begins; `after_turn` is called with the same name.
         """
@@ -89,7 +89,7 @@ class AsyncAfterturn:
         output_items: Sequence[Item] = (),
         **options: Unpack[AfterTurnOptions],
     ) -> KeptTurn:
-        """Keep a completed turn with its items whole; when this returns, it is durable and can be recalled.
+        """Store a completed turn with its items unchanged; when this returns, it is durable and can be recalled.
 
         Sent again under its name it changes nothing. Raises TurnConflictError when a turn of that name has another
         body, ResourceBusyError when another call is writing it still.
@@ -104,89 +104,89 @@ class AsyncAfterturn:
         bank: str | None = None,
         **options: Unpack[DocumentOptions],
     ) -> answers.DocumentReceipt:
-        """Store a document: its text, or the sha256 of a file whose words come as turns with its `doc_id`."""
+        """Store a document: its text, or the sha256 of a file whose turns carry its `doc_id`."""
         return await self._run(self._target.add_document(content, content_hash, options, bank))
 
     async def keep_memory(
         self, content: str, *, bank: str | None = None, **options: Unpack[memories.MemoryOptions]
     ) -> memories.MemoryReceipt:
-        """Keep one text; one of the same `memory_id` is replaced in every field. Kept again it changes nothing."""
+        """Store a single memory; one with the same `memory_id` is replaced in every field. Idempotent."""
         return await self._run(self._target.keep_memory(content, options, bank))
 
     async def end_memory(self, memory_id: str, *, bank: str | None = None) -> None:
-        """End a memory, with what was drawn from it alone. Raises NotFoundError."""
+        """Delete a memory, and facts derived from it alone. Raises NotFoundError."""
         return await self._run(self._target.end_memory(memory_id, bank))
 
     async def list_documents(
         self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
     ) -> answers.DocumentPage:
-        """List a bank's documents, those written last first; `cursor` is that of the page before."""
+        """List a bank's documents, those written last first; `cursor` is that of the previous page."""
         return await self._run(self._target.list_documents(cursor, limit, bank))
 
     async def list_banks(self, *, cursor: str | None = None, limit: int = 200) -> lists.Page[lists.ListedBank]:
-        """List the banks that the key reaches, by name; `cursor` is that of the page before."""
+        """List the banks that the key can read, by name; `cursor` is that of the previous page."""
         return await self._run(self._target.list_rows(lists.BANKS, cursor, limit, None))
 
     async def list_sessions(
         self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
     ) -> lists.Page[lists.ListedSession]:
-        """List a bank's sessions, the one with the newest turn first; `cursor` is that of the page before."""
+        """List a bank's sessions, the one with the newest turn first; `cursor` is that of the previous page."""
         return await self._run(self._target.list_rows(lists.SESSIONS, cursor, limit, bank))
 
     async def list_turns(
         self, session_id: str, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
     ) -> lists.Page[lists.ListedTurn]:
-        """List a session's turns in their order; `cursor` is that of the page before."""
+        """List a session's turns in their order; `cursor` is that of the previous page."""
         return await self._run(self._target.list_rows(lists.TURNS, cursor, limit, bank, session_id))
 
     async def list_units(
         self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
     ) -> lists.Page[lists.ListedUnit]:
-        """List a bank's units in the order of their ids; `cursor` is that of the page before."""
+        """List a bank's units in the order of their ids; `cursor` is that of the previous page."""
         return await self._run(self._target.list_rows(lists.UNITS, cursor, limit, bank))
 
     async def list_users(self, *, cursor: str | None = None, limit: int = 200) -> lists.Page[lists.ListedUser]:
-        """List the users that the key reaches; `cursor` is that of the page before."""
+        """List the users that the key can read; `cursor` is that of the previous page."""
         return await self._run(self._target.list_rows(lists.USERS, cursor, limit, None))
 
     async def list_directives(
         self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
     ) -> lists.Page[lists.ListedDirective]:
-        """List a bank's directives, the most important first; `cursor` is that of the page before."""
+        """List a bank's directives, the most important first; `cursor` is that of the previous page."""
         return await self._run(self._target.list_rows(lists.DIRECTIVES, cursor, limit, bank))
 
     async def list_reflections(
         self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
     ) -> lists.Page[lists.ListedReflection]:
-        """List what a bank came to see in its facts, the newest first; `cursor` is that of the page before."""
+        """List a bank's reflections, the newest first; `cursor` is that of the previous page."""
         return await self._run(self._target.list_rows(lists.REFLECTIONS, cursor, limit, bank))
 
     async def turn_status(self, session_id: str, turn_id: str, *, bank: str | None = None) -> answers.TurnStatus:
-        """Say where a turn is in each stage. Raises NotFoundError."""
+        """Return a turn's status in each stage. Raises NotFoundError."""
         return await self._run(self._target.turn_status(session_id, turn_id, bank))
 
     async def recall(self, query: str, **options: Unpack[RecallOptions]) -> answers.RecallAnswer:
-        """Recall what the bank holds on the query, best first."""
+        """Search the bank's memory for the query, best results first."""
         return await self._run(self._target.recall(query, options))
 
     async def start_recall(
         self, query: str, *, ttl_s: int | None = None, **options: Unpack[RecallOptions]
     ) -> answers.RecallJob:
-        """Let a recall run meanwhile; its answer is kept for `ttl_s` seconds (the service's default: 300)."""
+        """Start a recall job; its answer is kept for `ttl_s` seconds (the service's default: 300)."""
         return await self._run(self._target.start_recall(query, ttl_s, options))
 
     async def recall_job(self, job_id: str, *, wait_ms: int = 0) -> answers.RecallJobState:
-        """Ask for a job's answer, waiting for it at most `wait_ms`. Raises NotFoundError."""
+        """Return a job's state, waiting for its answer at most `wait_ms`. Raises NotFoundError."""
         return await self._run(calls.recall_job(job_id, wait_ms, self._target.timeout_s))
 
     async def cancel_recall(self, job_id: str) -> None:
-        """Let a job and its answer go. Raises NotFoundError."""
+        """Delete a job and its answer. Raises NotFoundError."""
         await self._run(calls.cancel_recall(job_id, self._target.timeout_s))
 
     async def freshness(
         self, *, bank: str | None = None, position: int | None = None, wait_ms: int = 0
     ) -> answers.Freshness:
-        """Say how far the bank's stages are; with `position`, wait until all have passed it, or `wait_ms`."""
+        """Return the bank's freshness; with `position`, wait until all stages have passed it, at most `wait_ms`."""
         return await self._run(self._target.freshness(bank, position, wait_ms))
 
     async def get_unit(self, unit_id: str, *, bank: str | None = None) -> answers.Unit:
@@ -196,15 +196,15 @@ class AsyncAfterturn:
     async def correct_unit(
         self, unit_id: str, content: str, *, version: int | None = None, bank: str | None = None
     ) -> answers.CorrectionReceipt:
-        """Make one unit say something else, if it is still at `version`. Raises NotFoundError, TurnConflictError."""
+        """Replace a unit's text, if it is still at `version`. Raises NotFoundError, TurnConflictError."""
         return await self._run(self._target.correct_unit(unit_id, content, version, bank))
 
     async def pin_unit(self, unit_id: str, *, pinned: bool, bank: str | None = None) -> answers.CorrectionReceipt:
-        """Have one unit told with every answer of its bank, or no longer. Raises NotFoundError."""
+        """Pin or unpin a unit: every answer of its bank contains a pinned unit. Raises NotFoundError."""
         return await self._run(self._target.pin_unit(unit_id, pinned, bank))
 
     async def delete_unit(self, unit_id: str, *, bank: str | None = None, with_facts: bool = False) -> int:
-        """Erase one unit from every read at once, and `with_facts` the facts that nothing else says.
+        """Forget a unit: no read shows it any more; `with_facts` also facts that have no other source.
 
         Returns how many facts. Raises NotFoundError.
         """
@@ -212,19 +212,19 @@ class AsyncAfterturn:
         return await self._run(calls.delete_unit(unit_id, with_facts, bank, self._target.timeout_s))
 
     async def profile(self, **options: Unpack[ProfileOptions]) -> Profile:
-        """Tell what is known of a person: facts that hold, since when, and the turn each comes from."""
+        """Return a person's profile: current facts, since when, and their source turns."""
         return await self._run(calls.profile(options, self._target.timeout_s))
 
     async def set_language(self, language: str, *, bank: str | None = None) -> answers.BankLanguage:
-        """Make this a bank's language: a code such as `de`, or `auto`. Raises NotFoundError, ResourceBusyError."""
+        """Set a bank's language: a code such as `de`, or `auto`. Raises NotFoundError, ResourceBusyError."""
         return await self._run(calls.set_language(language, bank or self._target.bank, self._target.timeout_s))
 
     async def health(self) -> answers.Health:
-        """Say whether the service is ready; needs no key."""
+        """Return whether the service is ready; needs no key."""
         return await self._run(calls.health(self._target.timeout_s))
 
     async def aclose(self) -> None:
-        """Close what is open."""
+        """Close the connections."""
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:
@@ -428,7 +428,7 @@ class Afterturn:
         return self._run(calls.health(self._target.timeout_s))
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the connections."""
         self._http.close()
 
     def __enter__(self) -> Self:

@@ -31,7 +31,7 @@ Category = Literal["timeout", "connection", "unauthorized", "http_error", "inval
 
 
 class AfterturnError(Exception):
-    """Anything that went wrong in this package."""
+    """Base class of the errors of this package."""
 
 
 class InvalidRequestError(AfterturnError, ValueError):

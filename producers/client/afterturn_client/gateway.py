@@ -117,7 +117,7 @@ class GatewayClient:
         return tuple(hit for hit in map(_parse_hit, results) if hit is not None)
 
     async def aclose(self) -> None:
-        """Close what is open."""
+        """Close the connections."""
         await self._posts.aclose()
 
     async def __aenter__(self) -> Self:

@@ -166,7 +166,7 @@ class HybridMemory:
         return RunResult(text, session, turn, asked_at, finished.answered_at)
 
     async def aclose(self) -> None:
-        """Close what is open."""
+        """Close the connections."""
         if self.layer is not None:
             await self.layer.aclose()
 

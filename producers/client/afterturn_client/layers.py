@@ -70,7 +70,7 @@ class Layer(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Close what is open."""
+        """Close the connections."""
         ...
 
 

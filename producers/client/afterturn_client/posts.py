@@ -42,7 +42,7 @@ class Posts:
         return await send_request(self._transport.handle_async_request, outgoing, self._timeout_s, traced=self._traced)
 
     async def aclose(self) -> None:
-        """Close what is open."""
+        """Close the connections."""
         await self._transport.aclose()
 
     def _make(self, path: str) -> tuple[httpx.URL, list[tuple[bytes, bytes]]]:

@@ -11,7 +11,7 @@ _BETWEEN = f"\n{SEPARATOR}\n"
 
 
 class Target(StrEnum):
-    """Which of the two files: the agent's own notes, or what it knows about its user."""
+    """The two files: the agent's own notes, and its knowledge about the user."""
 
     MEMORY = "memory"
     USER = "user"

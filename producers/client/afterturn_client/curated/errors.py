@@ -18,7 +18,7 @@ from afterturn_client.errors import AfterturnError
 
 
 class CuratedError(AfterturnError):
-    """A curated file could not be read or changed; it is as it was."""
+    """A curated file could not be read or changed; it is unchanged."""
 
     code = "memory_error"
 
