@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from deploy import settings_layers as layers
+from deploy.observability.tracing import TracingSettings
 from deploy.settings_errors import SettingProblem, SettingsError, explain_errors, find_field
-from deploy.tracing import TracingSettings
 from embeddings.settings import EmbeddingSettings
 from producers.mcp.settings import NO_EFFECT
 from producers.settings import (

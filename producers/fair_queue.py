@@ -91,7 +91,7 @@ class FairQueue:
 
     def offer(self, call: QueuedCall, *, again: bool = False) -> None:
         """Start a call now, or have it wait. `again`: it was let in before. Raises Overloaded for a full queue."""
-        tenant = self._tenant(call.host)
+        tenant = self._find_tenant(call.host)
         full = len(tenant.waiting) >= self.settings.queue_calls or tenant.units_waiting + call.weight > UNITS_WAITING
         if full and not again:
             raise refuse_overload(f"{len(tenant.waiting)} of its calls wait already (fairness.queue_calls)")
@@ -102,9 +102,9 @@ class FairQueue:
 
     def withdraw(self, call: QueuedCall) -> None:
         """End a call, or have it wait no longer, and start what may start now; again, it changes nothing."""
-        tenant = self._tenant(call.host)
+        tenant = self._find_tenant(call.host)
         if call.running:
-            tenant.running -= self._units(call)
+            tenant.running -= self._count_units(call)
         elif call.waiting:
             tenant.waiting.remove(call)
             tenant.units_waiting -= call.weight
@@ -122,7 +122,7 @@ class FairQueue:
         others = (tenant for name, tenant in self._tenants.items() if name != host)
         return any(one.running or one.waiting or now - one.seen_at < ACTIVE_S for one in others)
 
-    def _tenant(self, host: UUID) -> _Tenant:
+    def _find_tenant(self, host: UUID) -> _Tenant:
         now = self._clock()
         if host not in self._tenants:
             gone = [
@@ -135,7 +135,7 @@ class FairQueue:
         tenant.seen_at = now
         return tenant
 
-    def _units(self, call: QueuedCall) -> int:
+    def _count_units(self, call: QueuedCall) -> int:
         """Return what a call counts for: no more than the smallest share, so that there can be room for it."""
         return min(call.weight, self.settings.share)
 
@@ -144,13 +144,13 @@ class FairQueue:
 
         When there is no room for that one, none overtakes it.
         """
-        while call := self._next():
+        while call := self._choose_next():
             tenant = self._tenants[call.host]
             tenant.waiting.popleft()
             self._turns += 1
             tenant.turn = self._turns
             tenant.units_waiting -= call.weight
-            tenant.running += self._units(call)
+            tenant.running += self._count_units(call)
             tenant.add_served(call.weight, self._clock())
             call.running, call.waiting = True, False
             call.start()
@@ -162,14 +162,14 @@ class FairQueue:
         mean = math.fsum(demands.values()) / max(len(demands), 1)
         return {name: self.settings.share * (1 if demand > mean else 2) for name, demand in demands.items()}
 
-    def _next(self) -> QueuedCall | None:
+    def _choose_next(self) -> QueuedCall | None:
         units, limits = self.settings.units, self._compute_limits()
         # What a tenant has beyond its limit, from when it was alone, takes no room from the others.
         taken = sum(min(tenant.running, limits[name]) for name, tenant in self._tenants.items())
         waiting = [(name, tenant) for name, tenant in self._tenants.items() if tenant.waiting]
         for name, tenant in sorted(waiting, key=lambda one: (one[1].running, one[1].turn)):
             call = tenant.waiting[0]
-            needed, contended = self._units(call), self.is_contended(name)
+            needed, contended = self._count_units(call), self.is_contended(name)
             if tenant.running + needed > (limits[name] if contended else units):
                 continue
             return call if taken + needed <= units or not contended else None

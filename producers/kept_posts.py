@@ -64,7 +64,7 @@ class KeptPosts:
             raise RuntimeError("the client is closed")
         self._under_way += 1
         try:
-            return await self._sent(self._urls.get(path) or self._url(path), body)
+            return await self._send_once(self._urls.get(path) or self._build_url(path), body)
         finally:
             self._under_way -= 1
             await self._close_unused()
@@ -78,7 +78,7 @@ class KeptPosts:
         if self._closed and not self._under_way and self._session is not None:
             await self._session.close()
 
-    async def _sent(self, url: yarl.URL, body: bytes) -> Reply | Lost:
+    async def _send_once(self, url: yarl.URL, body: bytes) -> Reply | Lost:
         started, leaving = time.monotonic(), Leaving()
         _LEAVING.set(leaving)
         data = body if len(body) <= WHOLE_BYTES else io.BytesIO(body)
@@ -115,7 +115,7 @@ class KeptPosts:
             )
         return self._session
 
-    def _url(self, path: str) -> yarl.URL:
+    def _build_url(self, path: str) -> yarl.URL:
         # Read as httpx reads it, which checked the address.
         return self._urls.setdefault(path, yarl.URL(str(httpx.URL(self._base_url + path)), encoded=True))
 

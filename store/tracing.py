@@ -1,4 +1,4 @@
-"""Traces: spans around requests and stages where tracing is on (deploy/tracing.py), and nothing at all where it is off.
+"""Traces: spans around requests and stages where tracing is on (deploy/observability/tracing.py), else nothing at all.
 
 A span holds ids, names of operations and stages, counts and classes of errors: never what was said, never a name that a
 caller chose. This module imports no library of traces; who turns tracing on hands one in.

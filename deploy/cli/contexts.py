@@ -38,7 +38,7 @@ class ServiceContext(BaseModel):
     allow_http: bool = False
 
     @field_serializer("key", when_used="json")
-    def _plain(self, key: SecretStr) -> str:
+    def _reveal_secret(self, key: SecretStr) -> str:
         return key.get_secret_value()
 
 

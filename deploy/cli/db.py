@@ -67,7 +67,7 @@ def init_command(*, config: ConfigOption = None) -> None:
     settings = read_settings(config)
     owner = _owner_url(settings)
     logins = {role: _read_login(settings, role) for role in URLS}
-    left = _run(_prepare(owner, logins, defaults=settings.database.transaction_pooling))
+    left = _run_or_exit(_prepare_database(owner, logins, defaults=settings.database.transaction_pooling))
     if left:
         print_notice(
             "an administrator of the server must run this in the database; then run `afterturn db init` again:"
@@ -75,7 +75,7 @@ def init_command(*, config: ConfigOption = None) -> None:
         for statement in left:
             print(statement)
         raise typer.Exit(1)
-    _migrate(owner)
+    _migrate_schema(owner)
 
 
 @db_app.command("migrate")
@@ -86,7 +86,7 @@ def migrate_command(*, config: ConfigOption = None) -> None:
 
     **Example:** `afterturn db migrate`
     """
-    _migrate(_owner_url(read_settings(config)))
+    _migrate_schema(_owner_url(read_settings(config)))
 
 
 @db_app.command("status")
@@ -96,7 +96,7 @@ def status_command(*, config: ConfigOption = None, as_json: JsonOption = False) 
     **Example:** `afterturn db status --json`
     """
     settings = read_settings(config)
-    found = _run(_examine(settings))
+    found = _run_or_exit(_examine_database(settings))
     ready = all(one.problem is None for one in found)
     if as_json:
         print_json(
@@ -118,14 +118,14 @@ def citus_plan_command(*, config: ConfigOption = None) -> None:
 
     **Example:** `afterturn db citus-plan > citus.sql`
     """
-    functions = _run(_read_functions(_owner_url(read_settings(config))))
+    functions = _run_or_exit(_read_functions(_owner_url(read_settings(config))))
     for statement in plan_statements(functions):
         print(statement)
 
 
 async def _read_functions(owner: str) -> list[str]:
     """Return the signatures of the functions that run on a tenant's node."""
-    async with _connect(owner) as connection:
+    async with _open_connection(owner) as connection:
         return [row.signature for row in await connection.execute(FUNCTIONS) if row.name not in FUNCTIONS_KEPT]
 
 
@@ -166,19 +166,19 @@ def _read_login(settings: Settings, role: str) -> Login:
     return Login(url.username, password)
 
 
-async def _prepare(owner: str, logins: dict[str, Login], *, defaults: bool) -> list[str]:
+async def _prepare_database(owner: str, logins: dict[str, Login], *, defaults: bool) -> list[str]:
     """Create extension and roles with session `defaults`; return the SQL that this role lacks privileges for."""
     left = list[str]()
-    async with _connect(owner) as connection:
-        if not await _try(connection, "create extension if not exists vector"):
+    async with _open_connection(owner) as connection:
+        if not await _try_statement(connection, "create extension if not exists vector"):
             left.append(EXTENSION_SQL)
         for role, login in logins.items():
             if login.name == role:
                 left += await _give_login(connection, role, login.password)
-            elif await connection.scalar(ROLE, {"role": role}) is None and not await _try(
+            elif await connection.scalar(ROLE, {"role": role}) is None and not await _try_statement(
                 connection, f"create role {role}"
             ):
-                left.append(f"create role {role}; grant {role} to {_quote(login.name)};")
+                left.append(f"create role {role}; grant {role} to {_quote_identifier(login.name)};")
         for login in logins.values() if defaults else ():
             left += await _keep_session_defaults(connection, login.name)
     return left
@@ -188,19 +188,19 @@ async def _keep_session_defaults(connection: AsyncConnection, name: str) -> list
     """Set session defaults on a login role, so that they hold behind any connection pooler."""
     database = str(await connection.scalar(text("select current_database()")))
     statements = [
-        f"alter role {_quote(name)} in database {_quote(database)} set {setting} = {value};"
+        f"alter role {_quote_identifier(name)} in database {_quote_identifier(database)} set {setting} = {value};"
         for setting, value in (
             *((setting, value) for setting, value in SESSION_DEFAULTS.items() if setting == "search_path"),
             *((setting, f"'{value}'") for setting, value in SESSION_DEFAULTS.items() if setting != "search_path"),
         )
     ]
-    return [statement for statement in statements if not await _try(connection, statement)]
+    return [statement for statement in statements if not await _try_statement(connection, statement)]
 
 
 async def _give_login(connection: AsyncConnection, role: str, password: str) -> list[str]:
     """Set a role's password and LOGIN; return the SQL for an administrator when this role lacks the privilege."""
     verb = "create" if await connection.scalar(ROLE, {"role": role}) is None else "alter"
-    if await _try(connection, f"{verb} role {role} login password '{make_verifier(password)}'"):
+    if await _try_statement(connection, f"{verb} role {role} login password '{make_verifier(password)}'"):
         return []
     if verb == "alter" and await connection.scalar(ROLE, {"role": role}):
         # The administrator made it, with a password that `afterturn db status` tries.
@@ -208,7 +208,7 @@ async def _give_login(connection: AsyncConnection, role: str, password: str) -> 
     return [f"{verb} role {role} login password 'the password of {URLS[role]}';"]
 
 
-async def _try(connection: AsyncConnection, statement: str) -> bool:
+async def _try_statement(connection: AsyncConnection, statement: str) -> bool:
     """Run a statement; False when the role lacks the privilege."""
     try:
         await connection.exec_driver_sql(statement)
@@ -219,12 +219,12 @@ async def _try(connection: AsyncConnection, statement: str) -> bool:
     return True
 
 
-def _quote(name: str) -> str:
+def _quote_identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
 @asynccontextmanager
-async def _connect(url: str) -> AsyncGenerator[AsyncConnection]:
+async def _open_connection(url: str) -> AsyncGenerator[AsyncConnection]:
     engine = create_engine(url, timeout_s=PATIENCE_S, driver=NAMELESS, poolclass=NullPool, isolation_level="AUTOCOMMIT")
     try:
         async with engine.connect() as connection:
@@ -233,9 +233,9 @@ async def _connect(url: str) -> AsyncGenerator[AsyncConnection]:
         await engine.dispose()
 
 
-def _migrate(owner: str) -> None:
+def _migrate_schema(owner: str) -> None:
     """Migrate the schema and bind the log to this cluster."""
-    server = _run(read_row(owner, SERVER))
+    server = _run_or_exit(read_row(owner, SERVER))
     if server.vector is None:
         raise exit_with(f"the database has no pgvector: an administrator must run in it: {EXTENSION_SQL}", 1)
     try:
@@ -248,7 +248,7 @@ def _migrate(owner: str) -> None:
     print_notice(f"the schema is at revision {migrations.newest_revision()}")
 
 
-def _run(work: Any) -> Any:
+def _run_or_exit(work: Any) -> Any:
     """Run the work; exits 1 when the database does not answer."""
     try:
         return asyncio.run(work)
@@ -258,7 +258,7 @@ def _run(work: Any) -> Any:
         ) from None
 
 
-async def _examine(settings: Settings) -> list[Check]:
+async def _examine_database(settings: Settings) -> list[Check]:
     found = list[Check]()
     owner = settings.database.owner_url.get_secret_value()
     pooled = settings.database.transaction_pooling
@@ -276,7 +276,7 @@ async def _examine_role(role: str, url: str, *, pooled: bool) -> Check:
     if not url:
         return Check(key, "not set", f"set {name_variable(key)}")
     try:
-        async with _connect(url) as connection:
+        async with _open_connection(url) as connection:
             name = str((await connection.execute(SERVER)).one().name)
             there = await connection.scalar(ROLE, {"role": role}) is not None
             member = there and bool(await connection.scalar(MEMBER, {"role": role}))
@@ -285,7 +285,9 @@ async def _examine_role(role: str, url: str, *, pooled: bool) -> Check:
     except (SQLAlchemyError, PostgresError, OSError, TimeoutError) as error:
         return Check(key, f"cannot connect ({name_error_kind(error)})", "run `afterturn db init`, or check the URL")
     if not member:
-        return Check(key, f"connects as {name}", f"this is no member of {role}: grant {role} to {_quote(name)};")
+        return Check(
+            key, f"connects as {name}", f"this is no member of {role}: grant {role} to {_quote_identifier(name)};"
+        )
     if missing:
         return Check(
             key, f"connects as {name} without {', '.join(missing)}", "run `afterturn db init`; then RELOAD the pooler"

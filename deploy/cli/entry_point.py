@@ -16,7 +16,7 @@ def main() -> None:
     """Run the command line; exits 0 on success, 1 on failure, 2 for wrong usage or a missing stack."""
     with _exit_on_interrupt():
         from deploy.cli import app  # noqa: PLC0415 - half a second's import, in which Ctrl-C counts, too
-        from deploy.core_dumps import forbid_core_dumps  # noqa: PLC0415
+        from deploy.components.process_setup import forbid_core_dumps  # noqa: PLC0415
 
         forbid_core_dumps()
         command = app.build_requested_cli(sys.argv[1:])

@@ -14,12 +14,12 @@ from rich.text import Text
 from sqlalchemy import NullPool, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from deploy.bootstrap import HOST
 from deploy.cli import name_arguments
 from deploy.cli.existence import find_host_id, require_existing
 from deploy.cli.operator_command import AuditedAct, run_audited, run_on_database
 from deploy.cli.output import create_console, exit_with, print_json, print_notice, replace_unprintable
 from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
+from deploy.components.bootstrap import HOST
 from deploy.local.stack import Stack
 from producers.service.erasures import as_json
 from store.clock import DatabaseClock

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from uuid import UUID
 
-from deploy.bootstrap import HOST
 from deploy.cli.operator_command import run_on_database
 from deploy.cli.output import exit_with
+from deploy.components.bootstrap import HOST
 from deploy.local.stack import Stack
 from store import identity
 from store.clock import DatabaseClock

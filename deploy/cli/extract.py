@@ -14,8 +14,8 @@ from deploy.cli.ledger_rows import BankFilter
 from deploy.cli.operator_command import AuditedAct, run_audited
 from deploy.cli.output import create_console, exit_with, print_json, print_notice
 from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack, read_settings
+from deploy.components.reprocessing import ReprocessingProgress, ReprocessingScope, reprocess_turns
 from deploy.local.stack import Stack
-from deploy.reprocessing import ReprocessingProgress, ReprocessingScope, reprocess_turns
 from embeddings.registry import create_embedder
 from store.database import Database
 from store.derived import extraction_runs, reflection_vectors

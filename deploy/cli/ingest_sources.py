@@ -34,16 +34,16 @@ class SourceRegistrar:
             if not isinstance(item, ParsedTurn):
                 yield item
                 continue
-            turn = replace(item.turn, doc_id=self._document(item.turn.bank or self.bank))
+            turn = replace(item.turn, doc_id=self._ensure_document(item.turn.bank or self.bank))
             yield replace(item, turn=turn, size=item.size + _NAMED_BYTES)
 
-    def _document(self, bank: str) -> str:
+    def _ensure_document(self, bank: str) -> str:
         if bank not in self._named:
             self._digest = self._digest or hash_file(self.file)
-            self._named[bank] = self._registered(bank)
+            self._named[bank] = self._register_document(bank)
         return self._named[bank]
 
-    def _registered(self, bank: str) -> str:
+    def _register_document(self, bank: str) -> str:
         title = derive_title(self.file)
         return register_document(
             lambda: self.client.add_document(content_hash=self._digest, title=title, bank=bank), self.patience_s

@@ -11,10 +11,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from deploy.bootstrap import HOST
 from deploy.cli.durations import parse_duration
 from deploy.cli.existence import find_host_id
 from deploy.cli.output import replace_unprintable
+from deploy.components.bootstrap import HOST
 from store import identity
 from store.ledger.listing import Backlog, LedgerEntry, Noted, Selection
 from store.ledger.stages import Stage

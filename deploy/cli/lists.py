@@ -29,14 +29,14 @@ CursorOption = Annotated[
 ]
 
 
-def _group(what: str) -> typer.Typer:
+def _create_group(what: str) -> typer.Typer:
     return typer.Typer(help=f"List and show {what}.", no_args_is_help=True, rich_markup_mode="markdown")
 
 
-banks_app = _group("the banks that the key reaches")
-sessions_app = _group("the sessions of a bank")
-turns_app = _group("the turns of a session")
-users_app = _group("the users that the key reaches")
+banks_app = _create_group("the banks that the key reaches")
+sessions_app = _create_group("the sessions of a bank")
+turns_app = _create_group("the turns of a session")
+users_app = _create_group("the users that the key reaches")
 
 
 @banks_app.command("list")
@@ -47,7 +47,7 @@ def list_banks(
 
     **Example:** `afterturn banks list --limit 20`
     """
-    with _open(data, "default") as client:
+    with _open_client(data, "default") as client:
         _print_page("banks", client.list_banks(cursor=cursor, limit=limit), as_json=as_json)
 
 
@@ -64,8 +64,8 @@ def show_bank(
 
     **Example:** `afterturn banks show support`
     """
-    with _open(data, bank) as client:
-        found = _find(client, _read_banks, "bank", bank)
+    with _open_client(data, bank) as client:
+        found = _find_row(client, _read_banks, "bank", bank)
         _print_one({**_as_json(found), "freshness": _as_json(client.freshness())}, as_json=as_json)
 
 
@@ -82,7 +82,7 @@ def list_sessions(
 
     **Example:** `afterturn sessions list --bank support`
     """
-    with _open(data, bank) as client:
+    with _open_client(data, bank) as client:
         _print_page("sessions", client.list_sessions(cursor=cursor, limit=limit), as_json=as_json)
 
 
@@ -94,8 +94,8 @@ def show_session(
 
     **Example:** `afterturn sessions show monday --bank support`
     """
-    with _open(data, bank) as client:
-        found = _find(client, _read_sessions, "session_id", session)
+    with _open_client(data, bank) as client:
+        found = _find_row(client, _read_sessions, "session_id", session)
         _print_one(_as_json(found), as_json=as_json)
 
 
@@ -113,7 +113,7 @@ def list_turns(
 
     **Example:** `afterturn turns list monday --bank support`
     """
-    with _open(data, bank) as client:
+    with _open_client(data, bank) as client:
         _print_page("turns", client.list_turns(session, cursor=cursor, limit=limit), as_json=as_json)
 
 
@@ -130,7 +130,7 @@ def show_turn(
 
     **Example:** `afterturn turns show monday 1 --bank support`
     """
-    with _open(data, bank) as client:
+    with _open_client(data, bank) as client:
         _print_one(_as_json(client.turn_status(session, turn)), as_json=as_json)
 
 
@@ -142,7 +142,7 @@ def list_users(
 
     **Example:** `afterturn users list`
     """
-    with _open(data, "default") as client:
+    with _open_client(data, "default") as client:
         _print_page("users", client.list_users(cursor=cursor, limit=limit), as_json=as_json)
 
 
@@ -159,12 +159,12 @@ def show_user(
 
     **Example:** `afterturn users show ana`
     """
-    with _open(data, "default") as client:
-        _print_one(_as_json(_find(client, _read_users, "name", user, "user")), as_json=as_json)
+    with _open_client(data, "default") as client:
+        _print_one(_as_json(_find_row(client, _read_users, "name", user, "user")), as_json=as_json)
 
 
 @contextmanager
-def _open(data: Path | None, bank: str) -> Iterator[Afterturn]:
+def _open_client(data: Path | None, bank: str) -> Iterator[Afterturn]:
     """Yield a client of the running stack; an API error ends the command with one line."""
     stack = find_running_stack(data)
     with create_client(stack, bank) as client, exit_on_api_error(stack):
@@ -183,7 +183,7 @@ def _read_users(client: Afterturn, cursor: str | None) -> Page[Any]:
     return client.list_users(cursor=cursor)
 
 
-def _find(client: Afterturn, read: Callable[[Afterturn, str | None], Page[Any]], *named: str) -> Any:
+def _find_row(client: Afterturn, read: Callable[[Afterturn, str | None], Page[Any]], *named: str) -> Any:
     """Return the row whose field has this value (field, value, further fields); ends with status 1 without one."""
     field, value, *more = named
     cursor = None
@@ -204,7 +204,7 @@ def _print_page(name: str, page: Page[Any], *, as_json: bool) -> None:
     if rows:
         table = Table(*rows[0], box=None, pad_edge=False)
         for row in rows:
-            table.add_row(*(_show(value) for value in row.values()))
+            table.add_row(*(_format_value(value) for value in row.values()))
         create_console().print(table)
     if page.cursor:
         print_notice(f"there are more: go on with --cursor {page.cursor}")
@@ -216,15 +216,15 @@ def _print_one(shown: Mapping[str, Any], *, as_json: bool) -> None:
         return
     table = Table("", "", box=None, pad_edge=False, show_header=False)
     for name, value in shown.items():
-        table.add_row(name, _show(value))
+        table.add_row(name, _format_value(value))
     create_console().print(table)
 
 
-def _show(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, list):
-        return "\n".join(map(_show, value))
+        return "\n".join(map(_format_value, value))
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_show(one)}" for name, one in value.items() if one not in (None, [], {}))
+        return ", ".join(f"{name} {_format_value(one)}" for name, one in value.items() if one not in (None, [], {}))
     return "" if value is None else replace_unprintable(str(value))
 
 

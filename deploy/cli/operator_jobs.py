@@ -5,10 +5,10 @@ from itertools import groupby
 from typing import Any
 from uuid import UUID
 
-from deploy.bootstrap import HOST
 from deploy.cli.ledger_rows import BankFilter
 from deploy.cli.operator_api import OperatorApi
 from deploy.cli.output import exit_with
+from deploy.components.bootstrap import HOST
 from store.ledger.listing import OPEN_STATUSES, Selection
 from store.ledger.quarantine import TOGETHER, Changed
 from store.ledger.stages import Stage

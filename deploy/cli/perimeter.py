@@ -12,7 +12,7 @@ import structlog
 import typer
 import uvloop
 
-from deploy import logs
+from deploy.api.http_server import serve_application
 from deploy.cli.output import exit_with, print_json
 from deploy.cli.plugin_environment import (
     WorkspacesOption,
@@ -21,8 +21,8 @@ from deploy.cli.plugin_environment import (
     open_engine,
     plugin_address,
 )
-from deploy.http_server import serve_application
 from deploy.local.ports import find_free_port, is_free
+from deploy.observability import logs
 from deploy.settings import LogSettings
 from producers.perimeter.audit import AuditFile
 from producers.perimeter.breaker import CircuitBreaker
@@ -73,7 +73,7 @@ def perimeter_command(
 
     **Example:** `afterturn plugin perimeter --keys keys.json --audit audit.jsonl --workspaces tree.yaml`
     """
-    host, port = _address(listen)
+    host, port = _parse_address(listen)
     if not is_free(port, host):
         raise exit_with(f"--listen {listen}: something listens there already", 1)
     described = describe_workspaces(workspaces)
@@ -91,10 +91,10 @@ def perimeter_command(
     async def run() -> None:
         async with AsyncExitStack() as stack:
             engine = await stack.enter_async_context(open_engine(database))
-            plugin = await _plugin(stack, address)
+            plugin = await _open_plugin(stack, address)
             tree = make_tree(workspaces, described, engine)
             perimeter = Perimeter(plugin, tree, AuditFile(audit), redaction=redaction)
-            await _serve(create_perimeter_app(perimeter, CallerFile(keys), tools=mcp), host, port)
+            await _serve_app(create_perimeter_app(perimeter, CallerFile(keys), tools=mcp), host, port)
 
     try:
         # As the API: on asyncio's own loop, Granian aborts one process in six when it ends.
@@ -106,7 +106,7 @@ def perimeter_command(
         raise exit_with(str(error), 2) from None
 
 
-def _address(listen: str) -> tuple[str, int]:
+def _parse_address(listen: str) -> tuple[str, int]:
     """Return an address (numbers) and a port; ends with status 2 for anything else."""
     host, _, port = listen.rpartition(":")
     host = host.strip("[]").replace("localhost", "127.0.0.1")
@@ -126,7 +126,7 @@ def _plugin_address() -> PluginAddress | None:
         raise exit_with(str(error), 2) from None
 
 
-async def _plugin(stack: AsyncExitStack, address: PluginAddress | None) -> PluginClient | None:
+async def _open_plugin(stack: AsyncExitStack, address: PluginAddress | None) -> PluginClient | None:
     """Return the plugin's client; the plugin may be unreachable now and come back."""
     if address is None:
         log.warning("no_memory_plugin", next_step="set MEMORY_PLUGIN_URL")
@@ -142,7 +142,7 @@ async def _plugin(stack: AsyncExitStack, address: PluginAddress | None) -> Plugi
     return plugin
 
 
-async def _serve(app: Any, host: str, port: int) -> None:
+async def _serve_app(app: Any, host: str, port: int) -> None:
     ending, loop = asyncio.Event(), asyncio.get_running_loop()
     for stop in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(stop, ending.set)

@@ -19,7 +19,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from sqlalchemy import make_url
 
-from deploy.api import main as run_api
+from deploy.api.__main__ import main as run_api
+from deploy.api.plugin_address import LISTEN
 from deploy.cli.durations import parse_duration
 from deploy.cli.output import exit_with, print_json, print_notice, replace_unprintable
 from deploy.cli.perimeter import perimeter_command
@@ -31,7 +32,6 @@ from deploy.cli.plugin_environment import (
     plugin_address,
 )
 from deploy.cli.processes import ConfigOption, check_settings, config_arguments
-from deploy.plugin_address import LISTEN
 from producers.cutover.backfill import PATIENCE_S, Backfill
 from producers.cutover.checkpoint import Checkpoint
 from producers.cutover.errors import CutoverError
@@ -133,8 +133,8 @@ def backfill_command(
     patience_s = patience.total_seconds()
 
     async def copy(source: LegacyMemories, tree: WorkspaceTree, plugin: PluginClient) -> bool:
-        checkpoint = None if dry_run else _checkpoint(state, only, restart=restart)
-        with _progress() as advance:
+        checkpoint = None if dry_run else _open_checkpoint(state, only, restart=restart)
+        with _show_progress() as advance:
             run = Backfill(
                 source,
                 tree,
@@ -165,7 +165,7 @@ def backfill_command(
         print(await run.run(), flush=True)
         return run.tally.clean or not strict
 
-    _run(copy if modes[0] or modes[1] else compare if verify else go_back, workspaces)
+    _run_work(copy if modes[0] or modes[1] else compare if verify else go_back, workspaces)
 
 
 @plugin_app.command("export")
@@ -193,7 +193,7 @@ def export_command(
         print_json({"exported": count, "cut_off": cut_off})
         return not cut_off
 
-    _run(write, workspaces, needs_source=False)
+    _run_work(write, workspaces, needs_source=False)
 
 
 @plugin_app.command("import")
@@ -213,7 +213,7 @@ def import_command(
 
     async def read() -> bool:
         run: Import | None = None
-        async with _plugin() as plugin:
+        async with _open_plugin() as plugin:
             run = Import(plugin, redaction, patience.total_seconds(), _print_line)
             with file.open("rb") as lines:
                 check_export(lines)
@@ -224,7 +224,7 @@ def import_command(
                     print_json(run.tally.as_json())
         return run.tally.imported == run.tally.total
 
-    _end(read)
+    _exit_with(read)
 
 
 # -- how they are run
@@ -232,7 +232,7 @@ def import_command(
 Work = Callable[[Any, WorkspaceTree, PluginClient], Awaitable[bool]]
 
 
-def _run(work: Work, workspaces: Path | None, *, needs_source: bool = True) -> None:
+def _run_work(work: Work, workspaces: Path | None, *, needs_source: bool = True) -> None:
     """Run the work with the environment's plugin and database; exits 0, 1, or 2 when it cannot start."""
     described = describe_workspaces(workspaces)
     database = os.environ.get("DATABASE_URL", "")
@@ -240,15 +240,15 @@ def _run(work: Work, workspaces: Path | None, *, needs_source: bool = True) -> N
         raise exit_with("DATABASE_URL is required", 2)
 
     async def with_all() -> bool:
-        async with _plugin() as plugin, open_engine(database) as engine:
+        async with _open_plugin() as plugin, open_engine(database) as engine:
             source = LegacyMemories(engine) if engine else None
             tree = make_tree(workspaces, described, engine)
             return await work(source, tree, plugin)
 
-    _end(with_all)
+    _exit_with(with_all)
 
 
-def _end(work: Callable[[], Awaitable[bool]]) -> None:
+def _exit_with(work: Callable[[], Awaitable[bool]]) -> None:
     async def done() -> bool:
         return await work()
 
@@ -262,7 +262,7 @@ def _end(work: Callable[[], Awaitable[bool]]) -> None:
 
 
 @asynccontextmanager
-async def _plugin() -> AsyncIterator[PluginClient]:
+async def _open_plugin() -> AsyncIterator[PluginClient]:
     """Yield a client of the environment's plugin without a circuit breaker; the caller waits for it."""
     address = plugin_address(TIMEOUT)
     if address is None:
@@ -275,7 +275,7 @@ async def _plugin() -> AsyncIterator[PluginClient]:
         yield client
 
 
-def _checkpoint(state: Path | None, workspace: str | None, *, restart: bool) -> Checkpoint:
+def _open_checkpoint(state: Path | None, workspace: str | None, *, restart: bool) -> Checkpoint:
     """Return the checkpoint of this pair of source and target."""
     source = make_url(os.environ["DATABASE_URL"])
     named = f"{source.host}:{source.port}/{source.database} {workspace or 'all workspaces'}"
@@ -295,13 +295,13 @@ def _print_line(line: str) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
+def _show_progress() -> Iterator[Callable[[int, int], None]]:
     """Show progress and the remaining time: a bar in a terminal, else a line every few seconds."""
     console = Console(stderr=True, markup=False, highlight=False, emoji=False)
     columns = (TextColumn("rows"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task("rows", total=None)
-        yield partial(_advance, progress, task, _Pace())
+        yield partial(_advance_progress, progress, task, _Pace())
 
 
 class _Pace:
@@ -320,7 +320,7 @@ class _Pace:
         return f"{done:,} of {total:,} rows, about {timedelta(seconds=round(left_s))} left"
 
 
-def _advance(progress: Progress, task: Any, pace: _Pace, done: int, total: int) -> None:
+def _advance_progress(progress: Progress, task: Any, pace: _Pace, done: int, total: int) -> None:
     progress.update(task, completed=done, total=total)
     if progress.disable and (line := pace.line(done, total)):
         print_notice(line)

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from deploy.api import find_free_address
-from deploy.api import main as run_api
+from deploy.api.__main__ import find_free_address
+from deploy.api.__main__ import main as run_api
 from deploy.cli.database_checks import find_schema_problem
 from deploy.cli.output import exit_with, print_notice
 from deploy.cli.running_stack import read_settings
@@ -18,8 +18,8 @@ from deploy.local.child import Child
 from deploy.local.errors import EmbeddedError
 from deploy.local.supervisor import Supervisor
 from deploy.settings import Settings, find_missing_urls
-from deploy.worker import main as run_worker
-from deploy.worker import prepare_environment
+from deploy.worker.__main__ import main as run_worker
+from deploy.worker.__main__ import prepare_environment
 
 ConfigOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="A YAML or JSON file of settings (default: AFTERTURN_CONFIG).")
@@ -86,7 +86,7 @@ def _serve_probes(settings: Settings) -> None:
         return
     prepare_environment(settings)
     # Only now: the library of metrics decides at its import whether processes share their samples.
-    from deploy.worker_probes import serve_probes  # noqa: PLC0415
+    from deploy.worker.probes import serve_probes  # noqa: PLC0415
 
     try:
         serve_probes(settings)

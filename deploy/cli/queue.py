@@ -17,7 +17,7 @@ from deploy.cli.operator_command import AuditedAct, confirm_change, run_audited
 from deploy.cli.output import create_console, exit_with, print_json, print_notice
 from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack, read_settings
 from deploy.settings import Settings
-from deploy.turn_queues import open_letters, open_queue, queue_url
+from deploy.worker.turn_queues import open_letters, open_queue, queue_url
 from producers.jobs import PUBLISHED, published_prefix
 from producers.queue.dead_letters import DeadLetter, DeadLetters
 from store import identity

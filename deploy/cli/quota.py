@@ -7,13 +7,13 @@ import typer
 from rich.table import Table
 from sqlalchemy.exc import IntegrityError
 
-from deploy.bootstrap import HOST
 from deploy.cli import name_arguments
 from deploy.cli.existence import find_host_name
 from deploy.cli.operator_api import find_operator_api, print_rows
 from deploy.cli.operator_command import AuditedAct, run_audited, run_on_database
 from deploy.cli.output import create_console, exit_with, print_json, print_notice, replace_unprintable
 from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
+from deploy.components.bootstrap import HOST
 from store import identity
 from store.clock import DatabaseClock
 from store.database import Database

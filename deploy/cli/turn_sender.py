@@ -90,7 +90,7 @@ class TurnSender:
         size = 0
         for item in items:
             if isinstance(item, BadLine):
-                self._bad(item.line, item.error)
+                self._note_bad_line(item.line, item.error)
                 continue
             if batch and (len(batch) == BATCH_TURNS or size + item.size > BATCH_BYTES):
                 self._send(batch)
@@ -104,27 +104,27 @@ class TurnSender:
         if not batch:
             return
         try:
-            self._settle(batch)
+            self._send_until_settled(batch)
         except _REFUSED as error:
             problem = str(error)
         else:
             return
         if len(batch) == 1:
             with defer_interrupt():
-                self._bad(batch[0].line, problem)
-                self._passed(batch)
+                self._note_bad_line(batch[0].line, problem)
+                self._note_passed(batch)
             return
         middle = len(batch) // 2
         self._send(batch[:middle])
         self._send(batch[middle:])
 
-    def _settle(self, batch: Sequence[ParsedTurn]) -> None:
+    def _send_until_settled(self, batch: Sequence[ParsedTurn]) -> None:
         """Send until every turn of the batch has a final answer."""
         failures = 0
 
         def send() -> None:
             nonlocal batch
-            batch = self._counted(batch, self.client.add_turns([item.turn for item in batch]))
+            batch = self._count_results(batch, self.client.add_turns([item.turn for item in batch]))
             if batch:
                 raise _StillWrittenError("some turns are being written by another request")
 
@@ -138,16 +138,16 @@ class TurnSender:
 
         call_patiently(send, again, self.patience_s)
 
-    def _counted(
+    def _count_results(
         self, batch: Sequence[ParsedTurn], results: Sequence[TurnReceipt | RefusedTurn]
     ) -> Sequence[ParsedTurn]:
         """Count the answers, with the line up to which every turn has one; gives what must be sent again."""
         with defer_interrupt():
-            left = [item for item, result in zip(batch, results, strict=True) if not self._count(item, result)]
-            self._passed(batch[: batch.index(left[0])] if left else batch)
+            left = [item for item, result in zip(batch, results, strict=True) if not self._count_result(item, result)]
+            self._note_passed(batch[: batch.index(left[0])] if left else batch)
         return left
 
-    def _count(self, item: ParsedTurn, result: TurnReceipt | RefusedTurn) -> bool:
+    def _count_result(self, item: ParsedTurn, result: TurnReceipt | RefusedTurn) -> bool:
         """Count one answer; False when the turn must be sent again."""
         if isinstance(result, TurnReceipt):
             self.tally.accepted += not result.duplicate
@@ -159,14 +159,14 @@ class TurnSender:
         elif is_transient(result.error):
             return False
         else:
-            self._bad(item.line, str(result.error))
+            self._note_bad_line(item.line, str(result.error))
         return True
 
-    def _bad(self, line: int, error: str) -> None:
+    def _note_bad_line(self, line: int, error: str) -> None:
         self.tally.bad_lines.append(BadLine(line, error))
         self.report(line, error)
 
-    def _passed(self, batch: Sequence[ParsedTurn]) -> None:
+    def _note_passed(self, batch: Sequence[ParsedTurn]) -> None:
         if not batch:
             return
         self.tally.last_line = batch[-1].line

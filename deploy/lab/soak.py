@@ -169,11 +169,11 @@ class Load:
         began = time.monotonic()
         rounds = 0
         while time.monotonic() - began < seconds:
-            await self._round()
+            await self._use_each_interface()
             rounds += 1
             await asyncio.sleep(max(0.0, began + rounds / per_second - time.monotonic()))
 
-    async def _round(self) -> None:
+    async def _use_each_interface(self) -> None:
         """Hand in a turn, ask for it, and use every other interface once."""
         turn = next(self._talk)
         self._nth += 1

@@ -219,7 +219,7 @@ class Upgrader:
     async def _migrate_first(self, upgrade: Upgrade, old: ExitStack, new: ExitStack) -> None:
         await self._observe(upgrade, "migrated: previous code, new schema", self._migrate)
         await self._observe(upgrade, "both versions, new schema", lambda: self._start(new, self._new))
-        await self._observe(upgrade, "new code, new schema", lambda: self._leave(old))
+        await self._observe(upgrade, "new code, new schema", lambda: self._stop_processes(old))
 
     async def _roll_first(self, upgrade: Upgrade, old: ExitStack, new: ExitStack) -> None:
         async def start_or_wait() -> None:
@@ -232,7 +232,7 @@ class Upgrader:
         if upgrade.refused:
             await self._migrate_first(upgrade, old, new)
             return
-        await self._observe(upgrade, "new code, previous schema", lambda: self._leave(old))
+        await self._observe(upgrade, "new code, previous schema", lambda: self._stop_processes(old))
         await self._observe(upgrade, "migrated: new code, new schema", self._migrate)
 
     async def _observe(self, upgrade: Upgrade, name: str, work: Callable[[], Awaitable[None]]) -> None:
@@ -263,7 +263,7 @@ class Upgrader:
                 self._balancer.ports.append(port)
                 running.callback(self._balancer.ports.remove, port)
 
-    async def _leave(self, running: ExitStack) -> None:
+    async def _stop_processes(self, running: ExitStack) -> None:
         """Stop the processes of a version; calls go to the others first."""
         await asyncio.to_thread(running.close)
 

@@ -1,7 +1,7 @@
 """Where a data folder keeps its PostgreSQL cluster, and how that cluster comes to be.
 
-An ordinary user's cluster is DIR/pg. PostgreSQL refuses to run as root, and nobody cannot reach a
-folder under a private one, so root's cluster lies in /var/lib/afterturn/<12 hex of the folder's real
+An ordinary user's cluster is DIR/pg. PostgreSQL refuses to run as root, and the user `nobody` cannot
+reach a folder under a private one, so root's cluster lies in /var/lib/afterturn/<12 hex of the folder's real
 path>/pg and DIR/pg is a link to it. The link is what ties the two together: a folder that was moved
 keeps its data, and one that was emptied starts anew in <12 hex>.2 (nothing is deleted unasked). Which
 folder a cluster belongs to stands beside it, too, for the case that the link is gone.
@@ -71,10 +71,10 @@ class Cluster:
         half.mkdir(mode=0o700)
         if self.account is not None:
             os.chown(half, self.account.uid, self.account.gid)
-        self._initdb(half, options)
+        self._run_initdb(half, options)
         half.rename(self.folder)
 
-    def _initdb(self, half: Path, options: tuple[str, ...]) -> None:
+    def _run_initdb(self, half: Path, options: tuple[str, ...]) -> None:
         with self._password_file() as password_file:
             argv = (
                 str(find_postgres_binaries(self.account) / "initdb"),

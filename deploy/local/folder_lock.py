@@ -24,7 +24,7 @@ class FolderLock:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not _try_lock(self._file, fcntl.LOCK_EX):
             if time.monotonic() > deadline:
-                raise FolderInUse(self._refusal())
+                raise FolderInUse(self._describe_holder())
             time.sleep(0.02)
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, str(os.getpid()).encode(), 0)
@@ -33,7 +33,7 @@ class FolderLock:
         """Let go of the lock."""
         os.close(self._file)
 
-    def _refusal(self) -> str:
+    def _describe_holder(self) -> str:
         holder = os.pread(self._file, 20, 0).decode(errors="replace") or "?"
         os.close(self._file)
         return f"the data folder {self._folder} is in use by process {holder}: stop that one, or use another --data"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from deploy.bootstrap import API_KEY_FILE, HOST, BootstrapKeys, bootstrap_database
-from deploy.disk_space import guard_disk
-from deploy.indexing import keep_indexed
+from deploy.api.plugin_address import ListenAddress, find_address, find_warning
+from deploy.components.bootstrap import API_KEY_FILE, HOST, BootstrapKeys, bootstrap_database
+from deploy.components.indexing import keep_indexed
 from deploy.local import Child, EmbeddedPostgres, EmbeddedValkey, ports, survivors
 from deploy.local.errors import FolderUnusable, StartFailed
 from deploy.local.folder_lock import FolderLock
@@ -22,7 +22,7 @@ from deploy.local.restarts import DeathCounter
 from deploy.local.services import Services, describe_api, describe_workers
 from deploy.local.stack import FILE, Stack, StackProcess
 from deploy.local.supervisor import RunningChild, Supervisor
-from deploy.plugin_address import ListenAddress, find_address, find_warning
+from deploy.observability.disk_space import guard_disk
 from deploy.settings import Settings
 
 #: A process holds two pools, one of `pool_size` and one of half of it, and each may grow to twice its size.
@@ -82,20 +82,20 @@ class LocalStack:
         Raises FolderTaken, FolderUnusable, PortTaken or DidNotStart when it cannot begin.
         """
         _make_folder(self._data)
-        self._lock(self._data)
+        self._lock_folder(self._data)
         try:
             self._end_survivors()
             self._port = self._free_port()
             self._plugin = self._find_plugin()
             deaths = self._count_deaths()
-            self._supervisor = Supervisor(say=self._say, on_death=deaths.count, on_change=self._save)
-            return asyncio.run(self._supervisor.run(self._begin))
+            self._supervisor = Supervisor(say=self._say, on_death=deaths.count, on_change=self._save_description)
+            return asyncio.run(self._supervisor.run(self._start_all))
         finally:
             (self._data / FILE).unlink(missing_ok=True)
             for lock in self._locks:
                 lock.release()
 
-    async def _begin(self) -> None:
+    async def _start_all(self) -> None:
         await asyncio.to_thread(self._make_servers)
         await self._supervisor.start(self._postgres.child(), self._valkey.child())
         await asyncio.to_thread(self._postgres.create_database)
@@ -103,12 +103,12 @@ class LocalStack:
         credentials = await asyncio.to_thread(self._parts.bootstrap, self._data, self._postgres.endpoint, gateway_host)
         services = await self._start_api(credentials)
         await self._supervisor.start(*self._parts.workers(services, self._worker_count))
-        await self._loaded(services)
+        await self._wait_for_model(services)
         if self._prometheus is not None:
             watching, self._dashboards = await asyncio.to_thread(describe_prometheus, services, self._prometheus)
             await self._supervisor.start(watching)
         self._stack = self._describe(services)
-        self._save(self._supervisor.running)
+        self._save_description(self._supervisor.running)
         self._ready(self._stack)
         async with asyncio.TaskGroup() as group:
             for chore in self._parts.chores:
@@ -117,7 +117,7 @@ class LocalStack:
     async def _start_api(self, credentials: BootstrapKeys) -> Services:
         """Start the API; where another process took the chosen free port, choose the next."""
         for _ in range(PORTS_TRIED):
-            services = self._services(credentials)
+            services = self._build_services(credentials)
             try:
                 await self._supervisor.start(self._parts.api(services))
             except StartFailed:
@@ -128,7 +128,7 @@ class LocalStack:
                 return services
         raise PortInUse(f"{PORTS_TRIED} free ports were taken one after the other: choose one with --port N")
 
-    async def _loaded(self, services: Services) -> None:
+    async def _wait_for_model(self, services: Services) -> None:
         """Wait for the model, but not for ever: without it, the API still finds by word."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LOAD_SECONDS):
@@ -140,13 +140,13 @@ class LocalStack:
         pools = CONNECTIONS_A_POOL_SIZE * self._settings.database.pool_size * (self._worker_count + 1)
         self._postgres = EmbeddedPostgres(self._data, connections=SPARE_CONNECTIONS + pools)
         if self._postgres.cluster.folder.parent != self._data:
-            self._lock(self._postgres.cluster.folder.parent)
+            self._lock_folder(self._postgres.cluster.folder.parent)
             self._say(f"root cannot own a database: it lies in {self._postgres.cluster.folder}, not below {self._data}")
         self._valkey = EmbeddedValkey(self._data)
         self._postgres.create()
         self._valkey.create()
 
-    def _lock(self, folder: Path) -> None:
+    def _lock_folder(self, folder: Path) -> None:
         self._locks.append(FolderLock(folder))
 
     def _find_plugin(self) -> ListenAddress | None:
@@ -160,7 +160,7 @@ class LocalStack:
             self._say(warning)
         return address
 
-    def _services(self, credentials: BootstrapKeys) -> Services:
+    def _build_services(self, credentials: BootstrapKeys) -> Services:
         return Services(
             settings=self._settings,
             plugin=self._plugin,
@@ -192,7 +192,7 @@ class LocalStack:
             gateway_sealing_keys=SecretStr(services.sealing_keys),
         )
 
-    def _save(self, running: tuple[RunningChild, ...]) -> None:
+    def _save_description(self, running: tuple[RunningChild, ...]) -> None:
         """Write stack.json, once there is a stack to speak of."""
         if self._stack is not None:
             processes = tuple(StackProcess(name=one.name, pid=one.pid) for one in running)

@@ -84,10 +84,10 @@ class EmbeddedPostgres:
         return PostgresEndpoint(
             host=LOOPBACK,
             port=self._port,
-            owner_url=self._url(OWNER),
-            app_url=self._url(APP),
-            operator_url=self._url(OPERATOR),
-            superuser_url=self._url(SUPERUSER),
+            owner_url=self._build_url(OWNER),
+            app_url=self._build_url(APP),
+            operator_url=self._build_url(OPERATOR),
+            superuser_url=self._build_url(SUPERUSER),
         )
 
     def create(self) -> None:
@@ -154,14 +154,14 @@ class EmbeddedPostgres:
         except OSError:
             return []
 
-    def _password(self, role: str) -> str:
+    def _ensure_password(self, role: str) -> str:
         return ensure_password(self.cluster.passwords, role)
 
-    def _url(self, role: str) -> str:
-        return f"postgresql+asyncpg://{role}:{self._password(role)}@{LOOPBACK}:{self._port}/{DATABASE}"
+    def _build_url(self, role: str) -> str:
+        return f"postgresql+asyncpg://{role}:{self._ensure_password(role)}@{LOOPBACK}:{self._port}/{DATABASE}"
 
     async def _create_database(self) -> None:
-        async with self._superuser("postgres") as connection:
+        async with self._connect_as_superuser("postgres") as connection:
             # What the last run set while its disk was full.
             await connection.execute(text("ALTER SYSTEM RESET default_transaction_read_only"))
             await connection.execute(text("SELECT pg_reload_conf()"))
@@ -170,7 +170,7 @@ class EmbeddedPostgres:
             known = text("SELECT true FROM pg_database WHERE datname = :name")
             if not await connection.scalar(known, {"name": DATABASE}):
                 await connection.execute(text(f"CREATE DATABASE {DATABASE} OWNER {OWNER}"))
-        async with self._superuser(DATABASE) as connection:
+        async with self._connect_as_superuser(DATABASE) as connection:
             await connection.execute(text("CREATE EXTENSION IF NOT EXISTS vector"))
             await connection.execute(text("ALTER EXTENSION vector UPDATE"))  # an older wheel's cluster
 
@@ -180,12 +180,12 @@ class EmbeddedPostgres:
         verb = "ALTER" if await connection.scalar(known, {"role": role}) else "CREATE"
         # A utility statement takes no parameters: the server quotes the password itself.
         quote = text("SELECT format('PASSWORD %L', cast(:password AS text))")
-        password = await connection.scalar(quote, {"password": self._password(role)})
+        password = await connection.scalar(quote, {"password": self._ensure_password(role)})
         await connection.exec_driver_sql(f"{verb} ROLE {role} {rights} {password}")
 
     @asynccontextmanager
-    async def _superuser(self, database: str) -> AsyncIterator[AsyncConnection]:
-        url = make_url(self._url(SUPERUSER)).set(database=database)
+    async def _connect_as_superuser(self, database: str) -> AsyncIterator[AsyncConnection]:
+        url = make_url(self._build_url(SUPERUSER)).set(database=database)
         engine = create_engine(
             url,
             isolation_level="AUTOCOMMIT",

@@ -7,7 +7,7 @@ from typing import Any
 
 from prometheus_client.mmap_dict import MmapedDict, mmap_key
 
-from deploy.samples import reserve_file
+from deploy.observability.samples import reserve_file
 
 #: Untyped where it is from.
 FILE_OF_SAMPLES: Any = MmapedDict

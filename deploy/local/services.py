@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deploy.bootstrap import HOST, BootstrapKeys
+from deploy.api.plugin_address import ListenAddress
+from deploy.components.bootstrap import HOST, BootstrapKeys
 from deploy.local import Child, PostgresEndpoint, survivors
 from deploy.local.ports import LOOPBACK
-from deploy.plugin_address import ListenAddress
 from deploy.settings import Settings
 from workers.settings import GatewayMode, sealing_keys
 
@@ -68,7 +68,7 @@ class Services:
         }
         ours = {name: value for name, value in os.environ.items() if name != "AFTERTURN_DATABASE__OWNER_URL"}
         file = {"AFTERTURN_CONFIG": str(self.config.absolute())} if self.config else {}
-        return ours | file | told | self._gateway() | self._memory_plugin()
+        return ours | file | told | self._gateway_environment() | self._memory_plugin()
 
     def log(self, name: str) -> Path:
         """Return where a process writes: a file, because our own output may have no reader."""
@@ -76,13 +76,13 @@ class Services:
 
     def is_live(self) -> bool:
         """Say whether the API answers."""
-        return self._answer(LIVE) is not None
+        return self._fetch_answer(LIVE) is not None
 
     def is_loading(self) -> bool:
         """Say whether the API still loads its model, so that its first answers would be slow."""
-        return LOADING in (self._answer(READY) or b"")
+        return LOADING in (self._fetch_answer(READY) or b"")
 
-    def _answer(self, path: str) -> bytes | None:
+    def _fetch_answer(self, path: str) -> bytes | None:
         """Return what the API answers with status 200, else nothing."""
         connection = http.client.HTTPConnection(self.address, self.port, timeout=HEALTH_SECONDS)
         try:
@@ -100,7 +100,7 @@ class Services:
         tenant = self.settings.plugin.tenant or HOST
         return {"AFTERTURN_PLUGIN__LISTEN": self.plugin.listen, "AFTERTURN_PLUGIN__TENANT": tenant}
 
-    def _gateway(self) -> dict[str, str]:
+    def _gateway_environment(self) -> dict[str, str]:
         gateway = self.settings.gateway
         told = {
             "AFTERTURN_GATEWAY__MODE": gateway.mode.value,

@@ -70,7 +70,7 @@ class Stack(BaseModel):
     transaction_pooling: bool = Field(default=False, exclude=True)
 
     @field_serializer(*SECRET_FIELDS, when_used="json")
-    def _plain(self, secret: SecretStr) -> str:
+    def _reveal_secret(self, secret: SecretStr) -> str:
         return secret.get_secret_value()
 
     @field_serializer("embedding", when_used="json")

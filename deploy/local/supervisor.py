@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from deploy.local.child import Child, kill_process_group
 from deploy.local.errors import StartFailed
-from deploy.samples import NO_SPACE
+from deploy.observability.samples import NO_SPACE
 
 DEATHS_ALLOWED = 5
 WINDOW_SECONDS = 60.0
@@ -135,8 +135,8 @@ class _ChildSupervisor:
         self._process: asyncio.subprocess.Process | None = None
         self._deaths: deque[float] = deque(maxlen=DEATHS_ALLOWED)
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._keep())
-        self._task.add_done_callback(self._finished)
+        self._task = asyncio.create_task(self._keep_running())
+        self._task.add_done_callback(self._end_all_on_failure)
 
     @property
     def pid(self) -> int | None:
@@ -168,16 +168,16 @@ class _ChildSupervisor:
         kill_process_group(process.pid)
         await process.wait()
 
-    def _finished(self, task: asyncio.Task[None]) -> None:
+    def _end_all_on_failure(self, task: asyncio.Task[None]) -> None:
         """End everything when a child can no longer be kept, say for want of file descriptors."""
         if self._ready.done() and not task.cancelled() and task.exception() is not None:
             self._supervisor.say(f"{self.child.name} cannot be kept alive: {task.exception()}")
             self._supervisor.end(1)
 
-    async def _keep(self) -> None:
+    async def _keep_running(self) -> None:
         while True:
             try:
-                how = await self._live()
+                how = await self._run_once()
             except OSError as error:
                 if not self._ready.done() or error.errno not in NO_SPACE:
                     raise
@@ -190,7 +190,7 @@ class _ChildSupervisor:
                 return
             await asyncio.sleep(pause)
 
-    async def _live(self) -> str:
+    async def _run_once(self) -> str:
         """Start the child and stay with it to its death; returns how it ended."""
         process = await self._spawn()
         self._supervisor.changed()

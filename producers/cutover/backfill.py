@@ -115,21 +115,21 @@ class Patience:
 
         async def attempt() -> Result:
             try:
-                return await self._obey(call)
+                return await self._call_when_allowed(call)
             except PluginUnavailable:
-                await self._outlast()
+                await self._wait_until_well()
                 raise
 
         return await self._retry(ATTEMPTS).call(attempt, _when_unavailable)
 
-    async def _obey(self, call: Callable[[], Awaitable[Result]]) -> Result:
+    async def _call_when_allowed(self, call: Callable[[], Awaitable[Result]]) -> Result:
         """Come again when the plugin says so."""
         try:
             return await self._retry().call(call, _as_asked, deadline=self.clock() + self.seconds)
         except PluginOverloaded:
             raise GaveUp(f"the plugin was overloaded for {self.seconds:.0f} s") from None
 
-    async def _outlast(self) -> None:
+    async def _wait_until_well(self) -> None:
         """Wait until the plugin is well. Raises GaveUp."""
         said = False
 
@@ -225,9 +225,9 @@ class Backfill:
             if Capability.CREATED_AT in await patience.insist(plugin.capabilities):
                 write = write.model_copy(update={"created_at": row.created_at})
             if entry.name not in self._made:
-                await patience.insist(lambda: self._make(plugin, entry))
+                await patience.insist(lambda: self._make_namespace(plugin, entry))
             step = "err-mem"
-            await patience.insist(lambda: self._put(plugin, entry, write))
+            await patience.insist(lambda: self._write_memory(plugin, entry, write))
         except PerimeterError as problem:
             self.tally.errors += 1
             self.say(f"[{step}] id={row.id} ns={entry.name} {problem}")
@@ -235,11 +235,11 @@ class Backfill:
         self.tally.copied += 1
         return True
 
-    async def _make(self, plugin: PluginClient, entry: NamespaceAccess) -> None:
+    async def _make_namespace(self, plugin: PluginClient, entry: NamespaceAccess) -> None:
         await plugin.upsert_namespace(entry.name, NamespaceUpsert(kind=entry.kind))
         self._made.add(entry.name)
 
-    async def _put(self, plugin: PluginClient, entry: NamespaceAccess, write: MemoryWrite) -> None:
+    async def _write_memory(self, plugin: PluginClient, entry: NamespaceAccess, write: MemoryWrite) -> None:
         """Write, and make the namespace again where it was deleted meanwhile."""
         try:
             await plugin.write(entry.name, write)
@@ -248,5 +248,5 @@ class Backfill:
                 raise
         else:
             return
-        await self._make(plugin, entry)
+        await self._make_namespace(plugin, entry)
         await plugin.write(entry.name, write)

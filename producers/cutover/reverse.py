@@ -60,7 +60,7 @@ class Reverse:
         """List what is new, and write it back. Raises LegacyUnreadable, TreeUnreadable."""
         map_ = NamespaceMap(self.tree)
         legacy = await self._legacy_ids(map_)
-        for namespace, owner in (await self._owners(map_)).items():
+        for namespace, owner in (await self._read_owners(map_)).items():
             try:
                 listing = await list_memories(self.plugin, namespace)
             except PerimeterError as problem:
@@ -86,7 +86,7 @@ class Reverse:
             ids.setdefault(entry.name, set()).add(str(row.id))
         return ids
 
-    async def _owners(self, map_: NamespaceMap) -> dict[str, Owner]:
+    async def _read_owners(self, map_: NamespaceMap) -> dict[str, Owner]:
         """Return every namespace with the first workspace that a backfill would copy there from."""
         owners = dict[str, Owner]()
         workspaces = await self.tree.workspace_ids() if self.workspace is None else [self.workspace]

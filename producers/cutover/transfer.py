@@ -127,18 +127,18 @@ class Import:
         """Write the memories of an export that `check_export` has read. Raises UnusableFile, GaveUp."""
         patience, made = Patience(self.plugin, self.say, self.patience_s), dict[str, bool]()
         promised = await patience.insist(self.plugin.capabilities)
-        for kept in self._lines(lines):
+        for kept in self._parse_lines(lines):
             if "namespace" in kept:
-                made[kept["namespace"]] = await self._make(patience, kept)
+                made[kept["namespace"]] = await self._make_namespace(patience, kept)
             elif "memory" in kept:
                 await self._write(patience, kept["memory"], promised, made)
         return self.tally
 
-    def _lines(self, lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    def _parse_lines(self, lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
         for number, line in enumerate(lines, 1):
             yield _parse_line(line, number)
 
-    async def _make(self, patience: Patience, kept: dict[str, Any]) -> bool:
+    async def _make_namespace(self, patience: Patience, kept: dict[str, Any]) -> bool:
         name = str(kept["namespace"])
         try:
             upsert = make(

@@ -100,7 +100,7 @@ class Verify:
             if not content.strip():
                 self._skip(row, "the text is blank")
                 continue
-            problem = await self._difference(entry.name, str(row.id), content)
+            problem = await self._find_difference(entry.name, str(row.id), content)
             if problem:
                 return f"id={row.id} ns={entry.name} {problem}: {_shorten_content(content)}"
         return None
@@ -109,8 +109,8 @@ class Verify:
         self.verdict.skipped += 1
         self.say(f"[skip] id={row.id} scope={row.scope!r} {problem}")
 
-    async def _difference(self, namespace: str, memory_id: str, content: str) -> str | None:
-        listing = await self._listing(namespace)
+    async def _find_difference(self, namespace: str, memory_id: str, content: str) -> str | None:
+        listing = await self._read_listing(namespace)
         found = listing.memories.get(memory_id)
         if found is None and not listing.complete:
             found = await find_memory(self.plugin, namespace, memory_id, content)
@@ -123,7 +123,7 @@ class Verify:
             return "is not in the plugin"
         return None if found.content == content else "has another text in the plugin"
 
-    async def _listing(self, namespace: str) -> MemoryListing:
+    async def _read_listing(self, namespace: str) -> MemoryListing:
         if namespace not in self._listings:
             patience = Patience(self.plugin, self.say, self.patience_s)
             self._listings[namespace] = await patience.insist(lambda: list_memories(self.plugin, namespace))

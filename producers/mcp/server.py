@@ -116,7 +116,7 @@ class McpServer:
         return types.ListPromptsResult(prompts=[context_calls.RECALL] if self._may_search(context) else [])
 
     async def _get_prompt(self, context: Any, asked: types.GetPromptRequestParams) -> types.GetPromptResult:
-        with self._answering(context, "prompts/get") as grant:
+        with self._open_operation(context, "prompts/get") as grant:
             return await context_calls.get_prompt(self._memory, grant, asked.name, asked.arguments or {})
 
     async def _list_resources(
@@ -125,7 +125,7 @@ class McpServer:
         del asked
         if not self._may_search(context):
             return types.ListResourcesResult(resources=[])
-        with self._answering(context, "resources/list") as grant:
+        with self._open_operation(context, "resources/list") as grant:
             return types.ListResourcesResult(resources=await context_calls.list_resources(self._memory, grant))
 
     async def _list_templates(
@@ -136,14 +136,14 @@ class McpServer:
         return types.ListResourceTemplatesResult(resource_templates=templates)
 
     async def _read_resource(self, context: Any, asked: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-        with self._answering(context, "resources/read") as grant:
+        with self._open_operation(context, "resources/read") as grant:
             return await context_calls.read_resource(self._memory, grant, str(asked.uri))
 
     def _may_search(self, context: Any) -> bool:
         return SEARCH in self._switches.tools_of(context.request.scope[GRANT])
 
     @contextmanager
-    def _answering(self, context: Any, operation: str) -> Iterator[Grant]:
+    def _open_operation(self, context: Any, operation: str) -> Iterator[Grant]:
         """Lend the grant to a call of what is no tool, and note how it ended; what goes wrong is an error of ours."""
         scope: Scope = context.request.scope
         code, kind = None, None

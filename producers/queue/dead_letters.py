@@ -52,23 +52,23 @@ class DeadLetters:
         told = (why.code, why.message, dict(why.details))
         letter = DeadLetter(message_id, queue, now, len(raw), attempts, *told, kept)
         with self.client.pipeline() as pipeline:
-            pipeline.hset(self._letters, message_id, orjson.dumps(asdict(letter)))
-            pipeline.zadd(self._times, {message_id: now})
+            pipeline.hset(self._letters_key, message_id, orjson.dumps(asdict(letter)))
+            pipeline.zadd(self._times_key, {message_id: now})
             pipeline.execute()
         self.prune(now)
 
     def prune(self, now_ms: int) -> int:
         """Remove letters older than `days`, and the oldest past MOST_LETTERS; returns how many went."""
         with self.client.pipeline() as pipeline:
-            pipeline.zrangebyscore(self._times, "-inf", now_ms - self.days * DAY_MS)
-            pipeline.zrange(self._times, 0, -MOST_LETTERS - 1)
+            pipeline.zrangebyscore(self._times_key, "-inf", now_ms - self.days * DAY_MS)
+            pipeline.zrange(self._times_key, 0, -MOST_LETTERS - 1)
             gone = {bytes(one).decode() for some in pipeline.execute() for one in some}
         self.drop([*gone])
         return len(gone)
 
     def list(self) -> Sequence[DeadLetter]:
         """Return all letters, the oldest first."""
-        found: Any = self.client.hvals(self._letters)
+        found: Any = self.client.hvals(self._letters_key)
         return sorted((DeadLetter(**orjson.loads(one)) for one in found), key=lambda letter: letter.died_ms)
 
     def replay(self, letter: DeadLetter) -> bool:
@@ -80,8 +80,8 @@ class DeadLetters:
             pipeline.hset(f"{key}.msgs", letter.message_id, letter.body)
             pipeline.hdel(f"{key}.attempts", letter.message_id)
             pipeline.rpush(key, letter.message_id)
-            pipeline.hdel(self._letters, letter.message_id)
-            pipeline.zrem(self._times, letter.message_id)
+            pipeline.hdel(self._letters_key, letter.message_id)
+            pipeline.zrem(self._times_key, letter.message_id)
             pipeline.execute()
         return True
 
@@ -89,14 +89,14 @@ class DeadLetters:
         """Remove letters for good."""
         if message_ids:
             with self.client.pipeline() as pipeline:
-                pipeline.hdel(self._letters, *message_ids)
-                pipeline.zrem(self._times, *message_ids)
+                pipeline.hdel(self._letters_key, *message_ids)
+                pipeline.zrem(self._times_key, *message_ids)
                 pipeline.execute()
 
     @property
-    def _letters(self) -> str:
+    def _letters_key(self) -> str:
         return f"{self.prefix}:dead"
 
     @property
-    def _times(self) -> str:
+    def _times_key(self) -> str:
         return f"{self.prefix}:dead.times"

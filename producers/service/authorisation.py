@@ -58,7 +58,7 @@ class Authorisation:
             return
         if grant.curate and action in CURATION:
             return
-        if await self._owns(grant, bank):
+        if await self._owns_bank(grant, bank):
             return
         if units and all(_is_author(grant, one) for one in await self.units.authors(grant.host_id, bank, units)):
             return
@@ -71,7 +71,7 @@ class Authorisation:
             f"in a bank that others share, this key may not {action.value}: use {KEEPERS_KEY}{scope}"
         )
 
-    async def _owns(self, grant: Grant, bank: str) -> bool:
+    async def _owns_bank(self, grant: Grant, bank: str) -> bool:
         """Say whether a bank is the key's own: of its user with any agent it may use, or of its agent for all users."""
         user, agent = await self.banks.owners(grant.host_id, bank)
         own_user, own_agent = space_ids(grant.host_id, grant.space)

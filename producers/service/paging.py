@@ -77,7 +77,7 @@ class ListOrder(Generic[T]):
             return None
         try:
             mark, *values = orjson.loads(base64.urlsafe_b64decode(cursor.encode("ascii")))
-            if mark != self._mark(host, scope):
+            if mark != self._sign_scope(host, scope):
                 raise ValueError("another list's")  # noqa: TRY301 - one answer to all of them
             return tuple(read(value) for read, value in zip(self.read, values, strict=True))
         except (ValueError, TypeError, AttributeError, binascii.Error):
@@ -87,10 +87,10 @@ class ListOrder(Generic[T]):
         """Return the page of what was found, which is one more than `limit` where there is a next one."""
         if len(found) <= limit:
             return Page(found, None)
-        values = [self._mark(host, scope), *map(str, self.place(found[limit - 1]))]
+        values = [self._sign_scope(host, scope), *map(str, self.place(found[limit - 1]))]
         return Page(found[:limit], base64.urlsafe_b64encode(orjson.dumps(values)).decode("ascii"))
 
-    def _mark(self, host: UUID, scope: str) -> str:
+    def _sign_scope(self, host: UUID, scope: str) -> str:
         return hashlib.sha256(f"{host}\0{self.name}\0{scope}".encode()).hexdigest()[:16]
 
 

@@ -81,7 +81,7 @@ class EvidenceBlock(WireModel):
     """Whether the answer probably contains evidence: flags for the agent, which filter nothing.
 
     `top` is the best score, `on_topic` whether it is one that answers have (`recall.evidence.floor`, and
-    `agent_floor` where an agent speaks or nobody has a name). `about`, where the question names one speaker:
+    `agent_floor` where an agent speaks or no speaker has a name). `about`, where the question names one speaker:
     "other_speaker" if what others said fits better than the best of theirs.
     """
 

@@ -90,7 +90,7 @@ class RecallService:
         """Say how a recall job stands, waiting for its end at most `wait_ms`. Raises NotFound."""
         begun = time.monotonic()
         while True:
-            found = await self._job(grant, job)
+            found = await self._read_job(grant, job)
             waited = time.monotonic() - begun
             if found.status != "pending" or waited >= wait_ms / 1000:
                 return found
@@ -98,7 +98,7 @@ class RecallService:
 
     async def cancel_recall(self, grant: Grant, job: UUID) -> None:
         """Remove a recall job and its answer. Raises NotFound."""
-        await self._job(grant, job)
+        await self._read_job(grant, job)
         await self._parts.jobs.cancel(grant.host_id, job)
 
     async def search_messages(self, grant: Grant, asked: Any) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class RecallService:
         bank = await self._parts.reach(grant, bank)
         return await self._parts.recalls.freshness(grant.host_id, bank, position, wait_ms)
 
-    async def _job(self, grant: Grant, job: UUID) -> RecallJob:
+    async def _read_job(self, grant: Grant, job: UUID) -> RecallJob:
         """Return a job the grant may see; another bank's does not exist."""
         found = await self._parts.jobs.read(grant.host_id, job)
         if not all([await reaches_bank(self._parts.banks, grant, bank) for bank in found.banks]):

@@ -57,7 +57,7 @@ class Redactor:
 
     def parts(self, parts: Sequence[Mapping[str, Any]] | None) -> Sequence[Mapping[str, Any]] | None:
         """Return content parts: those of text and whole items without secrets, the others as they are."""
-        return None if parts is None else [self._part(part) for part in parts]
+        return None if parts is None else [self._redact_part(part) for part in parts]
 
     def value(self, value: Any, name: str = "") -> Any:
         """Return a JSON value, an item or several, without secrets in its texts."""
@@ -72,7 +72,7 @@ class Redactor:
         redacted = self.text(value)
         return _as_json(value, redacted) if name == _JSON_TEXT and redacted != value else redacted
 
-    def _part(self, part: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _redact_part(self, part: Mapping[str, Any]) -> Mapping[str, Any]:
         if part.get("type") == KEPT:
             return {**part, "item": self.value(part.get("item"))}
         return {**part, "text": self.text(part["text"])} if isinstance(part.get("text"), str) else part

@@ -44,7 +44,7 @@ class Revisions:
         """
         require_write(grant)
         body = correction_of(asked, self._settings)
-        bank = await self._reach(grant, Action.CORRECT, bank, unit)
+        bank = await self._reach_unit(grant, Action.CORRECT, bank, unit)
         content = await off_loop(len(body.content), Redactor.of(self._settings, grant).text, body.content)
         told = await self._parts.units.correct(
             grant.host_id, bank, unit, content, version=body.version, user=grant.user
@@ -70,7 +70,7 @@ class Revisions:
         Raises NotFound, PermissionDenied.
         """
         require_write(grant)
-        bank = await self._reach(grant, Action.FORGET, bank, unit)
+        bank = await self._reach_unit(grant, Action.FORGET, bank, unit)
         done = await self._parts.units.forget(grant.host_id, bank, unit, grant.user, with_facts=with_facts)
         self._parts.notifier.notify(Stage.PROJECTION)
         return done
@@ -83,7 +83,7 @@ class Revisions:
         """
         require_write(grant)
         body = parse_body(ErasureBody, asked)
-        target = await self._target(grant, body)
+        target = await self._build_target(grant, body)
         erasures, host = self._parts.erasures, grant.host_id
         erasure = await erasures.request(host, target)
         try:
@@ -93,13 +93,13 @@ class Revisions:
             # It is accepted: the sweeper goes on with it.
             return await erasures.receipt(host, erasure)
 
-    async def _reach(self, grant: Grant, action: Action, bank: str, unit: UUID) -> str:
+    async def _reach_unit(self, grant: Grant, action: Action, bank: str, unit: UUID) -> str:
         """Return the whole name of the bank of a unit that a key may change. Raises NotFound, PermissionDenied."""
         name = await self._parts.reach(grant, bank)
         await self._parts.authorisation.require(grant, action, name, units=[unit])
         return name
 
-    async def _target(self, grant: Grant, body: ErasureBody) -> ErasureTarget:
+    async def _build_target(self, grant: Grant, body: ErasureBody) -> ErasureTarget:
         """Return what a key may have erased. Raises NotFound, PermissionDenied."""
         if body.kind == "user":
             require_user_erasure(grant, body.name)

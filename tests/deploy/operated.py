@@ -13,8 +13,8 @@ from pydantic import SecretStr
 from sqlalchemy import text
 from typer.testing import CliRunner, Result
 
-from deploy.bootstrap import HOST
 from deploy.cli.app import build_cli
+from deploy.components.bootstrap import HOST
 from deploy.local.folder_lock import FolderLock
 from deploy.local.stack import Stack
 from store import identity

@@ -18,7 +18,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import text
 
-from deploy.api_process import _BackgroundModel, _build_resources, _open_resources
+from deploy.api.process import _BackgroundModel, _build_resources, _open_resources
 from deploy.local.ports import find_free_port
 from deploy.settings import Settings
 from embeddings.registry import create_embedder

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from deploy.bootstrap import BootstrapKeys, bootstrap_database
+from deploy.components.bootstrap import BootstrapKeys, bootstrap_database
 from deploy.local import PostgresEndpoint
 from store.database import Database
 from store.identity import host_id

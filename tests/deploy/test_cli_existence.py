@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from deploy.bootstrap import HOST
+from deploy.components.bootstrap import HOST
 from tests.deploy.operated import HOST_ID, Busy
 
 OF_HOST = [

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from deploy.cli import doctor_checks
 from deploy.cli.doctor_checks import DoctorTarget
 from deploy.cli.doctor_rules import CheckVerdict, DoctorFinding
-from deploy.gateways import TargetAccess
+from deploy.components.gateways import TargetAccess
 from deploy.local.stack import Stack
 from deploy.settings import Settings
 from store.ledger.circuit_breakers import Gate, GatePolicy, gate_name

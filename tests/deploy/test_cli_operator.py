@@ -8,9 +8,9 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import NullPool, text
 
-from deploy.bootstrap import HOST
 from deploy.cli import doctor_rules
 from deploy.cli.doctor_rules import CheckVerdict
+from deploy.components.bootstrap import HOST
 from store import identity
 from store.connections import create_owner_engine
 from store.memory.turns import NewMessage, NewTurn, TurnStore

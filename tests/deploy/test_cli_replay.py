@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import text
 
-from deploy.bootstrap import HOST
+from deploy.components.bootstrap import HOST
 from store import identity
 from store.connections import create_owner_engine
 from store.memory.turns import NewMessage, NewTurn, TurnStore

@@ -9,10 +9,10 @@ from uuid import UUID
 
 from prometheus_client import REGISTRY
 
-from deploy.database_metrics import DatabaseGauges, ReplicaLag, XminAge
-from deploy.loop_lag import PAUSE_S, measuring_loop_lag
-from deploy.metrics import SampleFiles, is_served_elsewhere
-from deploy.samples import SERVED
+from deploy.observability.database_metrics import DatabaseGauges, ReplicaLag, XminAge
+from deploy.observability.loop_lag import PAUSE_S, measuring_loop_lag
+from deploy.observability.metrics import SampleFiles, is_served_elsewhere
+from deploy.observability.samples import SERVED
 from store.database_gauges import DatabaseSample, TenantBacklog
 from tests.deploy.test_metrics import counting
 from tests.patience import until

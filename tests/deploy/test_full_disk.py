@@ -14,8 +14,8 @@ import pytest
 
 from deploy.local import Child, EmbeddedPostgres, EmbeddedValkey
 from deploy.local.cluster import find_cluster
-from deploy.metrics import merge_dead_samples
-from deploy.samples import BYTES, share_samples
+from deploy.observability.metrics import merge_dead_samples
+from deploy.observability.samples import BYTES, share_samples
 from deploy.settings import LogFormat
 from tests.deploy.local.test_supervisor import Listener, run
 from tests.deploy.test_cli_live import up
@@ -24,7 +24,7 @@ from tests.patience import PATIENCE_S, until
 COUNTING = """
 import sys
 from pathlib import Path
-from deploy.samples import share_samples
+from deploy.observability.samples import share_samples
 assert share_samples(Path(sys.argv[1]))
 from prometheus_client import Counter, Gauge, Histogram
 counted = Counter("told", "help", ["how"])

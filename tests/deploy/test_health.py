@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from deploy.health import ApiHealth
-from deploy.health_rules import LedgerSample
-from deploy.metrics import LedgerCounts
+from deploy.api.health import ApiHealth
+from deploy.observability.health_rules import LedgerSample
+from deploy.observability.metrics import LedgerCounts
 from deploy.settings import HealthSettings
 from producers.notifications import Notifier
 from store.database import Database

@@ -7,8 +7,8 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import NullPool, text
 
-from deploy import indexing
-from deploy.indexing import index_as_owner, keep_indexed
+from deploy.components import indexing
+from deploy.components.indexing import index_as_owner, keep_indexed
 from deploy.local.postgres import PostgresEndpoint
 from deploy.settings import Settings
 from store.connections import create_owner_engine

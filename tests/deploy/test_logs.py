@@ -8,7 +8,7 @@ import pytest
 
 SAYING = """
 import asyncio, logging, structlog
-from deploy import logs
+from deploy.observability import logs
 from deploy.settings import LogSettings
 logs.configure_logging(LogSettings(format={form!r}, level={level!r}))
 structlog.get_logger("ours").info("request", route="/x")

@@ -12,8 +12,8 @@ import httpx
 import pytest
 from sqlalchemy import NullPool, make_url, text
 
-from deploy.bootstrap import HOST, bootstrap_database
 from deploy.cli.erase import vacuum_tables
+from deploy.components.bootstrap import HOST, bootstrap_database
 from deploy.local import EmbeddedPostgres, PostgresEndpoint, child
 from deploy.local.ports import find_free_port
 from store import identity, migrations

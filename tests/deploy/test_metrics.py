@@ -15,7 +15,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 import producers.metrics
 import workers.metrics
-from deploy.metrics import Exposition, LedgerCounts, merge_dead_samples
+from deploy.observability.metrics import Exposition, LedgerCounts, merge_dead_samples
 from deploy.settings import HealthSettings
 from store.ledger.ledger import Ledger, StageCounts
 from store.ledger.stages import Stage

@@ -16,13 +16,13 @@ from prometheus_client.metrics import MetricWrapperBase
 import producers.metrics
 import store.pool
 import workers.metrics
-from deploy import loop_lag
 from deploy.cli.app import COMMANDS
-from deploy.database_metrics import DatabaseGauges, ReplicaLag, XminAge
-from deploy.health_rules import LedgerSample
 from deploy.lab.build_dashboards import DASHBOARDS, render_dashboard
 from deploy.local.restarts import METRIC as DEATHS
-from deploy.metrics import _DiskGauge, _LedgerGauges
+from deploy.observability import loop_lag
+from deploy.observability.database_metrics import DatabaseGauges, ReplicaLag, XminAge
+from deploy.observability.health_rules import LedgerSample
+from deploy.observability.metrics import _DiskGauge, _LedgerGauges
 from deploy.settings import HealthSettings, load_settings
 from store.database_gauges import DatabaseSample, TenantBacklog
 from store.ledger.ledger import PUBLIC_STATUSES, StageCounts

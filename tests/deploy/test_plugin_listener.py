@@ -14,9 +14,9 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from deploy.api import main
-from deploy.plugin_address import ListenAddress, find_address, find_warning, parse_listen
-from deploy.plugin_listener import by_key, create_listener_app
+from deploy.api.__main__ import main
+from deploy.api.plugin_address import ListenAddress, find_address, find_warning, parse_listen
+from deploy.api.plugin_listener import by_key, create_listener_app
 from deploy.settings import load_settings
 from producers.contract_kit.catalog import CASES
 from producers.contract_kit.store_switch import StoreSwitch

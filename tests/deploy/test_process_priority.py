@@ -6,7 +6,7 @@ import socket
 from pydantic import SecretStr
 from sqlalchemy import text
 
-from deploy.process_priority import is_serving_backend, lower_backend_priority
+from deploy.components.process_setup import is_serving_backend, lower_backend_priority
 from store.database import Database
 from store.settings import DatabaseSettings
 from tests.servers import TestPostgres

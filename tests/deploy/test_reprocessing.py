@@ -9,7 +9,7 @@ import pytest_asyncio
 from starlette.responses import JSONResponse
 
 from deploy.cli.extract import Reembedding, Reextraction
-from deploy.reprocessing import Reprocessing, ReprocessingProgress, ReprocessingScope, reprocess_turns
+from deploy.components.reprocessing import Reprocessing, ReprocessingProgress, ReprocessingScope, reprocess_turns
 from store.ledger.stages import Stage
 from store.text.rules import VERSION
 from tests.servers import TestPostgres

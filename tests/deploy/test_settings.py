@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from deploy import api
+from deploy.api import __main__ as api
 from deploy.settings import Settings, find_settings_without_effect, load_settings
 from deploy.settings_errors import SettingsError
 from producers.mcp.settings import McpSettings

@@ -26,10 +26,11 @@ from opentelemetry.trace import SpanKind, StatusCode
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from deploy import api, logs
-from deploy.otlp_traces import OtlpTraces
+from deploy.api import __main__ as api
+from deploy.observability import logs
+from deploy.observability.otlp_traces import OtlpTraces
+from deploy.observability.tracing import MISSING, TracingSettings, find_missing_packages, start_tracing
 from deploy.settings import LogFormat, LogSettings
-from deploy.tracing import MISSING, TracingSettings, find_missing_packages, start_tracing
 from producers.plugin.app import PluginApp
 from producers.plugin.bank_store import BankPluginStore
 from producers.queue.acceptance import QueueIntake
@@ -443,7 +444,7 @@ def test_of_traces_begun_here_the_ratio_says_how_many_are_sent() -> None:
 def test_a_process_that_does_not_trace_imports_neither_spans_nor_exporter() -> None:
     # The client of Redis imports the SDK's metrics wherever they are installed.
     program = (
-        "import sys, deploy.api_process, deploy.worker_process, deploy.tracing as t\n"
+        "import sys, deploy.api.process, deploy.worker.process, deploy.observability.tracing as t\n"
         "t.start_tracing(t.TracingSettings())()\n"
         "print(*(name for name in sys.modules if name.startswith(('opentelemetry.sdk.trace', 'opentelemetry.exp'))))"
     )
@@ -457,7 +458,7 @@ def test_tracing_without_its_packages_is_refused_with_the_next_step(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert find_missing_packages(TracingSettings(enabled=True)) == ""
-    monkeypatch.setattr("deploy.tracing.PACKAGES", ("opentelemetry.sdk", "opentelemetry.never.there"))
+    monkeypatch.setattr("deploy.observability.tracing.PACKAGES", ("opentelemetry.sdk", "opentelemetry.never.there"))
     assert find_missing_packages(TracingSettings(enabled=False)) == ""
     for name in ("DATABASE__URL", "DATABASE__OPERATOR_URL"):
         monkeypatch.setenv(f"AFTERTURN_{name}", "postgresql+asyncpg://127.0.0.1:9/none")

@@ -199,7 +199,7 @@ def test_whatever_comes_and_ends_shares_are_kept_order_is_kept_and_no_room_is_le
         before = {host: crowd.units(host) for host in hosts}
         if step < 3:
             host = hosts[step]
-            if len(crowd.queue._tenant(host).waiting) < SMALL.queue_calls:
+            if len(crowd.queue._find_tenant(host).waiting) < SMALL.queue_calls:
                 made[host].append(crowd.call(host, more.draw(sampled_from([1, 2, 4, 9]))))
         elif step == 3 and crowd.running:
             crowd.end(more.draw(sampled_from(crowd.running)))

@@ -8,7 +8,7 @@ from afterturn_client.gateway import GatewayClient
 from cryptography.fernet import Fernet
 from pydantic import SecretStr
 
-from deploy.gateways import TargetAccess
+from deploy.components.gateways import TargetAccess
 from producers.service.gateway_clients import Calling, GatewayClients, TargetCredentials, canonical_url
 from store.database import Database
 from store.ledger.circuit_breakers import GatePolicy

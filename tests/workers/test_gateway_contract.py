@@ -13,7 +13,7 @@ import pytest_asyncio
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from deploy.gateways import TargetAccess, user_of
+from deploy.components.gateways import TargetAccess, user_of
 from store.ledger.stages import Stage
 from store.tenancy.gateway_targets import GatewayTarget
 from tests.workers.conftest import START, World, dialogue

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from starlette.responses import Response
 
-from deploy.gateways import create_gateway_recall
+from deploy.components.gateways import create_gateway_recall
 from producers.service.gateway_recall import GatewayQuestion
 from store.ledger.circuit_breakers import Gate, GatePolicy
 from store.ledger.ledger import Claim

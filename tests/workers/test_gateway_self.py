@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from pydantic import SecretStr
 
-from deploy.gateways import TargetAccess
+from deploy.components.gateways import TargetAccess
 from producers.settings import ApiSettings
 from store import identity
 from store.erasure import Erasures, Kind

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from pydantic import SecretStr
 from starlette.responses import Response
 
-from deploy.gateways import TargetAccess, delivery_clients
+from deploy.components.gateways import TargetAccess, delivery_clients
 from producers.service.gateway_clients import TargetUnusable, canonical_url
 from store import identity
 from store.errors import NotFound, SealBroken, TargetTaken

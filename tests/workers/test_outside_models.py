@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 from asyncpg.exceptions import ConnectionDoesNotExistError
 
-from deploy.external_models import list_external_models, record_models
+from deploy.components.external_models import list_external_models, record_models
 from deploy.settings import load_settings
 from embeddings.remote import generation_of
 from store.database import Database
@@ -91,7 +91,7 @@ async def test_they_are_noted_though_the_first_connection_breaks_while_it_is_ope
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then the driver's own error comes, wrapped by nobody."""
-    monkeypatch.setattr("deploy.external_models.RETRY_INTERVAL_S", 0.0)
+    monkeypatch.setattr("deploy.components.external_models.RETRY_INTERVAL_S", 0.0)
     broken = iter([True])
 
     async def begun(_connection: Any) -> None:

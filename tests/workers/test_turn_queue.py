@@ -20,7 +20,7 @@ from dramatiq.asyncio import EventLoopThread, set_event_loop_thread
 
 from deploy.cli.queue import describe_access
 from deploy.settings import Settings
-from deploy.turn_queues import open_letters, open_queue, prune_letters
+from deploy.worker.turn_queues import open_letters, open_queue, prune_letters
 from producers.queue.acceptance import QueueIntake, Rejection, TryAgain
 from producers.queue.dead_letters import DAY_MS, DeadLetters
 from producers.queue.messages import read_message

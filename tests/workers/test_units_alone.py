@@ -3,8 +3,8 @@
 import pytest
 
 from deploy.cli.extract import Reembedding
+from deploy.components.reprocessing import ReprocessingProgress, ReprocessingScope, reprocess_turns
 from deploy.lab.bench.history import History
-from deploy.reprocessing import ReprocessingProgress, ReprocessingScope, reprocess_turns
 from store import identity
 from store.ledger.stages import Stage
 from store.log.bulk import append_bulk

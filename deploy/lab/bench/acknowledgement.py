@@ -68,7 +68,7 @@ class AcknowledgementBench:
         """Append turns, insert their bodies, and write their rows."""
         lanes = [talk.take(turns) for talk in self._talks]
         ours = await self._append(lanes)
-        rows = [await self._rows(lane) for lane in lanes]
+        rows = [await self._build_rows(lane) for lane in lanes]
         bare = [[partial(self._floors.write, self._database, row) for row in lane] for lane in rows]
         plain = [[partial(self._floors.insert, self._database, encode_body(turn)) for turn in lane] for lane in lanes]
         return AcknowledgementTimes(ours, await run_lanes(plain), await run_lanes(bare))
@@ -86,7 +86,7 @@ class AcknowledgementBench:
                 [[partial(append_new_turns, self._store, self._host, turn) for turn in lane] for lane in lanes]
             )
 
-    async def _rows(self, lane: Sequence[NewTurn]) -> list[Rows]:
+    async def _build_rows(self, lane: Sequence[NewTurn]) -> list[Rows]:
         session, turns = derive_turn_ids(self._host, lane)
         return await self._floors.rows(self._host, identity.bank_id(self._host, BANK), session, turns)
 

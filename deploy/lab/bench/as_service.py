@@ -5,8 +5,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from deploy.api_process import THREAD_SWITCH_S
-from deploy.long_lived import freeze_loaded_objects
+from deploy.api.process import THREAD_SWITCH_S
+from deploy.components.process_setup import freeze_loaded_objects
 
 
 @contextmanager

@@ -93,9 +93,9 @@ class Floors:
     async def rows(self, host: UUID, bank: UUID, session: UUID, turns: Sequence[UUID]) -> list[Rows]:
         """Read back what was written for turns of one session, as floor B's arguments."""
         async with self.ground.owner.connect() as connection:
-            return [await self._rows(connection, host, bank, session, turn) for turn in turns]
+            return [await self._read_rows(connection, host, bank, session, turn) for turn in turns]
 
-    async def _rows(self, connection: AsyncConnection, host: UUID, bank: UUID, session: UUID, turn: UUID) -> Rows:
+    async def _read_rows(self, connection: AsyncConnection, host: UUID, bank: UUID, session: UUID, turn: UUID) -> Rows:
         place = {"host": host, "bank": bank, "session": session, "turn": str(turn)}
         of_session = "host_id = :host and bank_id = :bank and session_id = :session"
         found: dict[str, Any] = {"host": self.host}

@@ -8,7 +8,7 @@ from typing import Any
 
 import uvloop
 
-from deploy.http_server import serve_application
+from deploy.api.http_server import serve_application
 from deploy.local import Child
 from deploy.local.ports import LOOPBACK
 from producers.settings import ApiSettings

@@ -110,28 +110,28 @@ class History:
         self._chance = random.Random(f"{bank}/{seed}")  # noqa: S311 - a seed, not a secret
         self._live: dict[str, list[LiveAggregate]] = {kind: [] for kind in FAMILIES}
         self._told = 0
-        self._endless = self._all()
+        self._endless = self._yield_all()
 
     def events(self, count: int) -> Iterator[Event]:
         """Return the next events, as the log's functions take them."""
         for _ in range(count):
             yield next(self._endless)
 
-    def _all(self) -> Iterator[Event]:
-        yield self._event(self._bank, E.BANK_CREATED, {}, {"bankName": self._name})
+    def _yield_all(self) -> Iterator[Event]:
+        yield self._build_event(self._bank, E.BANK_CREATED, {}, {"bankName": self._name})
         steps, weights = list(STEPS), list(STEPS.values())
         step = 0
         while True:
             if step % ARCHIVE_EVERY == ARCHIVE_EVERY // 10:
-                yield from self._archive(step // ARCHIVE_EVERY)
+                yield from self._archive_bank(step // ARCHIVE_EVERY)
             kind, what = self._chance.choices(steps, weights)[0]
-            made = self._begin(kind) if what == "begins" else self._touch(kind, ends=what == "ends")
+            made = self._begin_aggregate(kind) if what == "begins" else self._touch_aggregate(kind, ends=what == "ends")
             step += 1
             if made is not None:
                 yield made
 
-    def _begin(self, kind: str) -> Event | None:
-        thing = self._new(kind)
+    def _begin_aggregate(self, kind: str) -> Event | None:
+        thing = self._create_aggregate(kind)
         if thing is None:
             return None
         live, family = self._live[kind], FAMILIES[kind]
@@ -140,24 +140,26 @@ class History:
         else:
             live[self._chance.randrange(LIVE_AGGREGATES)] = thing
         named = {"sessionName": f"session {self._told}"} if kind == "session" else {}
-        return self._event(self._bank, family.begins, thing.key, {**named, **family.state(self._chance, self._now)})
+        return self._build_event(
+            self._bank, family.begins, thing.key, {**named, **family.state(self._chance, self._now)}
+        )
 
-    def _new(self, kind: str) -> LiveAggregate | None:
+    def _create_aggregate(self, kind: str) -> LiveAggregate | None:
         if kind == "mention":
-            return self._joined("unit", "entity", lambda unit, entity: {**unit, **entity})
+            return self._join_aggregates("unit", "entity", lambda unit, entity: {**unit, **entity})
         if kind == "link":
             link_type = self._chance.choice(LINK_TYPES)
-            return self._joined(
+            return self._join_aggregates(
                 "unit", "unit",
                 lambda a, b: {"fromUnitId": a["unitId"], "toUnitId": b["unitId"], "linkType": link_type},
             )  # fmt: skip
         return LiveAggregate({f"{kind}Id": str(UUID(int=self._chance.getrandbits(128), version=4))})
 
-    def _joined(
+    def _join_aggregates(
         self, left: str, right: str, key: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]]
     ) -> LiveAggregate | None:
         """Join two things that live and were not joined before."""
-        one, other = self._some(left), self._some(right)
+        one, other = self._choose_aggregate(left), self._choose_aggregate(right)
         if one is None or other is None or one is other:
             return None
         place = UUID(next(iter(other.key.values())))
@@ -166,18 +168,18 @@ class History:
         one.joined.add(place)
         return LiveAggregate(key(one.key, other.key), hangs_on=(one, other))
 
-    def _touch(self, kind: str, *, ends: bool) -> Event | None:
-        thing, family = self._some(kind), FAMILIES[kind]
+    def _touch_aggregate(self, kind: str, *, ends: bool) -> Event | None:
+        thing, family = self._choose_aggregate(kind), FAMILIES[kind]
         if thing is None:
             return None
         thing.version += 1
         if ends:
             thing.alive = False
-            return self._event(self._bank, family.ends, thing.key, {}, thing.version)
+            return self._build_event(self._bank, family.ends, thing.key, {}, thing.version)
         state = family.state(self._chance, self._now)
-        return self._event(self._bank, self._chance.choice(family.goes_on), thing.key, state, thing.version)
+        return self._build_event(self._bank, self._chance.choice(family.goes_on), thing.key, state, thing.version)
 
-    def _some(self, kind: str) -> LiveAggregate | None:
+    def _choose_aggregate(self, kind: str) -> LiveAggregate | None:
         """Return a thing that may be touched; one that ended is forgotten when it is met."""
         live = self._live[kind]
         while live:
@@ -188,23 +190,27 @@ class History:
             live.pop()
         return None
 
-    def _archive(self, nth: int) -> Iterator[Event]:
+    def _archive_bank(self, nth: int) -> Iterator[Event]:
         """Tell of a bank that begins, changes, ends with all that is in it, and begins again."""
         name = f"{self._name}/archive-{nth}"
         bank = identity.bank_id(self._host, name)
-        yield self._event(bank, E.BANK_CREATED, {}, {"bankName": name})
+        yield self._build_event(bank, E.BANK_CREATED, {}, {"bankName": name})
         for kind in ("doc", "unit", "entity", "directive"):
             thing = LiveAggregate({f"{kind}Id": str(UUID(int=self._chance.getrandbits(128), version=4))})
-            yield self._event(bank, FAMILIES[kind].begins, thing.key, FAMILIES[kind].state(self._chance, self._now))
-        yield self._event(bank, E.BANK_UPDATED, {}, {"bankName": name, "background": make_sentence(self._chance)}, 2)
-        yield self._event(bank, E.BANK_DELETED, {}, {}, 3)
-        yield self._event(bank, E.BANK_CREATED, {}, {"bankName": name}, 4)
+            yield self._build_event(
+                bank, FAMILIES[kind].begins, thing.key, FAMILIES[kind].state(self._chance, self._now)
+            )
+        yield self._build_event(
+            bank, E.BANK_UPDATED, {}, {"bankName": name, "background": make_sentence(self._chance)}, 2
+        )
+        yield self._build_event(bank, E.BANK_DELETED, {}, {}, 3)
+        yield self._build_event(bank, E.BANK_CREATED, {}, {"bankName": name}, 4)
 
     @property
     def _now(self) -> datetime:
         return BEGIN + timedelta(seconds=self._told)
 
-    def _event(
+    def _build_event(
         self, bank: UUID, event: EventType, key: Mapping[str, Any], state: Mapping[str, Any], version: int = 1
     ) -> Event:
         self._told += 1

@@ -3,7 +3,7 @@
 import sys
 
 from deploy.settings import load_settings
-from deploy.worker import prepare_environment
+from deploy.worker.__main__ import prepare_environment
 
 
 def main() -> int:
@@ -12,7 +12,7 @@ def main() -> int:
     prepare_environment(settings)
     # Only now: what is imported here reads the environment.
     from deploy.lab.bench.idle_stages import create_idle_stages  # noqa: PLC0415
-    from deploy.worker_process import run_worker  # noqa: PLC0415
+    from deploy.worker.process import run_worker  # noqa: PLC0415
 
     return run_worker(settings, create_idle_stages)
 

@@ -111,14 +111,14 @@ class PipelineBench:
             rounds.append(await self.drained(self.sizes.banks))
             self.say(f"round {nth + 1}: {rounds[-1].rate:.0f} turns/s through all stages")
             # Beside each round: a machine that is shared is not as fast a minute later.
-            floors.append(await self._floor(rounds[-1]))
-        costs = {part: median(one[part] for one in floors) for part in FLOOR} | await self._graphs(rounds[-1])
+            floors.append(await self._measure_floor(rounds[-1]))
+        costs = {part: median(one[part] for one in floors) for part in FLOOR} | await self._compare_graphs(rounds[-1])
         measures = [
-            self._over("pipeline_over_library_calls", rounds, sum(costs[part] for part in FLOOR), 0.7),
-            self._over("pipeline_over_embedder_alone", rounds, costs["floor_embedding_ms"], 0.5),
-            await self._idle(),
-            await self._questions(),
-            *await self._acknowledgement(),
+            self._compare_with_floor("pipeline_over_library_calls", rounds, sum(costs[part] for part in FLOOR), 0.7),
+            self._compare_with_floor("pipeline_over_embedder_alone", rounds, costs["floor_embedding_ms"], 0.5),
+            await self._measure_idle_stages(),
+            await self._measure_recall_jobs(),
+            *await self._measure_acknowledgement(),
         ]
         return BenchOutcome(
             machine,
@@ -162,40 +162,42 @@ class PipelineBench:
         async with self.database.operator_call() as connection:
             return bool((await connection.execute(UNDONE, {"hosts": list(hosts)})).scalar_one())
 
-    async def _floor(self, drained: DrainedBacklog) -> dict[str, float]:
+    async def _measure_floor(self, drained: DrainedBacklog) -> dict[str, float]:
         """Return what the bare calls for one turn cost, in milliseconds of processor time."""
         turns = list(chain.from_iterable(repeat_conversation(self.sizes.banks)))
         texts = await stage_floors.read_embedded_texts(self.here, drained.host)
         with pause_workers(self.on.stack):
             self.say(f"the bare calls: {len(texts)} texts, {len(turns)} deliveries, their rows, the rules")
             spent = {
-                "floor_embedding_ms": self._embedding(texts, Variant.DYNAMIC),
+                "floor_embedding_ms": self._time_embedding(texts, Variant.DYNAMIC),
                 "floor_gateway_ms": await stage_floors.time_gateway_posts(self.on, turns),
                 "floor_rows_ms": (await row_floor.copy_rows(self.here, drained.host, drained.since)).seconds,
                 "floor_rules_ms": stage_floors.time_rules(turns),
             }
         return _compute_turn_costs(spent, drained)
 
-    async def _graphs(self, drained: DrainedBacklog) -> dict[str, float]:
+    async def _compare_graphs(self, drained: DrainedBacklog) -> dict[str, float]:
         """Return what fastembed takes with the model as it is shipped, and with the graph that our stage runs."""
         texts = await stage_floors.read_embedded_texts(self.here, drained.host)
         with pause_workers(self.on.stack):
             self.say("the other graphs of the sentence model")
             spent = {
-                "as_shipped_embedding_ms": self._embedding(texts, Variant.WEIGHTS),
+                "as_shipped_embedding_ms": self._time_embedding(texts, Variant.WEIGHTS),
                 # Not what a library brings, but what its stage cannot do without.
-                "our_graph_embedding_ms": self._embedding(texts, Variant.LEAN),
+                "our_graph_embedding_ms": self._time_embedding(texts, Variant.LEAN),
             }
         return _compute_turn_costs(spent, drained)
 
-    def _embedding(self, texts: Sequence[str], variant: Variant) -> float:
+    def _time_embedding(self, texts: Sequence[str], variant: Variant) -> float:
         return stage_floors.time_embedding(texts, self.on.data / "models", variant, self.sizes.sample)
 
-    def _over(self, name: str, rounds: Sequence[DrainedBacklog], floor_ms: float, least: float) -> Measure:
+    def _compare_with_floor(
+        self, name: str, rounds: Sequence[DrainedBacklog], floor_ms: float, least: float
+    ) -> Measure:
         ours = median(one.rate for one in rounds)
         return Measure(name, "turns/s", ours, MeasureTarget(">=", least), self.on.workers / floor_ms * MILLISECONDS)
 
-    async def _idle(self) -> Measure:
+    async def _measure_idle_stages(self) -> Measure:
         """Let stages that do nothing but claim and close work off a backlog, after a small one to warm up.
 
         Its words are carried into their index before, which is a stage's work: workers do it, too, where many wait.
@@ -211,12 +213,12 @@ class PipelineBench:
             seconds = time.monotonic() - started
         return Measure("no_op_stages", "turns/s", len(turns) / seconds, MeasureTarget(">=", 1000.0))
 
-    async def _questions(self) -> Measure:
+    async def _measure_recall_jobs(self) -> Measure:
         """Ask as a job what is also asked at once, while nothing else is to be done."""
         at_once, as_job = await Questions(self.on.stack).p95_ms(self.sizes.acknowledgements)
         return Measure("recall_job_p95_over_call", "ms", as_job - at_once, MeasureTarget("<=", 150.0))
 
-    async def _acknowledgement(self) -> list[Measure]:
+    async def _measure_acknowledgement(self) -> list[Measure]:
         door = saturated.TurnEndpoint(self.on.stack)
         quiet = await door.p95_ms(self.sizes.acknowledgements, saturated.QUIET_PAUSE_S)
         with pause_workers(self.on.stack):

@@ -71,21 +71,21 @@ class PipelineStack:
         """
         with ExitStack() as running:
             names = [f"worker-idle-{nth}" for nth in range(1, self.workers + 1)]
-            pids = [running.enter_context(_run_child(self._idle(name))) for name in names]
+            pids = [running.enter_context(_run_child(self._spawn_idle_worker(name))) for name in names]
             processes = tuple(StackProcess(name=name, pid=pid) for name, pid in zip(names, pids, strict=True))
             yield self.stack.model_copy(update={"processes": processes})
 
-    def _idle(self, name: str) -> Child:
+    def _spawn_idle_worker(self, name: str) -> Child:
         log = self.data / "logs" / f"{name}.log"
         return Child(
             name=name,
             argv=(sys.executable, "-P", "-m", IDLE),
-            environment=self._environment(),
+            environment=self._build_environment(),
             ready=lambda _pid: READY in log.read_text(encoding="utf-8"),
             log=log,
         )
 
-    def _environment(self) -> Mapping[str, str]:
+    def _build_environment(self) -> Mapping[str, str]:
         return {
             **os.environ,
             survivors.MARK: str(self.data),

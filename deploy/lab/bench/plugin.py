@@ -183,7 +183,7 @@ class PluginBench:
     async def _search(self) -> list[Measure]:
         """Ask one namespace alone, three at once, and one by 16 clients."""
         self.say(f"searches of {self.sizes.units} memories beside their floor")
-        questions = await self._questions(FIRST, self.sizes.rounds)
+        questions = await self._build_questions(FIRST, self.sizes.rounds)
         ways = [self.endpoint.asking(FIRST), self.endpoint.asking(*THREE), self.floor.floor]
         one, three, floor = map(compute_p50_ms, await _time_in_turns(ways, questions))
         crowd = list(islice(cycle(questions), self.sizes.crowd))
@@ -197,7 +197,7 @@ class PluginBench:
     async def _search_large(self) -> list[Measure]:
         """Ask the large namespace, unfiltered and for one memory of a thousand, beside its own floor."""
         self.say(f"searches of {self.sizes.large} memories beside their floor")
-        questions = await self._questions(LARGE, self.sizes.rounds)
+        questions = await self._build_questions(LARGE, self.sizes.rounds)
         ways = [self.endpoint.asking(LARGE), self.endpoint.asking(LARGE, kinds=(RARE,)), self.floor.floor]
         ours, filtered, floor = map(compute_p95_ms, await _time_in_turns(ways, questions))
         name, most = f"search_p95_{self.sizes.large}_memories", MeasureTarget("<=", 3.0)
@@ -213,7 +213,7 @@ class PluginBench:
         exact = PluginSearch(database, self.embedder, unbounded, _utc_now, PluginSettings().near, few=0)
         there = found = 0
         try:
-            for question in await self._questions(name, self.sizes.checked):
+            for question in await self._build_questions(name, self.sizes.checked):
                 all_of_them = await exact.find(self.filler.host, SearchQuery([name], [RARE], 100), question.text)
                 best = {one.memory_id: one.score or 0.0 for one in all_of_them}
                 least = min(sorted(best.values(), reverse=True)[:BEST], default=0.0) - TOLERANCE
@@ -236,12 +236,12 @@ class PluginBench:
         sessions = [memory_session(bank, name_memory(one)) for one in (*warm, *ids)]
         turns = [identity.turn_id(session, "0") for session in sessions]
         async with self.here.kept_from_workers(self.filler.host, sessions, turns):
-            await run_lanes([self._writes(warm)])
+            await run_lanes([self._build_writes(warm)])
             since = await read_transaction_mark(self.here)
-            alone = compute_p50_ms(await run_lanes([self._writes(ids)]))
+            alone = compute_p50_ms(await run_lanes([self._build_writes(ids)]))
             bare = compute_p50_ms(await time_bare_writes(self.here, self.filler.host, since, len(ids)))
         await self._write_by_many(WARMING)
-        await self._settle()
+        await self._wait_settled()
         by_many = compute_p95_ms(await self._write_by_many(self.sizes.crowd))
         return [
             Measure("plugin_write_p50_1_client", "ms", alone, MeasureTarget("<=", 3.0), bare),
@@ -250,10 +250,10 @@ class PluginBench:
 
     async def _write_by_many(self, writes: int) -> list[float]:
         """Write memories by 16 clients; return the seconds of each."""
-        actions = self._writes([uuid4() for _ in range(writes)])
+        actions = self._build_writes([uuid4() for _ in range(writes)])
         return await run_lanes([actions[lane::CLIENTS] for lane in range(CLIENTS)])
 
-    async def _settle(self) -> None:
+    async def _wait_settled(self) -> None:
         """Wait until the workers are through with what was written, for SETTLED_S at most."""
         for _ in range(round(SETTLED_S / POLL_S)):
             if not await self._is_undone():
@@ -264,11 +264,11 @@ class PluginBench:
         async with self.here.owner.connect() as connection:
             return bool(await connection.scalar(UNDONE, {"host": self.filler.host}))
 
-    def _writes(self, ids: Sequence[UUID]) -> list[Action]:
+    def _build_writes(self, ids: Sequence[UUID]) -> list[Action]:
         texts = cycle(self.filler.phrases.texts)
         return [partial(self.endpoint.write, one, content) for one, content in zip(ids, texts, strict=False)]
 
-    async def _questions(self, name: str, count: int) -> list[BenchQuestion]:
+    async def _build_questions(self, name: str, count: int) -> list[BenchQuestion]:
         """Return a number of the demo's questions, with what the floor reads for each."""
         asked = islice(cycle(one.question for one in load_demo().questions), count)
         return [await self.floor.understood(name, question) for question in asked]

@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 import redis
 from dramatiq.brokers.redis import RedisBroker
 
-from deploy.facade import build_dependencies
+from deploy.components.facade import build_dependencies
 from deploy.lab.bench.as_service import run_as_service
 from deploy.lab.bench.floors import Floors
 from deploy.lab.bench.ground import BenchDatabase, open_bench_database
@@ -168,11 +168,11 @@ class TurnBench:
 
     async def _beside_floors(self, clients: int, sizes: TurnSizes) -> list[Measure]:
         before, bare, after, rows = (list[float]() for _ in range(4))
-        await run_lanes(self._lanes(self.before, clients, 5))
+        await run_lanes(self._build_lanes(self.before, clients, 5))
         await self.keep(3, clients)
         for _ in range(sizes.rounds):
-            before += await run_lanes(self._lanes(self.before, clients, sizes.turns))
-            bare += await run_lanes(self._lanes(self.bare, clients, sizes.turns))
+            before += await run_lanes(self._build_lanes(self.before, clients, sizes.turns))
+            bare += await run_lanes(self._build_lanes(self.bare, clients, sizes.turns))
             kept, written = await self.keep(sizes.turns, clients)
             after += kept
             rows += written
@@ -210,7 +210,9 @@ class TurnBench:
             Measure(f"failed_{name}", "calls", failed, MeasureTarget("<=", 0.0)),
         ]
 
-    def _lanes(self, ask: Callable[[BenchQuestion, int], Awaitable[None]], clients: int, turns: int) -> list[Lane]:
+    def _build_lanes(
+        self, ask: Callable[[BenchQuestion, int], Awaitable[None]], clients: int, turns: int
+    ) -> list[Lane]:
         asked = [list(islice(cycle(self.questions), lane, lane + turns)) for lane in range(clients)]
         return [[partial(ask, question, lane) for question in of_lane] for lane, of_lane in enumerate(asked)]
 

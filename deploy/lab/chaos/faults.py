@@ -61,7 +61,7 @@ class FaultTargets:
     @property
     def workers(self) -> dict[int, str]:
         """The names of the workers that live, by process id."""
-        return {pid: name for name, pid in self._pids().items() if name.startswith("worker")}
+        return {pid: name for name, pid in self._list_pids().items() if name.startswith("worker")}
 
     @property
     def stack(self) -> Stack:
@@ -70,13 +70,13 @@ class FaultTargets:
 
     async def pid(self, name: str) -> int:
         """Return the process id of one of the stack's processes, as soon as it has one. Raises NoStack."""
-        await wait_until(lambda: name in self._pids(), MINUTE_S)
+        await wait_until(lambda: name in self._list_pids(), MINUTE_S)
         try:
-            return self._pids()[name]
+            return self._list_pids()[name]
         except KeyError:
             raise StackNotRunning(f"{name} was not started again") from None
 
-    def _pids(self) -> dict[str, int]:
+    def _list_pids(self) -> dict[str, int]:
         """Return the processes by name, without those whose death the supervisor has not seen yet."""
         return {one.name: one.pid for one in self.stack.processes if one.pid not in self.dead}
 

@@ -64,12 +64,12 @@ class RecordingGateway:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         call = await read_call(reader)
         if call is not None:
-            mode, number = self._next()
+            mode, number = self._choose_answer()
             await asyncio.to_thread(self._record, call, mode, number)
             await self._answer(mode, number, reader, writer)
         writer.close()
 
-    def _next(self) -> tuple[AnswerMode, int]:
+    def _choose_answer(self) -> tuple[AnswerMode, int]:
         """Return how the call that came now is answered, and its number."""
         self._calls += 1
         if self._calls_left == 0:

@@ -10,7 +10,7 @@ from uuid import UUID, uuid5
 
 import httpx
 
-from deploy.bootstrap import HOST
+from deploy.components.bootstrap import HOST
 from deploy.lab.chaos.feeder import PAUSE_S, TrafficSender
 from deploy.lab.chaos.talk import BANKS, FIRST, PEOPLE, PLACES, THINGS
 from deploy.local.stack import Stack

@@ -56,16 +56,16 @@ class TamperingRelay:
             return await self._pass_on(call)
         session = str(json.loads(call.body)["session_id"])
         if self._kept is not None:
-            return await (self._both(call, self._kept[1]) if session == self._kept[0] else self._pass_on(call))
+            return await (self._send_both(call, self._kept[1]) if session == self._kept[0] else self._pass_on(call))
         self._adds_left -= 1
         if self._adds_left >= 0:
             return await self._pass_on(call)
         if self._tampering is Tampering.REORDER:
             self._kept = (session, call)
             return encode_answer(HTTPStatus.OK, b"{}")
-        return await self._both(call, call)
+        return await self._send_both(call, call)
 
-    async def _both(self, call: RawRequest, then: RawRequest) -> bytes:
+    async def _send_both(self, call: RawRequest, then: RawRequest) -> bytes:
         """Send an add and what must not come after it; unless both went through, it is still to be done."""
         self._done, went = True, False
         try:

@@ -117,7 +117,7 @@ class _ChaosRun:
         """Send every turn while faults happen, and wait until every stage of every turn ended."""
         async with open_observer(self._owner_url) as eye:
             episodes = await self._send_and_hurt(eye)
-            self._say(f"{self._now()} every turn is sent; waiting for the stages")
+            self._say(f"{self._format_elapsed()} every turn is sent; waiting for the stages")
             await wait_until(lambda: _is_all_done(eye), DRAIN_S, POLL_INTERVAL_S)
         return episodes
 
@@ -127,7 +127,7 @@ class _ChaosRun:
         telling = asyncio.create_task(self._tell_progress(eye))
         dropping = [asyncio.create_task(drop_a_row(eye))] if self._plan.sabotage is Sabotage.DROP else []
         try:
-            episodes = await self._hurt(eye)
+            episodes = await self._inject_faults(eye)
             ended, _ = await asyncio.wait({*feeding, *dropping}, timeout=ANSWERS_S)
             for task in ended:
                 task.result()
@@ -139,7 +139,7 @@ class _ChaosRun:
             await drop_knowledge(eye)
         return episodes
 
-    async def _hurt(self, eye: DatabaseObserver) -> list[FaultEpisode]:
+    async def _inject_faults(self, eye: DatabaseObserver) -> list[FaultEpisode]:
         """Let one fault after the other happen, each when its share of the turns came in, while the next share does."""
         data = self._stack.api_key_file.parent
         scene = FaultTargets(data, self._plan.lease_s, eye, self._gateway, self._feeder, self._chance)
@@ -151,8 +151,8 @@ class _ChaosRun:
                 await self._feeder.allow(round(share * (nth + 2)))
                 await self._feeder.accepted_reach(round(share * (nth + 0.5)), SEGMENT_S)
                 episodes.append(episode := await FAULTS[kind](scene))
-                self._tell(episode)
-                await self._healed(eye)
+                self._report_episode(episode)
+                await self._wait_recovered(eye)
         finally:
             for pid in tuple(scene.stopped):
                 with suppress(ProcessLookupError):
@@ -160,7 +160,7 @@ class _ChaosRun:
         await self._feeder.allow(self._plan.turns)
         return episodes
 
-    async def _healed(self, eye: DatabaseObserver) -> None:
+    async def _wait_recovered(self, eye: DatabaseObserver) -> None:
         """Wait until database and API answer again: the next fault is to hit something that works."""
         await eye.query(NOTHING, seconds=HEALING_S)
         async with httpx.AsyncClient(base_url=self._stack.api, timeout=2) as client:
@@ -168,7 +168,7 @@ class _ChaosRun:
 
     async def counted(self, episodes: Sequence[FaultEpisode], undisturbed_at: PostgresEndpoint) -> ChaosOutcome:
         """Count what is there, and compare it with what the same turns are without faults."""
-        self._say(f"{self._now()} counting, and the same turns without faults")
+        self._say(f"{self._format_elapsed()} counting, and the same turns without faults")
         positions = self._feeder.accepted
         accepted = sorted(positions, key=lambda turn: positions[turn])
         kept = self._keeper
@@ -205,19 +205,21 @@ class _ChaosRun:
                 sabotage=self._plan.sabotage,
             )
 
-    def _now(self) -> str:
+    def _format_elapsed(self) -> str:
         return f"{time.monotonic() - self._began:6.1f} s "
 
-    def _tell(self, episode: FaultEpisode) -> None:
+    def _report_episode(self, episode: FaultEpisode) -> None:
         lasted = episode.ended - episode.began
-        self._say(f"{self._now()} {episode.kind} ({episode.target}, {lasted:.1f} s): {len(episode.rows)} rows hit")
+        self._say(
+            f"{self._format_elapsed()} {episode.kind} ({episode.target}, {lasted:.1f} s): {len(episode.rows)} rows hit"
+        )
 
     async def _tell_progress(self, eye: DatabaseObserver) -> None:
         while True:
             await asyncio.sleep(PROGRESS_S)
             undone = await eye.try_query(UNDONE)
             left = "the database is away" if undone is None else f"{undone[0].undone} rows undone"
-            self._say(f"{self._now()} {len(self._feeder.accepted)} turns accepted, {left}")
+            self._say(f"{self._format_elapsed()} {len(self._feeder.accepted)} turns accepted, {left}")
 
 
 async def _is_live(client: httpx.AsyncClient) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from deploy.bootstrap import HOST
+from deploy.components.bootstrap import HOST
 from store import identity
 
 BANKS = ("chaos-1", "chaos-2", "chaos-3")

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from pydantic import SecretStr
 
-from deploy.bootstrap import HOST
+from deploy.components.bootstrap import HOST
 from deploy.lab.chaos.knowledge import PlannedDirective, PlannedDocument
 from deploy.lab.chaos.talk import ChaosTurn
 from deploy.lab.constant_embedder import ConstantEmbedder

@@ -109,9 +109,9 @@ class DemoOutcome:
     @property
     def failures(self) -> tuple[str, ...]:
         """What did not hold, in words; empty when the demo may say it worked."""
-        return tuple(self._failures())
+        return tuple(self._find_failures())
 
-    def _failures(self) -> Iterator[str]:
+    def _find_failures(self) -> Iterator[str]:
         for stage in self.stages:
             if stage.through != self.turns:
                 yield f"{stage.stage}: {stage.through} of {self.turns} turns went through ({stage.others})"

@@ -12,6 +12,7 @@ import httpx
 import redis
 from dramatiq.brokers.redis import RedisBroker
 
+from deploy.api.plugin_listener import by_key
 from deploy.lab.constant_embedder import ConstantEmbedder
 from deploy.lab.isolation.routes import find_uncovered_routes
 from deploy.lab.isolation.tables import find_empty_tables
@@ -19,7 +20,6 @@ from deploy.lab.isolation.transport import Send, TrialRequest, send_in_process, 
 from deploy.lab.isolation.trials import IsolationReport, TrialChannel, check_isolation
 from deploy.lab.isolation.world import FixtureIncomplete, IsolationFixture, build_fixture, make_tenant_names
 from deploy.local.stack import Stack
-from deploy.plugin_listener import by_key
 from producers.http.app import create_app
 from producers.http.routes.service import Readiness
 from producers.notifications import Notifier

@@ -163,13 +163,13 @@ class _TenantTrials:
         caller = self._random.choice([one for one in self._callers if one.reach or not here])
         place = self._random.choice(self._foreign_to(caller))
         tries = (make_pair_elsewhere if here else make_pair)(self._random, caller, place)
-        replies = await self._replies(case, tries)
+        replies = await self._send_trials(case, tries)
         for _ in range(SETTLING_LOOKS if SETTLING.match(case.way) else 0):
             if not _find_difference(*map(_normalise_reply, replies)):
                 break
             await asyncio.sleep(SETTLING_S)
-            replies = await self._replies(case, tries)
-        self._judge(case, caller, [*replies, *await self._answers(case, replies, caller.token)])
+            replies = await self._send_trials(case, tries)
+        self._judge(case, caller, [*replies, *await self._fetch_answers(case, replies, caller.token)])
         if where := _find_difference(*map(_normalise_reply, replies)):
             self._report.told_apart += 1
             self._note(case, f"told apart: {case.name}: {replies[0].status} and {replies[1].status}, by {where}")
@@ -191,22 +191,22 @@ class _TenantTrials:
         ]
         for _ in range(2):
             caller, place = self._random.choice(targets)
-            replies = await self._replies(case, make_pair(self._random, caller, place, whole=True)[:1])
+            replies = await self._send_trials(case, make_pair(self._random, caller, place, whole=True)[:1])
             self._judge(case, caller, replies)
             if not replies[0].refused:
                 self._report.seen += 1
                 self._note(case, f"allowed: {case.name}: {replies[0].status}")
 
-    async def _replies(self, case: TrialCase, tries: Sequence[Trial]) -> list[TrialReply]:
+    async def _send_trials(self, case: TrialCase, tries: Sequence[Trial]) -> list[TrialReply]:
         ask: Callable[[Trial], TrialRequest] = ROUTES[case.way].ask
         return [await self._way.send(ask(one), one.caller.token) for one in tries]
 
     def _judge(self, case: TrialCase, caller: KeyHolder, replies: Sequence[TrialReply]) -> None:
-        if self._sees(caller, replies, case.way):
+        if self._sees_foreign(caller, replies, case.way):
             self._report.seen += 1
             self._note(case, f"seen: {case.name}: {replies[0].status}")
 
-    async def _answers(self, case: TrialCase, replies: Sequence[TrialReply], token: str) -> list[TrialReply]:
+    async def _fetch_answers(self, case: TrialCase, replies: Sequence[TrialReply], token: str) -> list[TrialReply]:
         """Return what recall jobs answer that were just opened."""
         if not case.way.startswith("POST /api/v1/recall/jobs"):
             return []
@@ -214,7 +214,7 @@ class _TenantTrials:
         paths = [f"/api/v1/recall/jobs/{job}?wait_ms={self._way.wait_ms}" for job in jobs]
         return [await self._way.send(TrialRequest("GET", path), token) for path in paths]
 
-    def _sees(self, caller: KeyHolder, replies: Sequence[TrialReply], way: str) -> bool:
+    def _sees_foreign(self, caller: KeyHolder, replies: Sequence[TrialReply], way: str) -> bool:
         """Say whether an answer holds a foreign mark, or a foreign bank where banks are listed."""
         # Names are shown with a capital.
         bodies = b"".join(reply.body for reply in replies).lower()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from cryptography.fernet import Fernet
 
-from deploy.bootstrap import BootstrapKeys
+from deploy.components.bootstrap import BootstrapKeys
 from deploy.local import PostgresEndpoint
 from deploy.local.services import Services, count_default_workers, describe_api, describe_workers
 from deploy.settings import load_settings

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import httpx
 from starlette.requests import Request
 
-from deploy.http_server import serve_application
+from deploy.api.http_server import serve_application
 from deploy.local.ports import find_free_port
 from embeddings.protocol import Embedder
 from producers.notifications import Notifier

@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from deploy.bootstrap import bootstrap_database
+from deploy.components.bootstrap import bootstrap_database
 from deploy.local import EmbeddedPostgres, PostgresEndpoint
 from store.database import Database
 from store.errors import RestoredElsewhere

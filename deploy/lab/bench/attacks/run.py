@@ -122,13 +122,16 @@ class TenantFactory:
         (key, name), (bystander, other) = await self.new("attacker"), await self.new("bystander")
         reading = await self.keys.create(name, "bench", write=False)
         try:
-            async with self._client(ADDRESS) as client, self._client(BYSTANDERS_ADDRESS, bystander) as beside:
+            async with (
+                self._create_client(ADDRESS) as client,
+                self._create_client(BYSTANDERS_ADDRESS, bystander) as beside,
+            ):
                 yield Attacker(self.stack, self.owner, name, key, reading, client, beside)
         finally:
             hosts = [identity.host_id(one) for one in (name, other)]
             await remove_hosts(self.stack.owner_url.get_secret_value(), hosts)
 
-    def _client(self, address: str, key: str = "") -> httpx.AsyncClient:
+    def _create_client(self, address: str, key: str = "") -> httpx.AsyncClient:
         """Return a client that calls from an address of this machine."""
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=512)
         return httpx.AsyncClient(
@@ -172,7 +175,7 @@ class AttackRound:
             if attack.prepare is not None:
                 await attack.prepare(attacker)
                 attacker.endings.clear()
-                await self._well()
+                await self._wait_until_well()
             size = await self.tenants.megabytes()
             async with MemoryWatch(self.tenants.stack) as memory:
                 begin = time.monotonic()
@@ -195,18 +198,18 @@ class AttackRound:
             disk_mib=grown,
             quiet=self.quiet,
         )
-        return replace(report, recovery_s=await self._well())
+        return replace(report, recovery_s=await self._wait_until_well())
 
-    async def _well(self) -> float:
+    async def _wait_until_well(self) -> float:
         """Wait until the victim is well; return the seconds that took, however it ended."""
         start = time.monotonic()
         while (now := time.monotonic()) < start + RECOVERY_S:
             await asyncio.sleep(WELL_S)
-            if self._fine(await self.victim.during(now, now + WELL_S)):
+            if self._is_well(await self.victim.during(now, now + WELL_S)):
                 return now - start
         return time.monotonic() - start
 
-    def _fine(self, felt: Sequence[VictimCall]) -> bool:
+    def _is_well(self, felt: Sequence[VictimCall]) -> bool:
         return (
             all(one.well for one in felt)
             and compute_call_p95_ms(felt, "turn") <= self.quiet.turn_target_ms

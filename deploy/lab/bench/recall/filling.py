@@ -102,7 +102,7 @@ class BankFiller:
             made = _GeneratedUnits(self.host, bank_id, self.phrases)
             for start in range(0, units, BATCH):
                 async with raw.transaction():
-                    await self._batch(raw, made, range(start, min(start + BATCH, units)))
+                    await self._insert_batch(raw, made, range(start, min(start + BATCH, units)))
 
     async def fill_sessions(self, bank: str, units: int) -> None:
         """Make the sessions that a filled bank's units stand in, and facts that hold, one of FACT_EVERY units each."""
@@ -110,18 +110,18 @@ class BankFiller:
             raw: Any = (await connection.get_raw_connection()).driver_connection
             bank_id = identity.bank_id(self.host, bank)
             async with raw.transaction():
-                sessions = [self._session(bank_id, n, units) for n in range(-(-units // SESSION))]
+                sessions = [self._build_session(bank_id, n, units) for n in range(-(-units // SESSION))]
                 await _copy_rows(raw, "agent_session_history_t", sessions)
-                facts = [self._fact(bank_id, number) for number in range(0, units, FACT_EVERY)]
+                facts = [self._build_fact(bank_id, number) for number in range(0, units, FACT_EVERY)]
                 await _copy_rows(raw, "fact_t", facts)
 
-    def _session(self, bank: UUID, number: int, units: int) -> tuple[Any, ...]:
+    def _build_session(self, bank: UUID, number: int, units: int) -> tuple[Any, ...]:
         name, last = f"s-{number}", min((number + 1) * SESSION, units)
         said = last - number * SESSION
         key = (self.host, bank, identity.session_id(bank, name))
         return (*key, name, said, said, last, BEGIN + timedelta(minutes=last), "bench")
 
-    def _fact(self, bank: UUID, number: int) -> tuple[Any, ...]:
+    def _build_fact(self, bank: UUID, number: int) -> tuple[Any, ...]:
         turn = identity.turn_id(identity.session_id(bank, f"s-{number // SESSION}"), f"t-{number}")
         subject, at = SPEAKERS[number % 2][1].lower(), BEGIN + timedelta(minutes=number)
         value = self.phrases.texts[number % len(self.phrases.texts)]
@@ -135,7 +135,7 @@ class BankFiller:
             for table in TABLES:
                 await raw.execute(f"vacuum (analyze) afterturn.{table}")
 
-    async def _batch(self, raw: Any, made: "_GeneratedUnits", numbers: range) -> None:
+    async def _insert_batch(self, raw: Any, made: "_GeneratedUnits", numbers: range) -> None:
         rows = list(made.rows(numbers))
         for table, nth in (("agent_memory_unit_t", 0), ("unit_vector_t", 1), ("unit_word_t", 2)):
             await _copy_rows(raw, table, [row[nth] for row in rows])
@@ -163,9 +163,9 @@ class _GeneratedUnits:
         """Yield the rows of units, vectors and words."""
         for number in numbers:
             first, second = self._chance.choices(range(len(self._phrases.texts)), k=2)
-            yield self._unit(number, f"{self._phrases.texts[first]} {self._phrases.texts[second]}", first, second)
+            yield self._build_unit(number, f"{self._phrases.texts[first]} {self._phrases.texts[second]}", first, second)
 
-    def _unit(
+    def _build_unit(
         self, number: int, said: str, first: int, second: int
     ) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
         session, turn, at = f"s-{number // SESSION}", f"t-{number}", BEGIN + timedelta(minutes=number)
@@ -174,21 +174,21 @@ class _GeneratedUnits:
         turn_id = identity.turn_id(session_id, turn)
         unit_id = identity.unit_id(turn_id, 0)
         key = (self._host, self.bank, unit_id)
-        content = f"{said} ({self._name()})"
+        content = f"{said} ({self._choose_name()})"
         terms = analyse_message(name, at, content, rules_of(AUTO))
         unit = (*key, content, at, "experience", self._user, "message", session_id, turn_id, session, turn, 0, seq)
         return (
             (*unit, role, name, number + 1, at, "bench"),
-            (*key, 0, self._phrases.generation, self._vector(first, second)),
+            (*key, 0, self._phrases.generation, self._mix_vectors(first, second)),
             (*key, session_id, seq, terms.length, orjson.dumps(terms.counts).decode()),
         )
 
-    def _name(self) -> str:
+    def _choose_name(self) -> str:
         """Return a made-up name, some of them often and most of them seldom."""
         nth = int(self._chance.paretovariate(0.6)) % len(SYLLABLES) ** 4
         return "".join(SYLLABLES[nth // len(SYLLABLES) ** place % len(SYLLABLES)] for place in range(4)).title()
 
-    def _vector(self, first: int, second: int) -> NDArray[np.float32]:
+    def _mix_vectors(self, first: int, second: int) -> NDArray[np.float32]:
         vectors = self._phrases.vectors
         noise = self._noise.standard_normal(vectors.shape[1], dtype=np.float32) * NOISE
         mixed = vectors[first] + vectors[second] + noise

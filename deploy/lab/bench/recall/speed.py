@@ -143,10 +143,10 @@ class RecallBench:
         """Take every measure; first the growth, which has to begin with little."""
         async with self.here.owner.connect() as connection:
             machine = await Machine.read(connection)
-        growth, built_s = await self._growth()
+        growth, built_s = await self._measure_growth()
         self.say(f"a bank of {self.sizes.units} units is filled")
-        filled_s = await self._filled([LARGE], self.sizes.units)
-        questions = await self._questions([LARGE])
+        filled_s = await self._fill_banks([LARGE], self.sizes.units)
+        questions = await self._build_questions([LARGE])
         measures = [*growth]
         parts = {"many_banks_filled_s": built_s, "large_bank_filled_s": filled_s}
         for clients in (1, CLIENTS):
@@ -156,51 +156,54 @@ class RecallBench:
             self.say("recall over HTTP beside recall in process")
             measures.append(await self._over_http(questions, door))
             for units in self.sizes.usual:
-                measures += await self._usual(units, door, parts)
+                measures += await self._measure_usual_bank(units, door, parts)
         self.say("recall beside an exact search")
-        measures += [await self._exact("bank-0", self.sizes.bank_units), await self._exact(LARGE, self.sizes.units)]
+        measures += [
+            await self._compare_with_exact("bank-0", self.sizes.bank_units),
+            await self._compare_with_exact(LARGE, self.sizes.units),
+        ]
         if door is not None and self.on.private:
             self.say("recall over HTTP from a bank that takes turns as fast as they come in")
-            busy, parts["fed_turns_per_s"] = await self._fed(questions, door)
+            busy, parts["fed_turns_per_s"] = await self._measure_fed_bank(questions, door)
             measures.append(busy)
         return BenchOutcome(machine, measures, asdict(self.sizes), parts)
 
-    async def _growth(self) -> tuple[list[Measure], float]:
+    async def _measure_growth(self) -> tuple[list[Measure], float]:
         """Ask one bank while it is alone, then many of the same size."""
         names, each = [f"bank-{nth}" for nth in range(self.sizes.banks)], self.sizes.bank_units
         total = each * self.sizes.banks
         self.say(f"{each} units, then {total} in {self.sizes.banks} banks (vectors: real ones plus noise)")
-        filled_s = await self._filled(names[:1], each)
-        alone = await self._timed(self.asking.ours, await self._questions(names[:1]))
-        filled_s += await self._filled(names[1:], each)
-        among = await self._timed(self.asking.ours, await self._questions(names))
+        filled_s = await self._fill_banks(names[:1], each)
+        alone = await self._time_questions(self.asking.ours, await self._build_questions(names[:1]))
+        filled_s += await self._fill_banks(names[1:], each)
+        among = await self._time_questions(self.asking.ours, await self._build_questions(names))
         name = f"p95_{total}_units_in_{self.sizes.banks}_banks_over_{each}_units"
         return [
             Measure(name, "ms", compute_p95_ms(among), MeasureTarget("<=", 2.0), compute_p95_ms(alone)),
             Measure(f"fill_{total}_units", "min", filled_s / 60, MeasureTarget("<=", 20.0)),
         ], filled_s
 
-    async def _filled(self, banks: Sequence[str], units: int) -> float:
+    async def _fill_banks(self, banks: Sequence[str], units: int) -> float:
         started = time.monotonic()
         for bank in banks:
             await self.filler.fill(bank, units)
         await self.filler.settle()
-        await self._indexed()
+        await self._build_index()
         return time.monotonic() - started
 
-    async def _indexed(self) -> None:
+    async def _build_index(self) -> None:
         """Build the index that a bank of this size needs, as maintenance does later."""
         url = self.on.servers.owner_url.get_secret_value()
         indexes = VectorIndexes(url, self.on.recall.exact_units)
         while await indexes.build_some():
             self.say("an index over vectors is built")
 
-    async def _questions(self, banks: Sequence[str]) -> list[BenchQuestion]:
+    async def _build_questions(self, banks: Sequence[str]) -> list[BenchQuestion]:
         """Return the demo's questions, each to the next bank."""
         asked = islice(cycle(one.question for one in load_demo().questions), max(self.sizes.questions, len(banks)))
         return [await self.asking.understood(bank, text) for bank, text in zip(cycle(banks), asked, strict=False)]
 
-    async def _timed(self, ask: Ask, questions: Sequence[BenchQuestion]) -> list[float]:
+    async def _time_questions(self, ask: Ask, questions: Sequence[BenchQuestion]) -> list[float]:
         await run_lanes(split_lanes(ask, questions, 1))
         return [took for _ in range(self.sizes.rounds) for took in await run_lanes(split_lanes(ask, questions, 1))]
 
@@ -216,12 +219,12 @@ class RecallBench:
         ours, http = await self._in_turns((self.asking.ours, door.ask), questions, 1)
         return Measure("http_adds_p50", "ms", compute_p50_ms(http) - compute_p50_ms(ours), MeasureTarget("<=", 6.0))
 
-    async def _usual(self, units: int, door: RecallEndpoint, parts: dict[str, float]) -> list[Measure]:
+    async def _measure_usual_bank(self, units: int, door: RecallEndpoint, parts: dict[str, float]) -> list[Measure]:
         """Ask a bank of the size people have over HTTP, beside the floor in this process; add processor times."""
         name = f"{units}_units"
         self.say(f"a bank of {units} units over HTTP beside the floor")
-        await self._filled([name], units)
-        questions = await self._questions([name])
+        await self._fill_banks([name], units)
+        questions = await self._build_questions([name])
         ours, filled, floor = await self._in_turns((door.ask, door.ask_tokens, self.asking.floor), questions, 1)
         many, floor_of_many = await self._in_turns((door.ask, self.asking.floor), questions, CLIENTS)
         processor = await self._processor_times(questions, door)
@@ -251,11 +254,13 @@ class RecallBench:
         after = {name: read_family_seconds(pid) for name, pid in self.on.processes.items()}
         return {name: (after[name] - before[name]) * 1000 / len(asked) for name in after if name in (API, DATABASE)}
 
-    async def _fed(self, questions: Sequence[BenchQuestion], door: RecallEndpoint) -> tuple[Measure, float]:
+    async def _measure_fed_bank(
+        self, questions: Sequence[BenchQuestion], door: RecallEndpoint
+    ) -> tuple[Measure, float]:
         """Ask the very bank that is fed: what waits to be embedded and indexed in it is in the figure."""
-        quiet = await self._timed(door.ask, questions)
+        quiet = await self._time_questions(door.ask, questions)
         with run_background_load(str(door.client.base_url), door.key, LARGE) as taken:
-            busy = await self._timed(door.ask, questions)
+            busy = await self._time_questions(door.ask, questions)
         measure = Measure(
             "http_p95_during_ingestion", "ms", compute_p95_ms(busy), MeasureTarget("<=", 3.0), compute_p95_ms(quiet)
         )
@@ -273,7 +278,7 @@ class RecallBench:
                 mine.extend(await run_lanes(split_lanes(way, questions, clients)))
         return took
 
-    async def _exact(self, bank: str, units: int) -> Measure:
+    async def _compare_with_exact(self, bank: str, units: int) -> Measure:
         """Compare with an exact search; the poorest filter counts."""
         host: UUID = self.filler.host
         stored = StoredBank(host, identity.bank_id(host, bank), bank, units)

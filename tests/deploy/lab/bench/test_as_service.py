@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from deploy.api_process import THREAD_SWITCH_S
+from deploy.api.process import THREAD_SWITCH_S
 from deploy.lab.bench.as_service import run_as_service
 
 

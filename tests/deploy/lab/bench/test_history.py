@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from deploy.bootstrap import HOST as HOST_NAME
+from deploy.components.bootstrap import HOST as HOST_NAME
 from deploy.lab.bench.history import ARCHIVE_EVERY, History
 from store import identity
 from store.log.catalog import EventType

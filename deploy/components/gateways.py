@@ -98,7 +98,7 @@ async def _follow_targets(targets: GatewayTargets, settings: DeliverySettings) -
     user = user_of(settings)
 
     def again(error: Exception) -> float | None:
-        """Whatever the driver raises, it is tried again."""
+        """Try again after any error of the driver; a target that is taken is final."""
         if isinstance(error, TargetTaken):
             return None
         if not is_outage(error):

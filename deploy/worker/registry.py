@@ -45,20 +45,20 @@ class Registration:
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.wait([self._beating])
-        await self._safely(self._registry.end(self._worker))
+        await self._log_failure_of(self._registry.end(self._worker))
 
     async def _run(self) -> None:
         while True:
-            await self._safely(self._beat())
+            await self._log_failure_of(self._send_heartbeat())
             await asyncio.sleep(BEAT_S)
 
-    async def _beat(self) -> None:
+    async def _send_heartbeat(self) -> None:
         if not self._known:
             await self._registry.begin(self._worker, version("afterturn"), self._stages)
             self._known = True
         self.wanted = await self._registry.beat(self._worker, self.state)
 
-    async def _safely(self, word: Coroutine[Any, Any, None]) -> None:
+    async def _log_failure_of(self, word: Coroutine[Any, Any, None]) -> None:
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await word
@@ -76,7 +76,7 @@ def wait_for_end(
 ) -> None:
     """Return when the process is to end; drain once where an operator says so.
 
-    A drained process claims nothing and stays, so that whatever started it does not start it again.
+    A drained process claims nothing and stays, so that its supervisor does not start it again.
     """
     while not ending.wait(BEAT_S):
         if entry.wanted == "draining" and entry.state is None:

@@ -1,6 +1,6 @@
 """How late an event loop is: what every call of a process waits.
 
-Import it only when the folder of samples is known (deploy/api.py, deploy/worker.py).
+Import it only when the folder of samples is known (deploy/api/__main__.py, deploy/worker/__main__.py).
 """
 
 import asyncio

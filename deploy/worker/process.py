@@ -1,4 +1,4 @@
-"""What a worker process is made of; import it only when the environment is prepared (deploy/worker.py).
+"""What a worker process is made of; import it only when the environment is prepared (deploy/worker/__main__.py).
 
 Everything asynchronous lives on one event loop, dramatiq's, and is built and disposed of there. Threads of dramatiq
 wait for messages; the main thread waits for a signal.
@@ -22,20 +22,19 @@ import uvloop
 from dramatiq.asyncio import EventLoopThread, set_event_loop_thread
 from dramatiq.brokers.redis import RedisBroker
 
-from deploy import logs
-from deploy.broker_fitness import BrokerMonitor
-from deploy.external_models import record_models
-from deploy.facade import build_dependencies
-from deploy.gateways import create_gateway_recall, delivery_clients
-from deploy.indexing import index_as_owner
-from deploy.linking import create_linking_task
-from deploy.long_lived import freeze_loaded_objects
-from deploy.loop_lag import measure_loop_lag
-from deploy.process_priority import lower_backend_priority
+from deploy.components.broker_fitness import BrokerMonitor
+from deploy.components.external_models import record_models
+from deploy.components.facade import build_dependencies
+from deploy.components.gateways import create_gateway_recall, delivery_clients
+from deploy.components.indexing import index_as_owner
+from deploy.components.linking import create_linking_task
+from deploy.components.process_setup import freeze_loaded_objects, lower_backend_priority
+from deploy.observability import logs
+from deploy.observability.loop_lag import measure_loop_lag
+from deploy.observability.tracing import start_tracing
 from deploy.settings import Settings
-from deploy.tracing import start_tracing
-from deploy.turn_queues import build_queue_workers, prune_letters
-from deploy.worker_registry import Registration, wait_for_end
+from deploy.worker.registry import Registration, wait_for_end
+from deploy.worker.turn_queues import build_queue_workers, prune_letters
 from embeddings.errors import EmbeddingError
 from embeddings.registry import Owned, OwnedEmbedder, create_embedder, create_reranker
 from embeddings.retry import Backoff

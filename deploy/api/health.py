@@ -6,9 +6,9 @@ from pathlib import Path
 
 from sqlalchemy import text
 
-from deploy.disk_space import describe_shortage
-from deploy.health_rules import LedgerSample, find_health_issues
-from deploy.metrics import LedgerCounts
+from deploy.observability.disk_space import describe_shortage
+from deploy.observability.health_rules import LedgerSample, find_health_issues
+from deploy.observability.metrics import LedgerCounts
 from deploy.settings import HealthSettings
 from producers.http.routes.service import Readiness
 from producers.notifications import Notifier
@@ -86,5 +86,5 @@ async def _probe_in_time(look: HealthProbe) -> str | None:
             return await look()
     except TimeoutError:
         return "does not answer in time"
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with a part, its kind is the answer
+    except Exception as error:  # noqa: BLE001 - the kind of a part's error is the answer
         return type(error).__name__

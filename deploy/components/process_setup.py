@@ -1,6 +1,8 @@
-"""Process priorities: workers run below the API, and PostgreSQL's processes that serve them half as far below."""
+"""How a process of ours is set up: without core dumps, with its priority, its objects out of the collector's way."""
 
+import gc
 import os
+import resource
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -8,6 +10,21 @@ from typing import Any
 
 # The server's process at the other end, and the port of ours that it serves.
 BACKEND_OF_CONNECTION = "select pg_backend_pid(), inet_client_port()"
+
+
+def forbid_core_dumps() -> None:
+    """Forbid core dumps, which hold what was said and keys, for this process and all it starts.
+
+    Nothing they may do undoes that, unless they are root. PR_SET_DUMPABLE stays as it is: without it root alone could
+    read the environment by which `afterturn up` finds processes that an earlier run left behind.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def freeze_loaded_objects() -> None:
+    """Take what is loaded by now out of the collector's sight; its full walk would hold up every answer meanwhile."""
+    gc.collect()
+    gc.freeze()
 
 
 def lower_priority(nice: int) -> None:

@@ -66,7 +66,7 @@ def start_tracing(settings: TracingSettings) -> Callable[[], None]:
     if not settings.enabled:
         return _do_nothing
     # Only now: who does not trace imports none of it.
-    from deploy.otlp_traces import OtlpTraces  # noqa: PLC0415
+    from deploy.observability.otlp_traces import OtlpTraces  # noqa: PLC0415
 
     traces = OtlpTraces.create(settings.endpoint, settings.sample_ratio, settings.service_name)
     install_tracer(traces)

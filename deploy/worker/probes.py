@@ -1,6 +1,6 @@
 """What `afterturn worker` answers over HTTP: the metrics of this machine's workers, and whether they can work.
 
-Import it only when the folder of samples is known (deploy/worker.py).
+Import it only when the folder of samples is known (deploy/worker/__main__.py).
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from sqlalchemy import NullPool, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from deploy.metrics import SampleFiles
-from deploy.samples import SERVED, WORKER_SAMPLES
+from deploy.observability.metrics import SampleFiles
+from deploy.observability.samples import SERVED, WORKER_SAMPLES
 from deploy.settings import Settings
 from store.connections import create_engine
 

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from deploy.core_dumps import forbid_core_dumps
-from deploy.plugin_address import find_address as find_plugin_address
-from deploy.samples import API_SAMPLES, share_samples
+from deploy.api.plugin_address import find_address as find_plugin_address
+from deploy.components.process_setup import forbid_core_dumps
+from deploy.observability.samples import API_SAMPLES, share_samples
+from deploy.observability.tracing import find_missing_packages
 from deploy.settings import find_missing_urls, find_settings_without_effect, load_settings
 from deploy.settings_errors import SettingsError
-from deploy.tracing import find_missing_packages
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not share_samples(settings.metrics_dir / API_SAMPLES):
         print("deploy.api: the disk is full: /metrics goes without this process's samples", file=sys.stderr)
     # Only now: the library of metrics decides at its import whether processes share their samples.
-    from deploy.api_process import run_api  # noqa: PLC0415
+    from deploy.api.process import run_api  # noqa: PLC0415
 
     run_api(settings, address, plugin)
     return 0

@@ -61,7 +61,7 @@ async def guard_disk(settings: Settings, endpoint: PostgresEndpoint) -> None:
                 try:
                     async with engine.connect() as connection:
                         await _set_read_only(connection, read_only=not refused)
-                except Exception as error:  # noqa: BLE001 - the next look tries again, whatever the server said
+                except Exception as error:  # noqa: BLE001 - the next look tries again after any error
                     log.warning("disk_guard_failed", error=type(error).__name__, free_bytes=free)
                 else:
                     refused = not refused

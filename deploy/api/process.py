@@ -1,4 +1,4 @@
-"""What the API process is made of; import it only when the folder of samples is known (deploy/api.py)."""
+"""What the API process is made of; import it only when the folder of samples is known (deploy/api/__main__.py)."""
 
 import asyncio
 import os
@@ -21,21 +21,20 @@ from fastapi import FastAPI
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from deploy import logs
-from deploy.broker_fitness import BrokerMonitor
-from deploy.external_models import record_models_meanwhile
-from deploy.facade import build_dependencies
-from deploy.gateways import create_gateway_recall, following_settings
-from deploy.health import ApiHealth
-from deploy.http_server import serve_application
-from deploy.long_lived import freeze_loaded_objects
-from deploy.loop_lag import measuring_loop_lag
-from deploy.metrics import Exposition, LedgerCounts
-from deploy.plugin_address import ListenAddress, find_warning
-from deploy.plugin_listener import by_key, create_listener_app
-from deploy.process_priority import lower_backend_priority
+from deploy.api.health import ApiHealth
+from deploy.api.http_server import serve_application
+from deploy.api.plugin_address import ListenAddress, find_warning
+from deploy.api.plugin_listener import by_key, create_listener_app
+from deploy.components.broker_fitness import BrokerMonitor
+from deploy.components.external_models import record_models_meanwhile
+from deploy.components.facade import build_dependencies
+from deploy.components.gateways import create_gateway_recall, following_settings
+from deploy.components.process_setup import freeze_loaded_objects, lower_backend_priority
+from deploy.observability import logs
+from deploy.observability.loop_lag import measuring_loop_lag
+from deploy.observability.metrics import Exposition, LedgerCounts
+from deploy.observability.tracing import start_tracing
 from deploy.settings import Settings
-from deploy.tracing import start_tracing
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder
 from embeddings.registry import Owned, OwnedEmbedder, create_embedder, create_reranker

@@ -46,7 +46,7 @@ async def record_models(database: Database, settings: Settings, embedder: Embedd
         await note_live_model(database, embedder)
 
     def again(error: Exception) -> float:
-        """Whatever the driver raises, it is tried again."""
+        """Try again at once, after any error of the driver."""
         if not may_pass(error):
             log.warning("models_not_recorded", error=type(error).__name__)
         return 0.0

@@ -20,10 +20,10 @@ from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from deploy.database_metrics import DatabaseGauges, ReplicaLag, XminAge
-from deploy.disk_space import free_bytes
-from deploy.health_rules import HealthIssueKind, LedgerSample, find_health_issues
-from deploy.samples import API_SAMPLES, NO_SPACE, SERVED, WORKER_SAMPLES, reserve_file
+from deploy.observability.database_metrics import DatabaseGauges, ReplicaLag, XminAge
+from deploy.observability.disk_space import free_bytes
+from deploy.observability.health_rules import HealthIssueKind, LedgerSample, find_health_issues
+from deploy.observability.samples import API_SAMPLES, NO_SPACE, SERVED, WORKER_SAMPLES, reserve_file
 from deploy.settings import HealthSettings
 from store.database_gauges import DatabaseSample
 from store.database_outage import may_pass
@@ -57,15 +57,15 @@ class LedgerCounts:
     async def read(self) -> LedgerSample:
         """Return the counts; nothing while the database cannot answer. A caller that gives up does not stop it."""
         if self._reading is None or (self._reading.done() and time.monotonic() >= self._until):
-            self._reading = asyncio.create_task(self._fresh(), name="read the ledger's counts")
+            self._reading = asyncio.create_task(self._read_fresh(), name="read the ledger's counts")
         return await asyncio.shield(self._reading)
 
-    async def _fresh(self) -> LedgerSample:
-        seen = await self._looked()
+    async def _read_fresh(self) -> LedgerSample:
+        seen = await self._read_ledger()
         self._until = time.monotonic() + COUNTS_S
         return seen
 
-    async def _looked(self) -> LedgerSample:
+    async def _read_ledger(self) -> LedgerSample:
         try:
             database = None if self._look is None else await self._look()
             return LedgerSample(await self._ledger.gauges(), await self._newly_failed(), database)
@@ -153,9 +153,9 @@ class _LedgerGauges(Collector):
             oldest.add_metric([stage], found.oldest_undone_s)
             for status in SHOWN:
                 rows.add_metric([stage, status], found.counts[status])
-        return (rows, oldest, *self._strains())
+        return (rows, oldest, *self._health_gauges())
 
-    def _strains(self) -> Iterable[Metric]:
+    def _health_gauges(self) -> Iterable[Metric]:
         """Show what `/health/ready` goes by; nothing while the ledger cannot be read."""
         newly = GaugeMetricFamily("afterturn_quarantine_new_rows", "Rows that came into quarantine lately")
         degraded = GaugeMetricFamily("afterturn_degraded", "1: ready, but not as it should be", labels=["reason"])

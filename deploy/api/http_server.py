@@ -28,7 +28,7 @@ LEAST_CONNECTIONS = 64
 GRACE_S = 10.0
 #: Who may connect to a Unix socket.
 OWNER_ALONE = 0o600
-#: Its complaints go where those of other libraries go (deploy/logs.py), and nothing to standard output.
+#: Its complaints go where those of other libraries go (deploy/observability/logs.py), and nothing to standard output.
 LOGGED: dict[str, Any] = {"loggers": {"_granian": {"propagate": True}}}
 
 log = structlog.get_logger("afterturn.api")

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from starlette.requests import Request
 
-from deploy.plugin_address import ListenAddress
+from deploy.api.plugin_address import ListenAddress
 from producers.errors import Unauthenticated
 from producers.fair_queue import FairQueue
 from producers.http.loopback import is_loopback

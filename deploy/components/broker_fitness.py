@@ -1,8 +1,8 @@
 """Checks at start, in workers and the API, that a Redis or Valkey keeps messages.
 
-No work is lost with a message: the ledger keeps it. But a server that throws messages away makes work, and whoever
-asked for a recall, wait for the sweeper; so workers do not begin with one. What only slows is told, and so is all that
-is seen when a broker comes back that was away at the start: turns are accepted and worked on without it.
+No work is lost with a message: the ledger keeps it. But with a server that discards messages, work and recall jobs wait
+for the sweeper, so a worker does not start with one. Settings that only slow it are logged as warnings, and so is
+everything found when a broker returns that was away at the start: turns are accepted and worked on without it.
 """
 
 import asyncio

@@ -9,12 +9,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from deploy.core_dumps import forbid_core_dumps
-from deploy.process_priority import lower_priority
-from deploy.samples import WORKER_SAMPLES, share_samples
+from deploy.components.process_setup import forbid_core_dumps, lower_priority
+from deploy.observability.samples import WORKER_SAMPLES, share_samples
+from deploy.observability.tracing import find_missing_packages
 from deploy.settings import Settings, find_missing_urls, load_settings
 from deploy.settings_errors import SettingsError
-from deploy.tracing import find_missing_packages
 
 #: How long dramatiq waits before it looks for Redis again, in milliseconds.
 RECONNECT_MS = 500
@@ -42,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     prepare_environment(settings)
     lower_priority(settings.worker.nice)
     # Only now: dramatiq and the library of metrics read the environment when they are imported.
-    from deploy.worker_process import run_worker  # noqa: PLC0415
+    from deploy.worker.process import run_worker  # noqa: PLC0415
 
     return run_worker(settings)
 

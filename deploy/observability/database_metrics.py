@@ -65,9 +65,9 @@ class DatabaseGauges(Collector):
         """Return the gauges; called once an exposition."""
         if self._seen is None:
             return ()
-        return (*self._plain(self._seen), *self._labelled(self._seen))
+        return (*self._plain_gauges(self._seen), *self._labelled_gauges(self._seen))
 
-    def _plain(self, seen: DatabaseSample) -> Iterable[Metric]:
+    def _plain_gauges(self, seen: DatabaseSample) -> Iterable[Metric]:
         for name, text, value in (
             (
                 "afterturn_database_xmin_age_seconds",
@@ -79,7 +79,7 @@ class DatabaseGauges(Collector):
         ):
             yield GaugeMetricFamily(name, text, value=value)
 
-    def _labelled(self, seen: DatabaseSample) -> Iterable[Metric]:
+    def _labelled_gauges(self, seen: DatabaseSample) -> Iterable[Metric]:
         lag = GaugeMetricFamily(
             "afterturn_database_replication_lag_seconds", "Time until a replica shows a commit", labels=["replica"]
         )

@@ -1,0 +1,1 @@
+"""Logs, metrics, traces and the state of health of API and workers."""
