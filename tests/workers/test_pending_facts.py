@@ -1,6 +1,6 @@
 """A question that asks for facts finds those of turns that no worker has read, as it finds them afterwards (law L4)."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import astuple, replace
 from datetime import timedelta
 from typing import Any
@@ -8,8 +8,10 @@ from uuid import uuid4
 
 import pytest
 
+from store.derived.said_facts import read_said_facts
 from store.errors import NotFound, TurnBusy
 from store.ledger.stages import Stage
+from store.memory import session_history
 from store.memory.listings import Listings, UnitListed
 from store.memory.session_history import SessionHistory
 from store.memory.units import Units
@@ -63,6 +65,54 @@ async def test_at_every_stage_the_same_facts_hold_in_another_session_and_none_tw
         await crew.drain(stage)
         assert await history.holding(HOST, "default", "another", 50) == held, stage
         assert ids(await recalled(world)) == found, stage
+
+
+@pytest.mark.law("L4")
+async def test_facts_that_are_put_in_line_while_a_session_is_read_are_told_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history, crew = SessionHistory(world.database, now), Crew(world)
+    await world.append("s", "t", messages=dialogue(SAID, "I see."))
+    drained = list[object]()
+
+    def draining(read: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def read_and_drain(connection: object, statement: object, *more: Any, **named: Any) -> Any:
+            found = await read(connection, statement, *more, **named)
+            if statement is not session_history.RECENT and not drained:
+                drained.append(statement)
+                await crew.drain()
+            return found
+
+        return read_and_drain
+
+    for name in ("fetch_rows", "read_said_facts"):
+        monkeypatch.setattr(session_history, name, draining(getattr(session_history, name)))
+    _, held = await history.recent_and_holding(HOST, "default", "s", 10, 50, within=False)
+    assert drained
+    assert [(one.fact_id, one.value) for one in held] == [
+        ("user_preference", "window seats"),
+        ("user_name", "Ann Moore"),
+    ]
+
+
+async def test_what_waits_is_read_with_a_session_only_where_something_does(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history, crew, asked = SessionHistory(world.database, now), Crew(world), list[int]()
+
+    async def read(*arguments: Any, **named: Any) -> Any:
+        asked.append(1)
+        return await read_said_facts(*arguments, **named)
+
+    monkeypatch.setattr(session_history, "read_said_facts", read)
+    await world.append("s", "t", messages=dialogue(SAID, "I see."))
+    early = await history.recent_and_holding(HOST, "default", "s", 10, 50, within=False)
+    assert len(asked) == 1
+    await crew.drain()
+    assert await history.recent_and_holding(HOST, "default", "s", 10, 50, within=False) == early
+    assert len(asked) == 1
+    await history.recent_and_holding(HOST, "default", "a new one", 10, 50, within=False)
+    assert len(asked) == 2, "a session without messages tells nothing of what waits"
 
 
 @pytest.mark.law("L4")
