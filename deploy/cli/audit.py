@@ -8,7 +8,6 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from deploy.cli.durations import parse_duration
 from deploy.cli.existence import find_host_id, require_existing
 from deploy.cli.ledger_rows import HostOption, LimitOption
 from deploy.cli.operator_api import find_operator_api
@@ -16,6 +15,7 @@ from deploy.cli.operator_api import print_rows as print_api_rows
 from deploy.cli.operator_command import run_on_database
 from deploy.cli.output import create_console, print_json, print_notice, replace_unprintable
 from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
+from deploy.cli.times import parse_duration
 from store.database import Database
 from store.tenancy.call_audit import FIRST_REFUSAL, CallAudit, Interface, Recorded, Sought
 

@@ -18,7 +18,7 @@ from deploy.cli.database_checks import EXTENSION_SQL, PATIENCE_S, judge_revision
 from deploy.cli.doctor_checks import name_error_kind
 from deploy.cli.output import create_console, exit_with, print_json, print_notice
 from deploy.cli.running_stack import OWNER_VARIABLE, JsonOption, read_settings
-from deploy.scram import make_verifier
+from deploy.cli.scram import make_verifier
 from deploy.settings import Settings
 from deploy.settings_layers import name_variable
 from store import migrations

@@ -12,9 +12,8 @@ from afterturn_client import Afterturn, RetryPolicy
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from deploy.cli.document import DocumentFile
 from deploy.cli.formats import LONGEST_LINE, Format, derive_session_name, detect_format, parse_file
-from deploy.cli.ingest_sources import SourceRegistrar, derive_title
+from deploy.cli.ingest_sources import DocumentFile, SourceRegistrar, derive_title
 from deploy.cli.output import create_console, exit_with, print_json, print_notice, replace_unprintable
 from deploy.cli.running_stack import (
     BankOption,

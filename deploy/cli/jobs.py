@@ -11,7 +11,6 @@ import typer
 
 from deploy.cli.bulk_changes import BulkChange, SelectedRows, change_rows
 from deploy.cli.drain import CountRows, DrainState, wait_until_drained
-from deploy.cli.durations import parse_duration
 from deploy.cli.existence import require_existing
 from deploy.cli.ledger_listing import print_rows, print_turn_history
 from deploy.cli.ledger_rows import (
@@ -29,6 +28,7 @@ from deploy.cli.operator_command import run_on_database
 from deploy.cli.operator_jobs import count_jobs
 from deploy.cli.output import print_json, print_notice, replace_unprintable
 from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
+from deploy.cli.times import parse_duration
 from store.ledger.listing import Backlog, Selection
 from store.ledger.quarantine import REASON_LENGTH
 from store.ledger.stages import Stage

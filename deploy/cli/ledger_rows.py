@@ -11,9 +11,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from deploy.cli.durations import parse_duration
 from deploy.cli.existence import find_host_id
 from deploy.cli.output import replace_unprintable
+from deploy.cli.times import parse_duration
 from deploy.components.bootstrap import HOST
 from store import identity
 from store.ledger.listing import Backlog, LedgerEntry, Noted, Selection

@@ -21,7 +21,6 @@ from sqlalchemy import make_url
 
 from deploy.api.__main__ import main as run_api
 from deploy.api.plugin_address import LISTEN
-from deploy.cli.durations import parse_duration
 from deploy.cli.output import exit_with, print_json, print_notice, replace_unprintable
 from deploy.cli.perimeter import perimeter_command
 from deploy.cli.plugin_environment import (
@@ -32,6 +31,7 @@ from deploy.cli.plugin_environment import (
     plugin_address,
 )
 from deploy.cli.processes import ConfigOption, check_settings, config_arguments
+from deploy.cli.times import parse_duration
 from producers.cutover.backfill import PATIENCE_S, Backfill
 from producers.cutover.checkpoint import Checkpoint
 from producers.cutover.errors import CutoverError

@@ -23,7 +23,7 @@ from deploy.cli.running_stack import (
     exit_on_api_error,
     find_running_stack,
 )
-from deploy.cli.time_arguments import parse_time
+from deploy.cli.times import parse_time
 
 MARGIN = "    "
 #: How long an answer is waited for, waiting for a position left out, in seconds.

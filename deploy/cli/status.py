@@ -14,13 +14,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from deploy.cli.durations import parse_duration
 from deploy.cli.ledger_rows import format_seconds
 from deploy.cli.operator_api import find_operator_api, print_fields
 from deploy.cli.operator_command import run_on_database
 from deploy.cli.output import create_console, print_json, print_notice
 from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
 from deploy.cli.stage_progress import Speed, Speeds, poll_forever
+from deploy.cli.times import parse_duration
 from deploy.local.stack import Stack
 from store.database import Database
 from store.ledger.ledger import PUBLIC_STATUSES, Ledger, StageCounts

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deploy.cli.durations import parse_duration
 from deploy.cli.operator_api import print_rows
 from deploy.cli.output import exit_with, print_json, print_notice
 from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
+from deploy.cli.times import parse_duration
 
 if TYPE_CHECKING:
     from store.ledger.workers import WorkerListed

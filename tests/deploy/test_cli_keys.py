@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from deploy.cli import main
-from deploy.cli.durations import parse_duration
+from deploy.cli.times import parse_duration
 from store.tenancy.keys import Grant, Keys
 from tests.deploy.operated import Operated
 

@@ -13,9 +13,9 @@ from sqlalchemy import make_url
 from typer.testing import CliRunner
 
 from deploy.cli.app import build_cli, build_requested_cli
+from deploy.cli.scram import make_verifier
 from deploy.local import EmbeddedPostgres, child
 from deploy.local.ports import find_free_port
-from deploy.scram import make_verifier
 from store import migrations
 from tests.deploy.sites import PASSWORD, Site, answers
 from tests.patience import wait_until

@@ -12,11 +12,11 @@ import httpx
 from sqlalchemy import NullPool, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from deploy.lab.bench.attacks import connections, contents, floods
 from deploy.lab.bench.attacks.attack import Attack
 from deploy.lab.bench.attacks.attacker import ADDRESS, BYSTANDERS_ADDRESS, PATIENCE_S, Attacker
 from deploy.lab.bench.attacks.floods import RECALL_JOB_ROWS
 from deploy.lab.bench.attacks.memory import MemoryWatch
-from deploy.lab.bench.attacks.registry import ATTACKS
 from deploy.lab.bench.attacks.report import AttackOutcome, AttackReport, Baseline
 from deploy.lab.bench.attacks.victim import Victim, VictimCall, compute_call_p95_ms, run_victim
 from deploy.lab.bench.measures import Machine
@@ -37,6 +37,8 @@ MIB = 1024 * 1024
 SIZE = text("select pg_database_size(current_database())")
 
 Say = Callable[[str], None]
+#: Every attack; those that leave workers much to do come last.
+ATTACKS: Sequence[Attack] = (*connections.ATTACKS, *floods.ATTACKS, *contents.ATTACKS)
 
 
 @dataclass(frozen=True, slots=True)

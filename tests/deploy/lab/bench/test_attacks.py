@@ -15,8 +15,8 @@ from deploy.cli.app import build_cli
 from deploy.lab.bench.attacks import run
 from deploy.lab.bench.attacks.attack import Attack, RequiredEnding
 from deploy.lab.bench.attacks.attacker import ABORTED, CLOSED, NO_ANSWER, NOT_WORKED_OFF, Attacker, classify_ending
-from deploy.lab.bench.attacks.registry import ATTACKS
 from deploy.lab.bench.attacks.report import AttackOutcome, AttackReport, Baseline
+from deploy.lab.bench.attacks.run import ATTACKS
 from deploy.lab.bench.attacks.victim import VictimCall, compute_call_p95_ms
 from deploy.lab.bench.measures import Machine
 from store.connections import create_owner_engine

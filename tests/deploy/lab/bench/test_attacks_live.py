@@ -17,8 +17,7 @@ from sqlalchemy import text
 from deploy.lab.bench.attacks import connections, floods
 from deploy.lab.bench.attacks.attacker import BANK, Attacker
 from deploy.lab.bench.attacks.memory import MemoryWatch
-from deploy.lab.bench.attacks.registry import ATTACKS
-from deploy.lab.bench.attacks.run import ENVIRONMENT, TenantFactory, tenants_of
+from deploy.lab.bench.attacks.run import ATTACKS, ENVIRONMENT, TenantFactory, tenants_of
 from tests.deploy.test_cli_live import Live, up
 
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("attacks")]

@@ -1,9 +1,11 @@
-"""Parses durations: 30m, 24h, 90d."""
+"""Parses lengths of time (30m, 24h, 90d) and times: a date, or a date and time; UTC unless an offset is given."""
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import typer
+
+from deploy.cli.output import exit_with
 
 _FORM = re.compile(r"(\d{1,6})([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -20,3 +22,12 @@ def parse_duration(text: str | timedelta) -> timedelta:
     if found is None or length >= LONGEST:
         raise typer.BadParameter("a number and a unit are needed: 90s, 30m, 24h or 7d")
     return length
+
+
+def parse_time(text: str, option: str) -> datetime:
+    """Return the time of an ISO 8601 text (a date is its first moment); exits 2 when it is invalid."""
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError:
+        raise exit_with(f"{option}: a time looks like 2026-05-01 or 2026-05-01T09:30:00Z", 2) from None
+    return read if read.tzinfo else read.replace(tzinfo=UTC)
