@@ -376,7 +376,7 @@ FAULTS = (
         law="L4",
         fault="a fact is read only when workers have written it",
         file="store/memory/session_history.py",
-        before="        said = await read_said_facts(connection, ONE_BANK, asked, session=session)\n",
+        before="        said = await read_said_facts(connection, ONE_BANK, asked, session=session) if waits else []\n",
         after="        said = list[SaidFact]()\n",
         held_by="tests/producers/test_profiles.py",
         tests=("test_a_fact_is_read_right_after_its_turn_and_by_no_worker_made_another",),
