@@ -6,7 +6,7 @@ listing always is. What an index leaves too few of, behind a filter, is searched
 """
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -100,15 +100,26 @@ VECTORS = text(f"""
        and v.host_id = :host and u.unit_id = any(cast(:units as uuid[]))""")
 # Which of the named namespaces live.
 _LIVING = f"select n.bank_id from ({LIVING}) n where coalesce(n.expires_at > :now, true)"  # noqa: S608 - constants
+# In how many units of each namespace the asked words stand. The rarest is read, and of the others those that leave the
+# postings of all together within the budget, as a recall does (`store.recall.lexical.readable_terms`).
+_ASKED = """, asked as materialized (
+        select b.bank_id, q.term, coalesce(t.df, 0) as df, row_number() over rarest as nth,
+               sum(coalesce(t.df, 0)) over rarest as spent
+          from living b cross join unnest(cast(:terms as text[])) q(term)
+          left join lateral (select t.df from afterturn.term_t t
+                              where t.host_id = :host and t.bank_id = b.bank_id and t.term = q.term limit 1) t on true
+        window rarest as (partition by b.bank_id order by coalesce(t.df, 0), q.term))"""
+_AFFORDABLE = "(q.nth = 1 or q.spent <= :postings)"
 # Words that stand in the index, and those that wait to be carried there; a memory stands alone. What is drawn from
 # memories has no number in its session. One probe of an index a word: joined at large, all memories of the banks would
 # be read for each.
 _POSTED = f"""
     select p.term, {PACKED_ALONE} as packed
-      from living b cross join unnest(cast(:terms as text[])) q(term)
+      from asked q
      cross join lateral (select p.bank_id, p.unit_id, p.term, p.tf, p.length from afterturn.posting_t p
-                          where p.host_id = :host and p.bank_id = b.bank_id and p.term = q.term
+                          where p.host_id = :host and p.bank_id = q.bank_id and p.term = q.term
                             and p.seq is not null limit :postings) p {{of_memories}}
+     where {{read}}
      group by p.term"""  # noqa: S608 - put together from constants
 _WAITING_IN = WAITING.format(unit="").replace("w.bank_id = :bank", "w.bank_id = any(array(select bank_id from living))")
 _WAITING_WORDS = f"""
@@ -158,7 +169,7 @@ _WORDS_OF_FEW = f"""
 # One round trip: the words of the question, what has no vector, and how large each bank is, its units whose words wait
 # included; of a large one, how many lists of the index by nearness are read.
 _READ = f"""
-    with living as materialized ({_LIVING}){{few}}
+    with living as materialized ({_LIVING}){{beside}}
     select w.term, w.packed, cast(null as uuid) as unit_id, null as content, cast(null as uuid) as bank_id,
            cast(null as bigint) as units, cast(null as int) as lists
       from ({{words}}) w
@@ -172,16 +183,20 @@ _READ = f"""
       from living b
       left join afterturn.bank_statistics_t s on s.host_id = :host and s.bank_id = b.bank_id"""  # noqa: S608
 _WORDS = f"{_POSTED} union all {_WAITING_WORDS}"
-READ_WORDS = text(_READ.format(few="", words=_WORDS.format(of_memories="", of_waiting_memories="")))
-READ_WORDS_OF_MEMORIES = text(
-    _READ.format(few="", words=_WORDS.format(of_memories=_OF_MEMORIES, of_waiting_memories=_OF_WAITING_MEMORIES))
-)
+# Beside it, the common words that were not read, and in how many units they stand.
+READ_WORDS = text(f"""
+    {_READ.format(beside=_ASKED, words=_WORDS.format(of_memories="", of_waiting_memories="", read=_AFFORDABLE))}
+     union all
+    select q.term, null, null, null, null, q.df, null from asked q where not {_AFFORDABLE}""")  # noqa: S608
+# Of memories alone, the same number of postings of each word are read.
+_WORDS_OF_MEMORIES = _WORDS.format(of_memories=_OF_MEMORIES, of_waiting_memories=_OF_WAITING_MEMORIES, read="true")
+READ_WORDS_OF_MEMORIES = text(_READ.format(beside=_ASKED, words=_WORDS_OF_MEMORIES))
 # Beside it, the few memories themselves, or, of too many, their number.
 _COUNTED = " union all ".join(_OF_KIND.format(kind=kind) for kind in KINDS)
 _FEW = f""", counted as materialized ({_COUNTED}),
     few as materialized (select c.* from counted c where (select count(*) from counted) < :too_many)"""  # noqa: S608
 READ_FEW = text(f"""
-    {_READ.format(few=_FEW, words=_WORDS_OF_FEW)}
+    {_READ.format(beside=_FEW, words=_WORDS_OF_FEW)}
      union all
     select null, null, f.unit_id, null, null, null, null from few f
      union all
@@ -505,9 +520,12 @@ class PluginSearch:
             "generation": self._embedder.generation,
         }
         packed, banks, tail, few = defaultdict[str, bytes](bytes), dict[UUID, _Size](), list[Fresh](), list[UUID]()
+        unread = Counter[str]()
         for row in await connection.execute(_STATEMENTS[reach], about):
-            if row.term is not None:
+            if row.packed is not None:
                 packed[row.term] += row.packed
+            elif row.term is not None:
+                unread[row.term] += row.units
             elif row.content is not None:
                 tail.append(Fresh(row.unit_id, row.content))
             elif row.unit_id is not None:
@@ -516,18 +534,21 @@ class PluginSearch:
                 banks[row.bank_id] = _Size(row.units, row.lists)
             elif row.units > self._few:
                 return None
-        words = await self._rank(packed, question, sum(one.units for one in banks.values()), len(few) or COMPARED)
+        units, most = sum(one.units for one in banks.values()), len(few) or COMPARED
+        words = await self._rank(packed, unread, question, units, most)
         if banks and not words.units:
             scope = _Scope(connection, self._arguments(wanted.host, list(banks), wanted.asked))
             words = await _containing(scope, question.text, few if reach is _Reach.FEW else None)
         return _Read(banks, words, tail, few)
 
-    async def _rank(self, packed: Mapping[str, bytes], question: Question, units: int, most: int) -> RankedUnits:
+    async def _rank(
+        self, packed: Mapping[str, bytes], unread: Mapping[str, int], question: Question, units: int, most: int
+    ) -> RankedUnits:
         """Rank what shares words with a question, in banks of so many units; return the best."""
         postings = {term: np.frombuffer(some, dtype=ALONE) for term, some in packed.items()}
         ranking = self._settings.ranking
         effort = sum(map(len, postings.values()))
-        return await off_loop(effort, lambda: rank_units(postings, question, units, ranking, most))
+        return await off_loop(effort, lambda: rank_units(postings, question, units, ranking, most, unread=unread))
 
     async def _best(
         self,

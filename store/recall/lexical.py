@@ -6,9 +6,11 @@ largest counts, so no word pays twice. The sum over the question's terms is divi
 so it can be added to a cosine.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -120,23 +122,32 @@ class RankedUnits:
 
 
 def rank_units(
-    postings: Mapping[str, Postings], question: Question, units: int, ranking: RankingSettings, most: int
+    postings: Mapping[str, Postings],
+    question: Question,
+    units: int,
+    ranking: RankingSettings,
+    most: int,
+    *,
+    unread: Mapping[str, int] = MappingProxyType({}),
 ) -> RankedUnits:
-    """Return the best units that hold one of the terms, in banks of so many units; postings are ALONE."""
+    """Return the best units that hold one of the terms, in banks of so many units; postings are ALONE.
+
+    `unread`: in how many units terms stand whose postings were not read.
+    """
     if not postings:
-        return RankedUnits([], [], are_cut=False)
+        return RankedUnits([], [], are_cut=bool(unread))
     together = np.concatenate(list(postings.values()))
     # The last 8 bytes of a uuid5 are random enough to stand for it.
     tails = np.ascontiguousarray(together["session"]).view(np.uint64).reshape(-1, 2)[:, 1]
     _, first, number = np.unique(tails, return_index=True, return_inverse=True)
-    frequency = {term: len(some) for term, some in postings.items()}
+    frequency = Counter({term: len(some) for term, some in postings.items()}) + Counter(unread)
     statistics = Statistics(max(units, len(first)), float(together["length"][first].mean()), frequency)
     weights = np.concatenate(_weigh_postings(postings, question, statistics, ranking))
     scores = np.bincount(number, weights)
     top = np.argsort(-scores, kind="stable")[:most]
     names = together["session"][first[top]].tobytes().hex()
     units_found = [names[at : at + 32] for at in range(0, len(names), 32)]
-    return RankedUnits(units_found, scores[top].tolist(), are_cut=len(first) > most)
+    return RankedUnits(units_found, scores[top].tolist(), are_cut=bool(unread) or len(first) > most)
 
 
 def _weigh_postings(

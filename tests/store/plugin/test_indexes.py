@@ -238,6 +238,25 @@ async def test_what_waits_for_a_vector_is_looked_up_and_not_joined_with_all_vect
     assert 0 < sum(one["Actual Loops"] * (one["Actual Rows"] or 1) for one in scans) <= 2 * 64, scans
 
 
+async def test_a_common_word_beside_a_rare_one_is_not_read_unless_too_few_are_found(large: Large) -> None:
+    about = {"host": large.host, "banks": [large.bank], "kinds": None, "now": NOON, "terms": ["messag", "500"]}
+    about |= {"chunks": 0, "characters": 100, "generation": 1, "exact_units": 700, "read_units": 400}
+    for budget, unread in ((MEMORIES, MEMORIES), (MEMORIES + 1, None)):
+        async with large.database.tenant(large.host, ONE_PLAN) as connection:
+            words = (await connection.execute(READ_WORDS, {**about, "postings": budget})).all()
+            explained = text(f"explain (analyze, costs off, timing off, summary off, format json) {READ_WORDS}")
+            [(plan,)] = (await connection.execute(explained, {**about, "postings": budget})).all()
+        assert {row.term: row.units for row in words if row.term} == {"500": None, "messag": unread}
+        scans = [one for one in nodes(plan[0]["Plan"]) if str(one.get("Relation Name")).startswith("posting_")]
+        read = sum(one["Actual Loops"] * one["Actual Rows"] for one in scans)
+        assert read == (1 if unread else MEMORIES + 1), scans
+    search = large.search(RecallSettings(exact_units=700, read_units=400, postings=MEMORIES), large.own[0])
+    asked = SearchQuery([NAME], [], 10)
+    found = await search.find(large.host, asked, "message 500", by_words=True, pins_first=False)
+    assert found[0].content == "message 500"
+    assert len(found) == 10
+
+
 @pytest.mark.parametrize("kinds", [["checkpoint"], ["summary", "checkpoint"]])
 async def test_a_search_for_rare_kinds_reads_their_memories_alone(
     large: Large, fresh_database: TestPostgres, kinds: list[str]

@@ -217,3 +217,12 @@ def test_units_that_stand_alone_are_ranked_as_places_are() -> None:
     assert not ours.are_cut
     few = rank_units(alone, question, 100, RANKING, 5)
     assert (few.units, few.are_cut) == (ours.units[:5], True)
+
+
+def test_a_term_that_was_not_read_says_that_there_are_more_and_takes_nothing_from_the_others() -> None:
+    question, unit = parse_question("lemon tea"), uuid4()
+    lemon = {"lemon": np.array([(unit.bytes, 1, 4)], dtype=ALONE)}
+    common = rank_units(lemon, question, 100, RANKING, 30, unread={"tea": 90})
+    absent = rank_units(lemon, question, 100, RANKING, 30)
+    assert (common.units, common.are_cut, absent.are_cut) == ([unit.hex], True, False)
+    assert common.scores[0] > absent.scores[0]
