@@ -1,1 +1,1 @@
-"""How it runs: settings, command line, API and worker entry points, embedded servers."""
+"""Deployment: settings, command line, API and worker processes, embedded servers."""

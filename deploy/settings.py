@@ -1,4 +1,4 @@
-"""One tree of settings: each room defines its own part, this file composes and reads them.
+"""The settings tree: each package defines its part, this module composes and reads them.
 
 What is asked for on the command line goes before the environment (`AFTERTURN_`, parts joined by `__`),
 that before one YAML or JSON file (`AFTERTURN_CONFIG`), that before the defaults, which work.

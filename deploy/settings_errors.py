@@ -1,4 +1,4 @@
-"""What is wrong with a setting, in words: its key, the problem, what is allowed. Never its value.
+"""Describes invalid settings: key, problem and allowed values. Never the value.
 
 SettingsError   one or more settings cannot be used; `problems` names each
 """

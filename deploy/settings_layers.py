@@ -1,4 +1,4 @@
-"""Where settings come from: one file, the environment, options. Each layer is nested like the tree."""
+"""Sources of settings: a file, the environment, options. Each layer is nested like the tree."""
 
 import json
 import math

@@ -1,1 +1,1 @@
-"""Text becomes vectors here: the protocol every room may import, and the models behind it."""
+"""Embeddings: the protocol that every package may import, and its models."""

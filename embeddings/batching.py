@@ -1,4 +1,4 @@
-"""Which texts run through the model together: padding is paid like text, so only like lengths meet."""
+"""Batches texts of similar length, because padding costs as much as text."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""External models: which URLs are taken, what may be sent, how much is read. The rules for all of them.
+"""Rules for all external models: allowed URLs, request size, response size.
 
 A URL is absolute and https; http is for this machine, or where it was allowed. Redirects are followed within one
 origin and with the same method and body, or not at all. What is sent and read has a size, the whole call a time. No

@@ -1,4 +1,4 @@
-"""What can go wrong with embeddings.
+"""Errors of embeddings.
 
 EmbeddingError
   x ModelMissing      the packages that bring the model are not installed

@@ -1,4 +1,4 @@
-"""How fast the model is on this machine."""
+"""Measures the speed of the model on this machine."""
 
 from collections.abc import Sequence
 

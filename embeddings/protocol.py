@@ -1,4 +1,4 @@
-"""What every embedder promises; the one module of this room that the store may import."""
+"""The protocol of embedders; the one module of this package that the store may import."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable

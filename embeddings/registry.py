@@ -1,4 +1,4 @@
-"""From settings to models."""
+"""Creates models from settings."""
 
 from pathlib import Path
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""What a folder must hold to be a cross-encoder: an ONNX model and its tokenizer."""
+"""Checks the folder of a cross-encoder: an ONNX model and its tokenizer."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The one retry loop: an operation is made again after an error that may pass, with growing waits between.
+"""The one retry loop: repeats an operation after transient errors, with exponential back-off.
 
 In the lowest package, so that every other can use it. `afterturn_client` has its own rules: it stands alone.
 """

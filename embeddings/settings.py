@@ -1,4 +1,4 @@
-"""What can be chosen about embeddings."""
+"""Settings of embeddings."""
 
 import re
 from enum import StrEnum

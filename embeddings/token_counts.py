@@ -1,4 +1,4 @@
-"""Counts of tokens, remembered: the questions to one memory bring the same texts again."""
+"""A cache of token counts, by hash of the text."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Fair scheduling between tenants: while others are active, who asks for more than they do gets a small share.
+"""Fair scheduling between tenants: under contention the busiest tenant gets a small share.
 
 Every call of a tenant takes a slot before it works, and gives it back when its answer is made or while it waits for
 something else (`sleep_without_slot`). A slot has a weight in units: a turn is TURN_WEIGHT, a recall RECALL_WEIGHT, and

@@ -1,4 +1,4 @@
-"""What the interfaces count. Labels are outcomes and route templates: never a host, a bank, a session or content.
+"""Metrics of the interfaces. Labels are results and route templates, never a tenant, bank or session.
 
 Names with `mcp_memory_` are the seed's (MCP-native memory tools, section 13), counted for every interface alike.
 """

@@ -1,1 +1,1 @@
-"""What is true lives here: the event log, its projections, the ledger and recall."""
+"""The store: the event log, its projections, the ledger and recall."""

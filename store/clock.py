@@ -1,4 +1,4 @@
-"""The database's time, told without asking for it each time: one clock for every process that writes.
+"""The database's clock, estimated without a query each time, so that all writing processes agree.
 
 What one process stamps, another compares: when a turn was accepted, when an answer expires, what is old enough to be
 erased. A machine whose clock is an hour off must not decide that, so processes count from what the database says.

@@ -1,4 +1,4 @@
-"""Calls that many make at the same time, made as one: a round trip and a commit for all of them."""
+"""Coalesces concurrent calls into one round trip and one commit."""
 
 import asyncio
 from collections import deque

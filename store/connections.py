@@ -1,4 +1,4 @@
-"""Which PostgreSQL a URL names and how its connections are secured: the one place that opens engines.
+"""Opens every database engine: parses the URL and secures its connections.
 
 A URL names its TLS as libpq does, by `sslmode` (or `ssl`), `sslrootcert`, `sslcert` and `sslkey`. Without a mode, a
 connection that stays on this machine is not encrypted, and one to any other machine is `verify-full`: nothing is sent

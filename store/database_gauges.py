@@ -1,4 +1,4 @@
-"""How the database does, as the operator's role may see it: one cheap look for gauges and alerts."""
+"""Gauges of the database, read with the operator's role by one cheap query."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

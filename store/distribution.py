@@ -1,4 +1,4 @@
-"""How Citus distributes the schema: which tables by tenant, which whole on every node, and which calls go along.
+"""How Citus distributes the schema: distributed tables, reference tables and functions.
 
 Nothing here runs on Citus: these are statements for its operator, and the rules that a test holds the schema
 to (`tests/store/test_distribution.py`).

@@ -1,4 +1,4 @@
-"""Rows of a statement, asked of the driver itself: for reads that a call waits for.
+"""Runs latency-critical reads directly on the driver.
 
 SQLAlchemy's own execution costs as much again as a small statement: `before_turn` makes eight, and its 11.6 ms of
 processor time became 9.4 when the driver was asked.

@@ -1,4 +1,4 @@
-"""What has an end: a unit or a bank is in no answer from `expires_at` on, whether or not a worker has seen that.
+"""Expiry: a unit or bank is in no answer from `expires_at` on, before any worker acts.
 
 The end stands in the event, so that a replay on any day makes the same rows; what has ended is decided by a clock when
 something is read. Maintenance then ends it by an event, and later has its text erased.

@@ -1,4 +1,4 @@
-"""Names become uuids: the same name in the same place is the same thing, on every machine and in every replay."""
+"""Derives uuids from names: equal on every machine and in every replay."""
 
 import hashlib
 from functools import lru_cache

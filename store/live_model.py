@@ -1,4 +1,4 @@
-"""Which sentence model the service embeds with now: the vectors that direct readers of the database are shown."""
+"""Records the current embedding model, whose vectors the public view shows."""
 
 from sqlalchemy import text
 

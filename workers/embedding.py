@@ -1,4 +1,4 @@
-"""The embedding stage: the texts of many turns become vectors in one go."""
+"""The embedding stage: embeds the texts of many turns in one batch."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The enrichment stage: turns are read once more, by a model beside the rules or by the rules over history.
+"""The enrichment stage: reads turns again, with an LLM or with newer rules.
 
 A stage of its own, with ledger rows of its own: the rules have written what they found before a model is asked, so
 nothing that a model does or leaves undone can lose or hold up that. Its result is written once for each turn and

@@ -1,4 +1,4 @@
-"""What can go wrong with a piece of work, as far as the ledger must know.
+"""Errors of work, by the error category that the ledger records.
 
 WorkError
 ├── Transient   it may go well another time: tried again with back-off, `retry_after` seconds if that is known

@@ -1,4 +1,4 @@
-"""The delivery of one turn to a Memory Gateway, as rules: what is sent, and what an answer makes of the row.
+"""The state machine of one delivery to a Memory Gateway, as pure rules.
 
     pending -> adding -> added -> flushing -> flushed
                   |-> add_failed, add_unknown    |-> flush_failed          pending -> skipped

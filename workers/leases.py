@@ -1,4 +1,4 @@
-"""Leases of work in flight: renewed while it lasts, and the work given up when they are lost."""
+"""Renews the leases of work in progress, and cancels work whose lease is lost."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""What the workers count. Labels are stages and statuses: never a host, a bank or a session."""
+"""Metrics of the workers. Labels are stages and statuses, never a tenant, bank or session."""
 
 import collections
 from bisect import bisect_left

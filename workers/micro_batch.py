@@ -1,4 +1,4 @@
-"""The micro-batch: a process that has the model anyway embeds the few turns it has just accepted, when it is quiet.
+"""The micro-batch: an idle API process embeds the turns it has just accepted.
 
 It claims their rows as a worker would, so nothing is done twice, and workers do what it leaves. It is the
 first thing to go under load: one small batch at a time and no queue. What comes while one runs is left to the workers,

@@ -1,4 +1,4 @@
-"""Recall jobs: a question that waits in its row gets its answer beside it."""
+"""The recall stage: answers recall jobs in their rows."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

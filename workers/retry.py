@@ -1,4 +1,4 @@
-"""What becomes of work that failed: tried again, how soon, or quarantine. Pure rules."""
+"""Retry rules of failed work: delay, or quarantine. Pure."""
 
 from dataclasses import dataclass
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Claim, work, finish: one loop for every stage. What a stage does is its own; how it may fail is settled here.
+"""The loop of every stage: claim, work, finish; handles all failures.
 
 A stage works on a bounded number of streams at a time. When half of them have ended, the next are claimed: a slow
 stream delays no other, and a claim brings enough rows to be worth its round trip.

@@ -1,4 +1,4 @@
-"""What a stage is to the loop that runs it: how much it takes at once, and what comes of a piece of work."""
+"""The protocol of a stage: its batch size and the results of its work."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Turn queues: what agents publish, read by dramatiq's workers under rules that no message can change.
+"""Turn queues: consumes agents' messages with dramatiq; options in messages are ignored.
 
 One queue of a tenant has a broker and a namespace of its own. dramatiq lends the threads, the heartbeats and the
 takeover of what a dead process had; its layout (a list of ids, a hash of bodies, a set of what is in work) is what

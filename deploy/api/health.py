@@ -1,4 +1,4 @@
-"""Whether the API can do its work: what fails, and what is merely not as it should be."""
+"""Health of the API: failing and degraded checks."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping

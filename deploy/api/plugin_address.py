@@ -1,4 +1,4 @@
-"""Where the memory plugin listens, for which tenant, and what is wrong with that."""
+"""Parses and checks the memory plugin's address and tenant."""
 
 import socket
 from dataclasses import dataclass

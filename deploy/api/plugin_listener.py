@@ -1,4 +1,4 @@
-"""How requests to the memory plugin find their store: on a listener of its own, and on the API's port by their keys."""
+"""Routes plugin requests to a store: on a listener of its own, or by key on the API's port."""
 
 import hmac
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""What a database needs before the first request: the newest schema, a log of this cluster, and keys that open it."""
+"""Prepares a database before the first request: schema, log stamp and keys."""
 
 import asyncio
 from dataclasses import dataclass, field

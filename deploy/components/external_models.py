@@ -1,4 +1,4 @@
-"""Which models a process uses, noted in the database when it starts.
+"""Records a process's external models in the database at its start.
 
 Those of other machines, so that an erasure can name them; and the sentence model: its vectors direct readers are shown.
 """

@@ -1,4 +1,4 @@
-"""What only the database's owner may do, done by `afterturn up` and by workers that are given the owner's URL."""
+"""Work that needs the database's owner: builds indexes in `afterturn up` and in workers with its URL."""
 
 import os
 import socket

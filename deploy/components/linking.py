@@ -1,4 +1,4 @@
-"""The making of semantic links, as the workers do it and as it is done by hand."""
+"""Creates semantic links, for workers and for `afterturn maintenance`."""
 
 from collections.abc import Callable
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Running something better over history: work is opened for turns that lack it, no more at a time than workers take.
+"""Reprocesses stored turns: opens work for those that lack it, in bounded batches.
 
 What is opened stands in the ledger like all work: a command that was stopped resumes where it was, and what is
 there already is not opened twice.

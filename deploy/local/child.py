@@ -1,4 +1,4 @@
-"""A process of ours as data: what to run, when it counts as ready, how it is stopped."""
+"""A child process as data: command, readiness and stop."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Where a data folder keeps its PostgreSQL cluster, and how that cluster comes to be.
+"""Creates and locates the PostgreSQL cluster of a data folder.
 
 An ordinary user's cluster is DIR/pg. PostgreSQL refuses to run as root, and the user `nobody` cannot
 reach a folder under a private one, so root's cluster lies in /var/lib/afterturn/<12 hex of the folder's real

@@ -1,4 +1,4 @@
-"""What can go wrong with embedded servers.
+"""Errors of embedded servers.
 
 EmbeddedError
  +- PartMissing        a wheel or one of its binaries is not installed or cannot be reached

@@ -1,4 +1,4 @@
-"""One `up` for one data folder: a lock the kernel lets go of when its holder dies, however it dies."""
+"""The lock of a data folder, released by the kernel when its holder dies."""
 
 import fcntl
 import os

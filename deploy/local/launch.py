@@ -1,4 +1,4 @@
-"""Become another program that does not outlive the process that asked for it.
+"""Executes a program that dies with its parent process.
 
     python -I -S launch.py PARENT_PID ORPHAN_SIGNAL UID GID PROGRAM [ARGUMENT...]
 

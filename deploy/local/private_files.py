@@ -1,4 +1,4 @@
-"""Files that only their owner can read: passwords made once, keys, addresses with passwords in them."""
+"""Files readable only by their owner: generated passwords, keys, URLs with passwords."""
 
 import os
 import secrets

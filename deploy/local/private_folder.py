@@ -1,4 +1,4 @@
-"""The folder of a command's own servers: gone when the command is, or when the next one finds its owner dead."""
+"""The temporary folder of a command's private servers, removed when the command ends or was killed."""
 
 import os
 import shutil

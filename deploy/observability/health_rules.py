@@ -1,4 +1,4 @@
-"""When the ledger says that the service is not as it should be: work too old, quarantine growing. Pure."""
+"""Rules by which the ledger shows a degraded service: old work, growing quarantine. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""How late an event loop is: what every call of a process waits.
+"""Measures the lag of an event loop.
 
 Import it only when the folder of samples is known (deploy/api/__main__.py, deploy/worker/__main__.py).
 """

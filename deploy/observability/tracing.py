@@ -1,4 +1,4 @@
-"""Whether this process traces its work; the libraries that do it are imported only where it does."""
+"""Enables tracing in this process; its libraries are imported only then."""
 
 import importlib.util
 from collections.abc import Callable

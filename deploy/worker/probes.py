@@ -1,4 +1,4 @@
-"""What `afterturn worker` answers over HTTP: the metrics of this machine's workers, and whether they can work.
+"""Metrics and health of this machine's workers over HTTP.
 
 Import it only when the folder of samples is known (deploy/worker/__main__.py).
 """

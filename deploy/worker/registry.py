@@ -1,4 +1,4 @@
-"""A worker process says that it is there, and drains when an operator says so, until a signal ends it."""
+"""Registers a worker process with heartbeats, and drains it on an operator's request."""
 
 import asyncio
 import threading

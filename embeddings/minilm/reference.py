@@ -1,4 +1,4 @@
-"""What the true model answers, to tell a wrong one at once.
+"""Reference vectors of the true model, to detect a wrong one.
 
 The first numbers of the vectors of sentence-transformers/all-MiniLM-L6-v2 in full precision. The texts hold
 capitals, accents and more than 256 tokens: a wrong tokenizer, window or pooling shows too.

@@ -1,4 +1,4 @@
-"""The numbers of the sentence model by what they are for, read from its graph in full precision."""
+"""Reads the weights of the sentence model from its graph, in full precision."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence

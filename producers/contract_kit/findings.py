@@ -1,4 +1,4 @@
-"""What a case says of a deviation, and how texts of a plugin are shown: short, and harmless to a terminal."""
+"""Describes deviations, and shows texts of a plugin shortened and safe for a terminal."""
 
 import json
 from collections.abc import Set as AbstractSet

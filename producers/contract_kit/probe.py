@@ -1,4 +1,4 @@
-"""What a case works with: requests to the plugin, namespaces of its own, and expectations."""
+"""Tools of a case: requests to the plugin, private namespaces, expectations."""
 
 import asyncio
 from collections.abc import Awaitable, Container, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a run came to: one result for each case, and the exit status."""
+"""The results of a run, one for each case, and the exit status."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping

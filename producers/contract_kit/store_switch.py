@@ -1,4 +1,4 @@
-"""Takes the plugin's store away and brings it back, by two commands of the operator."""
+"""Stops and restarts the plugin's store by two commands of the operator."""
 
 import asyncio
 import shlex

@@ -1,4 +1,4 @@
-"""The way from a platform's own table of memories (`agent_memories`) to a memory plugin of contract v1, and back.
+"""Cut-over from a platform's table `agent_memories` to a memory plugin of contract v1, and back.
 
 `backfill` copies, `verify` compares, `reverse` lists and writes back what was written since; `transfer` exports and
 imports. Everything may be run again: ids are kept, so that nothing is written twice.

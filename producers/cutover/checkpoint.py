@@ -1,4 +1,4 @@
-"""How far a backfill came, in a file: one that was killed goes on where it was."""
+"""The checkpoint file of a backfill, so that an interrupted one resumes."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The table that memories were kept in before: `agent_memories`, read in pages, and added to on the way back."""
+"""The legacy table `agent_memories`: read in pages, appended to by a reverse run."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""The way back: what was written to the plugin since the cut-over is listed, and added to `agent_memories`."""
+"""Reverse run: lists memories written since the cut-over, and adds them to `agent_memories`."""
 
 from dataclasses import dataclass, field
 from uuid import UUID

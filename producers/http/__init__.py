@@ -1,1 +1,1 @@
-"""The HTTP API: contracts in, the facade behind, one place for errors. Public name: `create_app` (app)."""
+"""The HTTP API over the facade, with one place for errors. Public name: `create_app` (app)."""

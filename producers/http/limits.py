@@ -1,4 +1,4 @@
-"""What one request may take: bytes and time for its body, time for its answer, a place among those of its address.
+"""Limits of a request: size and time of its body, time of its answer, concurrency of its address.
 
 Times are totals, so that one byte now and then keeps nothing open. The head of a request is the HTTP server's to limit.
 """

@@ -1,4 +1,4 @@
-"""Which names lead to this machine itself and to no other."""
+"""Host names that mean this machine."""
 
 import ipaddress
 

@@ -1,4 +1,4 @@
-"""What every request passes: a number, its limits, a look at the host it asked for, a line in the log, an audit row.
+"""Middleware of every request: request id, limits, host check, log line, audit row.
 
 Plain ASGI, because each wrapper of a response would cost a turn a tenth of its budget.
 """

@@ -1,4 +1,4 @@
-"""The span of a request: how it was asked, whose it was, what it was about (ids), how it ended; never what was said."""
+"""The trace span of a request: operation, tenant, ids and status; never content."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext

@@ -1,4 +1,4 @@
-"""What a client may put before a model by itself: the prompt `recall`, and the facts of each project as a resource.
+"""MCP prompts and resources: the prompt `recall`, and each project's facts.
 
 Both are for keys that have `memory_search`; both are data framed as untrusted, never in a role that instructs.
 """

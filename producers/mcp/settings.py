@@ -1,4 +1,4 @@
-"""What can be chosen about MCP and the life cycle of turns.
+"""Settings of MCP and the life cycle of turns.
 
 The seed writes these under `settings.mcp`; here they are `api.mcp`, and a file may have either.
 """

@@ -1,4 +1,4 @@
-"""Which tools a key is served: its own switches, else its tenant's, else those for everybody."""
+"""Selects the tools of a key: its own switches, else its tenant's, else the default."""
 
 from collections.abc import Mapping
 

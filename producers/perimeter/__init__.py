@@ -1,4 +1,4 @@
-"""What a platform puts between its agents and a memory plugin of contract v1, ours or another.
+"""The perimeter between a platform's agents and a memory plugin of contract v1.
 
 `perimeter.Perimeter` is it: who calls comes from a key, what a caller reaches from a tree of workspaces that is read at
 every call; secrets are replaced before anything leaves, and what an organisation shares is marked when it is read.

@@ -1,4 +1,4 @@
-"""Who wrote what to an organisation's memory: the writer, the namespace, and a digest, never the text."""
+"""Audit of writes to an organisation's namespace: writer, namespace and digest, never the text."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""Who calls: a bearer key names one workspace, and nothing else of a request does."""
+"""Authenticates callers: a bearer key names one workspace; nothing else in a request does."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""A client of memory plugins, contract v1: checks what it sends, and says of every failure what is known of it."""
+"""A client of memory plugins of contract v1: validates requests, and classifies every failure."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What a platform's own pages ask: `GET /workspaces/{id}/v2/namespaces`, and memories to look at and to forget.
+"""HTTP routes for a platform: a workspace's namespaces, and its memories to list and forget.
 
 The key says which workspace calls; a path with another workspace is answered as one that does not exist.
 """

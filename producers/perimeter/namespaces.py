@@ -1,4 +1,4 @@
-"""What a workspace reaches: its own namespace, its team's, and its organisation's. Pure rules."""
+"""Namespaces of a workspace: its own, its team's and its organisation's. Pure rules."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The perimeter: what a workspace may read and write of a memory plugin, and what happens to a text on its way."""
+"""The perimeter: a workspace's access to a memory plugin, with redaction, fences and audit."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

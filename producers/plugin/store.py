@@ -1,4 +1,4 @@
-"""What keeps the memories behind the contract's routes: a protocol. Everything it is handed was checked before.
+"""The protocol of a store behind the contract's routes; its arguments are validated.
 
 Its errors are those of the service: NotFound for a namespace or memory that is not there, Invalid for what the contract
 allows and the store cannot keep, OverQuota, Overloaded and RateLimited, and the database's errors when it is

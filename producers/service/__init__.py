@@ -1,1 +1,1 @@
-"""The facade: what every interface asks of the memory, with authorisation, validation and wire shapes."""
+"""The facade of every interface: authorisation, validation and wire shapes."""

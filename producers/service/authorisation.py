@@ -1,4 +1,4 @@
-"""Who may change what: the one rule that every interface asks before it changes what is remembered.
+"""Authorises changes of stored memories, for every interface.
 
 A key without a user and an agent belongs to who keeps the host's memory: it may change all that it reaches. A key of a
 user or an agent may change everything in banks of its own. In a bank that others share it may change what its user or

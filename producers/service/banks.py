@@ -1,4 +1,4 @@
-"""Which bank a caller means, and whether it reaches it: the one place every read and write passes.
+"""Resolves and authorises the bank of every read and write.
 
 A key's banks are compared with the names its holder uses. A key of a user or an agent then meets its own banks and
 those that are shared with it; every other bank is answered like one that does not exist.

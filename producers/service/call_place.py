@@ -1,4 +1,4 @@
-"""Which turn a call is about, for its line in the log: ids, never names. `afterturn doctor --id` computes them."""
+"""The ids of a call's turn for its log line, never names. `afterturn doctor --id` computes them."""
 
 from contextvars import ContextVar
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Corrections as they are asked for: what a unit is to say instead."""
+"""Corrections of a unit's text, as requests."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""Erasures as they are asked for, and the receipt on the wire."""
+"""Requests of erasures, and their receipts on the wire."""
 
 from collections.abc import Mapping
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""Field types of everything that is handed in: what a name, a text and a time may be. Pure.
+"""Field types of requests: names, texts and times. Pure.
 
 Problems never show the value. Sizes are bytes of UTF-8.
 """

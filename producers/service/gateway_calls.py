@@ -1,4 +1,4 @@
-"""The other side of the Memory Gateway contract: what a hybrid agent sends, in this memory's terms. Pure.
+"""Translates Memory Gateway calls of hybrid agents into calls of the facade. Pure.
 
 Source: seed 000. `search` names the conversation by its bare id; `add` and `flush` name it `chat:<id>`. Unknown
 fields are ignored here: the contract belongs to its clients.

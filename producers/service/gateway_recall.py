@@ -1,4 +1,4 @@
-"""Recall through a Memory Gateway: what the other side finds, beside what is found here.
+"""Recall through a Memory Gateway, merged with local results.
 
 It fails open: a failure of the gateway becomes a word of `degraded`. It is asked with a deadline, not while
 its gate is shut, and no connection is held meanwhile. How it went is written down: names and counts, no text.

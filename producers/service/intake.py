@@ -1,4 +1,4 @@
-"""How turns come in: judged, durable, and on their way through the stages when the call returns."""
+"""Accepts turns: validated, durable and queued for the stages when the call returns."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Documents, directives, links and reflections: what comes by command, and what can be looked at besides recall."""
+"""Documents, directives, links and reflections: written by command, read outside recall."""
 
 from collections.abc import Mapping
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Lists of what a key reaches: sessions, turns with their messages, units, users; and how they look on the wire."""
+"""Lists of a key's sessions, turns, units and users, and their wire shapes."""
 
 from collections.abc import Mapping
 from datetime import datetime

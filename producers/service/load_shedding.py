@@ -1,4 +1,4 @@
-"""Load shedding: what is refused or left out for a tenant whose own backlog grows, the cheapest to lose first.
+"""Load shedding: refuses work of a tenant with a growing backlog, the least valuable first.
 
     1  vectors made at once by the API (`embedding_rows`)      the workers make them
     2  recall jobs (`recall_job_rows`, `recall_job_age_s`)     429 RATE_LIMITED with Retry-After; recall itself goes on

@@ -1,4 +1,4 @@
-"""The facade: everything that can be asked of the memory, the same for every interface.
+"""The facade: every operation of the memory, the same for every interface.
 
 Every call takes the grant of a key; the tenant comes from it and from nothing else. Calls take JSON values and judge
 them, so that no interface has rules of its own.

@@ -1,4 +1,4 @@
-"""What an operator may ask and do over all tenants: never content, nor names that tenants gave.
+"""Operations of an operator over all tenants; never content or names given by tenants.
 
 Everything is read and written as afterturn_operator, who sees no column that holds content; changes of rows are made as
 the tenant whose rows they are, and noted under the key that did it.

@@ -1,4 +1,4 @@
-"""Profiles as they are asked for: of whom, where, and whether with what was replaced. The same for every interface."""
+"""Requests of profiles: person, bank, and whether to include superseded facts."""
 
 from collections.abc import Mapping
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""How an answer to a question looks: JSON as the contract writes it, and the message that is ready for a prompt."""
+"""Serialises recall's answers: the contract's JSON, and a message ready for a prompt."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace

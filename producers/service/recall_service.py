@@ -1,4 +1,4 @@
-"""How questions come in: answered at once, or by a worker in a while; and how far the answers reach."""
+"""Answers recalls at once or through a worker, with their freshness."""
 
 import time
 from collections.abc import Iterator

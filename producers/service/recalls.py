@@ -1,4 +1,4 @@
-"""Questions to the memory: what may be asked, and how it is answered. The same for every interface.
+"""Requests and answers of recall, the same for every interface.
 
 A recall waits for the position it was told to show, then reads once; it says what it could not show.
 """

@@ -1,4 +1,4 @@
-"""Secrets are taken out of what is written before anything is made of it: digest, name, event, words.
+"""Redacts secrets from writes, before the digest, names, events and words are computed.
 
 Every write of the facade passes here. Only texts are looked at: metadata, ids and binary parts stay as they are.
 """

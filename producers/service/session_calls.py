@@ -1,4 +1,4 @@
-"""What can be done with one session as a whole: work off what its turns left to do, and list it as directories."""
+"""Calls about a whole session: run its pending work, and list it as directories."""
 
 import time
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""The life cycle of a turn: what an agent gives its model before it, and what is kept after it, exactly once.
+"""The life cycle of a turn: model input before it, storage after it, exactly once.
 
 Items are kept whole beside their text, in the turn's own events; nothing of a request decides what is kept but the
 request itself and what its session holds.

@@ -1,4 +1,4 @@
-"""Single memories, looked at and changed: corrected, pinned, forgotten, erased for good."""
+"""Single units: read, corrected, pinned, forgotten, erased."""
 
 from datetime import timedelta
 from typing import Any

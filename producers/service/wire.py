@@ -1,4 +1,4 @@
-"""What answers are made of on the wire: the base of their models, and the blocks that several of them hold.
+"""Base models of answers, and the blocks that several of them share.
 
 A model declares an answer, it does not make it: hot answers are prepared bytes, the others plain values. A test calls
 every operation and holds what it answers to the model that is published for it.

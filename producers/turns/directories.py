@@ -1,4 +1,4 @@
-"""A session as the 14 directories of the contract: which there are, what each holds, said in 100 to 200 words. Pure.
+"""A session as the contract's 14 directories, each with an abstract of 100 to 200 words. Pure.
 
 Nothing here is a file: each abstract is made of the session's counters when it is asked for.
 """

@@ -1,4 +1,4 @@
-"""What of a stored history is shown, and what of a turn is new to it. Pure.
+"""Selects the shown part of a stored history, and the items of a turn that are new to it. Pure.
 
 A call is never shown without its output, nor a call without the reasoning before it.
 """

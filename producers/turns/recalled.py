@@ -1,4 +1,4 @@
-"""Recalled memory as a turn is given it: a fixed rule, then data framed as untrusted in a user's message. Pure."""
+"""Frames recalled memory for a turn: a fixed rule, then untrusted data in a user message. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the two calls of a turn's life cycle take and answer. Pure: a JSON value in, items or a typed error out."""
+"""Requests and answers of before_turn and after_turn. Pure: JSON in, items or a typed error out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

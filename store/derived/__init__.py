@@ -1,1 +1,1 @@
-"""Derived state: what is counted and computed from the log, disposable and rebuilt by replay."""
+"""Derived state: counts and computed rows, disposable and rebuilt by replay."""

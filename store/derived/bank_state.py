@@ -1,4 +1,4 @@
-"""All that a bank is more than its turns: brought up to date step by step, or made again from nothing.
+"""A bank's derived state: updated step by step, or rebuilt from nothing.
 
 Both ways end in the same rows.
 """

@@ -1,4 +1,4 @@
-"""Whom a name means in a bank: the speaker who is addressed by it, or who has it by own account.
+"""Resolves a name to a speaker of a bank, by address ("Hey Kate") or introduction ("I'm Kate").
 
 Messages keep marks of such names beside their words (`store/text/rules/called_names.py`); here the marks are counted.
 So a message that is erased, forgotten or ended no longer counts.

@@ -1,4 +1,4 @@
-"""What the entities of a bank are called, and which of them are the same: kept beside the log, never in it."""
+"""Profiles of a bank's entities: names and aliases, kept outside the log."""
 
 from collections.abc import Sequence
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""Which version of an extractor has read which turn: written once, with what it found, and never asked for again.
+"""Records which extractor version has read which turn, together with its results.
 
 The rules' first reading of a turn is its extraction row in the ledger. Further readings (a model beside the rules, a
 better version over history) are noted here, so that a model is not asked twice for one turn although its ledger rows

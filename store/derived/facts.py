@@ -1,4 +1,4 @@
-"""Facts in time: a fact holds from when it was said until another value of the same subject and key is said.
+"""Validity of facts: a fact holds until another value for its subject and key is said.
 
 Facts of one moment (all of an imported history without times) follow in the order of their turns, not in the order in
 which workers read these. No fact is rewritten: which one supersedes which is derived from the facts that are there, so

@@ -1,4 +1,4 @@
-"""Insights: what is seen only when facts of one subject and key are read together. Pure: statements in, a text out.
+"""Insights: texts from all facts of one subject and key. Pure: statements in, a text out.
 
 A fact that was stated in more than one turn is stable; one whose value changed has evolved. Source: the consolidation
 of the turn tools' maintenance (fact_stability, fact_evolution).

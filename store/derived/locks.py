@@ -1,4 +1,4 @@
-"""What a stage that derives events must hold and may ask, inside the tenant's transaction."""
+"""Locks and reads of a stage that derives events, inside the tenant's transaction."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

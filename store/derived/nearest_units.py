@@ -1,4 +1,4 @@
-"""Which earlier units of a bank a unit is nearest to in meaning: vectors compared where they are stored.
+"""Finds the nearest earlier units of a unit; the database compares the vectors.
 
 All of a bank's vectors are compared, for many units in one pass over them: 0.14 us of the processor a pair. The index
 by nearness is asked for each unit as recall asks it, and costs as much as a pass over four times what it reads (12 ms

@@ -1,4 +1,4 @@
-"""Words that wait to be carried into the index of words, wherever many do.
+"""Moves pending words of many units into the word index.
 
 A recall reads waiting words unit by unit. The projection stage carries them along with a turn; while a flood of turns
 still waits for the stages before it, others keep what a recall has to read short: workers now and then, and the

@@ -1,4 +1,4 @@
-"""What is known of a person: facts as the projection stage put them in line, and who and what stands beside.
+"""Reads a person's profile: facts in time order and co-occurring entities.
 
 Read from projections alone; no model is asked. Each fact says where it comes from.
 """

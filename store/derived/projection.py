@@ -1,4 +1,4 @@
-"""What a bank is more than its turns: co-occurrence, mention counts and term statistics, counted as they come in.
+"""Counts co-occurrence, mentions and term statistics of a bank as turns come in.
 
 Each counting statement sees one snapshot and marks what it counted in the same breath; a bank has one writer at a
 time. The `EXPECTED_*` queries say what the tables must hold if everything were counted from nothing.

@@ -1,4 +1,4 @@
-"""Facts read together become reflections, and links from each fact to the one that took its place.
+"""Derives reflections from facts, and links from each fact to its successor.
 
 Both are events, offered in the transaction that found them: what is there already is not offered again, and what its
 facts do not bear any more is ended.

@@ -1,4 +1,4 @@
-"""Facts that the rules find in what was said: their ids, when they end, and those that no worker has written yet.
+"""Facts that rules extract from messages: ids, expiry, and those not written by a worker yet.
 
 A turn's facts are written by the extraction stage and put in line by the projection stage. Until then a reader finds
 them with the same rules in the newest turns that wait, under the ids that they will have (law L4).

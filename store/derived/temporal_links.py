@@ -1,4 +1,4 @@
-"""What was said after what: the facts of a session's turns follow each other by temporal links.
+"""Temporal links: each fact of a session points to the facts of its next turn.
 
 Within a turn extraction links them, since that follows from the turn alone; from turn to turn the projection stage
 does, which sees a session's turns in their order. Each turn with facts gets one such link, from the last before it.

@@ -1,4 +1,4 @@
-"""Vectors of units: which are missing, and writing them once; those of reflections are written here, too."""
+"""Vectors of units and reflections: finds missing ones and writes each once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

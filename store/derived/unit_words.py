@@ -1,4 +1,4 @@
-"""The words that the living units of a bank should have, beside those that stand with them; and making these right.
+"""Compares the stored words of a bank's units with the expected ones, and repairs them.
 
 What a unit says, when and by whom decides its words, by the rules of its bank's language.
 """

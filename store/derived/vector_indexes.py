@@ -1,4 +1,4 @@
-"""Indexes by nearness over partitions of vectors: where a bank needs one, and building it beside everything else.
+"""Vector indexes: decides which banks need one, and builds it concurrently.
 
 Up to a size, reading all vectors of a bank is the fastest and misses nothing. Beyond it, an inverted file (pgvector's
 ivfflat) reads a share of them. It was measured beside HNSW at 100,000 units (vectors: real ones plus noise): for the

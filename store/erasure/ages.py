@@ -1,4 +1,4 @@
-"""Erasing what was said by its age: the turns of a bank in the order they were accepted, up to the first young one.
+"""Erases a bank's turns older than a limit, in the order they were accepted.
 
 Turns go with their messages and what was derived from them. Documents, directives and reflections of their own stay:
 they were written to be kept. The next erasure of a bank begins where the last one ended.

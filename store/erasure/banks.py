@@ -1,4 +1,4 @@
-"""Erasing a whole bank: it ends first, for every reader; then its log is rewritten page by page."""
+"""Erases a bank: first it ends for every reader, then its log is rewritten page by page."""
 
 from sqlalchemy import Uuid, bindparam, delete, func, select, text
 

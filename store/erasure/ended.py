@@ -1,4 +1,4 @@
-"""Erasing what has ended by its own time, some time after that: units of one bank, page by page."""
+"""Erases expired units of a bank after their retention, page by page."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Erasures from the request to the receipt: in transactions of bounded size, each of which may be the last for a while.
+"""Runs erasures from request to receipt, in bounded transactions that may be interrupted.
 
 What is done and how far it has come are committed together, so an erasure resumes where a crash stopped it.
 """

@@ -1,4 +1,4 @@
-"""What was asked to be erased, how far that has come, and the receipt: rows that hold ids and counts alone."""
+"""Rows of erasure requests: target, progress and receipt; ids and counts only."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

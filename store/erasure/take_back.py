@@ -1,4 +1,4 @@
-"""Removing a user's versions from what others began: a correction or a pin goes, what others said stays.
+"""Removes a user's corrections and pins from units that others began.
 
 What the thing says now, where that holds words of the user, is said anew without them, as one more version. What was
 drawn from their words while they stood there goes for good; the stages draw anew from what is there then.

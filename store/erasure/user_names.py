@@ -1,4 +1,4 @@
-"""What others call a user, and where: an erasure goes by the user's id and leaves what others said.
+"""Finds the names that others use for a user, for the preview of an erasure.
 
 So who erases learns under which names the user may still be spoken of, and can name those that are to go, too.
 """

@@ -1,4 +1,4 @@
-"""Erasing what a user said, in all banks of the host: the user's events are walked in order of the log.
+"""Erases a user's events in all banks of the tenant, in the order of the log.
 
 A document, unit or directive is the user's if the user's event created it; of those that others created, the user's
 versions are erased. The user's own banks are erased with all that is in them, other people's messages included. So are

@@ -1,1 +1,1 @@
-"""The ledger: what is still to be done for each turn, claims and leases, deliveries, dead letters."""
+"""The ledger: undone work of each turn, claims and leases, deliveries, dead letters."""

@@ -1,4 +1,4 @@
-"""Deliveries to a foreign gateway, step by step: each is written, with its audit row, before the next is taken.
+"""Deliveries to an external gateway: each step is written with its audit row before the next begins.
 
 An audit row holds names, categories, statuses and counts: no content, no credentials, no bodies.
 """

@@ -1,4 +1,4 @@
-"""How deep the backlog of a tenant is: a look that costs the same however deep that is."""
+"""Reads the depth of a tenant's backlog at constant cost."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

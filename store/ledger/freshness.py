@@ -1,4 +1,4 @@
-"""What a read shows, and how far the stages have come: the freshness block of every answer."""
+"""Freshness: the log position that a read shows and the progress of each stage."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The ledger: what is still to be done for each turn, who does it now, and how everything ended."""
+"""The ledger: opens, claims and closes the work of each turn."""
 
 import asyncio
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""What operators look at: the ledger's rows that wait, run, failed or are unknown, and the whole story of one turn.
+"""Lists ledger rows for operators, and the history of one turn.
 
 Read as the operator, over all hosts: ids, statuses, categories and sanitised reasons, never content. Names of banks and
 sessions are the tenants' own, so each is asked for as its tenant.

@@ -1,4 +1,4 @@
-"""What an operator decides about rows of the ledger: once more, no more, or how a delivery really ended.
+"""An operator's decisions about ledger rows: requeue, drop, or settle a delivery.
 
 Everything here is written as the tenant whose rows they are, with an audit row for each in the same transaction. Work
 that is under way is fenced: a worker that had a row finds its claim gone, and its result is rolled back.

@@ -1,4 +1,4 @@
-"""The registry of stages: each kind of work after a turn, and what the ledger, the broker and reports know of it.
+"""The registry of stages: one entry for each kind of work, read by ledger, broker and reports.
 
 SQL reads it as `afterturn.stages()`, which every upgrade makes of it (`describe_stages`): the ledger's check, the rows
 that a new turn opens, freshness and pruning go by that.

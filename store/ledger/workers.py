@@ -1,4 +1,4 @@
-"""Which worker processes there are, by what they say themselves; and how one is told to take no more work."""
+"""Registered worker processes, by their heartbeats; marks one for draining."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""One event as it is offered to the log: its data, and what else of a CloudEvents 1.0 envelope is a column.
+"""An event before it is appended: its data and the CloudEvents attributes that are columns.
 
 The log itself numbers it: position, nonce and, for a session's history, the version. Envelopes are made when it is read
 (`afterturn.cloud_event`).

@@ -1,4 +1,4 @@
-"""What events say: one frozen model for each of the twenty-seven types, camelCase on the wire.
+"""Event payloads: one frozen model for each of the 27 types, camelCase on the wire.
 
 An Updated event carries the whole new state. No event carries a vector, because no field of these models holds one and
 none takes fields it does not name: vectors are made again from the text. What callers bring as JSON (metadata, content

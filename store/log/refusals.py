@@ -1,4 +1,4 @@
-"""What the database says when the log refuses an event, told as the store's own errors; the one place that knows."""
+"""Maps the database's refusals of an event to the store's errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Which texts and JSON values the log can keep: PostgreSQL stores them as jsonb and gives them back as they were.
+"""Checks texts and JSON values that PostgreSQL's jsonb can store and return unchanged.
 
 Interfaces judge what is handed in by these rules, and events what they carry, so that everything that was accepted once
 can be appended again. Pure. Problems never show the value.

@@ -1,4 +1,4 @@
-"""What is put away after a time: when each task of maintenance runs next, and the batches it runs in.
+"""Maintenance in the store: the schedule of each task and its batches.
 
 Hands out `Schedule` and `TaskRun` (schedule), `Pruning` and `PrunedBatch` (pruning), `WordsAnew` (words),
 `ExpiryTask` (ending).

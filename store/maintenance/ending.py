@@ -1,4 +1,4 @@
-"""What has ended by its own time is ended by an event, and its text is erased some time after that.
+"""Ends expired units by an event, and erases their text after the retention.
 
 Until then readers pass it over; the event takes its words, vectors and mentions away, and lets reflections follow.
 """

@@ -1,4 +1,4 @@
-"""What is put away: done rows of the ledger, old rows of both audits, claims of the dead; in short transactions.
+"""Prunes done ledger rows, old audit rows and claims of dead workers, in short transactions.
 
 Tables with a tenant are walked tenant by tenant in the order of the key, so that a batch reads one page; the place
 between two batches is a text that any worker may go on from.

@@ -1,4 +1,4 @@
-"""Words that are cut anew after their bank's language changed: a page of units at a time, from place to place.
+"""Re-indexes the words of banks whose language changed, a page of units at a time.
 
 The rules are written once all processes know them, so a unit that came after the change needs nothing here; one that
 is cut as it should be already is left as it is. Facts, vectors and the log have no part in it.

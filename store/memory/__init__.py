@@ -1,1 +1,1 @@
-"""What is remembered: turns, units, documents, directives, links and corrections, written through the log."""
+"""Memory: turns, units, documents, directives, links and corrections, written through the log."""

@@ -1,4 +1,4 @@
-"""Who began a unit or a document: the user and the agent of the event with which it came into its bank.
+"""Reads the author of a unit or document: user and agent of its first event.
 
 What was drawn from messages was begun by those who said them.
 """

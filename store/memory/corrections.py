@@ -1,4 +1,4 @@
-"""What follows when a unit says something else: its words change at once, its vector soon, and what was drawn ends.
+"""Applies a correction: the unit's words change at once, its vector soon, derived facts end.
 
 A pin changes a unit's metadata and nothing that was drawn from its text.
 """

@@ -1,4 +1,4 @@
-"""What people lay down themselves: directives of a bank, links between its units; and what the bank came to see."""
+"""Directives of a bank, links between its units, and its reflections."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

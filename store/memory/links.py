@@ -1,4 +1,4 @@
-"""What a unit is linked with: what each link is of, how strong, which way it goes."""
+"""Reads a unit's links: kind, strength and direction."""
 
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What a tenant has, page by page: sessions and units of a bank, turns of a session, users.
+"""Lists sessions, units, turns and users of a tenant, page by page.
 
 Each list is read behind a place, the values by which its last row was ordered (None: from the start); what is written
 meanwhile shifts no page.

@@ -1,4 +1,4 @@
-"""Turns that were prepared and wait for their output: what was asked, for an hour, behind a token.
+"""Open turns of memory_run_turn: kept for an hour behind a token, until their output arrives.
 
     rt_ | 64 characters of base64url: the row's id (16 bytes), then a MAC (32) of tenant, holder and id
 

@@ -1,4 +1,4 @@
-"""What a bank came to see, by its id: recall answers with reflections, and like units they are shown and forgotten.
+"""Reads and forgets single reflections.
 
 A reflection says what the facts it was drawn from say. To have it say something else, to pin it or to erase it for
 good, one turns to these.

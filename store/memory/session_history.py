@@ -1,4 +1,4 @@
-"""What stands in a session, newest last, with the items as agents handed them in; and the facts that hold."""
+"""Reads a session's history with its original items, newest last, and the current facts."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

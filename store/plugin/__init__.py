@@ -1,1 +1,1 @@
-"""What the memory plugin keeps: namespaces, which are banks, and memories, which are units of origin `memory` there."""
+"""Storage of the memory plugin: namespaces are banks, memories are units of origin `memory`."""

@@ -1,4 +1,4 @@
-"""Whether recall's search by meaning finds what an exact search finds, on what is stored.
+"""Compares recall's vector search with an exact search on stored vectors.
 
 Stored vectors serve as questions. What the dense arm gives for them is compared with plain inner products over the
 whole bank, with and without filters. A unit as near as the exact tenth counts as found: equal texts have equal vectors.

@@ -1,4 +1,4 @@
-"""What an arm of recall is: one way to find units, and to score what the others found."""
+"""The protocol of an arm: it finds units, and scores those that other arms found."""
 
 from typing import Protocol
 

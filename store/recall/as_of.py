@@ -1,4 +1,4 @@
-"""What texts said at a moment, that were corrected since: the log has it, for as long as it is not erased."""
+"""Reads texts as of a moment before they were corrected, from the log."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace

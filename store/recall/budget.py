@@ -1,4 +1,4 @@
-"""How much of an answer fits the asker's budget of tokens."""
+"""Cuts an answer to its token budget."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

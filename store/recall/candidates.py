@@ -1,4 +1,4 @@
-"""From what the arms found to the pool that is compared: one read of units, vectors and neighbours."""
+"""Reads the candidates of all arms: units, vectors and neighbours, in one statement."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields

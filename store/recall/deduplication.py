@@ -1,4 +1,4 @@
-"""What is said once is answered once, and what the asker has before it not at all. Pure.
+"""Removes duplicate texts and those the caller already has. Pure.
 
 Facts fold into the messages they were drawn from; what one speaker said several times in the same words is one result.
 """

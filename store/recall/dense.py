@@ -1,4 +1,4 @@
-"""Scoring by meaning: the cosine of the question to a message in the light of its neighbours. Pure rules.
+"""Scores by meaning: cosine of question and message, with neighbouring messages. Pure rules.
 
 A message's vector is mixed with its neighbours' when it is asked for: the inner products of the vectors involved are
 all that is needed, so stored vectors stay as they are, and where they are stored they can stay, too.

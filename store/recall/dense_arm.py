@@ -1,4 +1,4 @@
-"""The arm that knows meanings: search over a bank's vectors, and over those not stored yet.
+"""The dense arm: vector search over stored vectors, and over those not stored yet.
 
 All of a bank's vectors are read, up to the size where its partition has an index by nearness. Of a larger bank, a
 share of the index's lists is read; where that brings too few, or a filter leaves too few of it, all are read after all.

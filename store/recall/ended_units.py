@@ -1,4 +1,4 @@
-"""What had not ended at the moment a question is about, and was ended since: told until its text is erased.
+"""Units that ended after the question's `as_of`: still answered until their text is erased.
 
 Its words and vectors went when it was ended, so they are made with the question, as those of facts that wait.
 """

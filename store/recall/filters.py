@@ -1,4 +1,4 @@
-"""Who may be found at all: the filters of a question, as every arm applies them itself."""
+"""The filters of a question, applied by every arm."""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime

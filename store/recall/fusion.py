@@ -1,4 +1,4 @@
-"""Arms become one order: a weighted sum of their scores, moved by the rules. Pure."""
+"""Fuses the arms into one ranking: a weighted sum of scores, adjusted by rules. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field

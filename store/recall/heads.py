@@ -1,4 +1,4 @@
-"""What an arm alone knows is not lost in the sum: the best of each arm stand among the first of the answer. Pure.
+"""Keeps the best units of each arm among the first of an answer. Pure.
 
 A text that shares no word with the question, means nothing to the model, or has no vector yet is known to one arm only,
 and many that two arms find a little would push it down. Source: the memory systems' habit of drawing from each list in

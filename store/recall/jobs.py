@@ -1,4 +1,4 @@
-"""Recalls asked for now and answered by a worker: question and answer wait in a row of the tenant, and expire.
+"""Recall jobs: question and answer in a row of the tenant that expires.
 
 What was asked and answered is wiped when the job expires; the empty row goes a day later. Attempts are counted when a
 job is taken and fence its result: a worker that lost its lease writes nothing.

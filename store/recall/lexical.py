@@ -1,4 +1,4 @@
-"""Scoring by words: BM25 with the context of neighbouring messages, on a scale from 0 to 1. Pure rules.
+"""Scores by words: BM25 with neighbouring messages, scaled to 0..1. Pure rules.
 
 A posting says that a term stands in a message. Its weight is BM25's; a message also has a share of the weight of
 its neighbours' words (same session), a larger one of the question it answers, and of own and neighbours' weights the

@@ -1,4 +1,4 @@
-"""The arm that knows words: reads the postings of the question's terms and scores them."""
+"""The lexical arm: reads the postings of the question's terms and scores them."""
 
 from collections import defaultdict
 from collections.abc import Mapping

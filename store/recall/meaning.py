@@ -1,4 +1,4 @@
-"""What a question means, as a vector, with those of the fresh tail: one call to the embedder, which may fail."""
+"""Embeds the question together with the fresh tail in one call, which may fail."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Speakers whom a question names otherwise: by a name they are called, or by one that is spelt wrong.
+"""Resolves aliases and misspelt names in a question to speakers.
 
 The question is put anew with the speaker's name; all that follows knows that name alone.
 """

@@ -1,4 +1,4 @@
-"""The passage of a long text that answers a question best: its best sentence, and what stands around it. Pure.
+"""Cuts a long text to the passage that answers a question best: its best sentence and the context. Pure.
 
 A sentence is as good as the question's words in it, each once, by how much finding it says (idf). A word is found where
 a word of the text begins with its stem. The best sentence is told with its neighbours, the better one first, until the

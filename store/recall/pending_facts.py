@@ -1,4 +1,4 @@
-"""Facts of turns that no worker has read yet, for a question that asks for facts: found like stored ones (law L4).
+"""Facts of turns that no worker has read yet, found like stored ones (law L4).
 
 The rules find them in the newest turns that wait, as for a profile. Their words and vectors are made with the question,
 under the ids that they will have; a stored fact that one of them replaces is not told. Questions that do not ask for

@@ -1,4 +1,4 @@
-"""The units that are compared: everything the arms found, with what the rules need to know of it."""
+"""The pool of candidates: every unit the arms found, with the features that rules need."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What is asked of the memory and what it answers."""
+"""The question to recall and its answer, as values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""A question taken apart before anything is searched. Pure rules."""
+"""Analyses a question before the search. Pure rules."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Recall: what the memory holds for a question, now."""
+"""Runs a recall from the question to the ranked answer."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The arm that knows what was just said: for some minutes, what a person told last is likelier asked about.
+"""The recency arm: prefers messages of the last minutes when the question asks about them.
 
 Nothing is nearer to a question that follows upon it, and it may share neither word nor much meaning with it. It is
 bounded: a few messages, the newest the most, and soon none.

@@ -1,4 +1,4 @@
-"""The last look: a cross-encoder reads the best units together with the question. It can only help, never fail."""
+"""Reranks the best units with a cross-encoder; on failure the order stays."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What moves a score besides words and meaning. Pure rules, applied one after the other."""
+"""Ranking rules: adjust a score by more than words and meaning. Pure, applied in order."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence

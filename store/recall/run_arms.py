@@ -1,4 +1,4 @@
-"""Asks the arms. An arm that fails is left out and named: it makes an answer poorer, never an error."""
+"""Runs the arms. A failing arm is left out and named in the answer."""
 
 from collections.abc import Mapping, Sequence
 

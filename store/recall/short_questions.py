@@ -1,4 +1,4 @@
-"""Which sentences of a text only ask. Pure."""
+"""Finds sentences that only ask. Pure."""
 
 import re
 from collections.abc import Sequence

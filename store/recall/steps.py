@@ -1,4 +1,4 @@
-"""How long each step of a recall took."""
+"""The duration of each step of a recall."""
 
 import time
 from collections.abc import Callable, Mapping

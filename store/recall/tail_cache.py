@@ -1,4 +1,4 @@
-"""Vectors of the fresh tail, remembered: while workers lag, each question would embed the same texts again."""
+"""A cache of the fresh tail's vectors: while workers lag, questions embed each text once."""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping

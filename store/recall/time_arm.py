@@ -1,4 +1,4 @@
-"""The arm that knows times: what was said in the time a question asks for, and what tells of that time."""
+"""The time arm: units said in the time a question names, or that mention that time."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""Units without a place in the indexes of words and vectors: they are compared with the others all the same.
+"""Units that are not in the word or vector index yet: recall compares them too.
 
 Those are facts of turns that no worker has read, and what has ended since the moment a question is about. Their words
 and vectors are made with the question.

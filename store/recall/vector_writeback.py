@@ -1,4 +1,4 @@
-"""What was embedded along with a question is stored, so that no worker embeds it again.
+"""Stores vectors that a recall embedded, so that no worker embeds the text again.
 
 Beside the answer, never in its way: one write at a time and no queue. What comes while one runs is left to the
 workers, whose work it is.

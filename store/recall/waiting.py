@@ -1,4 +1,4 @@
-"""Words that wait to be carried into the index of words: the newest units', and read once a recall.
+"""Reads pending words, not yet in the word index, once a recall.
 
 Each such unit is opened for all terms together: while turns come in faster than words are carried, there are thousands.
 """

@@ -1,4 +1,4 @@
-"""Projections are disposable: here they are made again from the log, compared row for row, and put in place.
+"""Replay: rebuilds projections from the log, compares them row by row, and swaps or repairs them.
 
 `verify` compares, `swap` compares and then replaces, `repair` mends one host or bank in place.
 """

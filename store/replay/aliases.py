@@ -1,4 +1,4 @@
-"""What entities are called and which of them are the same, compared with what their counted mentions say."""
+"""Compares entity names and aliases with the counted mentions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

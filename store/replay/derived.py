@@ -1,4 +1,4 @@
-"""State outside the log: is it what its pipeline makes of the rows it has counted so far, and making it anew."""
+"""Compares derived state outside the log with what the pipeline computes, and rebuilds it."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing

@@ -1,4 +1,4 @@
-"""Comparing the live tables with the shadow: one digest a table, and the first rows that differ, by their keys.
+"""Compares live tables with the shadow: one digest a table, and the keys of differing rows.
 
 A row is its canonical jsonb text (columns in jsonb's order, times in UTC); what is counted later by the projection
 stage is left out. A history counts with the messages that no unit keeps.

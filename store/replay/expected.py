@@ -1,4 +1,4 @@
-"""What stands in the tables of derived state, and what their pipeline makes of the rows it has counted so far.
+"""Actual and expected rows of the derived tables.
 
 What it has not come to yet counts for neither side: links that are not counted, words that wait, units that were
 forgotten and are still to be taken back, names that are to be looked at again, turns whose projection is not done.

@@ -1,4 +1,4 @@
-"""Words and vectors after rows changed under them: what is right survives, the rest is made again.
+"""Repairs words and vectors after a replay changed their rows.
 
 A vector belongs to a text: it goes with a unit that does not live or says something else than before, and the unit's
 turn goes to the embedding stage once more; so with reflections. Words are made at once.

@@ -1,4 +1,4 @@
-"""What a replay found, table by table; keys and column names, never what stands in them."""
+"""The report of a replay by table: keys and column names, never content."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

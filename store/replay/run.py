@@ -1,4 +1,4 @@
-"""The three uses of a replay: compare, replace, and mend in place."""
+"""The three modes of a replay: compare, swap, and repair in place."""
 
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence

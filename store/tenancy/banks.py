@@ -1,4 +1,4 @@
-"""Banks: whose they are, which of them a key reaches, how one is made before its first turn."""
+"""Banks: owner, reach of a key, creation before the first turn."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Who called which interface, for what, how long it took and how it ended. Never content, nor names of sessions.
+"""The call audit: key, interface, operation, duration and result. Never content or session names.
 
 Rows are written in batches, as the operator and outside of any call; they are pruned by `call_audit_t.at`.
 """

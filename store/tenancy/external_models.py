@@ -1,4 +1,4 @@
-"""External models: which there were, and how many texts of an erasure each was sent."""
+"""Records external models, and how many texts of an erasure each received."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -1,4 +1,4 @@
-"""Gateway targets: to which Memory Gateway a tenant's turns are handed, as an operator set it.
+"""Gateway targets: the Memory Gateway that receives a tenant's turns.
 
 A target belongs to a tenant, or to one bank of it; the bank's goes before the tenant's. The call that writes a turn
 looks it up (store/sql/turns.sql) and the delivery keeps it. So a target that is replaced still takes

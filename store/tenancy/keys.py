@@ -1,4 +1,4 @@
-"""Bearer keys: they name the tenant, and what of it their holder may touch. Only hashes are kept.
+"""Bearer keys: tenant and rights of their holder. Only hashes are stored.
 
 What a key leaves open it reaches; what it names it is held to: banks, one user, one agent, reading alone, a time.
 """

@@ -1,4 +1,4 @@
-"""The language of a bank: what it is, what it becomes, and how the bank's words follow.
+"""The language of a bank: reads and changes it; words are re-indexed afterwards.
 
 The language is the bank's own state, changed by an event. From then on words are written by the new rules, and
 questions are cut by both, until maintenance has cut every older unit's words anew.

@@ -1,4 +1,4 @@
-"""Quotas: how much a host, or one of its banks, may hold and take in; set by the operator, paid for by every write."""
+"""Quotas: limits of size and rate of a tenant or bank, set by the operator, checked by every write."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass

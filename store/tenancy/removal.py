@@ -1,4 +1,4 @@
-"""Removing whole hosts: what a check or a measurement made is gone when it is over. As the owner, behind no wall."""
+"""Removes whole tenants of checks and benchmarks, with the owner's role."""
 
 from collections.abc import Sequence
 from uuid import UUID

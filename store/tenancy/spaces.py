@@ -1,4 +1,4 @@
-"""Whose a bank is, told by its name. Pure.
+"""Derives a bank's owner from its name. Pure.
 
 Three scopes: a host's bank belongs to everybody of the host, an agent's to one agent and all its users, a user's to
 one user. A key of a user or an agent makes banks in a space of its own, so that two users can both call a bank

@@ -1,4 +1,4 @@
-"""The tenants there are, for operators: names and ages, nothing of theirs."""
+"""Lists tenants for operators: names and ages, no content."""
 
 from dataclasses import dataclass
 from datetime import datetime

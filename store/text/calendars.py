@@ -1,4 +1,4 @@
-"""How languages speak of time, as data (data/calendars.toml): for questions (`times`) and extraction (`date_forms`)."""
+"""Time expressions of each language, as data (data/calendars.toml), for questions and extraction."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""A document's text in pieces that can be found by themselves. Pure."""
+"""Splits a document into chunks. Pure."""
 
 import re
 

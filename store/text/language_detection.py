@@ -1,4 +1,4 @@
-"""Which language a text is in, told by its commonest words and by its words of time. Pure."""
+"""Detects the language of a text by its function words and time words. Pure."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What the index knows of a message: the words of its text, speaker and day, and marks of the names in it."""
+"""Index terms of a message: words of its text, speaker and day, and marks of names."""
 
 from dataclasses import replace
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""How a question names who asks it and whom it asks, as data for each language that has such rules."""
+"""Words by which a question names its asker and its addressee, by language."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""Names that are spelt wrong: which of the known ones an unknown one is meant for. Pure."""
+"""Matches a misspelt name to a known one. Pure."""
 
 import re
 from collections.abc import Iterable

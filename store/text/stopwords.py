@@ -1,4 +1,4 @@
-"""English words that tell no two turns apart: left out of the index and of the question.
+"""English stop words, left out of index and question.
 
 "may" is not among them, for the month's sake, nor "us" and "id", which are also names of things.
 """

@@ -1,4 +1,4 @@
-"""Texts to index terms: the same rules for what is stored and for what is asked."""
+"""Turns texts into index terms, by the same rules for storage and questions."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""Times that a text speaks of, as spans on the calendar. Pure rules; what a language says is in `calendars`."""
+"""Finds time spans that a text names. Pure rules; the expressions of a language are in `calendars`."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""How the words of a text are cut: stems and stop words by the script a word is written in, and by a bank's language.
+"""Stems and stop words, by the script of a word and the bank's language.
 
 A bank that says nothing is `auto`: each word by the usual language of its script, Latin letters as English. A bank's
 own language takes the place of the usual one of its script; `none` leaves every word as it stands. The languages are

@@ -1,1 +1,1 @@
-"""The extraction stage: what follows from a turn by rules or by a model, written once."""
+"""The extraction stage: derives entities and facts of a turn by rules or an LLM, written once."""

@@ -1,4 +1,4 @@
-"""What follows from a turn as events: entities, who names them where, facts beside the words they come from.
+"""Builds the events of an extraction: entities, mentions, facts with their evidence.
 
 Everything here is derived from the turn alone, ids and times included: offered twice, it is the same once.
 """

@@ -1,4 +1,4 @@
-"""A corrected message is read as a new one is: which message a row is for, what comes back, what must follow."""
+"""Extracts a corrected message again."""
 
 from collections.abc import Collection, Sequence
 from uuid import UUID, uuid5

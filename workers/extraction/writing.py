@@ -1,4 +1,4 @@
-"""Writing a further reading of a turn: what is new in it, the note that it was made, and what must follow."""
+"""Writes a further extraction of a turn: new facts, the run's record, follow-up work."""
 
 from collections.abc import Sequence
 from uuid import UUID

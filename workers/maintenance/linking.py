@@ -1,4 +1,4 @@
-"""Semantic links by nearness: looked for in what is embedded, a little at a time, host after host."""
+"""Creates semantic links between embedded texts, tenant by tenant in small batches."""
 
 from datetime import timedelta
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""The tasks of maintenance: each says how often it is due, what a batch of it does, and what it would come to."""
+"""The registry of maintenance tasks: interval, batch and dry-run count of each."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What one chat turn of one message leaves behind once all its stages are through: bytes on disk by table, and of WAL.
+"""Disk and WAL bytes of one chat turn after all stages, by table.
 
 Measured on servers of the bench's own alone: on shared ones others write into the same tables. A first bank fills each
 table's and index's first pages; counted is what the banks after it add.

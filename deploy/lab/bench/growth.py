@@ -1,4 +1,4 @@
-"""What must not grow: the time of an append with its session, and our memory with the number of events."""
+"""Checks that append time does not grow with the session, nor memory with the number of events."""
 
 import gc
 from functools import partial

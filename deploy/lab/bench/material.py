@@ -1,4 +1,4 @@
-"""What a bench of the pipeline has said: the demo's conversation, in as many banks as are asked for.
+"""Turns of the pipeline benchmark: the demo's conversation in several banks.
 
 Random words name no person and no thing, and the stages would find little to do in them.
 """

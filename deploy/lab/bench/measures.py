@@ -1,4 +1,4 @@
-"""What a bench finds: measures beside their floors and targets, and the machine they were taken on."""
+"""Measures of a benchmark with their floors and targets, and the machine."""
 
 import operator
 import os

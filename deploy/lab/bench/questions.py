@@ -1,4 +1,4 @@
-"""How much longer a question waits for a worker than for the door itself, over HTTP."""
+"""Latency of recall jobs compared with direct recalls, over HTTP."""
 
 import asyncio
 import random

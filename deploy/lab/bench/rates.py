@@ -1,4 +1,4 @@
-"""How many events a second: into the log alone, with their projections, and back out of it in a replay."""
+"""Events per second: appended alone, with projections, and replayed."""
 
 import time
 from collections.abc import Sequence

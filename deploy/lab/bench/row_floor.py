@@ -1,4 +1,4 @@
-"""What it costs to write the rows of the stages by COPY, in no more than one statement a table.
+"""The floor of the stages' writes: their rows by COPY, one statement a table.
 
 What the stages wrote for one host is read back, row by row as it stands now, and copied into tables of the bench's own:
 each is made like the stages' table, with its indexes, checks and foreign keys, but outside row-level security, under

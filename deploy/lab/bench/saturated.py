@@ -1,4 +1,4 @@
-"""How soon a turn is acknowledged over HTTP while workers are busy."""
+"""Latency of acknowledgements over HTTP while workers are busy."""
 
 import asyncio
 import time

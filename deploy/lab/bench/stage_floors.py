@@ -1,4 +1,4 @@
-"""What the bare library calls of the stages cost: processor time for a turn, nothing of a stage's own around them.
+"""The floor of the stages: processor time of their bare library calls.
 
 Counted is the processor time of both ends of a call, the caller and the server (the gateway's process, the backend):
 both run on the cores that the pipeline has.

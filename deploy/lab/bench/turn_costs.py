@@ -1,4 +1,4 @@
-"""What a turn costs besides time: round trips to the database, and processor time of our own."""
+"""Round trips and processor time of a turn."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What the processes of a stack take: memory, files, connections and processor time, by part."""
+"""Resource usage of a stack's processes: memory, files, connections and processor time."""
 
 from collections.abc import Iterator
 from contextlib import suppress

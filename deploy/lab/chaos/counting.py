@@ -1,4 +1,4 @@
-"""Counting from the database, by natural keys: what became of each turn, and what is there more than once."""
+"""Counts lost and duplicated turns in the database, by natural keys."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Counting from the gateway's own file: what was sent twice, out of order, or never; the ledger is not asked."""
+"""Counts lost, duplicated and unordered deliveries from the gateway's own file."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping

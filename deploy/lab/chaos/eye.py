@@ -1,4 +1,4 @@
-"""Looking at the stack's database as its owner, who sees every host; it may be down at any moment."""
+"""Reads the stack's database with the owner's role; tolerates outages."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""What a fault interrupted: the ledger's rows that were being worked on, or waited for what broke, at that moment."""
+"""Ledger rows that were in progress or blocked when a fault began."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Waiting for what other processes do: nothing of theirs sets an event here."""
+"""Polls until another process has reached a state."""
 
 import asyncio
 import inspect

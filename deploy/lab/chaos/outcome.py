@@ -1,4 +1,4 @@
-"""What a chaos run showed, and whether it may be shown."""
+"""The outcome of a chaos run and its verdict."""
 
 import math
 from collections import Counter

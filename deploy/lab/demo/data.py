@@ -1,4 +1,4 @@
-"""What the demo plays and asks: a conversation, questions with their evidence, texts to read at once."""
+"""Data of the demo: a conversation, questions with evidence, texts to read at once."""
 
 import json
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What a run of the demo showed, and whether it is what was promised."""
+"""The outcome of the demo and its verdict."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The routes that are tried: for each, how to ask there for what is foreign and for what does not exist.
+"""Routes of the isolation check, each with requests for foreign and for absent objects.
 
 A route that is added to the application is added here, or to `UNTRIED` with the reason; a test and the check itself
 compare both with what the application serves.

@@ -1,4 +1,4 @@
-"""Which tables of a tenant hold something of the world that is checked, and whether its log was changed."""
+"""Checks that every tenant table holds planted rows, and that the log is unchanged."""
 
 from collections.abc import Mapping, Sequence
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""How a request reaches the API: over HTTP, or straight into the application in this process."""
+"""Sends requests over HTTP, or directly into the application in this process."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field

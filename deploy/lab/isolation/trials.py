@@ -1,4 +1,4 @@
-"""Trying routes at random and judging the answers: nothing foreign is seen, changed, or told from what is absent."""
+"""Tries routes at random, and judges that answers reveal nothing foreign."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""What the isolation check works on: tenants with banks of every scope, a thing of every kind in each, and many keys.
+"""Test data of the isolation check: tenants, banks of every scope, objects of every kind, keys.
 
 In each bank its tenant's owner leaves turns, a document, a memory, a directive, a link, a recall job and the receipt
 of an erasure; the stages add facts, entities, a reflection and what is known of a person. Beside each bank there is a

@@ -1,4 +1,4 @@
-"""What runs inside an agent's process: the Afterturn client.
+"""The Afterturn client, for agents.
 
 Hands out `AsyncAfterturn`, its blocking twin `Afterturn`, what they take and answer, and their errors;
 `afterturn_client.gateway` speaks to a Memory Gateway, `afterturn_client.hybrid` is an agent's whole memory in a few

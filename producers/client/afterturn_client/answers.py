@@ -1,4 +1,4 @@
-"""What the service answers, as frozen values. No repr of them shows a remembered text."""
+"""Answers of the service as frozen values. Their repr shows no remembered text."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

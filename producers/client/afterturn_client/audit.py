@@ -1,4 +1,4 @@
-"""What is written down about the second memory layer: hidden events of a session, never its content.
+"""Audit events of the second memory layer, hidden in the session; never content.
 
 An event is no part of the conversation (`context_visible` is False): it is not shown to the model, not searched and
 not persisted. Payloads hold names, categories, statuses and counts; no text, no credentials, no bodies.

@@ -1,4 +1,4 @@
-"""Each call of the native API as a value: what to send, how to read the answer, what may be repeated.
+"""Each API call as a value: request, parser of the answer, whether it may be retried.
 
 Nothing here does I/O: both clients, the one that awaits and the one that blocks, run these same calls.
 """

@@ -1,4 +1,4 @@
-"""The command `afterturn-client`: what runs beside an agent."""
+"""The command `afterturn-client`: MCP bridge, hooks and their installation."""
 
 import argparse
 import asyncio

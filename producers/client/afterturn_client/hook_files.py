@@ -1,4 +1,4 @@
-"""Where agents look for hooks, and how ours get there and leave again: other hooks and settings stay as they are."""
+"""Installs and removes our hooks in agents' settings files; other hooks and settings stay unchanged."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Hooks of coding agents: memory stands beside each prompt and at a session's start, and each turn is kept at its end.
+"""Hooks of coding agents: add memory to prompts and session starts, store each turn at its end.
 
 Shapes: https://code.claude.com/docs/en/hooks and, for Codex, https://developers.openai.com/codex/hooks; they agree in
 what is used here. A hook fails open: on any failure the agent goes on without memory, within `DEADLINE_S` and

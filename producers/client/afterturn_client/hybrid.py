@@ -1,4 +1,4 @@
-"""An agent that remembers, in a few lines: curated files always, a second layer where there is one.
+"""Hybrid memory for an agent in a few lines: curated files, and an optional second layer.
 
     async with HybridMemory.open(config, home) as memory:
         result = await memory.run("session-1", "What did we decide?", think, instructions="You are a helper.")

@@ -1,4 +1,4 @@
-"""The two calls of a turn's life cycle: what to give the model before it, what is kept after it. No I/O."""
+"""The two calls of a turn's life cycle: model input before it, storage after it. No I/O."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

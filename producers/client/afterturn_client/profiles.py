@@ -1,4 +1,4 @@
-"""What the service knows of a person, as frozen values. No repr of them shows what is known."""
+"""Profiles as frozen values. Their repr shows no fact."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

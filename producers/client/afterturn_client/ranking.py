@@ -1,4 +1,4 @@
-"""Which texts share the most telling words with a query (BM25). Pure."""
+"""Ranks texts for a query by BM25. Pure."""
 
 import math
 import re

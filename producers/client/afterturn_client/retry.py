@@ -1,4 +1,4 @@
-"""When a call is made again. Pure: yields what to send and how long to pause, and is told what came of it."""
+"""Retry policy of calls. Pure: a generator of attempts and pauses."""
 
 from collections.abc import Generator
 from dataclasses import dataclass

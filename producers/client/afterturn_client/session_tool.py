@@ -1,4 +1,4 @@
-"""The `session_search` tool: how a model looks up earlier talk. It works in both modes and knows no gateway."""
+"""The `session_search` tool, by which a model searches earlier sessions; needs no gateway."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""The agent's session histories: what was said, what is noted about it, and a search over all of it. No network.
+"""Session histories of the agent: messages, audit events and search. No network.
 
 One JSON Lines file a session, one line a turn, so that a turn is there as a whole or not at all. Hidden events are
 lines of their own: they are in the file for an auditor, and in no prompt and no search.

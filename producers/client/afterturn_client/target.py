@@ -1,4 +1,4 @@
-"""Whom a client speaks to, as whom, and what it has written so far. Both clients share this; no I/O."""
+"""The target of a client: URL, key, and the newest position it has written. No I/O."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

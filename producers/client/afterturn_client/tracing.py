@@ -1,4 +1,4 @@
-"""The trace that an agent is in, where its process uses OpenTelemetry: calls of the service become a part of it."""
+"""Propagates an agent's OpenTelemetry trace to the service."""
 
 import sys
 from typing import Any

@@ -1,4 +1,4 @@
-"""What stands in the transcript of an agent: its turns, each a prompt and the text that answered it.
+"""Reads an agent's transcript: turns of a prompt and the answer.
 
 Claude Code writes entries of type user and assistant; Codex writes `event_msg` entries (user_message, agent_message)
 within `turn_context`s. Calls of tools and their results are passed over in both.

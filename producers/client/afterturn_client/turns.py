@@ -1,4 +1,4 @@
-"""What an agent hands in: messages, turns, and the wire form of both. No I/O."""
+"""Messages and turns, and their wire form. No I/O."""
 
 import uuid
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What holds for every route: JSON in, JSON out, Error bodies, routing."""
+"""All routes: JSON in, JSON out, Error bodies, routing."""
 
 from uuid import uuid4
 

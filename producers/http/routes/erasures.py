@@ -1,4 +1,4 @@
-"""Erasures: what is asked to be gone for good, and the receipt."""
+"""Erasures: requests and receipts."""
 
 from fastapi import APIRouter, Request, Response
 

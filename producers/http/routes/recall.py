@@ -1,4 +1,4 @@
-"""Questions: answered now, or by a worker; and how fresh an answer can be."""
+"""Recall: answered at once or by a worker; freshness."""
 
 from fastapi import APIRouter, Request, Response
 

@@ -1,4 +1,4 @@
-"""What operators and their machines ask: does it live, is it ready, what does it count. No key is needed."""
+"""Health, readiness and metrics. No key is needed."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Turns in, and how far they have come."""
+"""Turns: stored, listed, and their progress through the stages."""
 
 from collections.abc import Mapping
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""What a turn says by itself: names, places, dates, addresses and durable facts, by rules and without I/O.
+"""Extraction rules: names, places, dates, addresses and durable facts of a turn. Pure.
 
 Hands out `extract`, `VERSION`, `canonical` and the types of `store.text.rules.model`.
 """

@@ -1,4 +1,4 @@
-"""Which day a date means when it is said on a known day; None wherever two days could be meant."""
+"""Resolves a date expression against the day it was said; None when it is ambiguous."""
 
 from datetime import date, timedelta
 

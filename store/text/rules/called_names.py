@@ -1,4 +1,4 @@
-"""What people are called where they are spoken to ("Hey Kate!"), and what they call themselves ("I'm Kate").
+"""Extracts names from address ("Hey Kate!") and introduction ("I'm Kate").
 
 A message's index terms hold both as marks beside its words: `to:kate`, `me:kate`. No word has a colon, so no question
 finds them by itself. Whom a name means is decided when it is asked for (`store/derived/called_names.py`).

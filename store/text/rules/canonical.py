@@ -1,4 +1,4 @@
-"""One name for one thing: how a surface becomes the normalised name that makes two mentions one entity."""
+"""Normalises the surface form of a name, so that two mentions are one entity."""
 
 import re
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""The ways to write a date, and what each says about the day: a pattern and its meaning."""
+"""Patterns of dates and their meaning."""
 
 import re
 from collections.abc import Callable

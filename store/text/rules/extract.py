@@ -1,4 +1,4 @@
-"""A turn's text in, everything that follows from it out: the one way into the rules."""
+"""The entry point of the extraction rules: a turn's text in, mentions, entities and facts out."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The phrases that open a durable fact, and what follows from each.
+"""Opening phrases of durable facts, and the fact each one states.
 
 The first five are the contract's (rule-based extraction of the turn tools); the others are ours.
 """

@@ -1,4 +1,4 @@
-"""What a run of capitalised words names, by the lists and by the words around it."""
+"""Classifies a run of capitalised words by word lists and context."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Names that people write without a capital: only what the lists know for certain, and is no word."""
+"""Finds names written in lower case: only unambiguous ones from the lists."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache

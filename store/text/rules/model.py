@@ -1,4 +1,4 @@
-"""What goes into the rules and what comes out of them: texts in, mentions, entities and facts out."""
+"""Input and output types of the rules: texts in, mentions, entities and facts out."""
 
 from dataclasses import dataclass
 from datetime import date, datetime

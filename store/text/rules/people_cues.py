@@ -1,4 +1,4 @@
-"""Signs in a sentence that a name is a person's: who is introduced, who acts, who is told, whose birthday it is."""
+"""Context cues that a name is a person's: introductions, actions, birthdays."""
 
 from store.text.rules.gazetteer import word_list
 from store.text.rules.runs import NameRun

@@ -1,4 +1,4 @@
-"""Runs of capitalised words: what may be a name, before anybody asks of what."""
+"""Finds runs of capitalised words: candidates for names."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Signs in a sentence that a name is a place's, an organisation's or a thing's."""
+"""Context cues that a name is a place's, an organisation's or a thing's."""
 
 from store.text.rules.gazetteer import word_list
 from store.text.rules.model import MentionKind

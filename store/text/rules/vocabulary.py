@@ -1,4 +1,4 @@
-"""What the rules know of words: which are known names, and which are only words that a capital does not make one."""
+"""Vocabulary of the rules: known names, and common words that are no names even when capitalised."""
 
 from functools import cache, lru_cache
 

@@ -1,4 +1,4 @@
-"""What is believed of a model's answer: only what has the shape asked for, and only what the turn bears out.
+"""Validates an LLM's answer: only facts in the requested shape that the turn supports.
 
 A reply of another shape is refused whole. Of a good one, what does not stand in the text it is said to stand in is
 dropped: a fact needs words of the user that are there to the letter, an entity its name.

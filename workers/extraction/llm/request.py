@@ -1,4 +1,4 @@
-"""What a model is told about a turn: instructions that never change, the turn as framed data, one tool to answer by.
+"""Builds the request to an LLM: fixed instructions, the turn as framed data, one tool.
 
 Only what people and the agent said is sent; no system prompt, no tool output, no ids, and of a long turn its beginning.
 Source: seed 004 (memory tools), the LLM heuristic. A stated deviation: known facts are not sent along, for what follows

@@ -1,4 +1,4 @@
-"""What an attack is, and which answers to it are right."""
+"""The protocol of an attack, and the expected answers."""
 
 import re
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""How good an order is: shares of the evidence among its first. Pure."""
+"""Figures of a ranking: share of evidence among its first results. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The same talk in long messages: what is true of short ones must hold of these too. Pure."""
+"""The long variant of a dialogue: consecutive messages joined. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

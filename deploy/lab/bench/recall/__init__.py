@@ -1,4 +1,4 @@
-"""How fast recall is: beside the bare calls it is made of, over HTTP, and as memory grows.
+"""Speed of recall compared with its floor, over HTTP, by size of the bank.
 
 Public names: `run`, `Sizes`, `FULL`, `servers` (speed), what `afterturn bench recall` runs.
 """

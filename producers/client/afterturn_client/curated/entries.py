@@ -1,4 +1,4 @@
-"""What a curated file holds: entries, separated by a line that holds only `§`. Pure: text in, values out."""
+"""Parses a curated file: entries separated by a line with only `§`. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Why a change of the curated files was refused. No message, and no repr, shows what an entry says.
+"""Errors of the curated files. No message and no repr shows an entry's text.
 
 CuratedError (an AfterturnError)
 ├── EntryRefused           the content may not be stored as it is

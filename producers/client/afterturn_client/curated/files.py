@@ -1,4 +1,4 @@
-"""Files that are whole at every moment: a lock between processes, and writes that replace.
+"""Atomic files: a lock between processes, and writes that replace the file.
 
 A write goes to a temporary file in the same folder, is synced, renamed over the old one, and the folder is synced: who
 reads, and who comes back after a power cut, sees the old file or the new one.

@@ -1,4 +1,4 @@
-"""What may be remembered: entries come back in every later system prompt, so they must not be able to command.
+"""Screens entries for prompt injection: they are part of every later system prompt.
 
 Two screens, both pure. Invisible characters are refused, since they hide text from the person who reads the file. Then
 the text, in one plain form (NFKC, lower case, single spaces), is compared with patterns of prompt injection and of

@@ -1,4 +1,4 @@
-"""Both files as they are when a run starts; what changes meanwhile is in the prompt from the next run on."""
+"""A snapshot of both files at the start of a run; later changes appear in the next run's prompt."""
 
 from dataclasses import dataclass, field
 from typing import Self

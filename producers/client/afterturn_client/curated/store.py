@@ -1,4 +1,4 @@
-"""The two curated files of one profile: read whole, changed one entry at a time, never cut silently."""
+"""The two curated files of a profile: read whole, changed entry by entry, never truncated silently."""
 
 import os
 from collections.abc import Callable

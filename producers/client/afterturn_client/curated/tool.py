@@ -1,4 +1,4 @@
-"""The `memory` tool: how a model changes the curated files. It knows the store and nothing else."""
+"""The `memory` tool, by which a model changes the curated files."""
 
 import json
 from collections.abc import Mapping
