@@ -11,29 +11,43 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import ColumnElement, Select, Text, TextualSelect, and_, case, cast, column, func, select, text
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy import (
+    ColumnElement,
+    FromClause,
+    LargeBinary,
+    Select,
+    Text,
+    TextualSelect,
+    Uuid,
+    and_,
+    bindparam,
+    case,
+    cast,
+    column,
+    func,
+    literal_column,
+    select,
+    table,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.log.catalog import AGGREGATES, Aggregate, AggregateSpec
+from store.log.catalog import AGGREGATES, Aggregate
 from store.replay.report import Difference, TableReport
 from store.replay.shadow import ReplayScope
 
 #: Differences that are named for each table.
 NAMED = 5
 
-MESSAGES = """jsonb_build_object('messages', (
-    select jsonb_agg(to_jsonb(m) order by m.seq) from {schema}.session_message_t m
-     where m.host_id = t.host_id and m.bank_id = t.bank_id and m.session_id = t.session_id))"""
+_SCOPE = bindparam("host", type_=Uuid), bindparam("bank", type_=Uuid)
+Rows = Select[*tuple[Any, ...]] | TextualSelect
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """An event-backed table: its key, and its row as jsonb."""
-
-    table: str
-    key: tuple[str, ...]
-    row: str
+def in_scope(rows: FromClause) -> ColumnElement[bool]:
+    """Say that a row is of the host and bank that are replayed, where these are given."""
+    inside: ColumnElement[bool] = func.afterturn.in_scope(rows.c.host_id, rows.c.bank_id, *_SCOPE)
+    return inside
 
 
 def rows_of(query: str, key: Sequence[str]) -> TextualSelect:
@@ -41,28 +55,47 @@ def rows_of(query: str, key: Sequence[str]) -> TextualSelect:
     return text(query).columns(*(column(name) for name in key), column("told", JSONB))
 
 
-def _compare_aggregate(aggregate: Aggregate, spec: AggregateSpec) -> Compared:
-    row = " - ".join(("to_jsonb(t)", *(f"'{column}'" for column in spec.counted)))
-    messages = f" || {MESSAGES}" if aggregate is Aggregate.SESSION else ""
-    return Compared(spec.table, ("host_id", "bank_id", *spec.ids.values()), row + messages)
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """An event-backed table: its key, the columns that are counted later, and whether it has messages of its own."""
+
+    table: str
+    key: tuple[str, ...]
+    counted: tuple[str, ...]
+    has_messages: bool
+
+    def select_rows(self, schema: str) -> Select[*tuple[Any, ...]]:
+        """Select the key and the row `told` as jsonb of each row in a schema."""
+        rows = table(self.table, *(column(name) for name in self.key), schema=schema).alias("t")
+        told: ColumnElement[Any] = func.to_jsonb(literal_column("t"), type_=JSONB)
+        for name in self.counted:
+            told = told.op("-")(name)
+        if self.has_messages:
+            told = told.op("||")(_collect_messages(rows, schema))
+        return select(*(rows.c[name] for name in self.key), told.label("told")).where(in_scope(rows))
 
 
-COMPARED = tuple(_compare_aggregate(aggregate, spec) for aggregate, spec in AGGREGATES.items())
+def _collect_messages(history: FromClause, schema: str) -> ColumnElement[Any]:
+    names = ("host_id", "bank_id", "session_id")
+    message = table("session_message_t", column("seq"), *(column(name) for name in names), schema=schema).alias("m")
+    messages = (
+        select(func.jsonb_agg(aggregate_order_by(func.to_jsonb(literal_column("m")), message.c.seq)))
+        .where(*(message.c[name] == history.c[name] for name in names))
+        .scalar_subquery()
+    )
+    return func.jsonb_build_object("messages", messages)
 
-ROWS = """
-    select {key}, {row} as told from {schema}.{table} t
-     where (cast(:host as uuid) is null or t.host_id = :host) and (cast(:bank as uuid) is null or t.bank_id = :bank)"""
-DIGEST = """
-    select count(*), encode(sha256(coalesce(
-               string_agg(sha256(convert_to(told::text, 'UTF8')), ''::bytea order by {key}), '')), 'hex')
-      from ({rows}) r"""
+
+COMPARED = tuple(
+    Compared(
+        spec.table, ("host_id", "bank_id", *spec.ids.values()), tuple(spec.counted), aggregate is Aggregate.SESSION
+    )
+    for aggregate, spec in AGGREGATES.items()
+)
 
 
 # What a bank's derived state is made of.
 DERIVED_FROM = ("agent_memory_unit_t", "agent_memory_entity_t", "agent_memory_unit_entity_t")
-BANKS = """
-    select distinct host_id, bank_id from ({live}) l full join ({shadow}) s using ({key})
-     where l.told is distinct from s.told order by 1, 2"""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -75,7 +108,7 @@ class BankIdentity:
 
 async def compare_tables(connection: AsyncConnection, schema: str, scope: ReplayScope) -> list[TableReport]:
     """Compare every event-backed table with its shadow, inside a transaction that shows both at the same end."""
-    return [await _compare_table(connection, schema, scope, table) for table in COMPARED]
+    return [await _compare_table(connection, schema, scope, compared) for compared in COMPARED]
 
 
 async def changed_banks(
@@ -84,19 +117,30 @@ async def changed_banks(
     """Return the banks with rows that the shadow has otherwise and derived state is made of; tables as in `reports`."""
     wrong = {one.table for one in reports if not one.equal}.intersection(DERIVED_FROM)
     found = set[BankIdentity]()
-    for table in (one for one in COMPARED if one.table in wrong):
-        live, shadow = (_rows_query(table, where) for where in ("afterturn", schema))
-        query = text(BANKS.format(key=", ".join(table.key), live=live, shadow=shadow))
+    for compared in (one for one in COMPARED if one.table in wrong):
+        query = _select_changed_banks(compared, schema)
         rows = await connection.execute(query, {"host": scope.host, "bank": scope.bank})
         found.update(BankIdentity(*row) for row in rows)
     return sorted(found)
+
+
+def _select_changed_banks(compared: Compared, schema: str) -> Select[UUID, UUID]:
+    live, shadow = (compared.select_rows(where).subquery() for where in ("afterturn", schema))
+    bank = [func.coalesce(live.c[name], shadow.c[name]).label(name) for name in ("host_id", "bank_id")]
+    return (
+        select(*bank)
+        .distinct()
+        .join_from(live, shadow, and_(*(live.c[name] == shadow.c[name] for name in compared.key)), full=True)
+        .where(live.c.told.is_distinct_from(shadow.c.told))
+        .order_by(*bank)
+    )
 
 
 async def first_differences(
     connection: AsyncConnection,
     arguments: Mapping[str, Any],
     key: Sequence[str],
-    sides: tuple[TextualSelect | Select[*tuple[Any, ...]], TextualSelect | Select[*tuple[Any, ...]]],
+    sides: tuple[Rows, Rows],
     *,
     right: str,
     shown: Sequence[str] | None = None,
@@ -114,7 +158,7 @@ async def first_differences(
 
 def _select_differences(
     key: Sequence[str],
-    sides: tuple[TextualSelect | Select[*tuple[Any, ...]], TextualSelect | Select[*tuple[Any, ...]]],
+    sides: tuple[Rows, Rows],
     right: str,
     shown: Sequence[str],
 ) -> Select[str, str, Sequence[str]]:
@@ -149,20 +193,21 @@ def _name_column(name: str, value: ColumnElement[Any]) -> tuple[str, ColumnEleme
     return "term_sha256", func.encode(func.sha256(func.convert_to(value, "UTF8")), "hex")
 
 
-async def _compare_table(connection: AsyncConnection, schema: str, scope: ReplayScope, table: Compared) -> TableReport:
-    key = ", ".join(table.key)
+async def _compare_table(
+    connection: AsyncConnection, schema: str, scope: ReplayScope, compared: Compared
+) -> TableReport:
     arguments = {"host": scope.host, "bank": scope.bank}
-    live, shadow = (_rows_query(table, where) for where in ("afterturn", schema))
-    found = [
-        (await connection.execute(text(DIGEST.format(key=key, rows=rows)), arguments)).one() for rows in (live, shadow)
-    ]
+    live, shadow = sides = compared.select_rows("afterturn"), compared.select_rows(schema)
+    found = [(await connection.execute(_select_digest(rows, compared.key), arguments)).one() for rows in (live, shadow)]
     differences: list[Difference] = []
     if found[0] != found[1]:
-        sides = rows_of(live, table.key), rows_of(shadow, table.key)
-        differences = await first_differences(connection, arguments, table.key, sides, right="replayed")
-    return TableReport(table.table, found[0][0], found[1][0], found[0][1], found[1][1], differences)
+        differences = await first_differences(connection, arguments, compared.key, sides, right="replayed")
+    return TableReport(compared.table, found[0][0], found[1][0], found[0][1], found[1][1], differences)
 
 
-def _rows_query(table: Compared, schema: str) -> str:
-    row = table.row.replace("{schema}", schema)
-    return ROWS.format(key=", ".join(table.key), row=row, schema=schema, table=table.table)
+def _select_digest(query: Select[*tuple[Any, ...]], key: Sequence[str]) -> Select[int, str]:
+    """Select how many rows there are, and the SHA-256 of their own, in the order of the key."""
+    rows, nothing = query.subquery("r"), literal_column("''::bytea", LargeBinary)
+    digest = func.sha256(func.convert_to(cast(rows.c.told, Text), "UTF8"))
+    digests = func.string_agg(digest, aggregate_order_by(nothing, *(rows.c[name] for name in key)))
+    return select(func.count(), func.encode(func.sha256(func.coalesce(digests, nothing)), "hex")).select_from(rows)

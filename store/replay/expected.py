@@ -10,14 +10,9 @@ from itertools import chain
 from typing import Any
 
 from sqlalchemy import (
-    ColumnElement,
     CompoundSelect,
-    FromClause,
     Select,
-    TextualSelect,
-    Uuid,
     and_,
-    bindparam,
     exists,
     func,
     or_,
@@ -27,16 +22,8 @@ from sqlalchemy import (
 
 from store.derived.facts import STATED_UNIT, line_up, select_stated
 from store.derived.projection import first_links
-from store.replay.digest import rows_of
+from store.replay.digest import Rows, in_scope, rows_of
 from store.schema import FACT, FORGOTTEN_UNIT, LEDGER, TURN, UNIT, UNIT_ENTITY, same_bank
-
-_SCOPE = bindparam("host", type_=Uuid), bindparam("bank", type_=Uuid)
-
-
-def _in_scope(rows: FromClause) -> ColumnElement[bool]:
-    """Say that a row is of the host and bank that are replayed, where these are given."""
-    inside: ColumnElement[bool] = func.afterturn.in_scope(rows.c.host_id, rows.c.bank_id, *_SCOPE)
-    return inside
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +39,7 @@ class Expected:
     shown: tuple[str, ...] | None = None
 
     @property
-    def sides(self) -> tuple[TextualSelect, TextualSelect | Select[*tuple[Any, ...]]]:
+    def sides(self) -> tuple[Rows, Rows]:
         """Return both queries, for `host` and `bank`, `many` (store/derived/facts.py) and `languages`."""
         derived = rows_of(self.derived, self.key) if isinstance(self.derived, str) else self.derived
         return rows_of(self.live, self.key), derived
@@ -84,7 +71,7 @@ _TURNS = Expected(
 
 def _derive_pairs() -> Select[*tuple[Any, ...]]:
     link, unit = UNIT_ENTITY.alias("l"), UNIT.alias("u")
-    links = first_links(link, _in_scope(link), link.c.counted).cte("links").prefix_with("materialized")
+    links = first_links(link, in_scope(link), link.c.counted).cte("links").prefix_with("materialized")
     one, other = links.alias("one"), links.alias("other")
     told = func.jsonb_build_object("cooccur_count", func.count(), "last_cooccurred", func.max(unit.c.event_date))
     pair = one.c.host_id, one.c.bank_id, one.c.entity_id, other.c.entity_id
@@ -214,7 +201,7 @@ def _select_fact_rows() -> CompoundSelect[*tuple[Any, ...]]:
     """
     unit, turn, work = UNIT.alias("x"), TURN.alias("g"), LEDGER.alias("l")
     there, gone = FACT.alias("t"), FORGOTTEN_UNIT.alias("n")
-    stated = select_stated(_in_scope(STATED_UNIT)).subquery("s")
+    stated = select_stated(in_scope(STATED_UNIT)).subquery("s")
     row = FACT.alias("r")
     projected = and_(
         exists().where(turn.c.host_id == unit.c.host_id, turn.c.turn_id == unit.c.turn_id),
@@ -232,7 +219,7 @@ def _select_fact_rows() -> CompoundSelect[*tuple[Any, ...]]:
         .where(or_(there.c.unit_id.is_not(None), projected), ~exists().where(same_bank(gone, stated, "unit_id")))
     )
     forgotten = select(*(row.c[column.name] for column in stated.c)).where(
-        _in_scope(row), exists().where(same_bank(gone, row, "unit_id"))
+        in_scope(row), exists().where(same_bank(gone, row, "unit_id"))
     )
     return union_all(living, forgotten)
 

@@ -11,6 +11,7 @@ import orjson
 import pytest_asyncio
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import Text, cast, literal_column, select
 from sqlalchemy import text as sql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -128,7 +129,7 @@ NEWEST = """
                           order by active desc, update_ts desc limit 1) v on true"""
 COUNT = sql("select count(*) from afterturn.event_store_t")
 #: An event's place in its log is the log's own; the projection stage counts beside the log.
-UNTOLD = "- 'position' - 'last_position' - 'counted' - 'mention_count'"
+UNTOLD = "array['position', 'last_position', 'counted', 'mention_count']"
 LIMITS = settings(suppress_health_check=list(HealthCheck), max_examples=examples(8))
 
 
@@ -196,9 +197,11 @@ async def rows(database: Database, host: UUID) -> dict[str, list[str]]:
     found = {}
     async with database.tenant(host) as connection:
         for one in COMPARED:
-            key, row = ", ".join(one.key), one.row.replace("{schema}", "afterturn")
-            query = f"select cast(({row}) {UNTOLD} as text) from afterturn.{one.table} t order by {key}"
-            found[one.table] = [str(text) for text in (await connection.execute(sql(query))).scalars()]
+            row = one.select_rows("afterturn").subquery()
+            untold = select(cast(row.c.told.op("-")(literal_column(UNTOLD)), Text))
+            query = untold.order_by(*(row.c[name] for name in one.key))
+            arguments = {"host": None, "bank": None}
+            found[one.table] = [str(told) for told in (await connection.execute(query, arguments)).scalars()]
     return found
 
 
