@@ -31,21 +31,22 @@ TAIL = text(f"""
          where l.host_id = :host and l.bank_id = :bank and l.stage = 'embedding' and l.undone
          order by l.position desc limit :chunks
     ), missing as materialized (
-        select unit_id, true as is_own from own
-        union all
-        select u.unit_id, false
-          from undone l,
-               lateral (select u.unit_id from afterturn.agent_memory_unit_t u
-                         where u.host_id = :host and u.bank_id = :bank and u.turn_id = l.turn_id
-                           and (u.origin <> 'extraction' or cast(:kinds as text[]) is not null) and {_LACKS}
-                         order by u.position desc limit :chunks) u
+        select w.unit_id, bool_or(w.is_own) as is_own
+          from (select unit_id, true as is_own from own
+                 union all
+                select u.unit_id, false
+                  from undone l,
+                       lateral (select u.unit_id from afterturn.agent_memory_unit_t u
+                                 where u.host_id = :host and u.bank_id = :bank and u.turn_id = l.turn_id
+                                   and (u.origin <> 'extraction' or cast(:kinds as text[]) is not null) and {_LACKS}
+                                 order by u.position desc limit :chunks) u) w
+         group by w.unit_id
     )
-    select u.unit_id, left(u.content, :characters) as content, u.aggregate_version, bool_or(m.is_own) as is_own
+    select u.unit_id, left(u.content, :characters) as content, u.aggregate_version, m.is_own
       from missing m join afterturn.agent_memory_unit_t u
         on u.host_id = :host and u.bank_id = :bank and u.unit_id = m.unit_id
      where {_LACKS} and {filter_conditions("u")}
-     group by u.unit_id, u.content, u.aggregate_version, u.position, u.seq
-     order by is_own desc, u.position desc, u.seq desc
+     order by m.is_own desc, u.position desc, u.seq desc
      limit :chunks""")  # noqa: S608 - put together from constants
 
 
