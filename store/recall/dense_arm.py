@@ -17,6 +17,7 @@ from store.driver_rows import DriverRow, fetch_rows
 from store.recall.dense import context_cosines, context_weights
 from store.recall.filters import filter_conditions, is_filtered
 from store.recall.pool import AGENTS, CandidatePool
+from store.recall.question import named_speakers
 from store.recall.reflections import IS_ASKED_FOR
 from store.recall.reflections import NEAREST as MOST_REFLECTIONS
 from store.recall.settings import RecallSettings
@@ -87,19 +88,25 @@ FILTERED_IN_LISTS = text(
 )
 # In an agent's memory many earlier questions of the user, and short lines of the agent that repeat them, are nearer to
 # a question than its answer is: they fill the places that statements leave. A user without a name is the agent's user.
+# What the one speaker said whom the question names counts as much more as ranking adds to it: a list of what somebody
+# did is told in sentences of which few are near the question.
 _ONLY_ASKS = """(u.role = any(cast(:agents as text[])) and octet_length(u.content) <= :line_bytes
                  or u.role = 'user' and u.name is null and octet_length(u.content) <= :question_bytes
                     and right(rtrim(u.content, E' \\n\\t"'), 1) in ('?', '\uff1f'))"""
 BESIDE_AGENT = f"""
     select n.unit_id, n.cosine, n.drawn
       from ({{near}}) n
-      left join lateral (select {_ONLY_ASKS} as only_asks from afterturn.agent_memory_unit_t u
+      left join lateral (select {_ONLY_ASKS} as only_asks, coalesce(u.name, u.role) = cast(:named as text) as is_named
+                           from afterturn.agent_memory_unit_t u
                           where u.host_id = :host and u.bank_id = :bank and u.unit_id = n.unit_id limit 1) u on true
-     order by coalesce(u.only_asks, false), n.cosine desc, n.unit_id limit :candidates"""  # noqa: S608 - constants
+     order by coalesce(u.only_asks, false),
+              n.cosine + case when u.is_named then cast(:named_more as float8) else 0 end desc, n.unit_id
+     limit :candidates"""  # noqa: S608 - constants
 TOLD_AGENT = text(BESIDE_AGENT.format(near=NEAREST.format(units="", conditions="", most="looked_at")))
 TOLD_AGENT_IN_LISTS = text(BESIDE_AGENT.format(near=IN_LISTS.format(units="", conditions="", most="looked_at")))
-#: Beside an agent: units looked at for each that is wanted, and the sizes of an agent's line and of a short question.
-TOLD_AMONG, LINE_BYTES, QUESTION_BYTES = 2, 200, 80
+#: Beside an agent: units looked at for each that is wanted, more where a speaker is named, and the sizes of an agent's
+#: line and of a short question. Of 60 lists, answers hold all members of .800 instead of .567.
+TOLD_AMONG, NAMED_AMONG, LINE_BYTES, QUESTION_BYTES = 2, 4, 200, 80
 #: With a filter: candidates read for each result that is wanted, and the factor on the lists that are probed.
 LOOKED_AT, FILTERED_LISTS = 10, 2
 
@@ -163,7 +170,11 @@ async def _find_nearest(connection: AsyncConnection, state: RecallState) -> Sequ
     if filtered:
         all_units, in_lists, times = FILTERED, FILTERED_IN_LISTS, LOOKED_AT
     elif _is_beside_agent(state):
-        all_units, in_lists, times = TOLD_AGENT, TOLD_AGENT_IN_LISTS, TOLD_AMONG
+        all_units, in_lists = TOLD_AGENT, TOLD_AGENT_IN_LISTS
+        named = _find_named(state)
+        times = TOLD_AMONG if named is None else NAMED_AMONG
+        ranking = state.settings.ranking
+        arguments |= {"named": named, "named_more": ranking.speaker / (ranking.dense_weight or 1.0)}
     arguments["looked_at"] = wanted * times
     if state.lists:
         rows = await fetch_rows(connection, in_lists, arguments)
@@ -175,6 +186,12 @@ async def _find_nearest(connection: AsyncConnection, state: RecallState) -> Sequ
 def _is_beside_agent(state: RecallState) -> bool:
     """Return whether an agent speaks, or may speak, where the question's words stand, and its own are not asked for."""
     return not state.question.wants_assistant and (not state.speakers or not AGENTS.isdisjoint(state.speakers))
+
+
+def _find_named(state: RecallState) -> str | None:
+    """Return the one speaker whom the question names, None where it names none or several."""
+    named = named_speakers(state.question, state.speakers)
+    return next(iter(named)) if len(named) == 1 else None
 
 
 def _nearest_of_tail(
