@@ -1,0 +1,227 @@
+"""Queries of what banks know of a person: the banks, the names that mean the person, the facts, and who is beside.
+
+Each takes `host`, `now` and `banks` (whole names; null: all that the caller may see).
+"""
+
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    Boolean,
+    ColumnElement,
+    FromClause,
+    Integer,
+    Join,
+    Select,
+    Text,
+    Uuid,
+    all_,
+    and_,
+    any_,
+    bindparam,
+    cast,
+    func,
+    join,
+    literal_column,
+    or_,
+    select,
+    union,
+    union_all,
+)
+from sqlalchemy.dialects.postgresql import aggregate_order_by
+
+from store.expiry import row_lasts
+from store.schema import BANK, ENTITY_COOCCUR, ENTITY_PROFILE, EVENT_STORE, FACT, UNIT
+
+#: Events of a user that are looked through for the banks where turns of theirs may wait.
+NEWEST_EVENTS = 500
+
+_HOST, _NAME = bindparam("host", type_=Uuid), func.afterturn.folded(bindparam("name", type_=Text))
+_SUBJECTS = bindparam("subjects", type_=ARRAY(Text))
+_PERSONAL = bindparam("personal", type_=ARRAY(Text))
+_ASKED_BANKS = bindparam("banks", type_=ARRAY(Text))
+_UNIT, _FACT, _WROTE, _BANK = UNIT.alias("u"), FACT.alias("f"), EVENT_STORE.alias("e"), BANK.alias("b")
+_PROFILE, _ALIAS = ENTITY_PROFILE.alias("p"), ENTITY_PROFILE.alias("a")
+
+SEEN = select(_BANK.c.bank_id, _BANK.c.bank_name).where(
+    _BANK.c.host_id == _HOST,
+    _BANK.c.active,
+    row_lasts(_BANK),
+    or_(_ASKED_BANKS.is_(None), _BANK.c.bank_name == any_(_ASKED_BANKS)),
+)
+_WRITTEN = (
+    select(_WROTE.c.bank_id)
+    .where(_WROTE.c.host_id == _HOST, _WROTE.c.user_id == bindparam("user", type_=Uuid))
+    .order_by(_WROTE.c.position.desc())
+    .limit(literal_column(str(NEWEST_EVENTS)))
+    .subquery("w")
+)
+# Where a user wrote last, however many banks the tenant has: the newest events are at the end of an index.
+SEEN_OF_USER = SEEN.where(_BANK.c.bank_id.in_(select(_WRITTEN.c.bank_id)))
+_BANKS = SEEN.cte("banks").prefix_with("materialized")
+
+
+def _in_banks(rows: FromClause) -> ColumnElement[bool]:
+    """Say that a row is of one of the banks that are seen."""
+    return and_(rows.c.host_id == _HOST, rows.c.bank_id == _BANKS.c.bank_id)
+
+
+def _means_the_same(of: FromClause, as_one: FromClause) -> ColumnElement[bool]:
+    """Say that an entity of these banks is taken for the same as another of its bank."""
+    return and_(_in_banks(of), of.c.canonical_id == as_one.c.canonical_id)
+
+
+# Everything a bank takes for the same person as this name, the name itself, and who said that it is theirs.
+SUBJECTS = union(
+    select(_NAME),
+    select(_ALIAS.c.folded)
+    .join_from(
+        _BANKS,
+        _PROFILE,
+        and_(
+            _in_banks(_PROFILE),
+            _PROFILE.c.stem == func.split_part(_NAME, literal_column("' '"), literal_column("1")),
+            _PROFILE.c.folded == _NAME,
+            _PROFILE.c.kind == any_(_PERSONAL),
+        ),
+    )
+    .join(_ALIAS, _means_the_same(_ALIAS, _PROFILE)),
+    select(_FACT.c.subject).join_from(
+        _BANKS,
+        _FACT,
+        and_(
+            _in_banks(_FACT),
+            _FACT.c.fact_id == bindparam("own_name"),
+            _FACT.c.value == _NAME,
+            _FACT.c.valid_to.is_(None),
+        ),
+    ),
+)
+
+
+def _select_facts(found: Join, *of_whom: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
+    """Select facts of a person: those that follow each other with one value are one row.
+
+    It says since when, in how many turns, and which is the newest of them.
+    """
+    one = (
+        _BANKS.c.bank_name,
+        *(_FACT.c[name] for name in ("bank_id", "fact_id", "subject", "key", "value", "valid_to", "superseded_by")),
+    )
+    newest_first = (_FACT.c.valid_from.desc(), _FACT.c.said.desc(), _FACT.c.position.desc(), _FACT.c.unit_id)
+    stated = (
+        select(
+            *one,
+            func.min(_FACT.c.valid_from).label("since"),
+            func.count(_UNIT.c.turn_id.distinct()).label("stated"),
+            func.array_agg(aggregate_order_by(_FACT.c.unit_id, *newest_first))[literal_column("1")].label("unit_id"),
+        )
+        .select_from(found)
+        .where(
+            *of_whom,
+            _UNIT.c.active,
+            row_lasts(_UNIT),
+            _FACT.c.fact_id != all_(bindparam("passing", type_=ARRAY(Text))),
+            or_(bindparam("history", type_=Boolean), _FACT.c.valid_to.is_(None)),
+        )
+        .group_by(*one)
+        .cte("stated")
+        .prefix_with("materialized")
+    )
+    told = UNIT.alias("told")
+    of_fact = told.c["metadata"]
+    return (
+        select(
+            stated,
+            of_fact["subject"].astext.label("name"),
+            of_fact["key"].astext.label("shown_key"),
+            of_fact["value"].astext.label("shown_value"),
+            of_fact["confidence"].astext.label("confidence"),
+            *(told.c[name] for name in ("content", "session_name", "turn_name", "event_date", "source_memory_ids")),
+        )
+        .join_from(
+            stated,
+            told,
+            and_(told.c.host_id == _HOST, told.c.bank_id == stated.c.bank_id, told.c.unit_id == stated.c.unit_id),
+        )
+        .order_by(
+            stated.c.valid_to.is_not(None),
+            *(stated.c[name] for name in ("fact_id", "subject", "key", "since", "unit_id")),
+        )
+        .limit(bindparam("limit", type_=Integer))
+    )
+
+
+_SAID_IN_UNIT = and_(_FACT.c.host_id == _HOST, _FACT.c.bank_id == _UNIT.c.bank_id, _FACT.c.unit_id == _UNIT.c.unit_id)
+OF_USER = _select_facts(
+    join(_UNIT, _BANKS, _BANKS.c.bank_id == _UNIT.c.bank_id).join(_FACT, _SAID_IN_UNIT),
+    _UNIT.c.host_id == _HOST,
+    _UNIT.c.user_id == bindparam("user", type_=Uuid),
+    _UNIT.c.origin == literal_column("'extraction'"),
+    or_(_SUBJECTS.is_(None), _FACT.c.subject == any_(_SUBJECTS)),
+)
+OF_NAME = _select_facts(
+    join(_BANKS, _FACT, and_(_in_banks(_FACT), _FACT.c.subject == any_(_SUBJECTS))).join(
+        _UNIT,
+        and_(_UNIT.c.host_id == _HOST, _UNIT.c.bank_id == _FACT.c.bank_id, _UNIT.c.unit_id == _FACT.c.unit_id),
+    )
+)
+
+
+def _select_around() -> Select[str, str, int]:
+    """Select who and what occurs in units with a person: aliases count for the one they mean."""
+    person = (
+        select(_ALIAS.c.bank_id, _ALIAS.c.entity_id)
+        .distinct()
+        .join_from(
+            _BANKS,
+            _PROFILE,
+            and_(
+                _in_banks(_PROFILE),
+                _PROFILE.c.folded == any_(_SUBJECTS),
+                _PROFILE.c.stem == any_(bindparam("stems", type_=ARRAY(Text))),
+                _PROFILE.c.kind == any_(_PERSONAL),
+            ),
+        )
+        .join(_ALIAS, _means_the_same(_ALIAS, _PROFILE))
+        .cte("person")
+        .prefix_with("materialized")
+    )
+    pair = ENTITY_COOCCUR.alias("c")
+    sides = [
+        select(person.c.bank_id, other.label("other"), pair.c.cooccur_count).join_from(
+            person,
+            pair,
+            and_(pair.c.host_id == _HOST, pair.c.bank_id == person.c.bank_id, one == person.c.entity_id),
+        )
+        for one, other in (
+            (pair.c.entity_id_1, pair.c.entity_id_2),
+            (pair.c.entity_id_2, pair.c.entity_id_1),
+        )
+    ]
+    pairs = union_all(*sides).cte("pairs")
+    other, meant = ENTITY_PROFILE.alias("o"), ENTITY_PROFILE.alias("h")
+    units = cast(func.sum(pairs.c.cooccur_count), Integer).label("units")
+    return (
+        select(meant.c.name, meant.c.kind, units)
+        .join_from(
+            pairs,
+            other,
+            and_(other.c.host_id == _HOST, other.c.bank_id == pairs.c.bank_id, other.c.entity_id == pairs.c.other),
+        )
+        .join(
+            meant,
+            and_(
+                meant.c.host_id == _HOST,
+                meant.c.bank_id == pairs.c.bank_id,
+                meant.c.entity_id == other.c.canonical_id,
+            ),
+        )
+        .where(meant.c.entity_id.not_in(select(person.c.entity_id)))
+        .group_by(meant.c.name, meant.c.kind)
+        .order_by(units.desc(), meant.c.name, meant.c.kind)
+        .limit(bindparam("limit", type_=Integer))
+    )
+
+
+AROUND = _select_around()
