@@ -8,7 +8,7 @@ FAULTS = (
     Mutant(
         law="L6",
         fault="a search of the plugin reads every namespace of its tenant",
-        file="store/plugin/search.py",
+        file="store/plugin/search_statements.py",
         before='_OF_BANK = "u.host_id = :host and u.bank_id = any(cast(:banks as uuid[])) and u.seq is not null"',
         after='_OF_BANK = "u.host_id = :host and u.seq is not null"',
         held_by="tests/producers/plugin/test_walls.py",

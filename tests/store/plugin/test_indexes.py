@@ -22,16 +22,15 @@ from store.memory.turns import TurnStore
 from store.plugin import search as plugin_search
 from store.plugin.memories import StoredMemory
 from store.plugin.namespaces import NamespaceChange, Namespaces
-from store.plugin.search import (
+from store.plugin.search import FEW, PluginSearch, SearchQuery
+from store.plugin.search_statements import (
     BEST,
     BEST_OF_ALL,
-    FEW,
     LIST,
     NEAR_IN_LISTS,
     READ_FEW,
     READ_WORDS,
-    PluginSearch,
-    SearchQuery,
+    nearest_in_lists,
 )
 from store.plugin.vectors import normalise, read_lists, reading_lists
 from store.recall.settings import RecallSettings
@@ -285,7 +284,7 @@ async def test_the_indexes_are_read_and_an_exact_search_reads_none(large: Large)
         assert bank == large.bank
         assert 0 < lists < MEMORIES // 20
         assert await read_lists(connection, [large.bank], DIMENSION + 1, SETTINGS.read_units) == []
-    in_lists = str(plugin_search._in_lists(large.bank, DIMENSION))
+    in_lists = str(nearest_in_lists(large.bank, DIMENSION))
     numbers = {"numbers": large.callers[0].tolist(), "limit": 10, "looked_at": 100}
     plan = await large.plan(in_lists, lists, **numbers)
     assert f"using plugin_vector_{large.bank.hex}_{DIMENSION}_near" in plan, plan
