@@ -1,5 +1,7 @@
 """Every operation is described as it answers: its promise, who may call it, typed answers and errors, examples."""
 
+import importlib
+import pkgutil
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +12,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from producers.http import routes
 from producers.http.error_responses import INTERNAL, WIRES
 from producers.http.openapi import MEANINGS, CallerClass
 from producers.http.reference_page import render_reference
@@ -288,3 +291,13 @@ async def test_every_operation_refuses_as_it_is_described(world: World, describe
 def test_the_page_of_the_http_api_is_current(described: dict[str, Any]) -> None:
     page = (Path(__file__).parents[2] / "docs" / "http.md").read_text()
     assert page == render_reference(described), "run: .venv/bin/python -m producers.http.reference_page > docs/http.md"
+
+
+def test_a_module_of_routes_has_the_name_of_its_tag() -> None:
+    named = {
+        one.name: importlib.import_module(f"{routes.__name__}.{one.name}")
+        for one in pkgutil.iter_modules(routes.__path__)
+    }
+    tags = {name: module.router.tags for name, module in named.items() if hasattr(module, "router")}
+    assert len(tags) >= 10
+    assert tags == {name: [name] for name in tags}
