@@ -139,7 +139,7 @@ TextCrossEncoder(sys.argv[1], cache_dir=sys.argv[2], cuda=False)
 
 
 def _of_folder(folder: Path, threads: int) -> "TextCrossEncoder":
-    """Return the model of a folder, which fastembed is told of under the folder's name."""
+    """Return the model of a folder, registered with fastembed under the folder's name."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     from fastembed.common.model_description import ModelSource  # noqa: PLC0415 - as below
     from fastembed.rerank.cross_encoder import TextCrossEncoder  # noqa: PLC0415 - as below

@@ -305,7 +305,7 @@ class PluginSearch:
     async def _rank(
         self, packed: Mapping[str, bytes], unread: Mapping[str, int], question: Question, units: int, most: int
     ) -> RankedUnits:
-        """Rank what shares words with a question, in banks of so many units; return the best."""
+        """Return the best of the units that share words with a question, in banks of `units` units."""
         postings = {term: np.frombuffer(some, dtype=ALONE) for term, some in packed.items()}
         ranking = self._settings.ranking
         effort = sum(map(len, postings.values()))

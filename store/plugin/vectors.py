@@ -35,7 +35,7 @@ DIMENSIONS = text("""
           from d where d.dimension is not null)
     select distinct dimension from d where dimension is not null order by 1""")
 # Which namespaces have an index over vectors of a dimension (store/derived/vector_indexes.py), of how many lists, and
-# how many of these are read, where so many vectors are.
+# how many of these are read for that number of vectors.
 LISTS = text("""
     select b.bank_id, cast(greatest(1, ceil(l.lists * least(1, cast(:read as float8) / greatest(n.reltuples, 1))))
                            as int) as lists

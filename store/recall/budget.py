@@ -14,10 +14,10 @@ from store.recall.pinned_arm import most_first
 from store.recall.query import Recalled
 from store.recall.settings import RecallSettings
 
-#: So many characters of a text are counted in tokens: all of what is not very long. With 16,384 one answer of very
-#: long texts kept both cores for 0.2 s.
+#: Tokens are counted in the first characters of a text up to this number, and estimated beyond. With 16,384, one answer
+#: of very long texts kept both cores busy for 0.2 s.
 COUNTED_CHARACTERS = 4_096
-#: So many times the room is counted at once: characters tell of tokens about.
+#: Texts are tokenised in batches that fill the budget this many times, as estimated from their characters.
 FILLED = 1.25
 
 

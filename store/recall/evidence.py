@@ -1,9 +1,9 @@
 """Whether an answer has evidence for its question: flags for the agent, never a filter. Pure.
 
-`on_topic` is false where nothing scores as what answers a question does: less in an agent's memory, where a question
-seldom shares a word with what its user told, and names nobody. `about` tells of a question that names one
-speaker of the bank: "other_speaker" where the best that this speaker said is worse, by the margin, than the best of
-all others, since then the question is likely about the wrong person, which no floor under the scores would show.
+`on_topic` is false when no score reaches the floor of answers. The floor is lower in an agent's memory, where a
+question rarely shares a word with the statement that answers it and names no one. `about` concerns questions that name
+one speaker of the bank: "other_speaker" when that speaker's best score is lower, by the margin, than the best of all
+others. The question is then probably about the wrong person, which no floor under the scores would show.
 """
 
 from collections.abc import Collection

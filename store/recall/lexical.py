@@ -130,9 +130,9 @@ def rank_units(
     *,
     unread: Mapping[str, int] = MappingProxyType({}),
 ) -> RankedUnits:
-    """Return the best units that hold one of the terms, in banks of so many units; postings are ALONE.
+    """Return the best units that contain one of the terms, in banks of `units` units; postings are ALONE.
 
-    `unread`: in how many units terms stand whose postings were not read.
+    `unread`: document frequencies of terms whose postings were not read.
     """
     if not postings:
         return RankedUnits([], [], are_cut=bool(unread))

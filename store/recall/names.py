@@ -35,7 +35,7 @@ SPEAKERS = text("""
 
 
 def name_marks(question: Question) -> list[str]:
-    """Return the index terms that tell whether somebody in the bank is called by a name of the question."""
+    """Return the index terms that show whether a speaker of the bank is called by a name of the question."""
     return [mark + name for name in question.names for mark in (ADDRESSED, OWN)]
 
 
@@ -44,8 +44,8 @@ async def resolve_names(
 ) -> Mapping[str, str]:
     """Return which of the question's names mean which speakers, inside the tenant's transaction.
 
-    `frequency`: in how many units the question's terms stand, and the marks of its names. Where nobody is called by
-    one of its names, and none of them is new to the bank, nothing is read.
+    `frequency`: document frequencies of the question's terms and of the marks of its names. Nothing is read when no
+    speaker is called by one of its names and none of them is new to the bank.
     """
     known = set(chain.from_iterable(words_of(one) for one in state.speakers if one.lower() not in ROLES))
     terms = {name: question_terms(name, state.question.rules) for name in state.question.names if name not in known}

@@ -43,7 +43,7 @@ IN_LINE = text("""
                      where u.host_id = :host and u.bank_id = :bank and u.unit_id = f.unit_id and u.active
                        and (cast(:known_at as timestamptz) is null or u.update_ts <= cast(:known_at as timestamptz))
                      limit 1) u""")
-#: Reading a fact's words costs about as much as cutting a text of so many characters into words.
+#: The cost of reading a fact's words, in characters of a text that is cut into words.
 _EFFORT = 120
 
 

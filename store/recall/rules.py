@@ -26,7 +26,7 @@ LINE_WORDS = 30
 #: Equal messages of a user from which on each is taken for an order or a greeting.
 REPEATED = 3
 USER = "user"
-#: Those of AGENTS that nobody talks to.
+#: Roles of AGENTS that are no conversation partner: tools.
 OUTPUT_ROLES = AGENTS - {"assistant"}
 #: Words beyond which length_brake lowers a score.
 BRAKE_WORDS = 100
@@ -112,13 +112,13 @@ def apply_repeated(scores: Scores, pool: CandidatePool, question: Question, rank
 
 
 def apply_length(scores: Scores, pool: CandidatePool, _question: Question, ranking: RankingSettings) -> Scores:
-    """Hold back long texts that nobody said: documents."""
+    """Lower the score of long texts without a speaker: documents."""
     words = pool.words * pool.having(lambda unit: unit.role not in (USER, *AGENTS))
     return scores / (1 + ranking.length_brake * np.log(np.maximum(1.0, words / BRAKE_WORDS)))
 
 
 def apply_tool_output(scores: Scores, pool: CandidatePool, question: Question, ranking: RankingSettings) -> Scores:
-    """Hold back what tools put out at length: of many words some are the question's, whatever it is about."""
+    """Lower the score of long tool output: among many words some match any question."""
     if question.wants_assistant:
         return scores
     put_out = pool.having(lambda unit: unit.role in OUTPUT_ROLES and not is_line(unit))

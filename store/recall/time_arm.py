@@ -24,7 +24,7 @@ UNITS = 40
 MOST_DAYS = 31
 #: Most units of one day that are compared.
 OF_A_DAY = 200
-#: What happened is told of in the days after, the less the later.
+#: Messages of the days after an event often report it; their score falls with the distance.
 TOLD_LATER = 0.8
 SOON = timedelta(days=7)
 #: Texts, the nearest in time, that are read for the times they tell of, and no more of each than this.

@@ -15,11 +15,11 @@ from store.text.terms import words_of
 
 #: How the marks of a message begin: it addresses somebody by this name, its speaker has this name.
 ADDRESSED, OWN = "to:", "me:"
-#: So far a message is read, and so many names of a kind are kept of it.
+#: Characters of a message that are read, and names of each kind that are kept.
 MOST_CHARACTERS, MOST_NAMES = 4096, 8
 #: Letters of a name.
 _SHORTEST, _LONGEST = 2, 24
-#: So far a question is read for names, and so many are looked up.
+#: Characters of a question that are read for names, and names that are looked up.
 ASKED_CHARACTERS, MOST_ASKED = 1024, 6
 
 _NAME = r"(?P<name>[^\W\d_a-z][^\W\d_]{0,31}+)(?![\w'\u2019-])"
@@ -72,7 +72,7 @@ def find_addressed(text: str) -> list[str]:
 
 
 def _match_address(text: str, word: str, start: int) -> re.Match[str] | None:
-    """Match what calls somebody by name in the sentence that begins with this word, in lower case."""
+    """Match an address by name in the sentence that begins with this word, in lower case."""
     greeted = _GREETED.match(text, start) if word in _GREETS else None
     return _EXCLAIMED.match(text, start) if greeted is None and word in _EXCLAIMS else greeted
 

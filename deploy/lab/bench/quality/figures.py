@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-#: So many answers are asked for; what stands behind them is not looked at.
+#: Number of results of each answer; later ones are ignored.
 DEPTH = 20
 
 #: Name and column of each figure, in the order they are printed.

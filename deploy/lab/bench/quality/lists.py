@@ -17,7 +17,7 @@ from deploy.lab.bench.quality.material import Dialogue, DialogueMessage, Dialogu
 
 FILE = Path(__file__).with_name("lists.toml")
 CATEGORY = "list"
-#: So many words of what was said the agent repeats.
+#: Number of words that the agent repeats of each statement.
 ECHOED_WORDS = 4
 #: Which conversations stand beside the lists of a bank, in the order of the banks.
 BESIDE = (TUNING, CHECKING)

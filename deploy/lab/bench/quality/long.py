@@ -8,7 +8,7 @@ from deploy.lab.bench.quality.material import Dialogue, DialogueMessage, Dialogu
 
 
 def join_messages(dialogue: Dialogue, turns: int) -> Dialogue:
-    """Return a dialogue in which so many messages of a session in a row are one, told by who said the first of them.
+    """Return a dialogue in which `turns` consecutive messages of a session are one, of the first one's speaker.
 
     Every line names its speaker; evidence is the long message that holds it.
     """

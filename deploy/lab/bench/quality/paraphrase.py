@@ -32,7 +32,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class ParaphraseSizes:
-    """So many pairs, each in so many contexts."""
+    """Number of pairs, and of contexts of each."""
 
     pairs: int = 200
     contexts: int = len(CONTEXTS)

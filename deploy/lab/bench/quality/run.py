@@ -39,7 +39,7 @@ Answer = TypeVar("Answer")
 
 #: So much is written in one request; the service takes 2 MiB.
 TURNS_TOGETHER, CHARACTERS_TOGETHER = 50, 400_000
-#: Questions that are asked at once where nobody takes the time: they keep the cores of a small machine busy.
+#: Questions asked concurrently when they are not timed: as many as keep two cores busy.
 AT_ONCE = 4
 #: What is switched off in turn when that is asked for: arms, and rules of the ranking.
 PARTS = (
@@ -129,7 +129,7 @@ class QualityRun:
             say(f"{len(dialogue.said)} turns written into bank {bank}")
 
     async def ask(self, without: str | None = None, *, at_once: int = AT_ONCE) -> AskedQuestions:
-        """Ask every question, so many `at_once`: times mean something of one after the other.
+        """Ask every question, `at_once` of them concurrently; only times of sequential questions are meaningful.
 
         An item that stands for several turns has found them all, each in a place of its own.
         """
@@ -151,7 +151,7 @@ class QualityRun:
         return AskedQuestions(scored, flagged, times)
 
     async def ask_within(self, scored: Sequence[QuestionScore], tokens: int) -> list[QuestionScore]:
-        """Ask every question for so many tokens; return the scores with the share of the evidence that came back.
+        """Ask every question with a budget of `tokens`; return the scores with the share of evidence in the answer.
 
         Such an answer has at most 100 passages; a message counts as found by any passage of it.
         """
@@ -176,7 +176,7 @@ class QualityRun:
 
 
 async def ask_each(questions: Iterable[Awaitable[Answer]], at_once: int = AT_ONCE) -> list[Answer]:
-    """Await the answers, so many `at_once`, and return them in the order of the questions."""
+    """Return the answers in the order of the questions; at most `at_once` run concurrently."""
     places = asyncio.Semaphore(at_once)
 
     async def ask(question: Awaitable[Answer]) -> Answer:
