@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import Executable, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from store.database import Database
@@ -19,10 +19,11 @@ class Watched(Database):
         super().__init__(settings)
         self._superuser = create_async_engine(superuser_url, pool_size=1, connect_args=FORGETFUL)
 
-    async def sql(self, statement: str, **arguments: Any) -> list[Any]:
+    async def sql(self, statement: str | Executable, **arguments: Any) -> list[Any]:
         """Run one statement in a transaction of its own; return its rows, if it has any."""
         async with self._superuser.begin() as connection:
-            found = await connection.execute(text(statement), arguments)
+            asked = text(statement) if isinstance(statement, str) else statement
+            found = await connection.execute(asked, arguments)
             return list(found.all()) if found.returns_rows else []
 
     async def close(self) -> None:

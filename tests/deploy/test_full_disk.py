@@ -97,7 +97,8 @@ def test_what_the_dead_counted_waits_for_space(small_disk: Path) -> None:
 
 def test_a_log_line_that_cannot_be_written_fails_no_call() -> None:
     script = (
-        "import structlog, sys; from deploy import logs; from deploy.settings import LogFormat, LogSettings;"
+        "import structlog, sys; from deploy.observability import logs;"
+        "from deploy.settings import LogFormat, LogSettings;"
         "logs.configure_logging(LogSettings(format=LogFormat(sys.argv[1])));"
         "structlog.get_logger().error('x'); print('alive')"
     )

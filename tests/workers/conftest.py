@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest_asyncio
 from pydantic import SecretStr
+from sqlalchemy import Executable
 
 from store import identity
 from store.ledger.ledger import Ledger
@@ -65,7 +66,7 @@ class World:
         bank_id = None if bank is None else identity.bank_id(HOST, bank)
         return await hand_to(self.database, HOST, url, bank=bank_id, **who)
 
-    async def sql(self, statement: str, **arguments: Any) -> list[Any]:
+    async def sql(self, statement: str | Executable, **arguments: Any) -> list[Any]:
         return await self.database.sql(statement, **arguments)
 
     async def blocked(self) -> None:

@@ -1,8 +1,9 @@
 """Each stage's result, and that doing it twice changes nothing."""
 
 import asyncio
-from typing import Any
 from uuid import UUID
+
+from sqlalchemy import Executable
 
 from store.derived import projection
 from store.ledger.stages import Stage
@@ -210,9 +211,9 @@ async def projections_hold(world: World) -> None:
     """Compare the derived tables with a count from nothing."""
     place = {"host": HOST, "bank": BANK}
 
-    async def same(actual: str, expected: Any) -> None:
+    async def same(actual: str, expected: Executable) -> None:
         found = [tuple(row) for row in await world.sql(actual, **place)]
-        wanted = [tuple(row) for row in await world.sql(expected.text, **place)]
+        wanted = [tuple(row) for row in await world.sql(expected, **place)]
         assert found == wanted
 
     where = "where host_id = :host and bank_id = :bank"
