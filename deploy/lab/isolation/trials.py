@@ -22,6 +22,8 @@ VOLATILE = frozenset(
 )  # fmt: skip
 #: Words whose choice says something.
 COMPARED_FIELDS = frozenset({"code", "message", "scope", "status"})
+#: The list of units in an answer.
+LISTED_UNITS = "units"
 EXAMPLES = 10
 #: What the tries themselves wrote is found sooner or later, as workers and the time allowed for a recall have it: such
 #: answers are compared again before they count. What is foreign stays so.
@@ -165,12 +167,12 @@ class _TenantTrials:
         tries = (make_pair_elsewhere if here else make_pair)(self._random, caller, place)
         replies = await self._send_trials(case, tries)
         for _ in range(SETTLING_LOOKS if SETTLING.match(case.way) else 0):
-            if not _find_difference(*map(_normalise_reply, replies)):
+            if not compare_replies(*replies):
                 break
             await asyncio.sleep(SETTLING_S)
             replies = await self._send_trials(case, tries)
         self._judge(case, caller, [*replies, *await self._fetch_answers(case, replies, caller.token)])
-        if where := _find_difference(*map(_normalise_reply, replies)):
+        if where := compare_replies(*replies):
             self._report.told_apart += 1
             self._note(case, f"told apart: {case.name}: {replies[0].status} and {replies[1].status}, by {where}")
 
@@ -232,8 +234,11 @@ class _TenantTrials:
             self._report.examples.append(line)
 
 
-def _normalise_reply(reply: TrialReply) -> dict[str, Any]:
-    return {"status": reply.status, "body": _reduce_to_shape(reply.json())}
+def compare_replies(one: TrialReply, other: TrialReply) -> str:
+    """Return the dotted path of a field by which two replies can be told apart; empty when they are alike."""
+    return _find_difference(
+        *({"status": reply.status, "body": _reduce_to_shape(reply.json())} for reply in (one, other))
+    )
 
 
 def _find_difference(one: Any, other: Any) -> str:
@@ -255,10 +260,11 @@ def _reduce_to_shape(value: Any, name: str = "") -> Any:
     if name in VOLATILE:
         return "*"
     if isinstance(value, Mapping):
-        # A recalled unit is one's own, or its mark gives it away; which of them comes first is up to chance.
+        # A recalled unit is the caller's own, or its mark gives it away; which of them comes first is up to chance.
         return "unit" if "arms" in value else {key: _reduce_to_shape(one, key) for key, one in value.items()}
     if isinstance(value, list):
-        return [_reduce_to_shape(value[0])] if value else []
+        # The same holds of a list of units: a single memory, which has no session, may come before a message.
+        return ["unit" if name == LISTED_UNITS else _reduce_to_shape(value[0])] if value else []
     if isinstance(value, str):
         return value if name in COMPARED_FIELDS else "text"
     if isinstance(value, bool) or value is None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
+import orjson
 import pytest
 import pytest_asyncio
 from fastapi import FastAPI, Request
@@ -18,8 +19,8 @@ from deploy.lab.isolation import IsolationReport, TrialChannel, check_isolation,
 from deploy.lab.isolation.routes import ROUTES, UNTRIED, find_uncovered_routes, list_tried_routes
 from deploy.lab.isolation.run import build_application
 from deploy.lab.isolation.tables import MAY_BE_EMPTY, find_empty_tables
-from deploy.lab.isolation.transport import Send, send_in_process
-from deploy.lab.isolation.trials import CASES
+from deploy.lab.isolation.transport import Send, TrialReply, send_in_process
+from deploy.lab.isolation.trials import CASES, compare_replies
 from deploy.lab.isolation.world import IsolationFixture, build_fixture, make_tenant_names
 from producers.errors import PermissionDenied
 from producers.notifications import Notifier
@@ -289,3 +290,10 @@ def test_what_a_shared_bank_must_keep_is_tried_there() -> None:
 
 def _any_row(table: str) -> TextClause:
     return text(f"select 1 from afterturn.{table} where host_id = any(:hosts) limit 1")
+
+
+def test_of_lists_of_own_units_it_tells_nothing_which_kind_comes_first() -> None:
+    memory, message = {"unit_id": "1", "session_id": None, "turn_id": None}, {"unit_id": "2", "session_id": "monday"}
+    lists = [TrialReply(200, orjson.dumps({"units": units})) for units in ([memory], [message, memory], [])]
+    assert compare_replies(lists[0], lists[1]) == ""
+    assert compare_replies(lists[0], lists[2])
