@@ -88,6 +88,7 @@ async def test_append_bulk_writes_its_stage_once(database: Database, host: UUID)
     events = as_json(event(host, E.BANK_CREATED), event(host, E.DOC_CREATED), event(host, E.DOC_UPDATED, 2, text="b"))
     for offered, appended in (("[]", 0), (events, 3), (events, 0)):
         async with database.tenant(host) as connection:
+            await by_owner(connection, "drop table if exists pg_temp.bulk_event")  # a bulk append before left one here
             await by_owner(connection, fill, events=offered)
             assert await by_owner(connection, call, host=host) == [(appended,)]
     assert await rows(database, host, "select original_text, aggregate_version from agent_memory_doc_t") == [("b", 2)]
