@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -124,6 +125,26 @@ async def test_of_a_replacement_that_is_cut_off_nothing_is_there(database: Datab
     assert await rows(database, host, ALL_OF_IT) == before
     assert await memories.write(host, SPACE, second) == memory_id
     assert await rows(database, host, ALL_OF_IT) == [(second.content, 3)]
+
+
+async def test_no_memory_is_replaced_behind_the_deletion_of_its_namespace(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, memory_id = await new_namespace(database), uuid4()
+    namespaces, memories = Namespaces(database, lambda: NOON), PluginMemories(database, lambda: NOON)
+    first, second = (PluginMemory(memory_id, content, "fact", "agent") for content in ("as it was", "too late"))
+    await memories.write(host, SPACE, first)
+    append = memories._append  # the deletion comes between the two transactions of a write
+
+    async def append_and_delete(*arguments: Any) -> tuple[str, int | None]:
+        found = await append(*arguments)
+        await namespaces.begin_end(host, SPACE)
+        return found
+
+    monkeypatch.setattr(memories, "_append", append_and_delete)
+    with pytest.raises(NotFound):
+        await memories.write(host, SPACE, second)
+    assert await rows(database, host, "select content from agent_memory_unit_t where active") == [("as it was",)]
 
 
 async def test_a_replaced_memory_keeps_the_vector_of_its_newest_version_alone(database: Database) -> None:
