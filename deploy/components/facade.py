@@ -1,4 +1,4 @@
-"""The facade's parts, as the API and the workers that read turn queues make them."""
+"""The facade's dependencies, as the API and the workers that read turn queues make them."""
 
 from producers.notifications import Notifier
 from producers.service.dependencies import ServiceDependencies

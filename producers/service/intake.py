@@ -42,9 +42,9 @@ LOOK_AGAIN_S, BUSY_S = 0.025, 1.0
 class Intake:
     """Accepts completed turns, and reads their status."""
 
-    def __init__(self, parts: ServiceDependencies, settings: ApiSettings) -> None:
+    def __init__(self, dependencies: ServiceDependencies, settings: ApiSettings) -> None:
         """Keep the collaborators."""
-        self._parts = parts
+        self._dependencies = dependencies
         self._settings = settings
 
     async def add_turn(self, grant: Grant, turn: Any) -> Appended:
@@ -62,7 +62,7 @@ class Intake:
 
         Raises Invalid for what is no batch, PermissionDenied for a key that may not write, Overloaded.
         """
-        self._parts.admit(grant, Shed.BATCHES)
+        self._dependencies.admit(grant, Shed.BATCHES)
         return await self._accept(grant, parse_body(BatchBody, batch).turns)
 
     async def add_messages(self, grant: Grant, added: Any) -> int:
@@ -76,7 +76,7 @@ class Intake:
         """
         body = parse_body(AddBody, added)
         require_write(grant)
-        await self._parts.reach(grant, body.bank)
+        await self._dependencies.reach(grant, body.bank)
         redactor = Redactor.of(self._settings, grant)
         turns = turns_of(body, self._settings, redactor)
         if body.afterturn_turn_id is not None:
@@ -99,8 +99,8 @@ class Intake:
 
     async def turn(self, grant: Grant, bank: str, session_id: str, turn_id: str) -> TurnStatus:
         """Say how far a turn has come. Raises NotFound, PermissionDenied."""
-        bank = await self._parts.reach(grant, bank)
-        return await self._parts.turns.status(grant.host_id, bank, session_id, turn_id)
+        bank = await self._dependencies.reach(grant, bank)
+        return await self._dependencies.turns.status(grant.host_id, bank, session_id, turn_id)
 
     async def _accept(self, grant: Grant, values: Sequence[Any]) -> list[TurnResult]:
         with time_call(len(values)):
@@ -116,10 +116,10 @@ class Intake:
         """Return the turn or why it is none; `known` are documents that were looked up already."""
         try:
             turn = read_turn(value, self._settings)
-            turn = written_by(grant, turn, await self._parts.reach(grant, turn.bank))
+            turn = written_by(grant, turn, await self._dependencies.reach(grant, turn.bank))
             await self._require_pin(grant, turn)
             if turn.doc_id is not None and (turn.bank, turn.doc_id) not in known:
-                await self._parts.documents.get(grant.host_id, turn.bank, turn.doc_id)
+                await self._dependencies.documents.get(grant.host_id, turn.bank, turn.doc_id)
                 known.add((turn.bank, turn.doc_id))
         except (ProducerError, NotFound) as refusal:
             return refusal
@@ -130,12 +130,12 @@ class Intake:
         if turn.metadata.get(PINNED) != "true":
             return
         try:
-            await self._parts.authorisation.require(grant, Action.PIN, turn.bank)
+            await self._dependencies.authorisation.require(grant, Action.PIN, turn.bank)
         except PermissionDenied as refusal:
             raise PermissionDenied(f"metadata.{PINNED}: {refusal}, or leave it out") from None
 
     async def _count_held(self, grant: Grant, turn: UUID, messages: int) -> int:
-        if not await self._parts.turns.holds(grant.host_id, turn):
+        if not await self._dependencies.turns.holds(grant.host_id, turn):
             raise NotFound("afterturn_turn_id names no turn of this tenant; leave it out to have the messages stored")
         return messages
 
@@ -160,16 +160,16 @@ class Intake:
         places = [(turn.bank, turn.session_id, turn.turn_id) for turn in turns]
         records = sum(len(turn.messages) for turn in turns)
         with trace_memory(MemoryOperation.UPSERT, grant.host_id, places, records=records):
-            answers = await self._parts.turns.append(grant.host_id, turns)
+            answers = await self._dependencies.turns.append(grant.host_id, turns)
         new = [t for t, a in zip(turns, answers, strict=True) if isinstance(a, Appended) and not a.duplicate]
         if new:
-            self._parts.notifier.notify(Stage.EXTRACTION)
+            self._dependencies.notifier.notify(Stage.EXTRACTION)
             if not self._offer_to_micro_batch(grant.host_id, new):
-                self._parts.notifier.notify(Stage.EMBEDDING)
+                self._dependencies.notifier.notify(Stage.EMBEDDING)
         if any(isinstance(answer, Appended) and answer.delivers for answer in answers):
-            self._parts.notifier.notify(Stage.GATEWAY)
-        if self._parts.words is not None:
-            await self._parts.words.brought(grant.host_id, _count_units(grant.host_id, new))
+            self._dependencies.notifier.notify(Stage.GATEWAY)
+        if self._dependencies.words is not None:
+            await self._dependencies.words.brought(grant.host_id, _count_units(grant.host_id, new))
         return [answer.error if isinstance(answer, Refused) else answer for answer in answers]
 
     async def _redact(self, grant: Grant, turns: list[NewTurn]) -> list[NewTurn]:
@@ -178,7 +178,7 @@ class Intake:
 
     def _offer_to_micro_batch(self, host: UUID, turns: list[NewTurn]) -> bool:
         characters = sum(len(message.content) for turn in turns for message in turn.messages)
-        offered = self._parts.embed
+        offered = self._dependencies.embed
         return offered is not None and offered(host, [_turn_identity(host, turn) for turn in turns], characters)
 
 

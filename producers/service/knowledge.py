@@ -230,14 +230,14 @@ class LinkReceipt(Done):
 class Knowledge:
     """Documents, directives, links and reflections of banks; every call takes the grant of a key."""
 
-    def __init__(self, parts: ServiceDependencies, settings: ApiSettings) -> None:
+    def __init__(self, dependencies: ServiceDependencies, settings: ApiSettings) -> None:
         """Keep the collaborators; a directive has the limit of a message."""
-        self._parts = parts
+        self._dependencies = dependencies
         self._settings = settings
-        self._documents = parts.documents
-        self._curation = parts.curation
-        self._banks = parts.banks
-        self._notifier = parts.notifier
+        self._documents = dependencies.documents
+        self._curation = dependencies.curation
+        self._banks = dependencies.banks
+        self._notifier = dependencies.notifier
 
     async def add_document(self, grant: Grant, asked: Any) -> AddedDocument:
         """Take in a document; the same content again is the same document.
@@ -250,7 +250,7 @@ class Knowledge:
         redactor = Redactor.of(self._settings, grant)
         content = body.content and await off_loop(len(body.content), redactor.text, body.content)
         document = NewDocument(
-            bank=await self._parts.reach(grant, body.bank),
+            bank=await self._dependencies.reach(grant, body.bank),
             content_hash=body.content_hash or content_hash((content or "").encode()),
             text=content,
             title=body.title and redactor.text(body.title),
@@ -270,11 +270,11 @@ class Knowledge:
 
     async def document(self, grant: Grant, bank: str, doc: UUID) -> Document:
         """Return a document. Raises NotFound, PermissionDenied."""
-        return await self._documents.get(grant.host_id, await self._parts.reach(grant, bank), doc)
+        return await self._documents.get(grant.host_id, await self._dependencies.reach(grant, bank), doc)
 
     async def list_documents(self, grant: Grant, asked: BankPageParameters) -> Page[Document]:
         """List a bank's documents, those written last first. Raises Invalid, PermissionDenied."""
-        bank = await self._parts.reach(grant, asked.bank)
+        bank = await self._dependencies.reach(grant, asked.bank)
         place = DOCUMENTS.open(grant.host_id, bank, asked.cursor)
         after = DocumentPlace(*place) if place else None
         found = await self._documents.list(grant.host_id, bank, after, asked.limit + 1)
@@ -283,8 +283,8 @@ class Knowledge:
     async def forget_document(self, grant: Grant, bank: str, doc: UUID) -> None:
         """Forget a document and its units. Raises NotFound, PermissionDenied."""
         require_write(grant)
-        bank = await self._parts.reach(grant, bank)
-        await self._parts.authorisation.require(grant, Action.FORGET, bank, document=doc)
+        bank = await self._dependencies.reach(grant, bank)
+        await self._dependencies.authorisation.require(grant, Action.FORGET, bank, document=doc)
         await self._documents.forget(grant.host_id, bank, doc, grant.user)
         self._notifier.notify(Stage.PROJECTION)
 
@@ -296,8 +296,8 @@ class Knowledge:
         require_write(grant)
         body = parse_body(DirectiveBody, asked)
         limit_text("content", len(body.content.encode()), self._settings)
-        bank = await self._parts.reach(grant, body.bank)
-        await self._parts.authorisation.require(grant, Action.DIRECT, bank)
+        bank = await self._dependencies.reach(grant, body.bank)
+        await self._dependencies.authorisation.require(grant, Action.DIRECT, bank)
         await self._banks.create(grant.host_id, grant.user, bank)
         content = Redactor.of(self._settings, grant).text(body.content)
         new = NewDirective(body.name, content, body.priority, describe_keeper(grant))
@@ -305,7 +305,7 @@ class Knowledge:
 
     async def directives(self, grant: Grant, asked: BankPageParameters) -> Page[Directive]:
         """List a bank's directives. Raises Invalid, PermissionDenied."""
-        bank = await self._parts.reach(grant, asked.bank)
+        bank = await self._dependencies.reach(grant, asked.bank)
         place = DIRECTIVES.open(grant.host_id, bank, asked.cursor)
         found = await self._curation.directives(grant.host_id, bank, asked.limit + 1, place)
         return DIRECTIVES.close(grant.host_id, bank, found, asked.limit)
@@ -313,22 +313,22 @@ class Knowledge:
     async def withdraw(self, grant: Grant, bank: str, directive: UUID) -> None:
         """End a directive. Raises NotFound, PermissionDenied."""
         require_write(grant)
-        bank = await self._parts.reach(grant, bank)
-        await self._parts.authorisation.require(grant, Action.DIRECT, bank)
+        bank = await self._dependencies.reach(grant, bank)
+        await self._dependencies.authorisation.require(grant, Action.DIRECT, bank)
         await self._curation.withdraw(grant.host_id, bank, directive, grant.user)
 
     async def link(self, grant: Grant, asked: Any) -> bool:
         """Link two units; returns whether anything changed. Raises Invalid, NotFound, PermissionDenied."""
         require_write(grant)
         body = parse_body(LinkBody, asked)
-        bank = await self._parts.reach(grant, body.bank)
+        bank = await self._dependencies.reach(grant, body.bank)
         link = NewLink(UUID(body.from_unit_id), UUID(body.to_unit_id), body.link_type, body.weight)
-        await self._parts.authorisation.require(grant, Action.LINK, bank, units=[link.first, link.second])
+        await self._dependencies.authorisation.require(grant, Action.LINK, bank, units=[link.first, link.second])
         return await self._curation.link(grant.host_id, bank, link, grant.user)
 
     async def reflections(self, grant: Grant, asked: BankPageParameters) -> Page[Reflection]:
         """List what a bank came to see. Raises Invalid, PermissionDenied."""
-        bank = await self._parts.reach(grant, asked.bank)
+        bank = await self._dependencies.reach(grant, asked.bank)
         place = REFLECTIONS.open(grant.host_id, bank, asked.cursor)
         found = await self._curation.reflections(grant.host_id, bank, asked.limit + 1, place)
         return REFLECTIONS.close(grant.host_id, bank, found, asked.limit)

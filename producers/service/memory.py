@@ -31,18 +31,18 @@ from store.tenancy.keys import Grant
 class MemoryFacade:
     """The facade: every operation of an agent, for all interfaces."""
 
-    def __init__(self, parts: ServiceDependencies, settings: ApiSettings) -> None:
+    def __init__(self, dependencies: ServiceDependencies, settings: ApiSettings) -> None:
         """Keep the collaborators."""
-        self._parts = parts
-        self.intake = Intake(parts, settings)
-        self.lifecycle = TurnLifecycle(parts, settings, self.intake)
-        self.open_turns = OpenTurnCalls(parts, settings, self.lifecycle)
-        self.sessions = SessionCalls(parts)
-        self.recalls = RecallService(parts, settings)
-        self.revisions = Revisions(parts, settings)
-        self.knowledge = Knowledge(parts, settings)
-        self.memories = SingleMemories(parts, settings)
-        self.lists = Lists(parts)
+        self._dependencies = dependencies
+        self.intake = Intake(dependencies, settings)
+        self.lifecycle = TurnLifecycle(dependencies, settings, self.intake)
+        self.open_turns = OpenTurnCalls(dependencies, settings, self.lifecycle)
+        self.sessions = SessionCalls(dependencies)
+        self.recalls = RecallService(dependencies, settings)
+        self.revisions = Revisions(dependencies, settings)
+        self.knowledge = Knowledge(dependencies, settings)
+        self.memories = SingleMemories(dependencies, settings)
+        self.lists = Lists(dependencies)
 
     async def create_bank(self, grant: Grant, asked: Any) -> tuple[Bank, bool]:
         """Make a bank before its first turn; returns it and whether it is new.
@@ -55,7 +55,7 @@ class MemoryFacade:
         if not grant.allows(body.bank.removeprefix(space.prefix)) and not grant.allows(body.bank):
             raise PermissionDenied("this key does not reach this bank")
         name = fit_name(space.name(body.bank))
-        return await self._parts.banks.create(grant.host_id, space.user, name, body.expires_at)
+        return await self._dependencies.banks.create(grant.host_id, space.user, name, body.expires_at)
 
     async def change_bank(self, grant: Grant, bank: str, asked: Any) -> Bank:
         """Change a bank's language, which its words follow, or its end.
@@ -64,23 +64,23 @@ class MemoryFacade:
         """
         require_write(grant)
         body = parse_body(BankChange, asked)
-        bank = await self._parts.reach(grant, bank)
-        await self._parts.authorisation.require(grant, Action.CHANGE_BANK, bank)
+        bank = await self._dependencies.reach(grant, bank)
+        await self._dependencies.authorisation.require(grant, Action.CHANGE_BANK, bank)
         if body.language is not None:
-            changed = await self._parts.banks.speak(grant.host_id, bank, body.language, grant.user)
+            changed = await self._dependencies.banks.speak(grant.host_id, bank, body.language, grant.user)
         if "expires_at" in body.model_fields_set:
-            changed = await self._parts.banks.set_end(grant.host_id, bank, body.expires_at, grant.user)
+            changed = await self._dependencies.banks.set_end(grant.host_id, bank, body.expires_at, grant.user)
         return changed
 
     async def list_banks(self, grant: Grant, asked: BanksParameters) -> Page[Bank]:
         """List the banks a key reaches, by name. Raises Invalid."""
         place = BANKS.open(grant.host_id, "", asked.cursor)
         after = place[0] if place else asked.after
-        found = await self._parts.banks.list(
+        found = await self._dependencies.banks.list(
             grant.host_id, grant.space, names=listable_names(grant), after=after, limit=asked.limit + 1
         )
         return BANKS.close(grant.host_id, "", found, asked.limit)
 
     async def profile(self, grant: Grant, asked: ProfileParameters) -> Person:
         """Tell what is known of a person, and from where. Raises Invalid, PermissionDenied."""
-        return await read_profile(self._parts.persons, self._parts.banks, grant, asked)
+        return await read_profile(self._dependencies.persons, self._dependencies.banks, grant, asked)

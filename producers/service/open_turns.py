@@ -25,9 +25,9 @@ _CLOSED = "must be one that memory_run_turn gave this key within the last hour; 
 class OpenTurnCalls:
     """Begins and completes turns of memory_run_turn."""
 
-    def __init__(self, parts: ServiceDependencies, settings: ApiSettings, lifecycle: TurnLifecycle) -> None:
+    def __init__(self, dependencies: ServiceDependencies, settings: ApiSettings, lifecycle: TurnLifecycle) -> None:
         """Keep the collaborators."""
-        self._parts = parts
+        self._dependencies = dependencies
         self._settings = settings
         self._lifecycle = lifecycle
 
@@ -48,8 +48,8 @@ class OpenTurnCalls:
             "user_id": body.user_id,
             "conversation_items": Redactor.of(self._settings, grant).value(current),
         }
-        bank = await self._parts.reach(grant, place.project)
-        token, expires_at = await self._parts.turns.open.open(grant.host_id, _holder_of(grant), bank, request)
+        bank = await self._dependencies.reach(grant, place.project)
+        token, expires_at = await self._dependencies.turns.open.open(grant.host_id, _holder_of(grant), bank, request)
         return {**answer, "turn_id": place.turn, "token": token, "expires_at": expires_at.astimezone(UTC).isoformat()}
 
     async def complete(self, grant: Grant, token: str, output: Any, project: str | None = None) -> dict[str, Any]:
@@ -66,15 +66,15 @@ class OpenTurnCalls:
         body = {**turn.request, "output_items": output}
         # What breaks a rule must not become the output that the token is used with.
         read_after(parse_body(AfterTurnBody, body), self._settings.max_message_bytes)
-        await self._parts.turns.open.claim(grant.host_id, turn, output)
+        await self._dependencies.turns.open.claim(grant.host_id, turn, output)
         if not turn.kept:
             await self._lifecycle.after_turn(grant, body)
-            await self._parts.turns.open.close(grant.host_id, turn)
+            await self._dependencies.turns.open.close(grant.host_id, turn)
         return {"project": turn.request["project"], "turn_id": turn.request["turn_id"]}
 
     async def _read(self, grant: Grant, token: str) -> OpenTurn:
         try:
-            return await self._parts.turns.open.read(grant.host_id, _holder_of(grant), token)
+            return await self._dependencies.turns.open.read(grant.host_id, _holder_of(grant), token)
         except NotFound:
             raise Invalid(FieldProblem("token", _CLOSED)) from None
 

@@ -29,9 +29,9 @@ WAIT_S = 8.0
 class SessionCalls:
     """Calls about whole sessions."""
 
-    def __init__(self, parts: ServiceDependencies) -> None:
+    def __init__(self, dependencies: ServiceDependencies) -> None:
         """Keep the collaborators."""
-        self._parts = parts
+        self._dependencies = dependencies
 
     async def run_maintenance(self, grant: Grant, project: str, session: str) -> dict[str, Any]:
         """End what is over, have workers do what a session's turns left to do, and say how far that came in `WAIT_S`.
@@ -50,11 +50,11 @@ class SessionCalls:
     async def _run(self, grant: Grant, project: str, session: str) -> dict[str, Any]:
         require_write(grant)
         check_session(project, session)
-        bank = await self._parts.reach(grant, project)
+        bank = await self._dependencies.reach(grant, project)
         note_place(grant.host_id, bank, session)
         begun = time.monotonic()
-        found = await self._parts.turns.sessions.undone(grant.host_id, bank, session)
-        self._parts.notifier.notify(*found)
+        found = await self._dependencies.turns.sessions.undone(grant.host_id, bank, session)
+        self._dependencies.notifier.notify(*found)
         ended = await self._end_what_is_over(grant, bank, begun)
         left = await self._wait_until_done(grant, bank, session, found, begun)
         counts = {stage.value: number - left.get(stage, 0) for stage, number in found.items()}
@@ -69,8 +69,8 @@ class SessionCalls:
     async def _end_what_is_over(self, grant: Grant, bank: str, begun: float) -> int:
         """End what of the project is over by its own time, page by page while there is time; return how much it was."""
         ended, bank_id = 0, identity.bank_id(grant.host_id, bank)
-        while self._parts.ending is not None and time.monotonic() - begun < WAIT_S:
-            page = await self._parts.ending.end_in_bank(grant.host_id, bank_id)
+        while self._dependencies.ending is not None and time.monotonic() - begun < WAIT_S:
+            page = await self._dependencies.ending.end_in_bank(grant.host_id, bank_id)
             ended += page
             if page < UNITS:
                 break
@@ -82,7 +82,7 @@ class SessionCalls:
         left = found
         while left and (waited := time.monotonic() - begun) < WAIT_S:
             await fair_queue.sleep_without_slot(look_after(waited))
-            left = await self._parts.turns.sessions.undone(grant.host_id, bank, session)
+            left = await self._dependencies.turns.sessions.undone(grant.host_id, bank, session)
         return left
 
     async def list_directories(
@@ -94,9 +94,9 @@ class SessionCalls:
         """
         check_session(project, session)
         below = read_path(wanted, session)
-        bank = await self._parts.reach(grant, project)
+        bank = await self._dependencies.reach(grant, project)
         note_place(grant.host_id, bank, session)
-        overview = await self._parts.turns.sessions.overview(grant.host_id, bank, session)
+        overview = await self._dependencies.turns.sessions.overview(grant.host_id, bank, session)
         listed, more = list_directories(overview, session, below, wanted) if overview else ((), False)
         summaries = [{**asdict(one), "has_overview": False} for one in listed]
         return {"project": project, "summaries": summaries, "has_more": more}
@@ -104,7 +104,7 @@ class SessionCalls:
     async def tell_facts(self, grant: Grant, project: str) -> dict[str, Any]:
         """Return the facts that hold in a project, newest first, as data to be framed. Raises Invalid."""
         check_session(project, DEFAULT_SESSION)
-        bank = await self._parts.reach(grant, project)
-        found = await self._parts.turns.sessions.holding(grant.host_id, bank, None, FACTS)
+        bank = await self._dependencies.reach(grant, project)
+        found = await self._dependencies.turns.sessions.holding(grant.host_id, bank, None, FACTS)
         facts = [fact_json(one) for one in found]
         return {"kind": KIND, "untrusted": True, "note": NOTE, "project": project, "facts": facts}

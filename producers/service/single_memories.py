@@ -84,9 +84,9 @@ class MemoryReceipt(Done):
 class SingleMemories:
     """Commands on single memories; every call takes the grant of a key."""
 
-    def __init__(self, parts: ServiceDependencies, settings: ApiSettings) -> None:
+    def __init__(self, dependencies: ServiceDependencies, settings: ApiSettings) -> None:
         """Keep the collaborators; a memory has the limit of a message."""
-        self._parts = parts
+        self._dependencies = dependencies
         self._settings = settings
 
     async def keep(self, grant: Grant, asked: Any) -> tuple[str, KeptMemory]:
@@ -100,9 +100,9 @@ class SingleMemories:
         redactor = Redactor.of(self._settings, grant)
         content = await off_loop(len(body.content), redactor.text, body.content)
         limit_metadata(body.metadata)
-        bank = await self._parts.reach(grant, body.bank)
+        bank = await self._dependencies.reach(grant, body.bank)
         if body.pinned or body.metadata.get(PINNED) == "true":
-            await self._parts.authorisation.require(grant, Action.PIN, bank)
+            await self._dependencies.authorisation.require(grant, Action.PIN, bank)
         memory = NewMemory(
             bank=bank,
             memory_id=body.id or id_of_text(content),
@@ -121,26 +121,26 @@ class SingleMemories:
         """Write a memory that was judged elsewhere, into a bank the key reaches; raises as `keep` does."""
 
         async def permit(unit: UUID) -> None:
-            await self._parts.authorisation.require(grant, Action.CORRECT, memory.bank, units=[unit])
+            await self._dependencies.authorisation.require(grant, Action.CORRECT, memory.bank, units=[unit])
 
-        kept = await self._parts.memories.keep(grant.host_id, memory, permit)
+        kept = await self._dependencies.memories.keep(grant.host_id, memory, permit)
         if kept.changed:
-            self._parts.notifier.notify(Stage.EXTRACTION, Stage.EMBEDDING)
-            self._parts.notifier.notify(Stage.PROJECTION)
+            self._dependencies.notifier.notify(Stage.EXTRACTION, Stage.EMBEDDING)
+            self._dependencies.notifier.notify(Stage.PROJECTION)
         return kept
 
     async def read(self, grant: Grant, bank: str, memory_id: str) -> Unit:
         """Return a memory as the unit it is. Raises NotFound, PermissionDenied."""
-        bank = await self._parts.reach(grant, bank)
-        unit = await self._parts.memories.find(grant.host_id, bank, memory_id)
-        return await self._parts.units.get(grant.host_id, bank, unit)
+        bank = await self._dependencies.reach(grant, bank)
+        unit = await self._dependencies.memories.find(grant.host_id, bank, memory_id)
+        return await self._dependencies.units.get(grant.host_id, bank, unit)
 
     async def end(self, grant: Grant, bank: str, memory_id: str) -> ForgottenUnit:
         """End a memory, with the facts that nothing else says. Raises NotFound, PermissionDenied."""
         require_write(grant)
-        bank = await self._parts.reach(grant, bank)
-        unit = await self._parts.memories.find(grant.host_id, bank, memory_id)
-        await self._parts.authorisation.require(grant, Action.FORGET, bank, units=[unit])
-        done = await self._parts.memories.end(grant.host_id, bank, memory_id, grant.user)
-        self._parts.notifier.notify(Stage.PROJECTION)
+        bank = await self._dependencies.reach(grant, bank)
+        unit = await self._dependencies.memories.find(grant.host_id, bank, memory_id)
+        await self._dependencies.authorisation.require(grant, Action.FORGET, bank, units=[unit])
+        done = await self._dependencies.memories.end(grant.host_id, bank, memory_id, grant.user)
+        self._dependencies.notifier.notify(Stage.PROJECTION)
         return done

@@ -52,8 +52,8 @@ BUSY_S = 5.0
 class TurnLifecycle:
     """Prepares and stores turns."""
 
-    def __init__(self, parts: ServiceDependencies, settings: ApiSettings, intake: Intake) -> None:
-        self._parts = parts
+    def __init__(self, dependencies: ServiceDependencies, settings: ApiSettings, intake: Intake) -> None:
+        self._dependencies = dependencies
         self._settings = settings
         self._intake = intake
 
@@ -72,13 +72,13 @@ class TurnLifecycle:
         require_write(grant)
         body = parse_body(AfterTurnBody, asked)
         place = read_place(body)
-        bank = await self._parts.reach(grant, place.project)
+        bank = await self._dependencies.reach(grant, place.project)
         note_place(grant.host_id, bank, place.session, place.turn)
         turn = written_by(grant, await self._build_turn(grant, bank, place, body), bank)
         appended = await self._intake.append_turn(grant, turn, BUSY_S)
         if isinstance(appended, StoreError):
             return appended
-        fresh = await self._parts.recalls.freshness(grant.host_id, bank, None, 0)
+        fresh = await self._dependencies.recalls.freshness(grant.host_id, bank, None, 0)
         return {
             "ok": True,
             "project": place.project,
@@ -102,7 +102,7 @@ class TurnLifecycle:
         body = parse_body(BeforeTurnBody, asked)
         place = read_place(body)
         history, current = read_before(body, self._settings.max_message_bytes)
-        bank = await self._parts.reach(grant, place.project)
+        bank = await self._dependencies.reach(grant, place.project)
         note_place(grant.host_id, bank, place.session, place.turn)
         query = "\n".join(text_of(item) for item in current)
         (found, fresh), (kept, facts) = await self._read_all(grant, bank, body, query)
@@ -122,7 +122,7 @@ class TurnLifecycle:
         given = Redactor.of(self._settings, grant).value(said.given)
         # Something is left behind the history that is echoed: one item alone echoes none.
         if said.echoes and len(given) > 1:
-            kept = await self._parts.turns.sessions.recent(grant.host_id, bank, place.session, READ_ITEMS)
+            kept = await self._dependencies.turns.sessions.recent(grant.host_id, bank, place.session, READ_ITEMS)
             given = choose_delta(given, [item_of(one) for one in kept])
         return NewTurn(
             bank=bank,
@@ -157,10 +157,10 @@ class TurnLifecycle:
             session_id=body.session_id,
             only_session=self._is_within_session(body),
         )
-        return await self._parts.recalls.ask(grant.host_id, asked, body.min_position, body.wait_ms)
+        return await self._dependencies.recalls.ask(grant.host_id, asked, body.min_position, body.wait_ms)
 
     async def _read_session(self, grant: Grant, bank: str, body: BeforeTurnBody) -> "_Session":
-        kept, facts = await self._parts.turns.sessions.recent_and_holding(
+        kept, facts = await self._dependencies.turns.sessions.recent_and_holding(
             grant.host_id,
             bank,
             body.session_id,

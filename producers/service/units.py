@@ -27,15 +27,15 @@ ERASE_FOR = timedelta(seconds=5)
 class Revisions:
     """Reads and changes single units."""
 
-    def __init__(self, parts: ServiceDependencies, settings: ApiSettings) -> None:
+    def __init__(self, dependencies: ServiceDependencies, settings: ApiSettings) -> None:
         """Keep the collaborators."""
-        self._parts = parts
+        self._dependencies = dependencies
         self._settings = settings
 
     async def unit(self, grant: Grant, bank: str, unit: UUID) -> Unit:
         """Return one unit with its provenance. Raises NotFound, PermissionDenied."""
-        bank = await self._parts.reach(grant, bank)
-        return await self._parts.units.get(grant.host_id, bank, unit)
+        bank = await self._dependencies.reach(grant, bank)
+        return await self._dependencies.units.get(grant.host_id, bank, unit)
 
     async def correct(self, grant: Grant, bank: str, unit: UUID, asked: Any) -> Corrected:
         """Make one unit say something else; facts drawn from its old text end.
@@ -46,22 +46,22 @@ class Revisions:
         body = correction_of(asked, self._settings)
         bank = await self._reach_unit(grant, Action.CORRECT, bank, unit)
         content = await off_loop(len(body.content), Redactor.of(self._settings, grant).text, body.content)
-        told = await self._parts.units.correct(
+        told = await self._dependencies.units.correct(
             grant.host_id, bank, unit, content, version=body.version, user=grant.user
         )
         if told.changed:
-            self._parts.notifier.notify(Stage.EXTRACTION, Stage.EMBEDDING)
-            self._parts.notifier.notify(Stage.PROJECTION)
+            self._dependencies.notifier.notify(Stage.EXTRACTION, Stage.EMBEDDING)
+            self._dependencies.notifier.notify(Stage.PROJECTION)
         return told
 
     async def pin(self, grant: Grant, bank: str, unit: UUID, *, pinned: bool) -> Corrected:
         """Have one unit told with every answer of its bank, or no longer. Raises NotFound, PermissionDenied."""
         require_write(grant)
-        bank = await self._parts.reach(grant, bank)
-        await self._parts.authorisation.require(grant, Action.PIN, bank)
-        told = await self._parts.units.pin(grant.host_id, bank, unit, pinned=pinned, user=grant.user)
+        bank = await self._dependencies.reach(grant, bank)
+        await self._dependencies.authorisation.require(grant, Action.PIN, bank)
+        told = await self._dependencies.units.pin(grant.host_id, bank, unit, pinned=pinned, user=grant.user)
         if told.changed:
-            self._parts.notifier.notify(Stage.EMBEDDING)
+            self._dependencies.notifier.notify(Stage.EMBEDDING)
         return told
 
     async def forget(self, grant: Grant, bank: str, unit: UUID, *, with_facts: bool = False) -> ForgottenUnit:
@@ -71,8 +71,8 @@ class Revisions:
         """
         require_write(grant)
         bank = await self._reach_unit(grant, Action.FORGET, bank, unit)
-        done = await self._parts.units.forget(grant.host_id, bank, unit, grant.user, with_facts=with_facts)
-        self._parts.notifier.notify(Stage.PROJECTION)
+        done = await self._dependencies.units.forget(grant.host_id, bank, unit, grant.user, with_facts=with_facts)
+        self._dependencies.notifier.notify(Stage.PROJECTION)
         return done
 
     async def erase(self, grant: Grant, asked: Any) -> Receipt:
@@ -84,7 +84,7 @@ class Revisions:
         require_write(grant)
         body = parse_body(ErasureBody, asked)
         target = await self._build_target(grant, body)
-        erasures, host = self._parts.erasures, grant.host_id
+        erasures, host = self._dependencies.erasures, grant.host_id
         erasure = await erasures.request(host, target)
         try:
             with trace_memory(MemoryOperation.DELETE, host):
@@ -95,8 +95,8 @@ class Revisions:
 
     async def _reach_unit(self, grant: Grant, action: Action, bank: str, unit: UUID) -> str:
         """Return the whole name of the bank of a unit that a key may change. Raises NotFound, PermissionDenied."""
-        name = await self._parts.reach(grant, bank)
-        await self._parts.authorisation.require(grant, action, name, units=[unit])
+        name = await self._dependencies.reach(grant, bank)
+        await self._dependencies.authorisation.require(grant, action, name, units=[unit])
         return name
 
     async def _build_target(self, grant: Grant, body: ErasureBody) -> ErasureTarget:
@@ -104,17 +104,19 @@ class Revisions:
         if body.kind == "user":
             require_user_erasure(grant, body.name)
             return ErasureTarget(Kind.USER, None, body.name)
-        bank = await self._parts.reach(grant, body.bank)
+        bank = await self._dependencies.reach(grant, body.bank)
         target = ErasureTarget(Kind(body.kind), bank, body.name)
         if target.kind is Kind.UNIT:
-            await self._parts.authorisation.require(grant, Action.ERASE, bank, units=[target.ids(grant.host_id)[1]])
+            await self._dependencies.authorisation.require(
+                grant, Action.ERASE, bank, units=[target.ids(grant.host_id)[1]]
+            )
         else:
-            await self._parts.authorisation.require(grant, Action.ERASE_SHARED, bank)
+            await self._dependencies.authorisation.require(grant, Action.ERASE_SHARED, bank)
         return target
 
     async def erasure(self, grant: Grant, erasure: UUID) -> Receipt:
         """Return the receipt of an erasure, done or not. Raises NotFound."""
-        receipt = await self._parts.erasures.receipt(grant.host_id, erasure, *scope_of(grant))
+        receipt = await self._dependencies.erasures.receipt(grant.host_id, erasure, *scope_of(grant))
         if not may_see_receipt(grant, receipt):
             raise NotFound("no such erasure")
         return receipt

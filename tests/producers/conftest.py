@@ -144,14 +144,16 @@ def build(
     units, banks, erasures = Units(database, clock), Banks(database, clock), Erasures(database, clock)
     documents, curation = Documents(database, clock), Curation(database, clock)
     known = documents, curation, Persons(database, clock), Memories(database, clock)
-    parts = ServiceDependencies(TurnStore(database, clock), units, recalls, jobs, notifier, banks, erasures, *known)
-    parts = replace(parts, ending=ExpiryTask(database, clock), pressure=pressure, embed=embed)
+    dependencies = ServiceDependencies(
+        TurnStore(database, clock), units, recalls, jobs, notifier, banks, erasures, *known
+    )
+    dependencies = replace(dependencies, ending=ExpiryTask(database, clock), pressure=pressure, embed=embed)
 
     async def metrics() -> bytes:
         return b"# nothing\n"
 
     recorder = CallRecorder(CallAudit(database).write, clock)
-    memory = MemoryFacade(parts, settings)
+    memory = MemoryFacade(dependencies, settings)
     app = create_app(
         memory,
         keys,

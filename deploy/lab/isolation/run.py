@@ -117,7 +117,7 @@ def build_application(database: Database, notifier: Notifier, clock: Callable[[]
     """Return the API's application on a database, with a blunt embedder."""
     recalls = Recalls(database, Recaller(database, ConstantEmbedder(), RecallSettings()), Waiter(database))
     jobs, settings = RecallJobs(database, clock), ApiSettings()
-    parts = ServiceDependencies(
+    dependencies = ServiceDependencies(
         TurnStore(database, clock),
         Units(database, clock),
         recalls,
@@ -130,7 +130,7 @@ def build_application(database: Database, notifier: Notifier, clock: Callable[[]
         persons=Persons(database, clock),
         memories=Memories(database, clock),
     )
-    memory, keys = MemoryFacade(parts, settings), Keys(database)
+    memory, keys = MemoryFacade(dependencies, settings), Keys(database)
     return create_app(
         memory,
         keys,
