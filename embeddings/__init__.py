@@ -1,1 +1,1 @@
-"""Embeddings: the protocol that every package may import, and its models."""
+"""Embeddings: the protocol of embedders, which every package may import, and the models that implement it."""

@@ -8,7 +8,7 @@ SLACK = 4
 
 
 def group_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
-    """Yield lists of indexes, shortest texts first; together they hold each index once.
+    """Yield batches as lists of indexes into `lengths`, shortest texts first; every index is in one batch.
 
     `lengths` are token counts; a batch holds at most `max_tokens` with its padding, or one text. On real
     conversation turns unsorted batches were slower than no batches, and so were large batches of long texts,

@@ -1,8 +1,8 @@
 """Rules for all external models: allowed URLs, request size, response size.
 
 A URL is absolute and https; http is for this machine, or where it was allowed. Redirects are followed within one
-origin and with the same method and body, or not at all. What is sent and read has a size, the whole call a time. No
-error holds the key, the body or the reply, and httpx's own exceptions, which do, go no further.
+origin and with the same method and body, or not at all. Request and reply have a size limit, the whole call a time
+limit. No error holds the key, the body or the reply; httpx's own exceptions, which do, are caught here.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _SERVER_ERRORS = 500
 
 
 class EndpointError(Exception):
-    """A call did not succeed: a category, a status, and after how many seconds to come back if that was said."""
+    """A failed call: its category, its HTTP status, and the seconds of Retry-After, where there are any."""
 
     def __init__(self, category: Category, *, status: int | None = None, retry_after: float | None = None) -> None:
         super().__init__(category if status is None else f"{category}, status {status}")
@@ -46,13 +46,13 @@ class EndpointError(Exception):
 
     @property
     def passing(self) -> bool:
-        """Whether the same call may go well another time."""
+        """Whether a retry of the same call may succeed."""
         return self.category in {"timeout", "connection", "rate_limited", "unavailable"}
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointLimits:
-    """Bytes of a request and of a reply, and seconds for the whole call, redirects included."""
+    """Limits of a call: bytes of request and reply, and seconds for the whole of it, redirects included."""
 
     request_bytes: int
     reply_bytes: int
@@ -60,9 +60,10 @@ class EndpointLimits:
 
 
 def endpoint_url(base_url: str, path: str, *, allow_http: bool = False) -> str:
-    """Return the address of `path` (like `/v1/responses`) below a base: whole, with or without `/v1`, or a bare host.
+    """Return the URL of `path` (like `/v1/responses`) below a base URL.
 
-    Query and fragment are dropped. Raises ValueError, which never shows the URL.
+    The base may end in the whole path, in `/v1`, or in the host. Query and fragment are dropped. Raises ValueError,
+    which never shows the URL.
     """
     parts = _parse_base_url(base_url)
     if not parts.scheme or not parts.netloc:
@@ -87,7 +88,7 @@ def _parse_base_url(base_url: str) -> SplitResult:
 
 
 def _whole_path(base: str, path: str) -> str:
-    """Append as much of the path as the base lacks."""
+    """Return the base with the part of the path appended that it lacks."""
     base = base.rstrip("/")
     if base.endswith(path):
         return base
@@ -96,16 +97,16 @@ def _whole_path(base: str, path: str) -> str:
 
 
 class Endpoint:
-    """Posts JSON to one address and returns the JSON object it answers. Belongs to one event loop; close it."""
+    """A client that posts JSON to one URL and returns the JSON object of the answer. Belongs to one event loop."""
 
     def __init__(self, url: str, key: str, limits: EndpointLimits) -> None:
-        """Keep where and as whom to ask; `url` is what `endpoint_url` returned. An empty key is not sent."""
+        """Keep URL (as `endpoint_url` returns it), key and limits. An empty key is not sent."""
         self._url = httpx.URL(url)
         self._limits = limits
         self._headers = {
             "content-type": "application/json",
             "accept": "application/json",
-            # A reply's size is that of what is read, so it comes as it is.
+            # The limit counts the bytes that are read, so the reply must come uncompressed.
             "accept-encoding": "identity",
             **({"authorization": f"Bearer {key}"} if key else {}),
         }
@@ -115,7 +116,7 @@ class Endpoint:
         return f"Endpoint({self._url.host!r})"
 
     async def post(self, body: Mapping[str, object]) -> Mapping[str, object]:
-        """Return the object that answers; raises EndpointError and nothing else."""
+        """Post the body and return the JSON object of the answer; raises EndpointError and nothing else."""
         content = _encode_body(body)
         if len(content) > self._limits.request_bytes:
             raise EndpointError("too_large")
@@ -125,11 +126,11 @@ class Endpoint:
         return outcome.value
 
     async def close(self) -> None:
-        """Close what is open."""
+        """Close the connections."""
         await self._http.aclose()
 
     async def _exchange(self, content: bytes) -> "_Success | _Failure":
-        """Turn every exception into a value here: one that is chained would carry key and text."""
+        """Make the call and return its answer or failure as a value: a chained exception would carry key and text."""
         try:
             async with asyncio.timeout(self._limits.seconds):
                 return await self._follow(content)
@@ -202,7 +203,7 @@ class _Failure:
 
 
 def _redirect_target(url: httpx.URL, response: httpx.Response) -> httpx.URL | None:
-    """Return where a redirect leads, None where it may not be followed."""
+    """Return the target of a redirect, None where it may not be followed."""
     if response.status_code not in KEEPING:
         return None
     try:

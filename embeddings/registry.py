@@ -11,28 +11,28 @@ from embeddings.settings import EmbeddingSettings, Provider, RerankerSettings
 
 
 class Owned(Protocol):
-    """A model as its owner sees it: made ready once, let go once."""
+    """The owner's side of a model: load it once, close it once."""
 
     @property
     def name(self) -> str:
-        """The model, for people to read."""
+        """The model's name, for people to read."""
         ...
 
     async def load(self) -> None:
-        """Make ready, and find out what is wrong. Raises EmbeddingError."""
+        """Make the model ready and check it. Raises EmbeddingError."""
         ...
 
     async def close(self) -> None:
-        """Let go; calls afterwards are refused."""
+        """Release the model; later calls are refused."""
         ...
 
 
 class OwnedEmbedder(Embedder, Owned, Protocol):
-    """An embedder and its owner's side."""
+    """An embedder together with its owner's side."""
 
 
 def create_reranker(settings: RerankerSettings, data: Path) -> CrossEncoder | None:
-    """Return the cross-encoder these settings choose, not yet loaded, or None; the hub's are kept in `data`/models."""
+    """Return the cross-encoder these settings choose, not yet loaded, or None; downloads go to `data`/models."""
     return CrossEncoder(settings, data / "models") if settings.model else None
 
 

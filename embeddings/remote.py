@@ -1,8 +1,8 @@
-"""A sentence model behind an OpenAI-compatible `/v1/embeddings`: the same promises as the local one, by HTTP.
+"""A sentence model behind an OpenAI-compatible `/v1/embeddings`: the same protocol as the local one, by HTTP.
 
-Rules for URLs, redirects and sizes: `endpoint`. A request that may go well another time is tried again with back-off
-until the call's deadline; what a reply says is believed only when it fits: as many vectors as texts, each index once,
-the right length, finite numbers.
+Rules for URLs, redirects and sizes: `endpoint`. A request that failed for a passing reason is tried again with
+back-off until the call's deadline. A reply is accepted only when it is complete: as many vectors as texts, each index
+once, the right length, finite numbers.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ MAX_TOKENS = 2048
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 8.0
 #: Generations below are the local model's; a remote one's follows from the model's name.
 FIRST_GENERATION, GENERATIONS = 1000, 31_000
-#: JSON around the texts of a request, and how many bytes a character may become, escapes included.
+#: Bytes of JSON around the texts of a request, and the most bytes of a character, escapes included.
 ENVELOPE_BYTES, BYTES_A_CHARACTER = 65_536, 6
 #: What is embedded for a text without words: services refuse the empty one.
 BLANK = " "
@@ -49,7 +49,7 @@ class RemoteEmbedder:
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """Keep the choice; nothing is opened before the first call."""
+        """Keep the settings; no connection is opened before the first call."""
         self.name = f"{settings.model} (remote)"
         self.generation = generation_of(settings.model)
         self._settings = settings
@@ -61,9 +61,9 @@ class RemoteEmbedder:
         self._pace = TokenPace(MAX_TOKENS)
 
     async def load(self) -> None:
-        """Ask for one vector, to know at the start whether address, key and model fit.
+        """Request one vector, to check at the start that URL, key and model fit.
 
-        Raises ModelMismatch, EmbedderClosed. A service that is away now is no reason not to start.
+        Raises ModelMismatch, EmbedderClosed. A service that cannot be reached now is no error.
         """
         try:
             await self.embed([BLANK])
@@ -86,11 +86,11 @@ class RemoteEmbedder:
         return vectors
 
     def estimate_ms(self, texts: Sequence[str]) -> float:
-        """Say how long these texts would take, from their characters and the pace measured so far."""
+        """Return how many milliseconds these texts would take, by their characters and the pace measured so far."""
         return self._pace.estimate_ms(texts)
 
     async def close(self) -> None:
-        """Close the connections; calls afterwards are refused."""
+        """Close the connections; later calls are refused."""
         self._closed = True
         if self._endpoint is not None:
             await self._endpoint.close()
@@ -129,16 +129,16 @@ class RemoteEmbedder:
 
 
 def generation_of(model: str) -> int:
-    """Return the number that vectors of a remote model are kept under: another name, another number.
+    """Return the generation of a remote model's vectors, which follows from its name.
 
-    1000..31999; two names meet by a chance of one in 31,000.
+    1000..31999; two names share one by a chance of one in 31,000.
     """
     digest = hashlib.sha256(f"{model}:{DIMENSIONS}".encode()).digest()
     return FIRST_GENERATION + int.from_bytes(digest[:8], "big") % GENERATIONS
 
 
 def _split_batches(texts: Sequence[str], settings: RemoteSettings) -> Iterator[tuple[int, list[str]]]:
-    """Yield texts as they are sent, some at a time, with the number of the first."""
+    """Yield the batches of a request: the index of the first text, and the texts as they are sent."""
     batch: list[str] = []
     characters, first = 0, 0
     for number, text in enumerate(texts):
@@ -153,7 +153,7 @@ def _split_batches(texts: Sequence[str], settings: RemoteSettings) -> Iterator[t
 
 
 def _parse_vectors(reply: Mapping[str, object], count: int) -> NDArray[np.float32]:
-    """Return the vectors of a reply in the order of their index, unit length. Raises ModelMismatch."""
+    """Return the vectors of a reply, by index and at unit length. Raises ModelMismatch."""
     data = reply.get("data")
     if not isinstance(data, list) or len(data) != count:
         raise ModelMismatch(f"the reply holds not {count} vectors")
@@ -184,5 +184,5 @@ def _normalise_rows(found: Sequence[NDArray[np.float64]]) -> NDArray[np.float32]
 
 
 def _again(error: Exception) -> float | None:
-    """Say after how many seconds a failed call may go well; None: not by itself."""
+    """Return after how many seconds a failed call may be tried again; None: a retry would fail, too."""
     return (error.retry_after or 0.0) if isinstance(error, EndpointError) and error.passing else None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 BATCH = 4
 #: More characters than the windows of most models hold; the rest is not even tokenised.
 MAX_CHARACTERS = 4096
-#: Patience with the hub, in seconds: models have up to gigabytes.
+#: The longest a download from the hub may take, in seconds: models have up to gigabytes.
 DOWNLOAD_S = 1800.0
 POLL_S = 0.2
 
@@ -32,13 +32,13 @@ _WARM = ("Where does she live?", ["She lives in a small house by the sea.", "Rai
 
 
 class CrossEncoder:
-    """One model on one thread of its own; make it anywhere, load it only in the process that uses it.
+    """A cross-encoder on one thread of its own; make it anywhere, load it only in the process that uses it.
 
     Several calls at once wait for each other.
     """
 
     def __init__(self, settings: RerankerSettings, cache: Path) -> None:
-        """Keep the choice; `cache` is the folder where the hub's models are kept."""
+        """Keep the settings; `cache` is the folder for models from the hub."""
         self.name = settings.model
         self._settings = settings
         self._cache = cache
@@ -48,7 +48,7 @@ class CrossEncoder:
         self._closing = threading.Event()
 
     async def load(self) -> None:
-        """Read the model into memory and run it once; one of the hub's is fetched at the very first start.
+        """Read the model into memory and run it once; a model from the hub is downloaded at the very first start.
 
         Raises RerankerUnusable, EmbedderClosed. Loading twice is loading once.
         """
@@ -69,7 +69,7 @@ class CrossEncoder:
             gone.set()
 
     async def close(self) -> None:
-        """Let the model and its thread go, after the pairs that are in it just now."""
+        """Finish the current model run, then release the model and its thread."""
         self._closing.set()
         await asyncio.to_thread(self._thread.shutdown)
         self._model = None
@@ -78,7 +78,7 @@ class CrossEncoder:
         model = self._loaded()
         pairs = [(_clean_text(question), _clean_text(text)) for text in texts]
         scores = np.zeros(len(texts), dtype=np.float32)
-        # Padding is paid like text, so like lengths meet.
+        # Padding costs as much as text, so texts of similar length share a run.
         order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
         for at in range(0, len(order), BATCH):
             if gone.is_set() or self._closing.is_set():
@@ -109,7 +109,7 @@ class CrossEncoder:
         return self._model
 
     def _of_hub(self) -> "TextCrossEncoder":
-        """Return a model of the hub's, fetched by another process: this one was told never to look for a hub."""
+        """Return a model from the hub; another process downloads it, because this one runs with HF_HUB_OFFLINE."""
         try:
             return _open_cross_encoder(self.name, self._settings.threads, cache=self._cache)
         except RerankerUnusable:
@@ -139,7 +139,7 @@ TextCrossEncoder(sys.argv[1], cache_dir=sys.argv[2], cuda=False)
 
 
 def _of_folder(folder: Path, threads: int) -> "TextCrossEncoder":
-    """Return the model of a folder, registered with fastembed under the folder's name."""
+    """Return the model in a folder, registered with fastembed under the folder's path."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     from fastembed.common.model_description import ModelSource  # noqa: PLC0415 - as below
     from fastembed.rerank.cross_encoder import TextCrossEncoder  # noqa: PLC0415 - as below
@@ -172,5 +172,5 @@ def _open_cross_encoder(
 
 
 def _clean_text(text: str) -> str:
-    """Lone surrogates cannot be encoded, and nothing past the window is read."""
+    """Return the text cut to the model's window, with lone surrogates, which cannot be encoded, replaced."""
     return text[:MAX_CHARACTERS].encode(errors="replace").decode()

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-#: Where exporters put the model, the first that is there is taken.
+#: Paths at which exporters put the model; the first that exists is taken.
 MODEL_FILES = ("model.onnx", "onnx/model.onnx", "onnx/model_quantized.onnx", "onnx/model_int8.onnx")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 
 
 def model_file(folder: Path) -> str:
-    """Return which file of the folder is the model. Raises ValueError that names what is missing."""
+    """Return the path of the model's file within the folder. Raises ValueError, which names what is missing."""
     missing = [name for name in TOKENIZER_FILES if not (folder / name).is_file()]
     found = next((name for name in MODEL_FILES if (folder / name).is_file()), None)
     if found is None:

@@ -13,15 +13,15 @@ from typing import TypeVar
 
 T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[None]]
-#: In seconds, from some moment on.
+#: Returns seconds since an arbitrary moment, like time.monotonic.
 Clock = Callable[[], float]
-#: Says of an error after how many seconds, at least, the operation may be made again; None: it is raised.
+#: Returns after how many seconds, at least, the operation may be repeated after this error; None: the error is raised.
 Again = Callable[[Exception], float | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Waits that grow: fourfold by default (1 s, 4 s, 16 s, 64 s), each half to one and a half times that."""
+    """Waits that grow: fourfold by default (1 s, 4 s, 16 s, 64 s), each times a random 0.5 to 1.5."""
 
     base_s: float = 1.0
     factor: float = 4.0
@@ -29,23 +29,23 @@ class Backoff:
     chance: Callable[[], float] = field(default=random.random)
 
     def seconds(self, attempts: int) -> float:
-        """Return how long to wait after this many attempts (from 1)."""
+        """Return how many seconds to wait after this many attempts (from 1)."""
         plain = min(self.longest_s, self.base_s * self.factor ** max(0, attempts - 1))
         return plain * (0.5 + self.chance())
 
 
-#: No wait: what stood in the way is gone by then.
+#: Retries without a wait, where the obstacle is gone at once.
 AT_ONCE = Backoff(base_s=0.0)
 
 
 def evenly(seconds: float) -> Backoff:
-    """Return waits of about these seconds each, however often."""
+    """Return a back-off that waits about this many seconds after every attempt."""
     return Backoff(base_s=seconds, factor=1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How an operation is made again: `attempts` in all (None: without limit), with `backoff` between them."""
+    """A retry policy: `attempts` in all (None: without limit), with `backoff` between them."""
 
     backoff: Backoff
     attempts: int | None = None
@@ -53,10 +53,10 @@ class Retry:
     clock: Clock = time.monotonic
 
     async def call(self, operation: Callable[[], Awaitable[T]], again: Again, *, deadline: float | None = None) -> T:
-        """Return what the operation returns.
+        """Repeat the operation after errors that `again` allows, and return its result.
 
-        Raises its last error: one that is not made good by another attempt, that of the last attempt, and one after
-        which the wait would reach the `deadline` on the clock.
+        Raises its last error: one that `again` does not allow, that of the last attempt, or one after which the wait
+        would reach the `deadline` on the clock.
         """
         for attempt in count(1):
             try:
@@ -77,7 +77,7 @@ class Retry:
         deadline: float | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> T:
-        """Do the same without an event loop."""
+        """Repeat the operation like `call`, without an event loop."""
         for attempt in count(1):
             try:
                 return operation()
@@ -89,7 +89,7 @@ class Retry:
         raise AssertionError  # as above
 
     def _wait(self, attempt: int, error: Exception, again: Again, deadline: float | None) -> float | None:
-        """Return the seconds to the next attempt; None: there is none."""
+        """Return the seconds to wait before the next attempt; None: there is no further attempt."""
         least_s = again(error)
         if least_s is None or attempt == self.attempts:
             return None

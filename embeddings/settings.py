@@ -10,14 +10,14 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 from embeddings.endpoint import endpoint_url
 from embeddings.rerank_files import model_file
 
-#: Where an OpenAI-compatible service turns texts into vectors.
+#: The path at which an OpenAI-compatible service turns texts into vectors.
 EMBEDDINGS_PATH = "/v1/embeddings"
-#: How a hub names a model.
+#: A model's name on the hub.
 HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
 
 class Provider(StrEnum):
-    """Whose model it is."""
+    """Where the sentence model runs."""
 
     #: The sentence model in this process.
     LOCAL = "local"
@@ -26,7 +26,7 @@ class Provider(StrEnum):
 
 
 class Variant(StrEnum):
-    """How the sentence model's numbers are kept."""
+    """The number format of the local sentence model."""
 
     #: Weights and activations as 8-bit integers in a graph of our own: the fastest, made once at first start.
     LEAN = "lean"
@@ -63,7 +63,7 @@ class RemoteSettings(BaseModel):
 
     @property
     def url(self) -> str:
-        """The whole address. Raises ValueError."""
+        """The full URL of the endpoint. Raises ValueError."""
         return endpoint_url(self.base_url, EMBEDDINGS_PATH, allow_http=self.allow_http)
 
 
@@ -90,7 +90,7 @@ class RerankerSettings(BaseModel):
 
     @property
     def folder(self) -> Path | None:
-        """Where the model's files are, None for one of the hub's."""
+        """The folder with the model's files; None for a model from the hub."""
         return Path(self.model) if self.model.startswith("/") else None
 
 

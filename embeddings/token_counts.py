@@ -8,19 +8,19 @@ MOST = 32_768
 
 
 class TokenCounts:
-    """Counts the tokens of texts and keeps the last `most` counts, by the text's hash: no text is kept.
+    """A cache of token counts: keeps the last `most` counts by the text's hash, and no text.
 
     May be called from several threads.
     """
 
     def __init__(self, count: Callable[[Sequence[str]], Sequence[int]], most: int = MOST) -> None:
-        """Keep nothing yet; `count` returns one number for each text that is not known."""
+        """Start empty; `count` returns the number of tokens of each text that is not in the cache."""
         self._count = count
         self._most = most
         self._known: OrderedDict[int, int] = OrderedDict()
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Return the tokens of each text, in order."""
+        """Return each text's number of tokens, in order."""
         keys = [hash(text) for text in texts]
         by_key = dict(zip(keys, texts, strict=True))
         known = {key: tokens for key in by_key if (tokens := self._known.pop(key, None)) is not None}

@@ -1,7 +1,7 @@
 """dramatiq on Redis or Valkey for notifications: the ledger, never a message, decides what there is to do.
 
 Nothing is made at import. Messages carry ids alone, are not retried by the queue (the ledger retries) and are never
-delayed; a message that is lost costs the sweeper's pause.
+delayed; work whose message is lost waits for the next sweep.
 """
 
 import time
@@ -23,13 +23,13 @@ from workers.recall import RecallWork
 from workers.runner import Runner
 from workers.settings import WorkerSettings
 
-#: Commands of a million that look after messages of dead processes: soon enough, and cheap on a small keyspace.
+#: Of a million commands, so many also take over messages of dead processes: soon enough, cheap on a small keyspace.
 MAINTENANCE_CHANCE = 50_000
-#: Longer than any call that keeps the interpreter from its heartbeat, in milliseconds.
+#: Milliseconds without a heartbeat after which dramatiq takes a process for dead: longer than any call that blocks it.
 HEARTBEAT_MS = 60_000
-#: Nothing is worth keeping of a message that failed, in milliseconds.
+#: How long dramatiq keeps failed messages, in milliseconds: short, since the ledger has all that matters of them.
 DEAD_MESSAGE_MS = 3_600_000
-#: A thread that hangs longer than this is told so, in milliseconds; every call has its own, shorter limit.
+#: dramatiq interrupts an actor that runs longer than this, in milliseconds; every call has its own, shorter limit.
 TIME_LIMIT_MS = 600_000
 #: The longest pause between two looks into an empty queue, in milliseconds: a caller waits for a
 #: recall job; no caller waits for a stage.
@@ -40,7 +40,7 @@ ANSWER_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ActorDependencies:
-    """What actors use; all of it belongs to dramatiq's event loop. `acknowledge` deletes a notification flag."""
+    """Dependencies of the actors; all belong to dramatiq's event loop. `acknowledge` deletes a notification flag."""
 
     runners: Mapping[Stage, Runner]
     recall: RecallWork
@@ -49,24 +49,24 @@ class ActorDependencies:
 
 @dataclass(frozen=True, slots=True)
 class ThreadPool:
-    """Threads of their own for one class of latency."""
+    """A number of threads for one queue, so that slow work of other queues does not delay it."""
 
     queue: Queue
     threads: int
 
 
 class DelayMeter(dramatiq.Middleware):
-    """Observes how long each notification was on its way."""
+    """Middleware that measures the time from a notification's sending to its arrival, in seconds."""
 
     def before_process_message(self, broker: dramatiq.Broker, message: "dramatiq.MessageProxy") -> None:
-        """Observe one; clocks that differ make it no less than zero."""
+        """Observe the delay of one message; zero where clocks that differ would make it negative."""
         del broker
         late_s = time.time() - message.message_timestamp / 1000
         NOTIFICATION_DELAY.labels(message.queue_name).observe(max(0.0, late_s))
 
 
 def create_broker(settings: BrokerSettings) -> RedisBroker:
-    """Return a broker that is not connected yet; its client gives up soon, and says so."""
+    """Return a broker that is not connected yet; its client times out within seconds and raises."""
     client = redis.Redis.from_url(
         settings.url.get_secret_value(),
         socket_connect_timeout=CONNECT_S,
@@ -84,16 +84,16 @@ def create_broker(settings: BrokerSettings) -> RedisBroker:
 
 
 def register_actors(broker: RedisBroker, dependencies: ActorDependencies) -> Mapping[str, "dramatiq.Actor[..., None]"]:
-    """Make the actors of all queues, by name. They never raise."""
+    """Register the actors of all queues and return them by name. The actors never raise."""
     actors = [_stage_actor(broker, dependencies, stage) for stage in dependencies.runners]
     actors.append(_recall_actor(broker, dependencies))
     return {actor.actor_name: actor for actor in actors}
 
 
 def build_pools(settings: WorkerSettings) -> tuple[ThreadPool, ...]:
-    """Return the pools of one process, of what it is to do.
+    """Return one thread pool for each queue that the process serves by `settings.stages`.
 
-    `settings.threads` are those of recall jobs, which are answered one by one.
+    `settings.threads` is the size of the pool for recall jobs, which are answered one per thread.
     """
     queues = {QUEUES[one] if isinstance(one, Stage) else Queue.RECALL for one in settings.stages}
     return tuple(

@@ -24,23 +24,23 @@ from workers.metrics import EMBEDDED_TEXTS
 from workers.stage_work import ClaimSize, Worked
 
 NO_VECTORS = np.empty((0, 0), dtype=np.float32)
-#: The newest turns are asked for first, so they are embedded first; but none waits longer than this for newer ones.
+#: The newest turns are recalled soonest, so they are embedded first; but none waits longer than this for newer ones.
 VALVE = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingStage:
-    """Batches are sorted and cut by the embedder; here they are only made large enough."""
+    """The embedding stage. It only makes batches large; the embedder sorts and splits them."""
 
     database: Database
     embedder: Embedder
     stage: ClassVar[Stage] = Stage.EMBEDDING
-    #: About two texts a turn: a piece is well below a lease and fills the model's runs. While the model is at one, the
-    #: next is read, or the last one written.
+    #: About two texts a turn: a piece of 32 ends well before its lease and fills the model's runs. While the model
+    #: works on one piece, the next is read, or the one before is written.
     shape: ClassVar[ClaimSize] = ClaimSize(streams=64, rows=1, together=32, valve=VALVE)
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
-        """Embed what these turns still lack, of all hosts in one go; vectors are written once, by the first."""
+        """Embed the texts of these rows that have no vector yet, of all hosts in one call; write each vector once."""
         by_host: dict[UUID, list[Claim]] = defaultdict(list)
         for claim in claims:
             by_host[claim.host_id].append(claim)
@@ -81,7 +81,10 @@ class EmbeddingStage:
             return found + await reflection_vectors.read_missing(connection, host, generation, reflections)
 
     def _wanted(self, row: LedgerRow) -> list[UnitsToEmbed]:
-        """Return what a row is for: a turn's messages, its facts, or both: for another model, or after a correction."""
+        """Return the units a row asks to embed: a turn's messages, its facts, or both.
+
+        Both after a change of the model and after a correction.
+        """
         again = again_id(row.turn_id, self.embedder.generation, row.position)
         both = row.item_id in {again, corrected_id(row.turn_id, row.position)}
         which = (False, True) if both else (row.item_id != row.turn_id,)

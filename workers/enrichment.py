@@ -1,9 +1,9 @@
 """The enrichment stage: reads turns again, with an LLM or with newer rules.
 
-A stage of its own, with ledger rows of its own: the rules have written what they found before a model is asked, so
-nothing that a model does or leaves undone can lose or hold up that. Its result is written once for each turn and
-version, in one transaction with the note that it was; asked again by accident, a model that says something else
-changes nothing. Turns are read in no order: what is found follows from the turn alone.
+A stage of its own, with ledger rows of its own: the rules have written their findings before a model is asked, so
+a failing or slow model cannot lose or delay them. The result is written once for each turn and version, in one
+transaction with the record of the run; if the model is asked a second time and answers differently, nothing changes.
+Turns are read in no order: the result depends on the turn alone.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from workers.settings import EnrichmentSettings
 from workers.stage_work import ClaimSize, Worked
 
 SUCCEEDED, FAILED = "extraction_model_succeeded", "extraction_model_failed"
-#: How long a turn waits for its turn to be read, in seconds, before it is put off.
+#: How long a row waits for the model's rate limit, in seconds; one that would wait longer is put back into the ledger.
 PATIENCE_S = 2.0
 NOTHING = Extraction((), (), ())
 
@@ -57,11 +57,11 @@ class EnrichmentStage:
     shape: ClassVar[ClaimSize] = ClaimSize(streams=8, rows=1)
 
     def at_most(self, streams: int) -> int:
-        """Return how many turns to claim: none while the model is known to be away."""
+        """Return how many turns to claim: none while the model's circuit breaker is open."""
         return self.gate.at_most(streams)
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
-        """Read one turn by the version its row is for."""
+        """Extract from one turn by the version its row names: a model's, or the rules'."""
         claim, row = claims[0], claims[0].rows[0]
         by_rules = row.item_id == reading_id(row.turn_id, VERSION)
         reader = self.reader
@@ -92,7 +92,7 @@ class EnrichmentStage:
         return await self._write(reading, reader.version, read.found, told)
 
     async def _unanswered(self, reading: Reading, reader: LlmReader, error: NoAnswer) -> Worked:
-        """End what the model refuses, for it will refuse it again; where it rambled, ask it another time."""
+        """Skip a turn that the model refuses, since it would refuse again; retry after an answer of the wrong shape."""
         await self.gate.report(well=True)
         await self._note(reading, {"operation": "extract", "category": error.fault})
         if error.fault == "refused":
@@ -109,7 +109,7 @@ class EnrichmentStage:
         return Worked([outcome])
 
     async def _unreached(self, reading: Reading, error: EndpointError, passage: Passage) -> Worked:
-        """Try again later; once it is known that the model is away, that counts as no attempt."""
+        """Retry later after a failed call; while the circuit breaker is open, that counts as no attempt."""
         away = error.category in {"timeout", "connection", "unavailable"}
         await self.gate.report(well=not away, pause_s=error.retry_after)
         status = {} if error.status is None else {"http_status": error.status}
@@ -171,6 +171,6 @@ def _is_for(row: LedgerRow, turn: Sequence[TurnMessage], version: str) -> bool:
 
 
 def model_gate(database: Database, settings: EnrichmentSettings) -> Gate:
-    """Return the gate before the model these settings name."""
+    """Return the gate (circuit breaker and rate limit) of the model that these settings name."""
     policy = GatePolicy(settings.breaker_failures, settings.breaker_seconds, settings.turns_per_second, 8.0)
     return Gate(database, gate_name("model", settings.base_url, settings.model), policy)

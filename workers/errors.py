@@ -1,16 +1,16 @@
 """Errors of work, by the error category that the ledger records.
 
 WorkError
-├── Transient   it may go well another time: tried again with back-off, `retry_after` seconds if that is known
-├── Permanent   it will never go well: into quarantine at once
-└── Untold      something was begun that must not be begun again: the row stays as it is for the next holder
+├── Transient   a retry may succeed: tried again with back-off, after `retry_after` seconds if that is known
+├── Permanent   no retry can succeed: into quarantine at once
+└── Untold      a call was made and its outcome is not recorded: the row stays as it is for the next worker
 
 `category` is one word for counting; `reason` is for the operator. Neither ever holds content.
 """
 
 
 class WorkError(Exception):
-    """The base of what a stage raises on purpose."""
+    """Base of the errors that a stage raises on purpose."""
 
     def __init__(self, category: str, reason: str) -> None:
         super().__init__(f"{category}: {reason}")
@@ -19,7 +19,7 @@ class WorkError(Exception):
 
 
 class Transient(WorkError):
-    """It may go well another time."""
+    """An error after which a retry may succeed."""
 
     def __init__(self, category: str, reason: str, retry_after: float | None = None) -> None:
         super().__init__(category, reason)
@@ -27,8 +27,8 @@ class Transient(WorkError):
 
 
 class Permanent(WorkError):
-    """It will never go well."""
+    """An error that no retry can mend."""
 
 
 class Untold(WorkError):
-    """Something was begun whose end could not be written; the row's status tells the next holder."""
+    """A call was made and its outcome could not be written; the row's status tells the worker that claims it next."""

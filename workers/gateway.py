@@ -53,7 +53,7 @@ class Handover:
 
     @property
     def conversation(self) -> str:
-        """The session as the client is told it, which puts the prefix before it."""
+        """The session's name without the prefix, which the client adds."""
         return self.session.removeprefix(CHAT)
 
 
@@ -61,8 +61,8 @@ class Handover:
 class GatewayStage:
     """Delivers turns, each to the target it was accepted for, by the rules of `gateway_machine`.
 
-    While the gate of a target is shut (the gateway fails, asked to be left alone, or is called often enough already),
-    its turns wait in the ledger, and that counts as no attempt. Those of other targets go on.
+    While the gate of a target is shut (its circuit breaker is open, the gateway asked for a pause, or the rate limit
+    is reached), its turns wait in the ledger, and that counts as no attempt. Turns of other targets go on.
     """
 
     database: Database
@@ -75,14 +75,14 @@ class GatewayStage:
 
     @property
     def shape(self) -> ClaimSize:
-        """How much is under way: one turn of a session, since its row says the whole truth about what was sent.
+        """The size of a claim: one turn a session, whose row alone records what was sent.
 
-        The outcome of a call that is cut is unknown.
+        Running calls get `stop_seconds` to end when the worker stops: the outcome of a cancelled call is unknown.
         """
         return ClaimSize(streams=self.settings.at_once, rows=1, grace_s=self.settings.stop_seconds)
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
-        """Take the first turn of a session to its end, or as far as it goes now."""
+        """Deliver the first waiting turn of a session, or put it off."""
         claim = claims[0]
         row = claim.rows[0]
         if row.status in BEGUN:
@@ -90,7 +90,7 @@ class GatewayStage:
         return await self._begin(claim, row)
 
     async def _resume(self, claim: Claim, row: LedgerRow) -> Worked:
-        """Go on where a worker stopped: what was under way then is unknown for ever, and not sent again."""
+        """Continue a delivery that a worker left; a call then under way has an unknown outcome and is not repeated."""
         to = await self.deliveries.destination(claim, row)
         session = to.session if to else ""
         if row.status == "adding":
@@ -106,7 +106,7 @@ class GatewayStage:
         return await self._resume_flush(claim, row, to)
 
     async def _resume_flush(self, claim: Claim, row: LedgerRow, to: Destination) -> Worked:
-        """Flush what was added, as soon as its target can be called."""
+        """Flush a turn that was added, when its target's gate lets the call through."""
         try:
             client = self.clients.client(to.target)
         except TargetUnusable as error:
@@ -117,7 +117,7 @@ class GatewayStage:
         return await self._flush(Handover(claim, row, to.target, to.session, client, passage))
 
     async def _begin(self, claim: Claim, row: LedgerRow) -> Worked:
-        """Commit that the turn is being added, then add it."""
+        """Commit the status `adding`, then add the turn."""
         to = await self.deliveries.destination(claim, row)
         if to is None or to.target.unset_at:
             return await self._skip(claim, row, UNSET, "unset")
@@ -139,7 +139,7 @@ class GatewayStage:
 
     async def _add(self, way: Handover, sent: tuple[GatewayMessage, GatewayMessage]) -> Worked:
         claim, row, session = way.claim, way.row, way.session
-        # This service knows its own turns, and keeps no second copy of them.
+        # Without a URL, the target is this service itself: by the turn's id it does not store the turn a second time.
         turn_id = str(row.turn_id) if way.target.user.base_url is None else None
         try:
             error = await _make_call("add", way.client.add(way.conversation, sent, turn_id=turn_id))
@@ -154,7 +154,7 @@ class GatewayStage:
         return await self._flush(way, ending)
 
     async def _flush(self, way: Handover, added: machine.AttemptOutcome | None = None) -> Worked:
-        """Commit that the turn is being flushed, and in the same breath how its add went; then flush it."""
+        """Commit the status `flushing` together with the outcome of the add; then flush the turn."""
         told = () if added is None else (added.event, added.payload)
         await self.deliveries.step(way.claim, way.row.item_id, "flushing", *told)
         error = await _make_call("flush", way.client.flush(way.conversation))
@@ -164,7 +164,7 @@ class GatewayStage:
         return await self._finish(way.claim, way.row, machine.after_flush(way.session, error, self.settings.retry))
 
     async def _enter(self, target: GatewayTarget) -> Passage:
-        """Ask the gate, and wait for one's turn if it comes soon."""
+        """Ask the target's gate, and wait for the rate limit if the wait is at most `PATIENCE_S`."""
         passage = await self.clients.gate(target).enter(PATIENCE_S)
         GATEWAY_BREAKER.set(self.clients.failing)
         if passage.granted and passage.wait_s > 0:
@@ -177,7 +177,10 @@ class GatewayStage:
         GATEWAY_BREAKER.set(self.clients.failing)
 
     def _pause_s(self, error: GatewayError | None, way: Handover) -> float | None:
-        """Return how long a turn waits that met a gateway which is away or asked for time; None: it was its attempt."""
+        """Return how many seconds a turn waits after a call that the gateway cannot have processed.
+
+        None: the call counts as an attempt. 0: the pause of the open circuit breaker.
+        """
         if error is None or self.settings.retry is not GatewayRetry.UNSENT:
             return None
         if machine.asks_for_time(error):
@@ -186,7 +189,7 @@ class GatewayStage:
         return 0.0 if away else None
 
     async def _put_off(self, claim: Claim, row: LedgerRow, status: str, wait_s: float, target: GatewayTarget) -> Worked:
-        """Leave the turn, and what else waits for its target, for later, as if it had not been looked at."""
+        """Put off the turn, and all rows that wait for its target, without counting an attempt."""
         GATEWAY_WAITS.labels("shut").inc()
         wait = wait_s or self.clients.gate(target).shut_s
         wait = min(LONGEST_PAUSE_S, max(SHORTEST_PAUSE_S, wait))
@@ -195,7 +198,7 @@ class GatewayStage:
         return Worked([Outcome(row.item_id, status, None, None, retry_in)])
 
     async def _finish(self, claim: Claim, row: LedgerRow, ending: machine.AttemptOutcome) -> Worked:
-        """Write how it ended, or when it is tried again: the row and its audit row in one transaction."""
+        """Write the outcome, or the time of the next attempt: the row and its audit row in one transaction."""
         outcome = Outcome(row.item_id, ending.status, ending.category, ending.reason)
         if ending.back is not None and row.attempts < self.verdict.max_attempts:
             category, reason = ending.category or "", ending.reason or ""
@@ -212,7 +215,7 @@ class GatewayStage:
 
 
 def gate_policy(settings: DeliverySettings) -> GatePolicy:
-    """Return when the gate of each target shuts, and how fast it lets through."""
+    """Return the policy of every target's gate: circuit breaker and rate limit."""
     return GatePolicy(
         threshold=settings.breaker_failures,
         cooldown_s=settings.breaker_seconds,
@@ -222,7 +225,7 @@ def gate_policy(settings: DeliverySettings) -> GatePolicy:
 
 
 async def _finish_after_call(work: Awaitable[Worked]) -> Worked:
-    """Do what comes after a call has begun: no accident may make the row look as if nothing had been sent."""
+    """Await work during which a call is made; raise Untold on errors, so that the row never looks unsent."""
     try:
         return await work
     except LeaseLost:
@@ -232,7 +235,7 @@ async def _finish_after_call(work: Awaitable[Worked]) -> Worked:
 
 
 async def _make_call(operation: str, call: Awaitable[None]) -> GatewayError | None:
-    """Make one call, time and count it; its error is a value, since nothing about it is unexpected."""
+    """Make one call, time and count it; return its error, None when it succeeded."""
     started = time.monotonic()
     error: GatewayError | None = None
     with trace_operation(f"gateway {operation}", kind=SpanRole.CLIENT) as span:

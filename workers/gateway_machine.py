@@ -19,13 +19,13 @@ from afterturn_client.gateway import GatewayMessage
 
 from workers.settings import GatewayRetry
 
-#: Who speaks for the agent, in the words of the seed.
+#: The sender's name for the agent's messages, as the seed fixes it.
 AGENT_SENDER = "beaver"
 TOO_MANY_REQUESTS = 429
 
 
 class Event(StrEnum):
-    """The audit rows of deliveries."""
+    """The names of the audit rows that deliveries write."""
 
     ADD_SUCCEEDED = "memory_gateway_add_succeeded"
     ADD_FAILED = "memory_gateway_add_failed"
@@ -36,7 +36,7 @@ class Event(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TranscriptMessage:
-    """One message of a turn: role, content, when (aware)."""
+    """One message of a turn: role, content, and its time (aware)."""
 
     role: str
     content: str = field(repr=False)
@@ -45,9 +45,9 @@ class TranscriptMessage:
 
 @dataclass(frozen=True, slots=True)
 class AttemptOutcome:
-    """How an attempt ended: the row's status and the audit row.
+    """The outcome of an attempt: the row's status and the audit row.
 
-    `back` is the status to go back to when the call may be made again.
+    `back`: the status to return to when the call may be repeated.
     """
 
     status: str
@@ -79,7 +79,7 @@ def build_delivery(turn: Sequence[TranscriptMessage], user_id: str) -> tuple[Gat
 
 
 def after_add(session: str, error: GatewayError | None, retry: GatewayRetry) -> AttemptOutcome:
-    """Say what the answer to `add` makes of the row; `session` is its name at the gateway, here and below."""
+    """Return the outcome of an answered `add`; `session` is its name at the gateway, here and below."""
     where = {"gateway_session": session}
     if error is None:
         return AttemptOutcome("added", Event.ADD_SUCCEEDED, {**where, "messages": 2})
@@ -90,7 +90,7 @@ def after_add(session: str, error: GatewayError | None, retry: GatewayRetry) -> 
 
 
 def unknown_add(session: str, category: str) -> AttemptOutcome:
-    """Return what an `add` without an answer makes of the row: unknown, for an operator to settle."""
+    """Return the outcome of an `add` without an answer: unknown, for an operator to settle."""
     payload = {"gateway_session": session, "operation": "add", "category": category}
     return AttemptOutcome(
         "add_unknown", Event.ADD_UNKNOWN, payload, category, "outcome unknown: the gateway may have it"
@@ -98,7 +98,7 @@ def unknown_add(session: str, category: str) -> AttemptOutcome:
 
 
 def after_flush(session: str, error: GatewayError | None, retry: GatewayRetry) -> AttemptOutcome:
-    """Say what the answer to `flush` makes of the row."""
+    """Return the outcome of an answered `flush`."""
     where = {"gateway_session": session}
     if error is None:
         return AttemptOutcome("flushed", Event.FLUSH_SUCCEEDED, where)
@@ -107,7 +107,7 @@ def after_flush(session: str, error: GatewayError | None, retry: GatewayRetry) -
 
 
 def refused_add(session: str) -> AttemptOutcome:
-    """Say what a turn that cannot be written as a request makes of the row: nothing was sent."""
+    """Return the outcome for a turn that cannot be written as a request: nothing was sent."""
     payload = {"gateway_session": session, "operation": "add", "category": "invalid_request"}
     return AttemptOutcome(
         "add_failed", Event.ADD_FAILED, payload, "invalid_request", "it cannot be written as a request"
@@ -115,7 +115,7 @@ def refused_add(session: str) -> AttemptOutcome:
 
 
 def unusable_target(session: str, operation: str, why: str) -> AttemptOutcome:
-    """Say what a target that this process cannot call makes of the row: nothing was sent, and it may be tried again."""
+    """Return the outcome for a target that this process cannot call: nothing was sent, a retry is possible."""
     payload: dict[str, Any] = {"gateway_session": session, "operation": operation, "category": "unusable_target"}
     if operation == "add":
         return AttemptOutcome("add_failed", Event.ADD_FAILED, payload, "unusable_target", why, back="pending")
@@ -124,25 +124,25 @@ def unusable_target(session: str, operation: str, why: str) -> AttemptOutcome:
 
 
 def describe_unflushed(session: str, category: str, why: str) -> AttemptOutcome:
-    """Say what an added turn that is not to be flushed any more makes of the row: nothing was sent."""
+    """Return the outcome for an added turn that is not to be flushed any more: no flush was sent."""
     payload = {"gateway_session": session, "add_succeeded": True, "operation": "flush", "category": category}
     return AttemptOutcome("flush_failed", Event.FLUSH_FAILED, payload, category, why)
 
 
 def unknown_flush(session: str) -> AttemptOutcome:
-    """Return what a `flush` without an answer makes of the row."""
+    """Return the outcome of a `flush` without an answer: failed, category `unknown`."""
     where = {"gateway_session": session, "add_succeeded": True}
     payload = {**where, "operation": "flush", "category": "unknown"}
     return AttemptOutcome("flush_failed", Event.FLUSH_FAILED, payload, "unknown", "the worker died while it waited")
 
 
 def asks_for_time(error: GatewayError) -> bool:
-    """Whether the gateway turned the call away and said when to come again: it did nothing."""
+    """Return whether the gateway refused the call with 429 and Retry-After: it processed nothing."""
     return error.status == TOO_MANY_REQUESTS and error.retry_after is not None
 
 
 def _failed_ending(ending: AttemptOutcome, error: GatewayError, retry: GatewayRetry) -> AttemptOutcome:
-    """Fill in what the error says, and leave the way back open only where nothing can have happened."""
+    """Return the outcome with the error's details; `back` stays only where the call cannot have been processed."""
     payload = {**ending.payload, "operation": error.operation, "category": error.category}
     if error.status is not None:
         payload["http_status"] = error.status

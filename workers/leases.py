@@ -18,9 +18,9 @@ Jobs = Mapping[asyncio.Task[None], Sequence[Claim]]
 
 @asynccontextmanager
 async def keep_leases(ledger: Ledger, jobs: Jobs, lease: timedelta) -> AsyncGenerator[None]:
-    """Renew the claims of the running tasks every third of a lease; cancel a task that holds none any more.
+    """Renew the claims of the running tasks every third of a lease; cancel a task that has lost all of its claims.
 
-    A database that is out of reach is no reason to stop before the lease must have run out.
+    While the database is out of reach, tasks go on until their lease must have run out.
     """
     keeper = asyncio.create_task(_renew_leases(ledger, jobs, lease))
     try:
@@ -52,6 +52,6 @@ async def _renew_leases(ledger: Ledger, jobs: Jobs, lease: timedelta) -> None:
 
 
 def record_lost(claims: Sequence[Claim]) -> None:
-    """Count and tell that a result is thrown away."""
+    """Count and log claims whose lease is lost, and whose result is thrown away."""
     LEASES_LOST.labels(claims[0].stage.value).inc(len(claims))
     log.warning("lease_lost", stage=claims[0].stage.value, claims=len(claims))

@@ -11,7 +11,7 @@ from store.text.rules import Tier
 
 
 class BatchHistogram(Histogram):
-    """Takes many observations at once: each bucket is written once, however many fall into it."""
+    """A histogram that takes many observations in one call and writes each bucket once."""
 
     def observe_all(self, amounts: Sequence[float]) -> None:
         """Observe each of these amounts."""
@@ -28,7 +28,7 @@ STAGE_AGE = BatchHistogram(
 )
 STAGE_TOTAL = Counter("afterturn_stage_total", "Rows of the ledger that a stage settled", ["stage", "status"])
 STAGE_FAILURES = Counter("afterturn_stage_failures_total", "Attempts that failed, by category", ["stage", "category"])
-#: By the seed's name, as `producers.metrics` has the others.
+#: Named as the seed fixes it, like its counterparts in `producers.metrics`.
 FACT_WRITE = Counter("mcp_memory_fact_write", "Facts the rules found, by how long they are worth keeping", ["tier"])
 LEASES_LOST = Counter("afterturn_stage_leases_lost_total", "Results thrown away because the lease ran out", ["stage"])
 GATEWAY_CALLS = Counter("afterturn_gateway_calls_total", "Calls to the Memory Gateway", ["operation", "outcome"])

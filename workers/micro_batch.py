@@ -1,8 +1,8 @@
 """The micro-batch: an idle API process embeds the turns it has just accepted.
 
-It claims their rows as a worker would, so nothing is done twice, and workers do what it leaves. It is the
-first thing to go under load: one small batch at a time and no queue. What comes while one runs is left to the workers,
-and everything else for a while too, since more comes in than can be embedded here without delaying requests.
+It claims their rows as a worker would, so nothing is done twice, and workers embed the rest. Under load it stops
+first: it runs one small batch at a time, without a queue. Turns that come while a batch runs go to the workers, and
+so do all turns of the next `STAND_ASIDE_S` seconds, since embedding them here would delay requests.
 """
 
 import asyncio
@@ -26,19 +26,19 @@ from workers.stage_traces import trace_work
 
 log = structlog.get_logger(__name__)
 
-#: Longer than a batch of this size takes: it is not renewed. A slower batch is overtaken by a worker, and
-#: writes nothing; a process that died with a batch keeps its turns from the workers for no longer.
+#: Longer than a batch of this size takes, since it is not renewed. A worker takes over a batch that is slower, which
+#: then writes nothing; when the process dies, workers get the turns after this time.
 LEASE = timedelta(seconds=15)
-#: How long nothing is taken after turns came while a batch ran, in seconds.
+#: Seconds without a new batch after turns came while one ran.
 STAND_ASIDE_S = 1.0
 
 
 @dataclass(slots=True)
 class MicroBatch:
-    """Embeds what is offered, off the event loop; at most `turns` with `characters` in all, about 0.1 s of a model.
+    """Embeds accepted turns off the event loop: at most `turns` of them with `characters` in all, about 0.1 s.
 
-    `quiet`: whether the model is there and this tenant has little else waiting; `notify` has the
-    workers do what is left.
+    `quiet`: whether the model is loaded and this tenant has little other work waiting; `notify` wakes the workers
+    for the rest.
     """
 
     database: Database
@@ -54,7 +54,7 @@ class MicroBatch:
     _task: asyncio.Task[None] | None = None
 
     def offer(self, host: UUID, turns: Sequence[UUID], characters: int) -> bool:
-        """Take turns that were just accepted; returns at once. False: they are left to the workers, notify them."""
+        """Start embedding turns that were just accepted and return True at once; False: notify the workers instead."""
         if self._takes(host, len(turns), characters):
             self._task = asyncio.get_running_loop().create_task(self._run(host, turns), name="micro-batch")
             return True
@@ -62,7 +62,7 @@ class MicroBatch:
         return False
 
     async def close(self, grace_s: float) -> None:
-        """Take nothing more; what runs may end within `grace_s` seconds, then it is cut and given back."""
+        """Refuse further turns; give the running batch `grace_s` seconds, then cancel it and release its claims."""
         self._aside_until = float("inf")
         if self._task is not None:
             await asyncio.wait([self._task], timeout=grace_s)
@@ -99,7 +99,7 @@ class MicroBatch:
         _count_claims(claims)
 
     async def _give_back(self, claims: Sequence[Claim]) -> None:
-        """Leave claims to the workers at once; a database that is away is asked again until their lease is over."""
+        """Release claims to the workers at once; retry while the database is away, until the lease is over."""
         until = time.monotonic() + LEASE.total_seconds()
         while True:
             try:

@@ -15,17 +15,17 @@ from workers.stage_work import ClaimSize, Worked
 
 @dataclass(frozen=True, slots=True)
 class ProjectionStage:
-    """The ledger row is the guard: counts and the row that says they were made are written together."""
+    """The projection stage. Counts and the end of their ledger row are one transaction, so nothing counts twice."""
 
     database: Database
     stage: ClassVar[Stage] = Stage.PROJECTION
     shape: ClassVar[ClaimSize] = ClaimSize(streams=4, rows=64, at_once=2)
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
-        """Count the first turns of a bank that extraction is through with, and what was forgotten in it."""
+        """Advance a bank's derived state by its first extracted turns, and by what was erased or found later."""
         claim = claims[0]
         bank = claim.rows[0].bank_id
-        # A row that is no turn says that something was forgotten (then it names none), or found in a turn later.
+        # A row that is not a turn's own stands for an erasure (then its turn is the bank's id) or a later finding.
         turns = sorted({row.turn_id for row in claim.rows if row.turn_id != bank})
         origin = Origin(claim.host_id, bank, user_id(claim.host_id, None), max(row.accepted_at for row in claim.rows))
         outcomes = [Outcome(row.item_id) for row in claim.rows]

@@ -24,11 +24,11 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class RecallWork:
-    """Answers recall jobs; what cannot be answered now is given back, what a dead worker had is taken after its lease.
+    """Answers recall jobs. A job that cannot be answered now is released; one of a dead worker is free after its lease.
 
-    The lease is renewed while an answer takes its time: it says that a worker lives, not how long a question may take.
+    The lease is renewed while the answer is computed, so it does not limit how long a recall may take.
 
-    `ready` returns when the model is loaded: a job taken before would use up its attempts waiting for it.
+    `ready` returns when the model is loaded: a job claimed earlier would use up its attempts waiting for it.
     """
 
     jobs: RecallJobs
@@ -39,7 +39,7 @@ class RecallWork:
     _answering: set["asyncio.Task[None]"] = field(default_factory=set)
 
     async def answer(self, host: UUID, job: UUID) -> None:
-        """Answer one job, if it still waits. Never raises, so that a notification is never repeated by the queue."""
+        """Answer one job if it still waits. Never raises, so that the queue never repeats a notification."""
         if self.stopping:
             return
         answering = asyncio.create_task(self._attempt(host, job), name="answer a recall job")
@@ -52,7 +52,7 @@ class RecallWork:
                 raise
 
     async def stop(self, grace_s: float) -> None:
-        """Take no more, let what is being answered end within `grace_s` seconds, then cut it and give it back."""
+        """Claim no more jobs; give running answers `grace_s` seconds, then cancel them and release their jobs."""
         self.stopping = True
         if self._answering:
             _, late = await asyncio.wait(self._answering, timeout=grace_s)
@@ -71,7 +71,7 @@ class RecallWork:
             log.warning("recall_job_interrupted", error=type(error).__name__)
 
     async def _traced(self, taken: TakenJob) -> str:
-        """Answer a job as a part of the trace of the request that asked."""
+        """Answer a job within the trace of the request that made it; return its outcome."""
         if not is_tracing():
             return await self._ended(taken)
         named = {"afterturn.tenant.id": str(taken.host_id), "afterturn.recall_job.id": str(taken.job_id)}
@@ -86,14 +86,14 @@ class RecallWork:
         try:
             return await self._answer(taken)
         except BaseException:
-            # Also when this process ends: the caller need not wait for a lease.
+            # Also when this process ends: otherwise the caller would wait for the lease to run out.
             await self._give_back(taken)
             raise
         finally:
             keeping.cancel()
 
     async def _keep(self, taken: TakenJob) -> None:
-        """Renew the lease every third of it, until it is lost."""
+        """Renew the job's lease after every third of it, until it is lost."""
         held = True
         while held:
             await asyncio.sleep(self.lease.total_seconds() / 3)

@@ -1,4 +1,4 @@
-"""Retry rules of failed work: delay, or quarantine. Pure."""
+"""Retry rules of failed work: delay, or quarantine; pure functions."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,19 +13,19 @@ from store.errors import ResourceBusy
 from store.ledger.ledger import LedgerRow, Outcome
 from workers.errors import Permanent, WorkError
 
-#: The longest a Retry-After is followed, in seconds.
+#: The longest Retry-After that is obeyed, in seconds.
 LONGEST_RETRY_AFTER_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class FailureOutcome:
-    """How a row ends that could not be worked on."""
+    """The rules for the outcome of a row whose work failed."""
 
     backoff: Backoff
     max_attempts: int
 
     def outcome(self, row: LedgerRow, error: Exception, *, alone: bool) -> Outcome:
-        """Return the row's outcome; what failed among others is always tried again, alone."""
+        """Return the row's outcome; a row that failed together with others is always tried again, alone."""
         category, reason = name_failure(error)
         final = isinstance(error, Permanent) or row.attempts >= self.max_attempts
         if alone and final:
@@ -40,7 +40,7 @@ class FailureOutcome:
         retry_after: float | None = None,
         status: str = "pending",
     ) -> Outcome:
-        """Return the outcome of a row that is tried again later, not before `retry_after` seconds."""
+        """Return the outcome of a row that is tried again after its back-off, not before `retry_after` seconds."""
         wait = max(
             self.backoff.seconds(row.attempts),
             min(LONGEST_RETRY_AFTER_S, retry_after or 0.0),
@@ -49,7 +49,7 @@ class FailureOutcome:
 
 
 def name_failure(error: Exception) -> tuple[str, str]:
-    """Return category and reason of any failure; of what was not foreseen only the class is told."""
+    """Return category and reason of any error; the reason for an unforeseen one is its class name alone."""
     if isinstance(error, WorkError):
         return error.category, error.reason
     if timed_out(error):

@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 NOTIFICATION_WAIT_S = 5.0
 #: Pause after the database could not be reached, in seconds.
 OUTAGE_PAUSE_S = 1.0
-#: How long work waits that another transaction's lock stood in the way of.
+#: How long work waits that was blocked by another transaction's lock.
 BUSY_PAUSE = timedelta(seconds=10)
 
 
@@ -45,10 +45,10 @@ def _utc_now() -> datetime:
 
 @dataclass(slots=True)
 class Runner:
-    """Drains one stage's ready work, on one event loop.
+    """The loop that works off one stage's ready rows, on one event loop.
 
-    `notify` tells workers of a stage; it returns at once and never raises. `clock` only measures how old a turn is when
-    it is done.
+    `notify` wakes the workers of a stage; it returns at once and never raises. `clock` only measures how old a turn is
+    when it is done.
     """
 
     ledger: Ledger
@@ -64,7 +64,7 @@ class Runner:
     _draining: asyncio.Task[None] | None = None
     #: A notification came since the last look for work.
     _notified: bool = False
-    #: What is under way, by the task that is at it; and what was cut short.
+    #: Claims that are being worked on, by task; and claims whose task was cancelled.
     _jobs: dict[asyncio.Task[None], Sequence[Claim]] = field(default_factory=dict)
     _cut: list[Claim] = field(default_factory=list)
     #: A job ended, or a notification came.
@@ -73,14 +73,14 @@ class Runner:
     _places: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make as many places as the stage's shape says."""
+        """Limit the pieces worked on at once by the stage's shape."""
         self._places = asyncio.Semaphore(self.work.shape.at_once or self.work.shape.streams)
 
     async def drain(self) -> None:
-        """Work until nothing is ready. Never raises, so that a notification is never repeated by the queue.
+        """Work until nothing is ready. Never raises, so that the queue never repeats a notification.
 
-        A call while this process drains already only makes it look again. Work that takes longer than
-        `notification_wait_s` is not waited for.
+        A call while this process already drains only makes it look for work again. Returns after
+        `notification_wait_s` even if work goes on.
         """
         self._notified = True
         self._stirred.set()
@@ -91,7 +91,7 @@ class Runner:
         await asyncio.wait({self._draining}, timeout=self.notification_wait_s)
 
     async def stop(self, grace_s: float) -> None:
-        """Claim no more, let what runs end within `grace_s` or its shape's, then cut it and give its claims back."""
+        """Claim no more; give running work `grace_s` or its shape's grace (the longer), then cancel and release it."""
         self.stopping = True
         if self._draining is not None:
             _, late = await asyncio.wait({self._draining}, timeout=max(grace_s, self.work.shape.grace_s))
@@ -110,7 +110,7 @@ class Runner:
                 await self._end()
 
     async def _more(self) -> bool:
-        """Begin what is ready, as far as there is room; say whether anything is under way, or a notification came."""
+        """Start ready work as far as there is room; return whether work is under way or a notification came."""
         self._notified = False
         room = self.work.shape.streams - self._under_way()
         claims = await self._claim(room)
@@ -123,7 +123,7 @@ class Runner:
         return bool(self._jobs) or self._notified
 
     async def _half(self) -> None:
-        """Wait until half of the work has ended, or a notification comes while there is room for as much."""
+        """Wait until half of the work has ended, or a notification comes while at least half of the room is free."""
         left, room = self._under_way() // 2, self.work.shape.streams // 2
         await self._until(lambda: self._under_way() <= (room if self._notified else left))
 
@@ -142,7 +142,7 @@ class Runner:
         self._stirred.set()
 
     async def _end(self) -> None:
-        """Cut what is still under way, and give back what was cut."""
+        """Cancel the work that is still under way, and release its claims."""
         jobs = list(self._jobs)
         for task in jobs:
             task.cancel()
@@ -177,7 +177,7 @@ class Runner:
             return []
 
     def _pieces(self, claims: Sequence[Claim]) -> list[list[Claim]]:
-        """Divide claims into pieces of work."""
+        """Divide claims into pieces of work by the stage's shape."""
         shape = self.work.shape
         if shape.together > 1:
             return [list(claims[start : start + shape.together]) for start in range(0, len(claims), shape.together)]
@@ -221,9 +221,9 @@ class Runner:
             await self._record(claims[0], error)
 
     async def _retry_later(self, claims: Sequence[Claim]) -> None:
-        """Leave claims for a while in whose way another transaction's lock stands; that is no attempt.
+        """Release claims that another transaction's lock blocks, for `BUSY_PAUSE`; that counts as no attempt.
 
-        Claims of other banks go on without them.
+        Claims of several banks are first tried again bank by bank, so that only the blocked bank waits.
         """
         banks: dict[tuple[UUID, UUID], list[Claim]] = defaultdict(list)
         for claim in claims:
@@ -248,9 +248,9 @@ class Runner:
             record_lost([claim])
 
     async def _release(self, claims: Sequence[Claim], wait: timedelta | None = None) -> None:
-        """Give claims back, to be ready after `wait`.
+        """Release claims; their rows are ready again after `wait`.
 
-        A database that is away is asked again until the leases are over by themselves.
+        While the database is away, this is retried until the leases run out by themselves.
         """
         until = time.monotonic() + self.lease.total_seconds()
         while claims:

@@ -11,7 +11,7 @@ from embeddings.endpoint import endpoint_url
 from store.ledger.stages import Stage
 from store.tenancy.sealing import Sealer
 
-#: Where an OpenAI-compatible service has a model answer.
+#: The path at which an OpenAI-compatible service answers a prompt.
 RESPONSES_PATH = "/v1/responses"
 
 
@@ -26,9 +26,9 @@ class GatewayMode(StrEnum):
 
 
 class GatewayRetry(StrEnum):
-    """When a failed call to a gateway may be made again."""
+    """Which failed calls to a gateway may be repeated."""
 
-    #: Only when it is known that it was not processed.
+    #: Only calls that are known not to have been processed.
     UNSENT = "unsent"
     NEVER = "never"
 

@@ -15,12 +15,12 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WorkSpans:
-    """The spans of a piece of work by item; those of untraced turns are none."""
+    """The spans of a piece of work by item id; untraced turns have none."""
 
     of: Mapping[UUID, TraceSpan] = field(default_factory=dict)
 
     def note_outcomes(self, outcomes: Sequence[Outcome]) -> None:
-        """Say how rows ended, or that they are tried again."""
+        """Record in the spans how the rows ended, or that they are tried again."""
         for outcome in outcomes:
             if (span := self.of.get(outcome.item_id)) is not None:
                 ended = "retried" if outcome.retry_in is not None else public_status(outcome.status)
@@ -29,10 +29,10 @@ class WorkSpans:
 
 @asynccontextmanager
 async def trace_work(ledger: Ledger, claims: Sequence[Claim]) -> AsyncGenerator[WorkSpans]:
-    """Trace the work on claims of one stage, where tracing is on.
+    """Trace the work on claims of one stage, where tracing is on: one span a traced row.
 
-    What is done for all rows together is told once, below the span of the first traced row; that one links to the
-    traces of the others, and they to it.
+    Spans of work done for all rows together are children of the first traced row's span; it and the others' spans
+    link to each other.
     """
     kept = await _read_traceparents(ledger, claims) if is_tracing() else {}
     traced = [(claim, row, kept[row.item_id]) for claim in claims for row in claim.rows if row.item_id in kept]
@@ -71,7 +71,7 @@ def _start_span(claim: Claim, row: LedgerRow, parent: str, links: Sequence[str])
 
 
 async def _read_traceparents(ledger: Ledger, claims: Sequence[Claim]) -> Mapping[UUID, str]:
-    """Return what the rows keep; no work fails for its trace."""
+    """Return the stored traceparents by item id; nothing when they cannot be read, since work goes on without."""
     try:
         return await ledger.read_traceparents(claims)
     except Exception as error:  # noqa: BLE001 - an error of any kind: the work itself meets it, too

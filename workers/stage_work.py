@@ -1,4 +1,4 @@
-"""The protocol of a stage: its batch size and the results of its work."""
+"""The protocol of a stage: the size of its claims, its work, and the results of it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from store.ledger.stages import Stage
 
 @dataclass(frozen=True, slots=True)
 class ClaimSize:
-    """How much a stage claims at once: `streams`, of each the first `rows`.
+    """How much a stage claims at once: at most `streams`, and of each the first `rows` rows.
 
     A piece of work is one stream, or the streams of one bank (`by_bank`), or a number of streams (`together`).
     `at_once`: pieces worked on at the same time; each needs a connection, on which the server plans every statement
@@ -33,23 +33,23 @@ class ClaimSize:
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """What came of a piece of work: how rows ended, and which stages have something to do now."""
+    """The result of a piece of work: how rows ended, and which stages have something to do now."""
 
     outcomes: Sequence[Outcome] = ()
     ready_stages: frozenset[Stage] = frozenset()
 
 
 class StageWork(Protocol):
-    """One stage. `work` writes its result and closes the claims in one transaction, or raises."""
+    """A stage. `work` writes its result and closes the claims in one transaction, or raises."""
 
     @property
     def stage(self) -> Stage:
-        """Whose rows it takes."""
+        """The stage whose ledger rows it works on."""
         ...
 
     @property
     def shape(self) -> ClaimSize:
-        """How much it takes at once."""
+        """How much it claims at once."""
         ...
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
@@ -62,8 +62,8 @@ class StageWork(Protocol):
 
 @runtime_checkable
 class Gated(Protocol):
-    """A stage that at times wants less work than its shape says."""
+    """A stage that at times claims less work than its shape says."""
 
     def at_most(self, streams: int) -> int:
-        """Return how many of the free streams to claim now."""
+        """Return how many streams to claim now, at most `streams`."""
         ...

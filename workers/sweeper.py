@@ -16,13 +16,13 @@ from workers.metrics import NOTIFICATIONS, SWEEPS
 
 log = structlog.get_logger(__name__)
 
-#: How long one sweep carries words that wait, in seconds.
+#: Seconds that one sweep may spend on moving waiting words into the index.
 CARRY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Notifications:
-    """How workers are notified: of a stage, of a recall job; and whether the queue is `reachable`."""
+    """The calls that notify workers of a stage or of a recall job, and tell whether the queue is `reachable`."""
 
     notify: Callable[[Stage], None]
     notify_job: Callable[[UUID, UUID], None]
@@ -31,9 +31,9 @@ class Notifications:
 
 @dataclass(slots=True)
 class Sweeper:
-    """One of these in every worker process; they may all sweep at once. Without Redis, it works by itself.
+    """The sweeper of a worker process; several may sweep at once. Without Redis, it does the work itself.
 
-    `here` drains a stage in this very process, `answer` answers a recall job.
+    `here` drains a stage in this process, `answer` answers a recall job.
     """
 
     ledger: Ledger
@@ -58,7 +58,10 @@ class Sweeper:
                 work.cancel()
 
     async def sweep(self) -> list[Stage]:
-        """Notify once of every stage with ready work that is not leased, and of recall jobs that wait."""
+        """Notify once for every stage with ready work that is not leased, and for every recall job that waits.
+
+        Returns these stages.
+        """
         stages = await self.ledger.find_ready_stages()
         jobs = await self.jobs.waiting()
         if (stages or jobs) and not await self.notifications.reachable():
@@ -92,6 +95,6 @@ class Sweeper:
         return work
 
     async def _answer_here(self, jobs: Sequence[tuple[UUID, UUID]]) -> None:
-        """Answer recall jobs one after the other; what others have answered meanwhile costs a look."""
+        """Answer recall jobs one after the other; a job that another worker has answered costs one query."""
         for host, job in jobs:
             await self.answer(host, job)

@@ -1,9 +1,9 @@
 """Turn queues: consumes agents' messages with dramatiq; options in messages are ignored.
 
-One queue of a tenant has a broker and a namespace of its own. dramatiq lends the threads, the heartbeats and the
-takeover of what a dead process had; its layout (a list of ids, a hash of bodies, a set of what is in work) is what
-publishers write. What is read, put back and acknowledged is said here, because bodies come from outside: the queue, the
-actor and the id of a message are those under which it was found, not those it names, and what is put back moves in one
+Each tenant's queue has a broker and a namespace of its own. dramatiq provides the threads, the heartbeats and the
+takeover of a dead process's messages; publishers write its layout (a list of ids, a hash of bodies, a set of ids in
+work). Reading, putting back and acknowledging are implemented here, because bodies come from outside: the queue, the
+actor and the id of a message are those under which it was found, not those it names, and a message is put back in one
 step, so that a server killed in between loses nothing.
 
     <prefix>:<queue>            a list of message ids
@@ -32,15 +32,15 @@ from producers.jobs import PUBLISHED
 from producers.queue.acceptance import Rejection, TryAgain
 from producers.queue.dead_letters import DeadLetters
 
-#: Between two looks into an empty queue, and between two signs of life, in seconds.
+#: Seconds between two looks into an empty queue, and between two heartbeats.
 LOOK_S, HEARTBEAT_S = 0.2, 1.0
-#: The first pause before another attempt, doubled by each, and the longest, in milliseconds.
+#: The pause before the second attempt, doubled by each further one, and the longest pause, in milliseconds.
 BACK_OFF_MS, MOST_BACK_OFF_MS = 500, 60_000
-#: Messages whose pause is over that are put back in one go.
+#: The most messages whose pause is over that one fetch puts back into the queue.
 MOST_DUE = 1000
 TIME_LIMIT_MS = 600_000
 CONNECT_S, ANSWER_S = 2.0, 5.0
-#: Messages of dead consumers are looked for at every sign of life: dramatiq's chance in a million.
+#: Messages of dead consumers are looked for at every heartbeat: dramatiq's chance, in a million.
 ALWAYS = 1_000_000
 
 #: KEYS: list, bodies, in work, later, attempts; ARGV: now, the most that are due, how many. Answers id, body, attempts.
@@ -81,7 +81,7 @@ Accept = Callable[[bytes, int], Awaitable[Rejection | None]]
 
 
 class TurnMessageBody(bytes):
-    """A message's body, of which no log of dramatiq shows a word."""
+    """A message's body, of which dramatiq's logs show the size alone."""
 
     def __repr__(self) -> str:
         return f"<{len(self)} bytes>"
@@ -90,7 +90,7 @@ class TurnMessageBody(bytes):
 
 
 class TurnConsumer(Consumer):
-    """Reads one queue; a message is logged by its place in the queue alone."""
+    """The consumer of one queue; logs hold a message's place in the queue, never its text."""
 
     def __init__(self, broker: "TurnQueueBroker", queue: str, most: int) -> None:
         self._broker, self._queue, self._most = broker, queue, most
@@ -104,7 +104,7 @@ class TurnConsumer(Consumer):
         self._alive = 0.0
 
     def __next__(self) -> MessageProxy | None:
-        """Return the next message; None after a moment where there is none, or no thread for it."""
+        """Return the next message; None after `LOOK_S` where there is none, or no free thread for it."""
         with _connection_errors():
             self._show_life()
             self._recover()
@@ -128,7 +128,7 @@ class TurnConsumer(Consumer):
         self._end(self._broker.put_back, message, _now_ms() + pause)
 
     def requeue(self, messages: Iterable[MessageProxy]) -> None:
-        """Give back what was fetched and not begun."""
+        """Put fetched messages that were not begun back into the queue."""
         ids = [_id_of(message) for message in (*messages, *self._fetched)]
         self._fetched = []
         if ids:
@@ -148,15 +148,16 @@ class TurnConsumer(Consumer):
         return MessageProxy(message)
 
     def _show_life(self) -> None:
-        """Tell that this process lives, and take over what a dead one had, every second."""
+        """Write a heartbeat every second, and take over the messages of dead processes."""
         if time.monotonic() - self._alive >= HEARTBEAT_S:
             self._broker.do_fetch(self._queue, 0)
             self._alive = time.monotonic()
 
     def _recover(self) -> None:
-        """Give back, once, what the server says is in work here and is not: its answer was lost, or it lost a second.
+        """Put back, once, messages that the server counts as in work here and that this process does not have.
 
-        dramatiq makes a consumer anew after each fault of the connection.
+        That happens when the answer to a fetch was lost, or the server lost its last second of writes. dramatiq makes
+        a new consumer after each fault of the connection.
         """
         if not self._recovered:
             known = set(self._broker.client.smembers(self._in_work))
@@ -178,7 +179,7 @@ def _id_of(message: MessageProxy) -> bytes:
 
 @contextmanager
 def _connection_errors() -> Iterator[None]:
-    """Turn what Redis raises into what dramatiq waits for and begins anew after."""
+    """Turn errors of Redis into ConnectionClosed, after which dramatiq waits and reconnects."""
     try:
         yield
     except redis.RedisError as error:
@@ -186,14 +187,14 @@ def _connection_errors() -> Iterator[None]:
 
 
 class _NothingDelayed(Consumer):
-    """dramatiq's own queue of delayed messages, which is not used: what is tried again waits in `later`."""
+    """An empty consumer for dramatiq's queue of delayed messages, which is not used: retries wait in `later`."""
 
     def __next__(self) -> None:
         time.sleep(HEARTBEAT_S)
 
 
 class _PutBackFailed(Middleware):
-    """A message whose actor raised is put back; one whose actor returned is acknowledged."""
+    """Middleware that has a message put back when its actor raised; dramatiq acknowledges the others."""
 
     def after_process_message(
         self, broker: Any, message: MessageProxy, *, result: Any = None, exception: BaseException | None = None
@@ -217,18 +218,18 @@ class TurnQueueBroker(RedisBroker):
             maintenance_chance=ALWAYS,
             heartbeat_timeout=round(takeover_s * 1000),
         )
-        #: What threads of this process have, by queue: it outlives a consumer.
+        #: Ids of the messages that threads of this process have, by queue; kept when a consumer is replaced.
         self.handed_out: defaultdict[str, set[bytes]] = defaultdict(set)
         self.fetch, self.acknowledge, self.put_back = map(client.register_script, (FETCH, ACKNOWLEDGE, PUT_BACK))
 
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 5000) -> Consumer:
-        """Return a consumer of a queue that fetches as many messages as may soon be worked on."""
+        """Return a consumer of a queue that fetches at most `prefetch` messages ahead."""
         del timeout
         return _NothingDelayed() if q_name(queue_name) != queue_name else TurnConsumer(self, queue_name, prefetch)
 
 
 def register_queue_actors(broker: TurnQueueBroker, accept: Accept, letters: DeadLetters) -> None:
-    """Make the actors `accept_turn` and `answer_recall` of one tenant's queue."""
+    """Register the actors `accept_turn` and `answer_recall` of one tenant's queue."""
     for queue, actor in PUBLISHED.items():
         dramatiq.actor(broker=broker, actor_name=actor, queue_name=queue)(_create_actor(queue, accept, letters))
 
@@ -250,7 +251,7 @@ def _create_actor(queue: str, accept: Accept, letters: DeadLetters) -> Callable[
 def build_queue_worker(broker: TurnQueueBroker, threads: int) -> dramatiq.Worker:
     """Return a worker for both queues of a tenant, not started."""
     made = dramatiq.Worker(broker, queues={*PUBLISHED}, worker_timeout=500, worker_threads=threads)
-    # One more for each thread: what it takes next is there when it is through.
+    # One more for each thread, so that its next message is there when it has finished one.
     made.queue_prefetch = 2 * threads
     return made
 

@@ -1,6 +1,6 @@
 """Makes a variant of the local model: `python -m embeddings.minilm VARIANT SOURCE TOKENIZER TARGET`.
 
-A process of its own, because making takes 270 MB that a service would never give back.
+A process of its own, because making it takes 270 MB that a service would never give back.
 """
 
 import sys
@@ -12,7 +12,7 @@ from embeddings.settings import Variant
 
 
 def main(variant: str, source: str, tokenizer: str, target: str) -> None:
-    """Write the variant of the model at `source` to `target`."""
+    """Write a variant of the model at `source` to `target`."""
     if Variant(variant) is Variant.LEAN:
         make_lean(Path(source), Path(tokenizer), Path(target))
     else:

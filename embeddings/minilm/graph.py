@@ -1,12 +1,12 @@
-"""Writes the sentence model as a graph of our own: the same in fewer and cheaper steps, 8-bit products throughout.
+"""Writes the sentence model as an ONNX graph of our own: the same model in fewer, cheaper steps, with 8-bit products.
 
-What costs is written down as onnxruntime's processor kernels like it:
-- Tokens lie by place, then by text: attention reads queries, keys and values where they are, nothing is turned round.
-- Padding is taken out of the values and of the sums they are divided by, not out of each pair of tokens.
-- A product's inputs have one scale for all. Where some are much larger than the rest they are made smaller, and their
-  weights as much larger (SmoothQuant, arXiv 2211.10438, at one half); the few neurons that tower over all others
-  whatever the text are left in floats. So all products can be of 8 bits, and the vectors are nearer to full precision
-  than those of the plain variant, which leaves two of twelve wide products as they are.
+The costly steps are written as onnxruntime's processor kernels run them fastest:
+- Tokens lie by place, then by text: attention reads queries, keys and values where they are, without a transposition.
+- Padding is masked in the values and in the sums that divide them, not in each pair of tokens.
+- The inputs of a product share one scale. Where some are much larger than the rest they are made smaller, and their
+weights as much larger (SmoothQuant, arXiv 2211.10438, at one half); the few neurons that are far larger than all
+others for every text stay in floats. So all products can have 8 bits, and the vectors are nearer to full precision
+than those of the plain variant, which leaves two of twelve wide products in floats.
 """
 
 from collections.abc import Sequence
@@ -24,42 +24,42 @@ from embeddings.minilm.weights import Floats, Product, Weights
 HEADS = 12
 LAYERS = 6
 WIDTH = 384
-#: A neuron whose output becomes larger than this is left in floats; the next largest reach 9.
+#: A neuron whose output exceeds this stays in floats; the next largest reach 9.
 TOWERING = 10.0
-#: No input is made larger than this, however small it is: rare texts have larger ones than those that were seen.
+#: The largest factor by which a small input is raised: rare texts have larger inputs than the measured ones.
 MOST_RAISED = 4.0
 #: A weight of a product is a whole number up to this: a processor without instructions of its own for 8-bit products
 #: (AVX2 without VNNI) adds two of them in 16 bits, where 255 times more than 64 would overflow.
 MOST_OF_A_WEIGHT = 64
-#: Exponents of attention are kept between these, far beyond any the model has: sums stay finite and above zero.
+#: Attention's exponents are clipped to plus or minus this, far beyond any the model has: sums stay finite and positive.
 FARTHEST = 60.0
 _OURS = "com.microsoft"
 
 
 @dataclass(slots=True)
 class Graph:
-    """A graph while it is written; values go by their names."""
+    """An ONNX graph while it is written; its values are referred to by name."""
 
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     numbers: dict[str, onnx.TensorProto] = field(default_factory=dict)
 
     def keep(self, name: str, numbers: NDArray[np.generic]) -> str:
-        """Keep numbers in the graph; returns their name."""
+        """Add a constant to the graph and return its name."""
         self.numbers[name] = numpy_helper.from_array(np.array(numbers, order="C"), name)
         return name
 
     def ints(self, *numbers: int) -> str:
-        """Keep a list of integers: shapes, axes, places."""
+        """Add a constant list of integers (a shape, axes, places) and return its name."""
         return self.keep(f"ints {numbers}", np.array(numbers, dtype=np.int64))
 
     def do(self, operation: str, *inputs: str, ours: bool = False, outputs: int = 1, **how: Any) -> Any:
-        """Add a step; returns the name of its output, or of all when there are several."""
+        """Add a node and return the name of its output, or the names when there are several."""
         made = [f"{operation} {len(self.nodes)}.{nth}" for nth in range(outputs)]
         self.nodes.append(helper.make_node(operation, inputs, made, domain=_OURS if ours else "", **how))
         return made[0] if outputs == 1 else made
 
     def model(self, result: str) -> onnx.ModelProto:
-        """Return the whole, with the inputs and the output that such models have."""
+        """Return the ONNX model of all nodes, with the inputs and the output that fastembed expects."""
         self.nodes.append(helper.make_node("Identity", [result], ["last_hidden_state"]))
         graph = helper.make_graph(
             self.nodes,
@@ -84,7 +84,7 @@ def write_graph(weights: Weights, target: Path) -> None:
 
 
 def _add_mask(graph: Graph) -> tuple[str, str]:
-    """Return which tokens are text, as factors of values (place, text, 1) and of heads' sums (text, head, place, 1)."""
+    """Return the mask of tokens as factors of values (place, text, 1) and of heads' sums (text, head, place, 1)."""
     by_text = graph.do("Cast", "attention_mask", to=TensorProto.FLOAT)
     by_place = graph.do("Transpose", by_text, perm=[1, 0])
     of_heads = graph.do("Expand", graph.do("Unsqueeze", by_text, graph.ints(1, 3)), graph.ints(1, HEADS, 1, 1))
@@ -157,7 +157,7 @@ def _fed_forward(graph: Graph, weights: Weights, layer: str, states: str) -> str
 
 
 def _balance_inputs(product: Product) -> Floats:
-    """Return by how much each input of a product is made smaller, and its weights larger."""
+    """Return a divisor for each input of a product; its weights are multiplied by it."""
     level = np.sqrt(product.peaks / np.median(product.peaks))
     divisors: Floats = np.maximum(level, 1 / MOST_RAISED).astype(np.float32)
     return divisors
@@ -168,13 +168,13 @@ def _add_balancing(graph: Graph, name: str, states: str, divisors: Floats) -> Se
 
 
 def _add_quantisation(graph: Graph, states: str) -> Sequence[str]:
-    """Return states as 8-bit numbers, with their scale and their zero."""
+    """Add the quantisation of states; return the names of the 8-bit numbers, their scale and their zero point."""
     quantised: Sequence[str] = graph.do("DynamicQuantizeLinear", states, outputs=3)
     return quantised
 
 
 def _add_product(graph: Graph, name: str, inputs: Sequence[str], weights: Floats, bias: Floats) -> str:
-    """Add a product of 8-bit numbers: the weights have a scale for each output."""
+    """Add a product of 8-bit numbers, whose weights have a scale for each output; return its name."""
     rounded, scale = _round_weights(weights, axis=0, most=MOST_OF_A_WEIGHT)
     numbers = {"weights": rounded, "scale": scale[0], "bias": bias}
     kept = [graph.keep(f"{name}.{part}", values) for part, values in numbers.items()]
@@ -184,7 +184,7 @@ def _add_product(graph: Graph, name: str, inputs: Sequence[str], weights: Floats
 
 
 def _round_weights(weights: Floats, axis: int, most: int = 127) -> tuple[NDArray[np.int8], Floats]:
-    """Return weights as whole numbers up to `most`, and what each is to be multiplied with: one scale along an axis."""
+    """Return the weights as whole numbers from -`most` to `most`, and their scales, one for each slice along `axis`."""
     largest = np.abs(weights).max(axis=axis, keepdims=True)
     scale = np.maximum(largest / most, np.finfo(np.float32).tiny).astype(np.float32)
     return np.clip(np.round(weights / scale), -most, most).astype(np.int8), scale

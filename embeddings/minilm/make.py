@@ -8,7 +8,7 @@ from embeddings.minilm.reference import TEXTS
 
 
 def make_lean(source: Path, tokenizer: Path, target: Path) -> None:
-    """Write the lean variant of `source` to `target`; takes seconds. The same files always make the same."""
+    """Write the lean variant of `source` to `target`; takes seconds. The same input gives the same output."""
     folded = target.with_name("folded.onnx")
     fold_constants(source, folded)
     graph.write_graph(weights.read_weights(folded, tokenizer, TEXTS), target)

@@ -12,8 +12,8 @@ from onnxruntime.quantization.quantize import quantize_dynamic
 def quantise_model(source: Path, target: Path) -> None:
     """Write the dynamically quantised variant of `source` to `target`; takes seconds.
 
-    A graph with 8-bit weights keeps them behind nodes that turn them back to floats, where the quantiser
-    does not see them: so those nodes are folded away first.
+    A graph with 8-bit weights has nodes that turn them back to floats, and the quantiser does not see weights
+    behind these: so constants are folded first.
     """
     folded = target.with_name("folded.onnx")
     fold_constants(source, folded)
@@ -32,7 +32,7 @@ def quantise_model(source: Path, target: Path) -> None:
 
 
 def _find_sensitive_products(graph: onnx.ModelProto) -> list[str]:
-    """Name the products that lose most by 8-bit inputs: where the first two layers narrow again."""
+    """Return the names of the products that 8-bit inputs harm most: where the first two layers narrow again."""
     shapes = {weights.name: tuple(weights.dims) for weights in graph.graph.initializer}
     products = [node for node in graph.graph.node if node.op_type == "MatMul" and node.input[1] in shapes]
     narrowing = [node.name for node in products if shapes[node.input[1]][0] > shapes[node.input[1]][-1]]
@@ -40,7 +40,7 @@ def _find_sensitive_products(graph: onnx.ModelProto) -> list[str]:
 
 
 def fold_constants(source: Path, target: Path) -> None:
-    """Write a graph whose weights are plain numbers: constant parts are folded."""
+    """Write the graph of `source` with its constant parts folded, so that weights are plain numbers, to `target`."""
     options = SessionOptions()
     options.graph_optimization_level = GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.optimized_model_filepath = os.fspath(target)

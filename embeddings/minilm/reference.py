@@ -29,7 +29,7 @@ _HEADS = (
 
 
 def least_cosine(vectors: NDArray[np.float32]) -> float:
-    """Return how close the vectors of TEXTS come to the true ones: the worst cosine of the first numbers."""
+    """Return the lowest cosine between these vectors of TEXTS and the true ones, by their first numbers."""
     true = np.array(_HEADS, dtype=np.float32)
     seen = vectors[:, : true.shape[1]]
     lengths = np.linalg.norm(true, axis=1) * np.linalg.norm(seen, axis=1)

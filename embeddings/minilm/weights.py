@@ -21,7 +21,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A dense layer: `weights` (inputs, outputs), `bias` (outputs); `peaks` (inputs) is how large its inputs become."""
+    """A dense layer: `weights` (inputs, outputs), `bias` (outputs), `peaks` (inputs): the largest inputs measured."""
 
     weights: Floats
     bias: Floats
@@ -30,18 +30,18 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Everything of the model, by the names that its layers have in its graph."""
+    """The numbers and dense layers of the model, by the names that its layers have in its graph."""
 
     numbers: Mapping[str, Floats]
     products: Mapping[str, Product]
 
     def of(self, name: str) -> Floats:
-        """Return the numbers whose name ends so. Raises ModelMismatch."""
+        """Return the numbers whose name ends with `name`. Raises ModelMismatch."""
         return _first_of((numbers for full, numbers in self.numbers.items() if full.endswith(name)), name)
 
 
 def read_weights(folded: Path, tokenizer: Path, texts: Sequence[str]) -> Weights:
-    """Read a graph whose weights are plain numbers; `texts` show how large the inputs of its products become.
+    """Read the weights of a graph that holds them as plain numbers; `texts` are run to measure the products' inputs.
 
     Raises ModelMismatch for a graph of another model.
     """
@@ -69,7 +69,7 @@ def _first_of(found: Iterator[Found], what: str) -> Found:
 
 
 def _name_role(model: onnx.ModelProto, product: onnx.NodeProto, numbers: Mapping[str, object]) -> str:
-    """Return what a product is called: as the bias that is added to it."""
+    """Return the name of a product: that of the bias that is added to it."""
     added = _first_of((node for node in model.graph.node if product.output[0] in node.input), "bias of a product")
     bias: str = _first_of((name for name in added.input if name in numbers), "bias of a product")
     return bias.removesuffix(".bias")
@@ -78,7 +78,7 @@ def _name_role(model: onnx.ModelProto, product: onnx.NodeProto, numbers: Mapping
 def _measure_peaks(
     model: onnx.ModelProto, names: Sequence[str], tokenizer: Path, texts: Sequence[str]
 ) -> dict[str, Floats]:
-    """Return by name the largest magnitudes of what these texts make of values, one for each of the last dimension."""
+    """Return the largest magnitudes that these values reach over the texts, by name, one for each last dimension."""
     watched = onnx.ModelProto()
     watched.CopyFrom(model)
     watched.graph.output.extend(onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, None) for n in names)

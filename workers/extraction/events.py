@@ -1,6 +1,6 @@
 """Builds the events of an extraction: entities, mentions, facts with their evidence.
 
-Everything here is derived from the turn alone, ids and times included: offered twice, it is the same once.
+All of it is derived from the turn alone, ids and times included, so a second extraction of the same turn adds nothing.
 """
 
 from collections import Counter, defaultdict
@@ -27,33 +27,33 @@ _USUAL = rules_of(AUTO)
 
 @dataclass(frozen=True, slots=True)
 class ExtractedEvents:
-    """All that is written for one turn. `entities` may be offered by many turns and come first, sorted."""
+    """The events and words to write for one turn. Turns share `entities`, which are written first, sorted."""
 
     turn_id: UUID
     entities: Mapping[str, Event] = field(repr=False)
     events: Sequence[Event] = field(repr=False)
     words: Sequence[UnitTerms] = field(repr=False)
-    #: Of each fact, how long it is worth keeping.
+    #: The tier of each fact: how long it is worth keeping.
     tiers: Sequence[Tier]
 
     @property
     def facts(self) -> int:
-        """How many facts there are."""
+        """The number of facts."""
         return len(self.tiers)
 
 
 def follow_up_id(turn: UUID, version: str = VERSION) -> UUID:
-    """Return the id of the ledger row that has a turn's facts embedded, or counted."""
+    """Return the id of the ledger rows by which a turn's facts are embedded and counted."""
     return uuid5(turn, f"facts:{version}")
 
 
 def reading_id(turn: UUID, version: str) -> UUID:
-    """Return the id of the ledger row that has a turn read by one more version of an extractor."""
+    """Return the id of the ledger row by which another version of an extractor reads a turn."""
     return uuid5(turn, f"reading:{version}")
 
 
 def of_unit(events: Sequence[Event], unit: UUID) -> frozenset[str]:
-    """Return the subjects of those events that follow from one message: mentions, facts, and links of either."""
+    """Return the subjects of the events derived from one message: its mentions, its facts, and the links of both."""
     data = {event["subject"]: event["data"] for event in events}
     drawn = {str(one["unitId"]) for one in data.values() if str(unit) in one.get("sourceMemoryIds", ())}
     mine = {str(unit), *drawn}
@@ -72,10 +72,10 @@ def derive_events(
     *,
     rules: WordRules = _USUAL,
 ) -> ExtractedEvents:
-    """Return the events and words that follow from what a version of an extractor found in one turn (not empty).
+    """Return the events and words for what a version of an extractor found in one turn, which has messages.
 
-    `found` counts the messages handed in from 0, not their ordinals: forgotten ones leave gaps. `rules`: how the
-    bank's words are cut.
+    `found` numbers the messages of `turn` from 0, not by their ordinals, in which erased messages leave gaps.
+    `rules`: how the bank's words are analysed.
     """
     by_ordinal = dict(enumerate(turn))
     entities = [_entity_event(origin, entity.normalised, entity.name, entity.kind.value) for entity in found.entities]
@@ -111,7 +111,7 @@ def _entity_event(origin: Origin, normalised: str, name: str, kind: str) -> Even
 def _mention_events(
     origin: Origin, by_ordinal: Mapping[int, TurnMessage], mentions: Sequence[Mention], version: str
 ) -> list[Event]:
-    """Return one event for each unit and entity, with how often and where the unit names it."""
+    """Return one event for each pair of unit and entity: how often and where the unit names the entity."""
     places: dict[tuple[UUID, UUID], list[Mention]] = defaultdict(list)
     for mention in mentions:
         if mention.entity is not None:
@@ -158,23 +158,23 @@ def _fact_event(origin: Origin, unit: UUID, fact: ExtractedFact, source: TurnMes
 
 
 def _find_place(named: Sequence[Mention]) -> int:
-    """Return where the unit first names the entity: characters before it, 0 for the speaker, who stands before all."""
+    """Return where the unit first names the entity: 1 plus the characters before it, 0 for the speaker."""
     return min(0 if mention.span is None else 1 + mention.span.start for mention in named)
 
 
 def _reading_of(named: Sequence[Mention]) -> dict[str, str]:
-    """Return what these mentions mostly call their entity, and take it for; the first of equals."""
+    """Return the name and the kind that these mentions give their entity most often; of equals, the first."""
     names, kinds = Counter(shown_as(mention) for mention in named), Counter(mention.kind.value for mention in named)
     return {"name": names.most_common(1)[0][0], "kind": kinds.most_common(1)[0][0]}
 
 
 def _in_order(facts: Mapping[UUID, ExtractedFact]) -> list[UUID]:
-    """Return facts as they were said, one after the other."""
+    """Return the facts' units in the order in which they were said."""
     return sorted(facts, key=lambda unit: (facts[unit].ordinal, facts[unit].span, unit))
 
 
 def _pair_by_mentions(by_ordinal: Mapping[int, TurnMessage], mentions: Sequence[Mention]) -> list[tuple[UUID, UUID]]:
-    """Return each message with the nearest earlier one of the turn that names the same thing; speakers do not count."""
+    """Return pairs (earlier, later) of neighbouring messages that name the same entity; speakers do not count."""
     named: dict[str, list[int]] = defaultdict(list)
     for mention in mentions:
         if mention.entity is not None and mention.span is not None and mention.ordinal not in named[mention.entity]:
@@ -184,7 +184,10 @@ def _pair_by_mentions(by_ordinal: Mapping[int, TurnMessage], mentions: Sequence[
 
 
 def _link_event(origin: Origin, unit: UUID, other: UUID, kind: str) -> Event:
-    """Link two units: a fact says what its source says, follows a fact, a message names what another named."""
+    """Return the event that links two units.
+
+    `kind`: semantic (a fact and its message), temporal (a fact and the next), entity (two messages that name it).
+    """
     data = {"fromUnitId": str(unit), "toUnitId": str(other), "linkType": kind, "weight": 1.0}
     return build_offer(origin, EventType.LINK_CREATED, (unit, other, kind), data)
 

@@ -1,4 +1,4 @@
-"""Extracts a corrected message again."""
+"""Rules for the extraction of a corrected message: which row is for it, its events, and the rows that follow."""
 
 from collections.abc import Collection, Sequence
 from uuid import UUID, uuid5
@@ -15,7 +15,10 @@ from workers.extraction.events import Event, of_unit, reading_id
 
 
 def corrected_unit(row: LedgerRow, turn: Sequence[TurnMessage], version: str | None = None) -> UUID | None:
-    """Return the message whose correction a row is for, of the rules or of a model's version; None for a turn's own."""
+    """Return the message whose correction a row is for; None when the row is the turn's own.
+
+    `version`: of a model; None for rows of the rules.
+    """
     if row.item_id == (row.turn_id if version is None else reading_id(row.turn_id, version)):
         return None
     for message in turn:
@@ -28,7 +31,7 @@ def corrected_unit(row: LedgerRow, turn: Sequence[TurnMessage], version: str | N
 async def resume_ended(
     connection: AsyncConnection, host: UUID, bank: UUID, events: Sequence[Event], units: Collection[UUID]
 ) -> list[Event]:
-    """Return the events, those that follow from these messages as the next version of what ended.
+    """Return `events`; those derived from `units` resume, as their next version, what had ended.
 
     Inside the tenant's transaction, after `lock_bank`.
     """
@@ -38,7 +41,7 @@ async def resume_ended(
 
 
 def after_correction(row: LedgerRow) -> list[FollowUp]:
-    """Return the rows that have the facts of a corrected message embedded, and them and its mentions counted."""
+    """Return the rows that embed the facts of a corrected message, and that count these facts and its mentions."""
     item = uuid5(row.item_id, "facts")
     place = row.bank_id, row.session_id, row.turn_id, row.position, row.accepted_at
     return [FollowUp(Stage.EMBEDDING, item, item, *place), FollowUp(Stage.PROJECTION, item, row.bank_id, *place)]

@@ -1,4 +1,4 @@
-"""The extraction stage: reads the turns of a session, applies the rules, writes what follows from them once."""
+"""The extraction stage: reads the turns of a session, applies the rules, writes their findings once."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -29,13 +29,13 @@ _USUAL = rules_of(AUTO)
 
 @dataclass(frozen=True, slots=True)
 class ExtractionStage:
-    """Turns become entities, mentions and facts; their projection may begin, and facts are to be embedded."""
+    """The extraction stage: writes entities, mentions and facts of turns; opens rows to embed facts, and to enrich."""
 
     database: Database
-    #: The version of a model that reads the turns next, if one does.
+    #: The extractor version of the model that reads the turns next; None: no model does.
     then: str | None = None
     languages: Languages = field(init=False)
-    #: Threads that apply rules at the same time would only take the interpreter from each other, again and again.
+    #: One thread applies rules at a time: several would only compete for the interpreter lock.
     reading: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
     stage: ClassVar[Stage] = Stage.EXTRACTION
     #: While the rules are applied to one bank's turns, another's are written.
@@ -45,7 +45,7 @@ class ExtractionStage:
         object.__setattr__(self, "languages", Languages(self.database))
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
-        """Extract the first turns of sessions of one bank; all of them are written in one transaction."""
+        """Extract from the claimed turns of one bank's sessions; write all findings in one transaction."""
         host, bank = claims[0].host_id, claims[0].rows[0].bank_id
         rows = [row for claim in claims for row in claim.rows]
         turns = await read_messages(self.database, host, [(bank, row.turn_id) for row in rows])
@@ -76,9 +76,9 @@ class ExtractionStage:
         derived: Mapping[UUID, ExtractedEvents],
         again: Mapping[UUID, UUID],
     ) -> bool:
-        """Write what follows from these turns of one bank, and what must be done next; say whether facts do.
+        """Write the findings of these turns of one bank, and their follow-up rows; return whether there are facts.
 
-        `again` are messages that were corrected, by their rows: what follows from them is there again if it ended.
+        `again`: corrected messages by row id; their findings that had ended are resumed.
         """
         bank, found = rows[0].bank_id, [derived[t] for t in dict.fromkeys(r.turn_id for r in rows) if t in derived]
         entities = {subject: event for one in found for subject, event in one.entities.items()}
@@ -99,15 +99,15 @@ class ExtractionStage:
 
 
 def _embedding_row(row: LedgerRow, position: int) -> FollowUp:
-    """Return the row that has a turn's facts embedded; the first of them stands at `position`."""
+    """Return the row by which a turn's facts are embedded; `position` is that of the first of them in the log."""
     item = follow_up_id(row.turn_id)
     return FollowUp(Stage.EMBEDDING, item, item, row.bank_id, row.session_id, row.turn_id, position, row.accepted_at)
 
 
 def _reading_row(row: LedgerRow, version: str) -> FollowUp:
-    """Return the row that has a turn read by a version of another extractor, when the rules are through with it.
+    """Return the row by which another extractor's version reads a turn after the rules.
 
-    A corrected text is read anew; the reading of the turn's own row is of what it says then.
+    A corrected message has a row of its own.
     """
     item = reading_id(row.turn_id if row.item_id == row.turn_id else row.item_id, version)
     return FollowUp(
@@ -121,7 +121,7 @@ def _derive_all(
     turns: Mapping[UUID, Sequence[TurnMessage]],
     rules: WordRules = _USUAL,
 ) -> dict[UUID, ExtractedEvents]:
-    """Apply the rules of extraction to every turn that still has messages; its words are cut by `rules`."""
+    """Return what the extraction rules find in every turn that still has messages; words are analysed by `rules`."""
     return {row.turn_id: _derive_one(host, row, turns[row.turn_id], rules) for row in rows if turns[row.turn_id]}
 
 

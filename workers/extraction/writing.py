@@ -42,7 +42,7 @@ async def write_reading(
         or not turn
     ):
         return frozenset()
-    # What was forgotten no other version brings back; a text that was corrected may say again what it said before.
+    # No other version brings back a fact that has ended; but a corrected text may state again what it stated before.
     known = await extraction_runs.read_known_facts(connection, host, bank, row.turn_id, ended=again is None)
     found = select_new(found, known)
     rules = languages.rules_for_writing(await languages.read_languages(connection, host), bank)
@@ -63,12 +63,12 @@ async def write_reading(
 
 
 def run_name(row: LedgerRow, version: str, again: UUID | None) -> str:
-    """Return the name under which it is noted that a version has read a turn: its text, or one that was corrected."""
+    """Return the name under which the run of a version on a turn, or on a corrected message of it, is recorded."""
     return version if again is None else f"{version}@{row.position}"
 
 
 def _follow_ups(row: LedgerRow, derived: ExtractedEvents, version: str, position: int) -> list[FollowUp]:
-    """Return the rows that have what was found counted, and facts embedded."""
+    """Return the rows by which the findings are counted and, where there are facts, embedded."""
     item = follow_up_id(row.turn_id, version)
     streams = {Stage.PROJECTION: row.bank_id, **({Stage.EMBEDDING: item} if derived.facts else {})}
     return [

@@ -1,4 +1,4 @@
-"""Maintenance: what is pruned past its retention and built in the background, each task once for all workers.
+"""Maintenance: tasks that prune rows past their retention and build derived data, each run by one worker at a time.
 
 Exports `Maintainer` and `TaskOutcome`, and the tasks (`tasks`, `checking`, `linking`) that `deploy` builds.
 """

@@ -15,7 +15,7 @@ UNITS = 3
 
 
 def recall_check_task(database: Database, settings: RecallSettings) -> Task:
-    """Compare in one of the large banks, whichever chance brings, and count what was there and what was found."""
+    """Return the task that compares recall with an exact search in one random large bank, for the metrics."""
 
     async def large() -> list[StoredBank]:
         return [bank for bank in await stored_banks(database) if bank.units > settings.exact_units]

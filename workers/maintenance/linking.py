@@ -12,9 +12,9 @@ from store.schema import HOST
 from workers.maintenance.tasks import Task
 from workers.settings import SemanticLinkSettings
 
-#: Hosts that are looked at in one batch where there is nothing to do.
+#: How many hosts with nothing to do one batch looks at.
 HOSTS = 50
-#: So long a run takes at most, in seconds, and so long the next one waits: a fifteenth of a processor at worst.
+#: A run takes at most two seconds, and the next one waits thirty: a fifteenth of a processor at worst.
 LONGEST_S = 2.0
 EVERY = timedelta(seconds=30)
 
@@ -24,7 +24,7 @@ NEXT_HOSTS = (
 
 
 def linking_task(database: Database, links: NearLinks, settings: SemanticLinkSettings, *, at_once: int = HOSTS) -> Task:
-    """Link what was embedded since; a round over the hosts gives each of them a page, until a round finds nothing."""
+    """Return the task that links newly embedded texts: a page of each host by turns, until none has work left."""
 
     async def step(place: str | None) -> PrunedBatch:
         last, worked = _parse_place(place)
@@ -48,7 +48,7 @@ def linking_task(database: Database, links: NearLinks, settings: SemanticLinkSet
 
 
 def _parse_place(place: str | None) -> tuple[UUID, bool]:
-    """Return the host that had its turn last, and whether there was something to do in this round."""
+    """Return the host that was looked at last, and whether this round has found work."""
     host, _, worked = (place or f"{UUID(int=0)} none").partition(" ")
     return UUID(host), worked == "more"
 

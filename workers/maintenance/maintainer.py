@@ -1,7 +1,7 @@
 """The maintainer of a worker process: it runs tasks that are due and that no other process runs.
 
 A run goes batch by batch, each in a short transaction with a pause after it, so that VACUUM keeps up and no call waits.
-After every batch the place is written and the lease extended. A long run is cut off and continued in the next round.
+After every batch the place is saved and the lease extended. A long run is cut off and continued in the next round.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from workers.metrics import MAINTENANCE_REMOVED, MAINTENANCE_RUNS, MAINTENANCE_S
 
 log = structlog.get_logger(__name__)
 
-#: How long a run is safe from being taken over after its last batch.
+#: How long after its last batch a run cannot be taken over by another worker.
 LEASE = timedelta(seconds=60)
-#: When a run that failed is tried again at the latest.
+#: The longest pause before a failed run is tried again.
 FAILED_PAUSE = timedelta(minutes=1)
 
 
@@ -38,7 +38,7 @@ class TaskOutcome:
 
 @dataclass(slots=True)
 class Maintainer:
-    """Runs tasks, each once for all workers.
+    """The runner of maintenance tasks; a lease keeps two workers from running the same task.
 
     `every_s`: pause between two looks. `longest_s`: how long a run may take at a time. `pause_s`: pause between two
     batches.
@@ -53,7 +53,7 @@ class Maintainer:
     chance: Callable[[], float] = field(default=random.random)
 
     async def run(self) -> None:
-        """Look again and again until cancelled; an accident is counted, and the next look comes."""
+        """Run due tasks at intervals until cancelled; when the schedule cannot be read, log it and go on."""
         while True:
             await asyncio.sleep(self.every_s * (0.5 + self.chance()))
             try:
@@ -62,12 +62,12 @@ class Maintainer:
                 log.warning("maintenance_schedule_unreadable", error=type(error).__name__)
 
     async def look(self) -> list[TaskOutcome]:
-        """Run what is due, one task after the other."""
+        """Run the tasks that are due, one after the other."""
         known = {task.name: task for task in self.tasks if task.off is None}
         return [await self.work(known[name]) for name in await self.schedule.due(list(known))]
 
     async def work(self, task: Task, *, by_hand: bool = False) -> TaskOutcome:
-        """Run one task; by hand whether it is time or not, and to its end. A batch that fails is told, not raised."""
+        """Run one task. `by_hand`: even if it is not due, and to its end. A failure is in the outcome, not raised."""
         if task.off is not None:
             return TaskOutcome(task.name, "off", why=task.off)
         run = await self.schedule.take(task.name, lease=LEASE, worker=self.worker, by_hand=by_hand)

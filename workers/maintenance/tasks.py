@@ -12,18 +12,18 @@ from store.maintenance import MORE, ExpiryTask, PrunedBatch, Pruning, WordsAnew
 from store.recall.jobs import RecallJobs
 from workers.settings import MaintenanceSettings
 
-#: How long a worker goes on with an erasure in one batch; others may take the next.
+#: How long one batch works on an erasure; another worker may run the next batch.
 ERASE_FOR = timedelta(seconds=5)
-#: A claim is of the dead when its lease ran out so long ago.
+#: A claim whose lease ran out this long ago belongs to a dead worker.
 CLAIM_GRACE = timedelta(minutes=1)
 
-#: The place before every host and bank.
+#: The place at which a round over hosts and banks begins.
 FIRST = f"{UUID(int=0)} {UUID(int=0)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A maintenance task: `step` does one batch from a place on, `count` says how much there is to do in all.
+    """A maintenance task: `step` does one batch from a place on, `count` returns how much there is to do in all.
 
     `off`: why the task is switched off, if it is. `longest_s`: a run is cut off after this many seconds, and the next
     one is due as if it had finished.
@@ -39,7 +39,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What the tasks work with."""
+    """The dependencies of the tasks."""
 
     pruning: Pruning
     jobs: RecallJobs
@@ -55,7 +55,7 @@ class Needs:
 
 
 def tasks_of(needs: Needs) -> Sequence[Task]:
-    """Return every task, also those that are off, in the order they are looked at."""
+    """Return every task, also those that are off, in the order in which they run."""
     return (
         _recall_jobs(needs),
         _open_turns_task(needs),
@@ -72,7 +72,7 @@ def tasks_of(needs: Needs) -> Sequence[Task]:
 
 
 def _recall_jobs(needs: Needs) -> Task:
-    """Question and answer of an expired job are wiped, a day later the row goes."""
+    """Return the task that wipes question and answer of expired recall jobs, and a day later deletes their rows."""
 
     async def step(place: str | None) -> PrunedBatch:
         del place
@@ -83,7 +83,7 @@ def _recall_jobs(needs: Needs) -> Task:
 
 
 def _open_turns_task(needs: Needs) -> Task:
-    """Open turns whose output did not come in time are dropped."""
+    """Return the task that drops open turns whose output did not come in time."""
 
     async def step(place: str | None) -> PrunedBatch:
         del place
@@ -96,7 +96,7 @@ def _open_turns_task(needs: Needs) -> Task:
 
 
 def _erasures_task(needs: Needs) -> Task:
-    """Erasures that were interrupted go on; no second request is needed."""
+    """Return the task that continues interrupted erasures, without a second request."""
 
     async def step(place: str | None) -> PrunedBatch:
         del place
@@ -109,7 +109,7 @@ def _erasures_task(needs: Needs) -> Task:
             await needs.erasures.put_off(*left[0])
             return PrunedBatch(0, MORE)
         except Exception:
-            # One that fails, and may fail for ever, keeps no other from its end.
+            # An erasure that fails, perhaps every time, must not keep the others from running.
             await needs.erasures.put_off(*left[0])
             raise
         if not receipt.done:
@@ -123,7 +123,7 @@ def _erasures_task(needs: Needs) -> Task:
 
 
 def _words_task(needs: Needs) -> Task:
-    """Words of banks whose language changed are cut anew; recall finds them by either rules meanwhile."""
+    """Return the task that analyses words anew in banks whose language changed; recall meanwhile uses both rules."""
 
     async def step(place: str | None) -> PrunedBatch:
         del place
@@ -133,7 +133,7 @@ def _words_task(needs: Needs) -> Task:
 
 
 def _claims_task(needs: Needs) -> Task:
-    """Claims of dead workers whose streams had nothing left to do."""
+    """Return the task that removes claims of dead workers on streams that have no work left."""
 
     async def step(place: str | None) -> PrunedBatch:
         del place
@@ -146,17 +146,17 @@ def _claims_task(needs: Needs) -> Task:
 
 
 def _ledger_task(needs: Needs) -> Task:
-    """Done rows of the ledger; how each turn ended is kept with its guard, so nothing is lost."""
+    """Return the task that prunes done rows of the ledger; the outcome of each turn is kept with its guard."""
     return _age_task("ledger", needs, needs.settings.ledger_days, needs.pruning.ledger, needs.pruning.prunable_rows)
 
 
 def _audit_task(needs: Needs) -> Task:
-    """Audit rows: what was asked of the Memory Gateway and how it ended."""
+    """Return the task that prunes audit rows of calls to the Memory Gateway and their outcomes."""
     return _age_task("audit", needs, needs.settings.audit_days, needs.pruning.audit, needs.pruning.prunable_audit)
 
 
 def _calls_task(needs: Needs) -> Task:
-    """Rows of the call audit: who called which interface and how it ended."""
+    """Return the task that prunes the call audit: who called which interface, and the outcome."""
     return _age_task("calls", needs, needs.settings.calls_days, needs.pruning.calls, needs.pruning.prunable_calls)
 
 
@@ -176,7 +176,7 @@ def _retention_task(needs: Needs) -> Task:
             receipt = None  # another transaction holds the bank: it has its turn in the next run
         if receipt is None:
             return PrunedBatch(0, f"{host} {bank}")
-        # The same bank again: of what is old, one erasure takes a part.
+        # The same bank again: one erasure takes only a part of its old turns.
         return PrunedBatch(receipt.counts.get("turns", 0) if receipt.done else 0, place or FIRST)
 
     async def count(before: datetime) -> int:
@@ -190,12 +190,12 @@ def _retention_task(needs: Needs) -> Task:
 
 
 def _ending_task(needs: Needs) -> Task:
-    """End units and banks that have expired by an event; reads have left them out since they expired."""
+    """Return the task that writes the end of expired units and banks as an event; reads already leave them out."""
     return Task("ending", timedelta(minutes=1), needs.ending.step, needs.ending.count)
 
 
 def _ended_task(needs: Needs) -> Task:
-    """Erase the text of what ended by its own time, tenant by tenant, with a receipt."""
+    """Return the task that erases the text of units and banks that have expired, tenant by tenant, with a receipt."""
     ending, erasures = needs.ending, needs.erasures
 
     async def page(before: datetime, place: str | None) -> PrunedBatch:
@@ -235,7 +235,7 @@ def _age_task(
     page: Callable[[datetime, str | None], Awaitable[PrunedBatch]],
     count: Callable[[datetime], Awaitable[int]],
 ) -> Task:
-    """Return a task that prunes what is older than this many days; None prunes nothing."""
+    """Return a task that prunes rows older than `days`; with None it is off."""
     if days is None:
         return Task(name, timedelta(hours=1), _empty_page, _count_none, f"maintenance.{name}_days is not set")
     kept = days
@@ -258,9 +258,9 @@ async def _count_none() -> int:
 
 
 def index_task(indexes: VectorIndexes) -> Task:
-    """Build vector indexes that are missing or outgrown: the one task that only the database's owner can run.
+    """Return the task that builds missing or outgrown vector indexes; only the database's owner can run it.
 
-    It is built beside everything else; a batch takes some seconds.
+    An index is built without blocking other work; a batch takes some seconds.
     """
 
     async def step(place: str | None) -> PrunedBatch:

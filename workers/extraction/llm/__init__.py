@@ -1,1 +1,1 @@
-"""LLM enrichment: a model beside the rules reads a turn; only what the turn bears out is believed."""
+"""LLM enrichment: a model reads a turn besides the rules; only what the turn's text supports is kept."""

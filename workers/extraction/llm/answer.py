@@ -1,7 +1,7 @@
 """Validates an LLM's answer: only facts in the requested shape that the turn supports.
 
-A reply of another shape is refused whole. Of a good one, what does not stand in the text it is said to stand in is
-dropped: a fact needs words of the user that are there to the letter, an entity its name.
+A reply of another shape is refused whole. Of a valid one, every finding that its message does not contain is
+dropped: a fact must quote words of the user letter by letter, an entity must be named in the message.
 """
 
 import re
@@ -27,10 +27,10 @@ from store.text.rules.model import (
 )
 from workers.extraction.llm.request import MINED_ROLE, TOOL
 
-#: Objects of a reply that are looked at for the call; a reply that has more is none.
+#: Objects of a reply that are searched for the tool call; what comes after them is not read.
 MOST_OBJECTS = 10_000
 MOST_FACTS, MOST_ENTITIES = 64, 256
-#: Of a name; what is longer is none.
+#: The longest name of an entity, in characters; a longer one makes the reply invalid.
 MOST_CHARACTERS = 256
 DEFAULT_CONFIDENCE = 0.78
 _NAME = re.compile(r"[^\w]+")
@@ -40,7 +40,7 @@ Fault = Literal["refused", "truncated", "no_call", "wrong_schema"]
 
 
 class NoAnswer(Exception):
-    """The model answered, and not with what it was asked for; `fault` says how. Holds nothing of the reply."""
+    """The model's reply is no answer to the request; `fault` says why. Holds nothing of the reply."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault)
@@ -74,14 +74,14 @@ class _ModelAnswer(_Strict):
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a model found in a turn, and how much of what it said was dropped."""
+    """What a model found in a turn, and how many of its findings were dropped."""
 
     found: Extraction
     dropped: int
 
 
 def parse_answer(reply: Mapping[str, object], turn: TurnText) -> Read:
-    """Return what holds of a reply. Raises NoAnswer."""
+    """Return the findings of a reply that the turn supports. Raises NoAnswer."""
     said = _find_answer(reply)
     facts = [fact for one in said.updated_facts if (fact := _build_fact(one, turn.messages)) is not None]
     mentions = [mention for one in said.entities if (mention := _build_mention(one, turn.messages)) is not None]
@@ -93,7 +93,7 @@ def parse_answer(reply: Mapping[str, object], turn: TurnText) -> Read:
 
 
 def select_new(found: Extraction, known: Iterable[tuple[str, str, str]]) -> Extraction:
-    """Return what is found beyond the facts that are known (id, key, value)."""
+    """Return the findings without the facts that are `known` already: (id, key, value)."""
     there = {(fact_id, key, fold_text(value)) for fact_id, key, value in known}
     facts = tuple(fact for fact in found.facts if (fact.fact_id, fact.key, fold_text(fact.value)) not in there)
     return Extraction(found.mentions, found.entities, facts)
@@ -114,7 +114,7 @@ def _find_answer(reply: Mapping[str, object]) -> _ModelAnswer:
 
 
 def _iterate_objects(reply: Mapping[str, object]) -> Iterator[Mapping[str, Any]]:
-    """Yield the objects of a reply in their order, from the outside in; the call's own arguments are not entered."""
+    """Yield the objects of a reply in document order, outer before inner; the call's arguments are not entered."""
     queue: list[object] = [reply]
     for _ in range(MOST_OBJECTS):
         if not queue:
@@ -135,7 +135,7 @@ def _call_arguments(one: Mapping[str, Any]) -> str | Mapping[str, Any] | None:
 
 
 def _build_fact(said: _SaidFact, messages: Sequence[MessageText]) -> ExtractedFact | None:
-    # No database keeps a NUL: a reading would fail again and again over it.
+    # PostgreSQL stores no NUL: writing the fact would fail at every attempt.
     key, value = _normalise_identifier(said.key), cut_value(" ".join(said.value.replace("\0", " ").split())).rstrip()
     fact_id = _normalise_identifier(said.fact_id) or key
     span = _locate_quote(said.quote, said.message, messages)
@@ -169,7 +169,7 @@ def _build_mention(said: _SaidEntity, messages: Sequence[MessageText]) -> Mentio
 def _locate_quote(
     quote: str, number: int, messages: Sequence[MessageText], *, whole_words: bool = False
 ) -> TextSpan | None:
-    """Return where the quote stands to the letter in that message, None when it does not."""
+    """Return the span of the quote in message `number`, letter by letter; None when it is not there."""
     quote = quote.strip()
     if not quote or not 0 <= number < len(messages):
         return None

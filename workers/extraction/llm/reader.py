@@ -1,4 +1,4 @@
-"""A model that reads turns, behind an OpenAI-compatible `/v1/responses`; one call a turn, nothing kept of it."""
+"""A model that reads turns, behind an OpenAI-compatible `/v1/responses`: one call a turn, whose text is not kept."""
 
 import time
 from dataclasses import dataclass
@@ -16,18 +16,18 @@ ENVELOPE_BYTES, BYTES_A_CHARACTER = 65_536, 12
 
 @dataclass(frozen=True, slots=True)
 class LlmReader:
-    """Reads turns by one model; what the model makes of a turn has the version `version`."""
+    """A reader of turns by one model; its findings carry `version`."""
 
     endpoint: Endpoint
     settings: EnrichmentSettings
 
     @property
     def version(self) -> str:
-        """The version of what is found."""
+        """The extractor version of this model's findings."""
         return version_of(self.settings.model)
 
     async def read(self, turn: TurnText) -> Read:
-        """Ask the model once. Raises EndpointError, NoAnswer."""
+        """Ask the model once and return its findings. Raises EndpointError, NoAnswer."""
         settings = self.settings
         body = build_request(
             turn,
@@ -53,7 +53,7 @@ class LlmReader:
 
 
 def reader_of(settings: EnrichmentSettings) -> LlmReader | None:
-    """Return the reader these settings choose, None where no model is to read."""
+    """Return the reader these settings choose; None where enrichment is off."""
     if not settings.enabled:
         return None
     limits = EndpointLimits(
@@ -65,5 +65,5 @@ def reader_of(settings: EnrichmentSettings) -> LlmReader | None:
 
 
 def worth_reading(turn: TurnText) -> bool:
-    """Whether there is anything in a turn that a model is asked about: words of the user."""
+    """Return whether a turn has words of the user, the only ones that facts are taken from."""
     return any(message.role == MINED_ROLE and message.content.strip() for message in turn.messages)

@@ -1,8 +1,8 @@
 """Builds the request to an LLM: fixed instructions, the turn as framed data, one tool.
 
 Only what people and the agent said is sent; no system prompt, no tool output, no ids, and of a long turn its beginning.
-Source: seed 004 (memory tools), the LLM heuristic. A stated deviation: known facts are not sent along, for what follows
-from a turn must not depend on when it is read; which fact holds is settled by the projection stage.
+Source: seed 004 (memory tools), the LLM heuristic. A stated deviation: known facts are not sent along, because the
+result must not depend on when a turn is read; which fact is valid is decided by the projection stage.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,15 +13,15 @@ from afterturn_client.reference import escaped
 from store.text.rules.fact_rules import RULES
 from store.text.rules.model import MentionKind, Tier, TurnText
 
-#: A change of the instructions, of the tool or of what is made of an answer is a new version.
+#: To be raised with every change of the instructions, of the tool, or of how answers are parsed.
 PROMPT_VERSION = "llm-2"
 TOOL = "extract_and_merge_memories"
-#: Who is heard; facts are taken from the first alone.
+#: Role of the messages that facts are taken from, and roles of the messages that are sent.
 MINED_ROLE, HEARD_ROLES = "user", frozenset({"user", "assistant"})
 
 KINDS = (MentionKind.PERSON, MentionKind.PLACE, MentionKind.ORGANISATION, MentionKind.NAME)
 
-#: What the rules call the same things: a fact of the model's and one of theirs supersede each other by name.
+#: Names that the rules give to facts. The model shall use them, so that facts of both supersede each other.
 _NAMED = ", ".join(dict.fromkeys(f"{rule.fact_id} with key {rule.key}" for rule in RULES if rule.key))
 
 INSTRUCTIONS = f"""\
@@ -61,7 +61,7 @@ _ENTITY = {
 
 
 def version_of(model: str) -> str:
-    """Return the version of what this model makes of turns: another model or another prompt is another version."""
+    """Return the extractor version of this model: another model or another prompt is another version."""
     return f"{PROMPT_VERSION}:{model}"
 
 
@@ -80,7 +80,7 @@ def build_request(turn: TurnText, *, model: str, max_output_tokens: int, max_cha
 
 
 def frame_turn(turn: TurnText, max_characters: int) -> str:
-    """Return the turn as data that cannot close its frame."""
+    """Return the turn as escaped JSON in a frame that its text cannot close."""
     body = {
         "kind": "conversation_turn",
         "untrusted": True,
