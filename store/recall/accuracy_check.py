@@ -12,7 +12,7 @@ from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import text
+from sqlalchemy import ARRAY, Integer, Text, Uuid, any_, bindparam, func, literal_column, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
@@ -23,6 +23,8 @@ from store.recall.query import RecallQuery
 from store.recall.question import parse_question
 from store.recall.settings import RecallSettings
 from store.recall.state import RecallState
+from store.recall.stored_vectors import IN_GENERATION, VECTOR, measure_distance
+from store.schema import BANK, BANK_STATISTICS, HOST, SESSION_HISTORY, UNIT, in_bank, same_bank
 
 #: Neighbours that are compared.
 NEIGHBOURS = 10
@@ -31,34 +33,49 @@ SPEAKERS = frozenset({"somebody"})
 #: Two sums of the same products may differ by their order.
 TOLERANCE = 1e-4
 
-HOSTS = text("select host_id from afterturn.host_t order by host_id")
+_UNIT, _BANK = UNIT.alias("u"), BANK.alias("b")
+_STATISTICS, _HISTORY = BANK_STATISTICS.alias("s"), SESSION_HISTORY.alias("h")
+_NAME = bindparam("bank", type_=Text)
+HOSTS = select(HOST.c.host_id).order_by(HOST.c.host_id)
 # The projection stage counts units; before its first pass the sessions' own counters serve.
-BANKS = text("""
-    select b.bank_id, b.bank_name,
-           coalesce(s.units, (select sum(h.message_count) from afterturn.agent_session_history_t h
-                               where h.host_id = b.host_id and h.bank_id = b.bank_id), 0) as units
-      from afterturn.agent_memory_bank_t b
-      left join afterturn.bank_statistics_t s on s.host_id = b.host_id and s.bank_id = b.bank_id
-     where b.host_id = :host and b.active and (cast(:bank as text) is null or b.bank_name = :bank)
-     order by b.bank_id""")
-SAMPLE = text("""
-    select v.unit_id, v.generation, v.embedding, u.fact_type, u.session_id, u.metadata->'tags' as tags
-      from afterturn.unit_vector_t v join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
-     where v.host_id = :host and v.bank_id = :bank and v.chunk = 0 and u.active
-     order by random() limit :units""")
+_COUNTED = select(func.sum(_HISTORY.c.message_count)).where(same_bank(_HISTORY, _BANK)).scalar_subquery()
+BANKS = (
+    select(
+        _BANK.c.bank_id,
+        _BANK.c.bank_name,
+        func.coalesce(_STATISTICS.c.units, _COUNTED, literal_column("0")).label("units"),
+    )
+    .join_from(_BANK, _STATISTICS, same_bank(_STATISTICS, _BANK), isouter=True)
+    .where(_BANK.c.host_id == bindparam("host"), _BANK.c.active, or_(_NAME.is_(None), _BANK.c.bank_name == _NAME))
+    .order_by(_BANK.c.bank_id)
+)
+_VECTORS_OF_UNITS = VECTOR.join(_UNIT, same_bank(VECTOR, _UNIT, "unit_id"))
+SAMPLE = (
+    select(
+        VECTOR.c.unit_id,
+        VECTOR.c.generation,
+        VECTOR.c.embedding,
+        _UNIT.c.fact_type,
+        _UNIT.c.session_id,
+        _UNIT.c["metadata"][literal_column("'tags'")].label("tags"),
+    )
+    .select_from(_VECTORS_OF_UNITS)
+    .where(in_bank(VECTOR), VECTOR.c.chunk == literal_column("0"), _UNIT.c.active)
+    .order_by(func.random())
+    .limit(bindparam("units", type_=Integer))
+)
+_COSINE = (-measure_distance(VECTOR.c.embedding)).label("cosine")
 # An order that no index can serve.
-EXACT = text(f"""
-    select v.unit_id, -(v.embedding <#> cast(:vector as halfvec)) as cosine
-      from afterturn.unit_vector_t v join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
-     where v.host_id = :host and v.bank_id = :bank and v.generation = :generation and v.unit_id <> :unit
-       and {filters.filter_conditions("u")}
-     order by (v.embedding <#> cast(:vector as halfvec)) + 0 limit :neighbours""")  # noqa: S608 - constants of ours
-COSINES = text("""
-    select v.unit_id, -(v.embedding <#> cast(:vector as halfvec)) as cosine from afterturn.unit_vector_t v
-     where v.host_id = :host and v.bank_id = :bank and v.generation = :generation
-       and v.unit_id = any(cast(:units as uuid[]))""")
-
-
+EXACT = (
+    select(VECTOR.c.unit_id, _COSINE)
+    .select_from(_VECTORS_OF_UNITS)
+    .where(IN_GENERATION, VECTOR.c.unit_id != bindparam("unit"), filters.filter_conditions(_UNIT))
+    .order_by(measure_distance(VECTOR.c.embedding) + literal_column("0"))
+    .limit(bindparam("neighbours", type_=Integer))
+)
+COSINES = select(VECTOR.c.unit_id, _COSINE).where(
+    IN_GENERATION, VECTOR.c.unit_id == any_(bindparam("units", type_=ARRAY(Uuid)))
+)
 LISTS = text("select afterturn.lists_to_read(:bank, :units, :read_units)")
 
 

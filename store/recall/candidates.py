@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.driver_rows import fetch_rows
 from store.recall.dense import Products, compute_products
-from store.recall.filters import filter_conditions
+from store.recall.filters import filter_text
 from store.recall.pinned_arm import IS_PINNED
 from store.recall.pool import Candidate, CandidatePool
 from store.recall.reflections import with_reflections
@@ -39,7 +39,7 @@ _NEIGHBOUR = f"""
     select n.unit_id, v.embedding, {_ASKS}
       from afterturn.agent_memory_unit_t n left join lateral ({_VECTOR.format(unit="n.unit_id")}) v on true
      where n.host_id = :host and n.bank_id = :bank and n.session_id = u.session_id and n.seq = u.{{seq}}
-       and {filter_conditions("n")} limit 1"""  # noqa: S608 - put together from constants
+       and {filter_text("n")} limit 1"""  # noqa: S608 - put together from constants
 
 # A fact that something else has replaced is not told as if it held; what was said stays said. As of a moment before
 # that, it held; and at a moment when nobody had been told of anything else yet, it was known to hold.
@@ -89,7 +89,7 @@ POOL = text(f"""
                                coalesce({IS_PINNED.format(unit="u")}, false) as pinned
                           from afterturn.agent_memory_unit_t u
                          where u.host_id = :host and u.bank_id = :bank and u.unit_id = w.unit_id
-                           and {filter_conditions("u")} and (u.origin <> 'extraction' or {_HOLDS}) limit 1) u
+                           and {filter_text("u")} and (u.origin <> 'extraction' or {_HOLDS}) limit 1) u
     )
     select u.unit_id, u.fact_type, u.content, u.whole, u.session_id, u.session_name, u.turn_name, u.seq, u.role, u.name,
            u.occurred_at, u.source_memory_ids, coalesce(b.asks, false) as answers, u.user_id, u.confidence, u.pinned,

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.database import NO_SETTINGS, ONE_PLAN, Settings
 from store.driver_rows import DriverRow, fetch_rows
 from store.recall.dense import context_cosines, context_weights
-from store.recall.filters import filter_conditions, is_filtered
+from store.recall.filters import filter_text, is_filtered
 from store.recall.pool import AGENTS, CandidatePool
 from store.recall.question import named_speakers
 from store.recall.reflections import IS_ASKED_FOR
@@ -46,7 +46,7 @@ OF_REFLECTIONS = f"""
 AND_REFLECTIONS = "({units}) union all ({reflections})"
 FILTERED = text(
     AND_REFLECTIONS.format(
-        units=NEAREST.format(units=UNIT, conditions=f"and {filter_conditions('u')}", most="candidates"),
+        units=NEAREST.format(units=UNIT, conditions=f"and {filter_text('u')}", most="candidates"),
         reflections=OF_REFLECTIONS,
     )
 )
@@ -55,11 +55,11 @@ OF_SESSION = text(f"""
     with here as materialized (
         select u.unit_id from afterturn.agent_memory_unit_t u
          where u.host_id = :host and u.bank_id = :bank and u.session_id = cast(:only_session as uuid)
-           and u.seq is not null and {filter_conditions("u")}
+           and u.seq is not null and {filter_text("u")}
          union all
         select u.unit_id from afterturn.agent_memory_unit_t u
          where u.host_id = :host and u.bank_id = :bank and u.session_id = cast(:only_session as uuid)
-           and u.seq is null and {filter_conditions("u")}
+           and u.seq is null and {filter_text("u")}
     )
     select v.unit_id, v.cosine
       from here h,
@@ -82,7 +82,7 @@ IN_LISTS = """
 PLAIN_IN_LISTS = text(IN_LISTS.format(units="", conditions="", most="candidates"))
 FILTERED_IN_LISTS = text(
     AND_REFLECTIONS.format(
-        units=IN_LISTS.format(units=UNIT, conditions=f"where {filter_conditions('u')}", most="candidates"),
+        units=IN_LISTS.format(units=UNIT, conditions=f"where {filter_text('u')}", most="candidates"),
         reflections=OF_REFLECTIONS,
     )
 )

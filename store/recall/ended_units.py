@@ -46,7 +46,7 @@ ENDED = text(f"""
           from ended w,
                lateral (select u.* from afterturn.agent_memory_unit_t u
                          where u.host_id = :host and u.bank_id = :bank and u.unit_id = w.unit_id
-                           and {filters.conditions_of_ended("u")} limit 1) u,
+                           and {filters.ended_text("u")} limit 1) u,
                lateral (select s.data->>'content' as content from afterturn.event_store_t s
                          where s.host_id = :host and s.bank_id = :bank and s.aggregate_key = cast(u.unit_id as text)
                            and s.event_ts < w.ended_at

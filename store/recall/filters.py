@@ -6,11 +6,104 @@ from typing import Any
 from uuid import UUID
 
 import orjson
+from sqlalchemy import (
+    ARRAY,
+    Boolean,
+    ColumnElement,
+    FromClause,
+    Text,
+    Uuid,
+    and_,
+    any_,
+    bindparam,
+    case,
+    cast,
+    func,
+    literal_column,
+    or_,
+    select,
+)
+from sqlalchemy.dialects.postgresql import JSONB
 
 from store import identity
 from store.recall.query import RecallQuery
+from store.schema import DOC, TIME, same_bank
 
-#: What a unit carries: its own metadata, and that of its document, which is kept once.
+_ONLY_SESSION, _NOT_SESSION, _USER = (bindparam(name, type_=Uuid) for name in ("only_session", "not_session", "user"))
+_IN_SESSIONS, _EARLIER = (bindparam(name, type_=ARRAY(Uuid)) for name in ("in_sessions", "earlier"))
+_KINDS, _ROLES, _TAGS = (bindparam(name, type_=ARRAY(Text)) for name in ("kinds", "roles", "tags"))
+_BEGIN, _END, _AS_OF, _KNOWN_AT, _ENDED_BY = (
+    bindparam(name, type_=TIME) for name in ("begin", "end", "as_of", "known_at", "ended_by")
+)
+_SAID = bindparam("said", type_=Boolean)
+#: The parameter has no type of its own: one of JSONB would be encoded, and this is JSON text already.
+_METADATA = cast(bindparam("metadata"), JSONB)
+_DOC = DOC.alias("o")
+
+
+def filter_conditions(unit: FromClause) -> ColumnElement[bool]:
+    """Return the filters as conditions of unit rows; each falls away where its parameter is null."""
+    return and_(of_kind(unit.c.fact_type), conditions_of_any_kind(unit))
+
+
+def conditions_of_any_kind(unit: FromClause) -> ColumnElement[bool]:
+    """Return the same without the filter by kind."""
+    return and_(unit.c.active, _other_conditions(unit))
+
+
+def conditions_of_ended(unit: FromClause) -> ColumnElement[bool]:
+    """Return the same as `filter_conditions` for units that are there no more."""
+    return and_(of_kind(unit.c.fact_type), _other_conditions(unit))
+
+
+def of_kind(kind: ColumnElement[str]) -> ColumnElement[bool]:
+    """Say that units of this kind are asked for."""
+    return _where_asked(_KINDS, kind == any_(_KINDS))
+
+
+def known_by_then(row: FromClause) -> ColumnElement[bool]:
+    """Say that a row was written by the moment whose knowledge is asked for."""
+    return _where_asked(_KNOWN_AT, row.c.update_ts <= _KNOWN_AT)
+
+
+def happened_at(unit: FromClause) -> ColumnElement[datetime]:
+    """Return when what a unit tells of was, as far as that is known, else when it was said."""
+    moment: ColumnElement[datetime] = func.coalesce(unit.c.occurred_start, unit.c.event_date)
+    return moment
+
+
+def _other_conditions(unit: FromClause) -> ColumnElement[bool]:
+    at = case((_SAID, unit.c.event_date), else_=happened_at(unit))
+    metadata = _with_document(unit)
+    return and_(
+        _where_asked(_ONLY_SESSION, unit.c.session_id == _ONLY_SESSION),
+        _where_asked(_IN_SESSIONS, unit.c.session_id == any_(_IN_SESSIONS)),
+        _where_asked(_ROLES, unit.c.role == any_(_ROLES)),
+        _where_asked(_BEGIN, at >= _BEGIN),
+        _where_asked(_END, at < _END),
+        _where_asked(_NOT_SESSION, unit.c.session_id.is_distinct_from(_NOT_SESSION)),
+        _where_asked(_AS_OF, happened_at(unit) <= _AS_OF),
+        _where_asked(_KNOWN_AT, unit.c.update_ts <= _KNOWN_AT, unit.c.unit_id == any_(_EARLIER)),
+        _where_asked(_TAGS, func.jsonb_exists_any(metadata.op("->")(literal_column("'tags'")), _TAGS)),
+        _where_asked(_METADATA, metadata.contains(_METADATA)),
+        _where_asked(_USER, unit.c.user_id == _USER),
+        _where_asked(_ENDED_BY, unit.c.expires_at.is_(None), unit.c.expires_at > _ENDED_BY),
+    )
+
+
+def _where_asked(parameter: ColumnElement[Any], *either: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Say that one of these conditions holds, unless the question leaves the parameter open."""
+    return or_(parameter.is_(None), *either)
+
+
+def _with_document(unit: FromClause) -> ColumnElement[Any]:
+    """Return what a unit carries: its own metadata, and that of its document, which is kept once."""
+    document = select(_DOC.c["metadata"]).where(same_bank(_DOC, unit, "doc_id")).scalar_subquery()
+    metadata: ColumnElement[Any] = func.coalesce(document, func.jsonb_build_object()).concat(unit.c["metadata"])
+    return metadata
+
+
+# The same as text, for statements that are texts.
 METADATA = """(coalesce((select o.metadata from afterturn.agent_memory_doc_t o
                            where o.host_id = {unit}.host_id and o.bank_id = {unit}.bank_id
                              and o.doc_id = {unit}.doc_id), jsonb_build_object()) || {unit}.metadata)"""
@@ -18,22 +111,22 @@ METADATA = """(coalesce((select o.metadata from afterturn.agent_memory_doc_t o
 _KIND = "(cast(:kinds as text[]) is null or {unit}.fact_type = any(cast(:kinds as text[])))"
 
 
-def filter_conditions(unit: str) -> str:
+def filter_text(unit: str) -> str:
     """Return the filters as SQL over the unit row of that alias; each falls away where its parameter is null."""
-    return f"{_KIND.format(unit=unit)} and {conditions_of_any_kind(unit)}"
+    return f"{_KIND.format(unit=unit)} and {any_kind_text(unit)}"
 
 
-def conditions_of_any_kind(unit: str) -> str:
+def any_kind_text(unit: str) -> str:
     """Return the same without the filter by kind."""
-    return f"{unit}.active and {_other_conditions(unit)}"
+    return f"{unit}.active and {_other_text(unit)}"
 
 
-def conditions_of_ended(unit: str) -> str:
+def ended_text(unit: str) -> str:
     """Return the same as `filter_conditions` for a unit that is there no more."""
-    return f"{_KIND.format(unit=unit)} and {_other_conditions(unit)}"
+    return f"{_KIND.format(unit=unit)} and {_other_text(unit)}"
 
 
-def _other_conditions(unit: str) -> str:
+def _other_text(unit: str) -> str:
     metadata = METADATA.format(unit=unit)
     return f"""(cast(:only_session as uuid) is null or {unit}.session_id = cast(:only_session as uuid))
       and (cast(:in_sessions as uuid[]) is null or {unit}.session_id = any(cast(:in_sessions as uuid[])))

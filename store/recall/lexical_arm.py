@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.driver_rows import fetch_rows
 from store.recall.as_of import correct_postings
-from store.recall.filters import filter_conditions, is_filtered
+from store.recall.filters import filter_text, is_filtered
 from store.recall.lexical import POSTING, Postings, readable_terms, score_postings
 from store.recall.pool import CandidatePool
 from store.recall.settings import RecallSettings
@@ -30,7 +30,7 @@ POSTED = f"""
 UNIT = f"""
     cross join lateral (select from afterturn.agent_memory_unit_t u
                          where u.host_id = :host and u.bank_id = :bank and u.unit_id = {{of}}.unit_id
-                           and {filter_conditions("u")} limit 1) u"""
+                           and {filter_text("u")} limit 1) u"""
 PLAIN = text(POSTED.format(unit=""))
 # What waits was read along with what must be known of the bank; but not by what the question filters.
 FILTERED = text(f"""{POSTED.format(unit=UNIT.format(of="p"))}

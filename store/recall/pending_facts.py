@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import ARRAY, Uuid, bindparam, column, exists, func, literal_column, select, text, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.facts import Identity, identity_columns
@@ -22,15 +22,25 @@ from store.recall.pool import Candidate
 from store.recall.question import Question
 from store.recall.state import RecallState, Unindexed
 from store.recall.unindexed import pack_posting
+from store.schema import UNIT, in_bank
 
+_SOURCE, _WRITTEN = UNIT.alias("u"), UNIT.alias("w")
+_FACT = (
+    func.unnest(bindparam("facts", type_=ARRAY(Uuid)), bindparam("sources", type_=ARRAY(Uuid)))
+    .table_valued(column("unit_id", Uuid), column("source", Uuid))
+    .render_derived("f")
+)
 # A fact passes where the message that says it does; of a text that was corrected since, nothing is known from before.
-PASSING = text(f"""
-    select f.unit_id, exists (select from afterturn.agent_memory_unit_t w
-                               where w.host_id = :host and w.bank_id = :bank and w.unit_id = f.unit_id) as is_written
-      from unnest(cast(:facts as uuid[]), cast(:sources as uuid[])) as f(unit_id, source),
-           lateral (select from afterturn.agent_memory_unit_t u
-                     where u.host_id = :host and u.bank_id = :bank and u.unit_id = f.source
-                       and {filters.conditions_of_any_kind("u")} limit 1) s""")  # noqa: S608 - put together from constants
+_PASSES = (
+    select(_SOURCE.c.unit_id)
+    .where(in_bank(_SOURCE), _SOURCE.c.unit_id == _FACT.c.source, filters.conditions_of_any_kind(_SOURCE))
+    .limit(literal_column("1"))
+    .lateral("s")
+)
+PASSING = select(
+    _FACT.c.unit_id,
+    exists().where(in_bank(_WRITTEN), _WRITTEN.c.unit_id == _FACT.c.unit_id).label("is_written"),
+).join_from(_FACT, _PASSES, true())
 # What was in line at that moment of the same subjects and keys.
 IN_LINE = text("""
     select f.unit_id, f.fact_id, f.subject, f.key, f.value, f.valid_from, f.said

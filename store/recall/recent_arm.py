@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.recall.filters import filter_conditions
+from store.recall.filters import filter_text
 from store.recall.pool import CandidatePool
 from store.recall.settings import RecallSettings
 from store.recall.state import ArmResult, RecallState
@@ -33,7 +33,7 @@ JUST_SAID = f"""
            lateral (select u.unit_id, u.seq, coalesce(u.occurred_start, u.event_date) as at
                       from afterturn.agent_memory_unit_t u
                      where u.host_id = :host and u.bank_id = :bank and u.turn_id = t.turn_id and u.seq is not null
-                       and u.role is distinct from 'assistant' and {filter_conditions("u")}
+                       and u.role is distinct from 'assistant' and {filter_text("u")}
                      order by u.seq desc limit {MESSAGES}) u
      where u.at > :since and u.at <= :until
      order by u.at desc, t.position desc, u.seq desc

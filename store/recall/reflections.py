@@ -16,7 +16,7 @@ from store.driver_rows import DriverRow, fetch_rows
 from store.log.catalog import EventType
 from store.memory.reflections import KIND
 from store.recall.dense import Products
-from store.recall.filters import conditions_of_any_kind
+from store.recall.filters import any_kind_text
 from store.recall.pool import Candidate, CandidatePool
 from store.recall.state import RecallState
 
@@ -48,7 +48,7 @@ TOLD = text(f"""
                                   coalesce(u.occurred_start, u.event_date) as at
                              from afterturn.agent_memory_unit_t u
                             where u.host_id = :host and u.bank_id = :bank and u.unit_id = cast(f.id as uuid)
-                              and {conditions_of_any_kind("u")} limit 1) u on true
+                              and {any_kind_text("u")} limit 1) u on true
                     having count(*) > 0 and count(*) = count(u.unit_id)) s,
            lateral (select v.embedding from afterturn.unit_vector_t v
                      where v.host_id = :host and v.bank_id = :bank and v.generation = :generation

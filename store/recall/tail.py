@@ -7,7 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from store.recall.filters import filter_conditions
+from store.recall.filters import filter_text
 
 #: More characters than the sentence model reads.
 CHARACTERS = 8192
@@ -45,7 +45,7 @@ TAIL = text(f"""
     select u.unit_id, left(u.content, :characters) as content, u.aggregate_version, m.is_own
       from missing m join afterturn.agent_memory_unit_t u
         on u.host_id = :host and u.bank_id = :bank and u.unit_id = m.unit_id
-     where {_LACKS} and {filter_conditions("u")}
+     where {_LACKS} and {filter_text("u")}
      order by m.is_own desc, u.position desc, u.seq desc
      limit :chunks""")  # noqa: S608 - put together from constants
 

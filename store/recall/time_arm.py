@@ -6,14 +6,16 @@ from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import text
+from sqlalchemy import ARRAY, Integer, Select, bindparam, column, func, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.driver_rows import fetch_rows
-from store.recall.filters import filter_conditions
+from store.recall.filters import filter_conditions, happened_at
 from store.recall.pool import CandidatePool
 from store.recall.settings import RecallSettings
 from store.recall.state import ArmResult, RecallState
+from store.recall.stored_vectors import measure_distance, select_vector
+from store.schema import TIME, UNIT, in_bank
 from store.text.times import DAY, TimeSpan, find_spans
 
 Numbers = NDArray[np.float64]
@@ -33,24 +35,37 @@ CHARACTERS = 1000
 #: A text tells of times so long before and after it is said.
 ABOUT = timedelta(days=400)
 
-# Each day's by the index `unit_by_time`; the newest of a day that has too many.
-_AT = "coalesce(u.occurred_start, u.event_date)"
-SAID = text(f"""
-    with said as materialized (
-        select distinct u.unit_id
-          from unnest(cast(:begins as timestamptz[]), cast(:ends as timestamptz[])) t(begins, ends),
-               lateral (select u.unit_id from afterturn.agent_memory_unit_t u
-                         where u.host_id = :host and u.bank_id = :bank and {_AT} >= t.begins and {_AT} < t.ends
-                           and {filter_conditions("u")}
-                         order by {_AT} desc limit :of_a_day) u
+
+def _select_said() -> Select[UUID]:
+    """Select what was said on the asked days, the nearest to the question first.
+
+    Each day's by the index `unit_by_time`; the newest of a day that has too many.
+    """
+    unit = UNIT.alias("u")
+    days = (
+        func.unnest(bindparam("begins", type_=ARRAY(TIME)), bindparam("ends", type_=ARRAY(TIME)))
+        .table_valued(column("begins", TIME), column("ends", TIME))
+        .render_derived("t")
     )
-    select s.unit_id
-      from said s
-      left join lateral (select v.embedding from afterturn.unit_vector_t v
-                          where v.host_id = :host and v.bank_id = :bank and v.generation = :generation
-                            and v.unit_id = s.unit_id and v.chunk = 0 limit 1) v on true
-     order by v.embedding <#> cast(:vector as halfvec), s.unit_id
-     limit :units""")  # noqa: S608 - put together from constants
+    at = happened_at(unit)
+    of_a_day = (
+        select(unit.c.unit_id)
+        .where(in_bank(unit), at >= days.c.begins, at < days.c.ends, filter_conditions(unit))
+        .order_by(at.desc())
+        .limit(bindparam("of_a_day", type_=Integer))
+        .lateral("u")
+    )
+    said = select(of_a_day).distinct().join_from(days, of_a_day, true()).cte("said").prefix_with("materialized")
+    vector = select_vector(said.c.unit_id).lateral("v")
+    return (
+        select(said.c.unit_id)
+        .join_from(said, vector, true(), isouter=True)
+        .order_by(measure_distance(vector.c.embedding), said.c.unit_id)
+        .limit(bindparam("units", type_=Integer))
+    )
+
+
+SAID = _select_said()
 
 
 class TimeArm:
