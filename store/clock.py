@@ -1,7 +1,7 @@
 """The database's clock, estimated without a query each time, so that all writing processes agree.
 
-What one process stamps, another compares: when a turn was accepted, when an answer expires, what is old enough to be
-erased. A machine whose clock is an hour off must not decide that, so processes count from what the database says.
+Times that one process writes, another compares: when a turn was accepted, when an answer expires, which rows are old
+enough to be erased. A machine whose clock is an hour off must not decide that, so all processes use database time.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ from store.database_outage import may_pass
 
 log = structlog.get_logger(__name__)
 
-#: How often the database is asked, in seconds: it may move to another machine, and no quartz is perfect.
+#: Seconds between two questions to the database: it may move to another machine, and clocks drift.
 ASK_EVERY_S = 30.0
 TRY_AGAIN_S = 1.0
-#: An answer that took longer than this says too little about the moment it was given, in seconds.
+#: An answer that took longer than this, in seconds, is too inexact to replace an earlier one.
 PROMPT_S = 0.5
 #: A clock that is further off than this is worth a warning, in seconds.
 OFF_S = 5.0
@@ -35,7 +35,7 @@ def _machine_time() -> datetime:
 
 
 class DatabaseClock:
-    """Call it for the database's time in UTC; before the database has answered once it is the machine's.
+    """A callable clock that returns the database's time in UTC; the machine's time before the database's first answer.
 
     Between two answers it counts by a monotonic clock. Belongs to one event loop.
     """
@@ -54,23 +54,23 @@ class DatabaseClock:
 
     @classmethod
     async def asked(cls, database: Database) -> Self:
-        """Return a clock that knows the time, for one short piece of work. Raises what the driver raises."""
+        """Return a clock that has asked the database once, for one short piece of work. Raises the driver's errors."""
         clock = cls(database)
         await clock.ask()
         return clock
 
     def __call__(self) -> datetime:
-        """Return the time."""
+        """Return the current time (UTC)."""
         if self._zero is None:
             return self._machine()
         return self._zero + timedelta(seconds=self._steady())
 
     async def known(self) -> None:
-        """Return when the database has told its time."""
+        """Wait until the database has told its time."""
         await self._known.wait()
 
     async def ask(self) -> None:
-        """Ask the database once. Raises what its driver raises."""
+        """Ask the database for its time once. Raises the driver's errors."""
         async with self._database.call() as connection:
             before = self._steady()
             told: datetime = (await connection.execute(NOW)).scalar_one()
@@ -84,7 +84,7 @@ class DatabaseClock:
 
     @asynccontextmanager
     async def running(self, patience_s: float = 1.0) -> AsyncGenerator[None]:
-        """Keep it right for as long as the block lasts, which begins when the time is known, or after `patience_s`."""
+        """Ask the database at intervals during the block, which begins with its first answer or after `patience_s`."""
         task = asyncio.create_task(self.run(), name="clock")
         with suppress(TimeoutError):
             await asyncio.wait_for(self.known(), patience_s)
@@ -95,7 +95,7 @@ class DatabaseClock:
             await asyncio.wait([task])
 
     async def run(self) -> None:
-        """Ask again and again until cancelled; a database that does not answer is asked again soon."""
+        """Ask the database at intervals until cancelled; after a failure ask again sooner."""
         while True:
             try:
                 await self.ask()

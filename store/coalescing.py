@@ -14,11 +14,11 @@ Answer = TypeVar("Answer")
 
 @dataclass(slots=True, weakref_slot=True)
 class Coalescer(Generic[Asked, Answer]):
-    """Runs up to `lanes` batches of calls at a time; calls that come meanwhile share the next batch.
+    """A queue of calls that runs up to `lanes` batches at a time; calls that come meanwhile share the next batch.
 
     `answer` takes a batch of total weight `most`, in order, and returns as many answers; a heavier call goes alone. A
     batch that fails is tried again call by call, so that one bad call fails alone, unless the database is out of reach
-    or a lock timed out. With `eager` a call that finds a free lane runs at once, and not with the calls of the same
+    or a lock timed out. With `eager` a call that finds a free lane runs at once, without the other calls of the same
     iteration of the loop. Belongs to one event loop.
     """
 
@@ -32,7 +32,7 @@ class Coalescer(Generic[Asked, Answer]):
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def ask(self, asked: Asked) -> Answer:
-        """Return the answer, or raise what `answer` raised. Who is cancelled while waiting was not asked for."""
+        """Return the call's answer, or raise what `answer` raised. A call cancelled while it waits is never made."""
         if self.eager and self._busy < self.lanes and not self._waiting:
             return await self._at_once(asked)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -61,11 +61,11 @@ class Coalescer(Generic[Asked, Answer]):
             while self._waiting:
                 await self._answer(self._taken())
         finally:
-            # With the last look at who waits, not a moment later: who asks in between would wait for ever.
+            # Without an await after the last look at the queue: a call that came in between would wait for ever.
             self._busy -= 1
 
     def _taken(self) -> list[tuple[Asked, "asyncio.Future[Answer]"]]:
-        """Take the next from those who wait, and after it what there is room for."""
+        """Take the first waiting call, and those after it until the batch weighs `most`."""
         taken = [self._waiting.popleft()]
         weight = self.weigh(taken[0][0])
         while self._waiting and (weight := weight + self.weigh(self._waiting[0][0])) <= self.most:

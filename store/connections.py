@@ -27,7 +27,7 @@ CERTIFICATES = ("sslrootcert", "sslcert", "sslkey")
 PARAMETERS = frozenset({"ssl", "sslmode", *CERTIFICATES, "host", "port", "target_session_attrs"})
 #: As in libpq: the authorities that the operating system trusts.
 SYSTEM = "system"
-#: What the policies of the owner ask of a session that works on every tenant's rows.
+#: The session setting by which the owner's row policies let a session work on every tenant's rows.
 EVERY_HOST = {"afterturn.every_host": "on"}
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 #: Connect arguments of sessions that a pooler in transaction mode may lend to others between two transactions:
@@ -38,7 +38,7 @@ NAMELESS: Mapping[str, Any] = MappingProxyType(
 
 
 class TlsMode(StrEnum):
-    """How a connection is secured, as libpq's `sslmode` names it."""
+    """The security of a connection, by the names of libpq's `sslmode`."""
 
     DISABLE = "disable"
     ALLOW = "allow"
@@ -72,7 +72,7 @@ def create_owner_engine(
 ) -> AsyncEngine:
     """Return an engine for the role that owns the tables, whose sessions work on every tenant's rows.
 
-    Policies hold the owner as they hold the service's roles: a session of `create_engine` sees as the owner only the
+    Row policies apply to the owner as to the service's roles: as the owner, a session of `create_engine` sees only the
     rows of the tenant that its transaction names. Otherwise as `create_engine`.
     """
     settings = {**driver.get("server_settings", NOTHING), **EVERY_HOST}
@@ -85,12 +85,12 @@ def check_url(url: str) -> None:
 
 
 def tls_mode(url: str) -> TlsMode:
-    """Return how connections to this URL are secured. Raises InvalidDatabaseUrl."""
+    """Return the TLS mode of connections to this URL. Raises InvalidDatabaseUrl."""
     return _tls_mode(_parse_url(url))
 
 
 def is_local(url: str) -> bool:
-    """Say whether connections to this URL stay on this machine. Raises InvalidDatabaseUrl."""
+    """Return whether connections to this URL stay on this machine. Raises InvalidDatabaseUrl."""
     return _stays_here(_parse_url(url))
 
 
@@ -152,7 +152,7 @@ def _single_value(address: URL, name: str) -> str:
 
 
 def _tls_argument(address: URL) -> ssl.SSLContext | str | bool:
-    """Return what asyncpg takes as `ssl`."""
+    """Return the `ssl` argument of asyncpg for this URL."""
     mode = _tls_mode(address)
     files = {name: _single_value(address, name) for name in CERTIFICATES if name in address.query}
     if mode is TlsMode.DISABLE or mode in ADVISORY:

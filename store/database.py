@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: one helper opens every transaction, and it names the tenant first."""
+"""Connections to PostgreSQL: every transaction is opened here, and sets its tenant before anything else."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -27,8 +27,8 @@ from store.vectors import register_codec
 # Settings of one transaction, beside the tenant's.
 Settings = Mapping[str, str]
 NO_SETTINGS: Settings = MappingProxyType({})
-# For what the ledger has done again when it is lost: its commit does not wait for the disk, nor others for that.
-# A server that crashes forgets the last moments of such transactions, whole, in order, and with their claims' ends.
+# For work that the ledger repeats when it is lost: the commit does not wait for the disk, and delays no other.
+# A server that crashes loses the last such transactions, whole, in order, and with the ends of their claims.
 # Stages say the same few statements again and again: each is planned once a connection, for all parameters.
 NO_SYNC: Settings = MappingProxyType({"synchronous_commit": "off", "plan_cache_mode": "force_generic_plan"})
 # Each statement is planned once a connection: the planner would make most of a recall's anew for every question.
@@ -36,10 +36,10 @@ ONE_PLAN: Settings = MappingProxyType({"plan_cache_mode": "force_generic_plan"})
 
 #: How long a statement waits for a lock that another transaction holds, in seconds: then it ends with ResourceBusy.
 LOCK_TIMEOUT_S = 5
-#: How long a statement may take; more is too much for what one transaction should do.
+#: The longest time of a statement, in seconds.
 COMMAND_TIMEOUT_S = 60.0
 
-#: What every session begins with: told at its start, or, behind a pooler in transaction mode, kept with the login role.
+#: Settings of every session: sent at its start or, behind a pooler in transaction mode, kept with the login role.
 #: A transaction that idles holds back every reader of the log.
 SESSION_DEFAULTS = {
     "search_path": "afterturn,public",
@@ -48,7 +48,7 @@ SESSION_DEFAULTS = {
     "idle_in_transaction_session_timeout": "30s",
     "lock_timeout": f"{LOCK_TIMEOUT_S}s",
 }
-#: Statements that are kept prepared, asked through SQLAlchemy or of the driver itself, however long they are.
+#: How many prepared statements a connection keeps, of SQLAlchemy and of the driver itself, whatever their length.
 CACHED = {"prepared_statement_cache_size": 500, "statement_cache_size": 500, "max_cacheable_statement_size": 0}
 NAMED = {"application_name": "afterturn"}
 #: Lists are compared without blanks, which the server may add.
@@ -57,19 +57,19 @@ MISSING_DEFAULTS = """
      where replace(current_setting(d.name), ' ', '') is distinct from replace(d.wanted, ' ', '')"""
 
 
-#: Is handed the driver's connection.
+#: Called with the driver's connection.
 Begun = Callable[[Any], Awaitable[None]]
 
 
 class Database:
-    """Two pools on one database: the application's, behind the tenants' wall, and the operator's.
+    """Two connection pools on one database: the application's, under tenant isolation, and the operator's.
 
-    The operator passes the wall for the ledger, claims and keys alone and reads no column that holds content.
+    The operator's role sees all tenants' ledger rows, claims and keys, and reads no column that holds content.
     An instance belongs to one event loop. Waiting for a lock ends with ResourceBusy after LOCK_TIMEOUT_S seconds.
     """
 
     def __init__(self, settings: DatabaseSettings, begun: Begun | None = None) -> None:
-        """Open nothing yet; `begun` is called once with every new connection, before its first use."""
+        """Make the pools without opening a connection; `begun` is called with each new one before its first use."""
         pooled = settings.transaction_pooling
         # SQLAlchemy begins no transactions of its own here: `tenant` does, in one call.
         self._app = _create_engine_for(
@@ -83,7 +83,7 @@ class Database:
     async def tenant(
         self, host: UUID, settings: Settings = NO_SETTINGS, *, undo: bool = False
     ) -> AsyncGenerator[AsyncConnection]:
-        """Open one transaction that sees and writes the rows of `host` alone; it commits when the block ends well.
+        """Open a transaction that sees and writes the rows of `host` alone; it commits unless the block raises.
 
         `settings` hold for this transaction. With `undo` it is rolled back however the block ends.
         """
@@ -95,16 +95,16 @@ class Database:
 
     @asynccontextmanager
     async def scoped(self, host: UUID, user: UUID | None, agent: UUID | None) -> AsyncGenerator[AsyncConnection]:
-        """Open a tenant's transaction to which the banks of other users and of other agents do not exist either."""
+        """Open a tenant's transaction that also sees no banks of other users and other agents."""
         scope = {"afterturn.user": str(user or ""), "afterturn.agent": str(agent or "")}
         async with self.tenant(host, scope) as connection:
             yield connection
 
     @asynccontextmanager
     async def call(self) -> AsyncGenerator[AsyncConnection]:
-        """Lend a connection for one self-contained function call: no transaction is begun, the call is one.
+        """Lend a connection for one function call, which is a transaction of its own.
 
-        The function must set the tenant itself; without that, every table raises.
+        The function must set the tenant itself; without one, every access to a table raises.
         """
         with lock_timeouts():
             async with self._app.connect() as connection:
@@ -112,15 +112,15 @@ class Database:
                     yield connection
 
     async def fetch(self, query: str, *arguments: object) -> list[Record]:
-        """Make one self-contained function call, as `call` does, at half the cost: the driver itself is asked.
+        """Return the rows of one function call, made as by `call`, but on the driver itself, at half the cost.
 
-        Arguments stand in the query as $1, $2 and so on. Raises what the driver raises, and ResourceBusy.
+        Arguments stand in the query as $1, $2 and so on. Raises the driver's errors, and ResourceBusy.
         """
         with lock_timeouts():
             return await _fetch_rows(self._app, query, arguments)
 
     async def operator_fetch(self, query: str, *arguments: object) -> list[Record]:
-        """Make one call over all hosts, otherwise as `fetch` does."""
+        """Return the rows of one call over all hosts, made like `fetch`."""
         with lock_timeouts():
             return await _fetch_rows(self._operator, query, arguments)
 
@@ -134,23 +134,23 @@ class Database:
 
     @asynccontextmanager
     async def operator(self) -> AsyncGenerator[AsyncConnection]:
-        """Open one transaction over the ledger, claims and keys of all hosts; content is out of its reach."""
+        """Open a transaction over the ledger, claims and keys of all hosts, without access to content."""
         with lock_timeouts():
             async with self._operator.begin() as connection:
                 with _translate_timeouts():
                     yield connection
 
     async def close(self) -> None:
-        """Give every connection back; call it on the loop that used them."""
+        """Close every connection; call it on the event loop that used them."""
         await self._app.dispose()
         await self._operator.dispose()
 
 
 @asynccontextmanager
 async def _open_transaction(connection: AsyncConnection, settings: Settings, *, undo: bool) -> AsyncGenerator[None]:
-    """Begin a transaction with its settings in one round trip; commit it when the block ends well, unless `undo`.
+    """Begin a transaction with its settings in one round trip; commit it unless the block raises, or `undo`.
 
-    Both are asked of the driver itself. A connection that cannot be rolled back is given up.
+    Both run on the driver itself. A connection that cannot be rolled back is discarded.
     """
     driver = driver_of(connection)
     try:
@@ -173,10 +173,10 @@ def _build_opening(settings: Settings) -> str:
 
 @contextmanager
 def _translate_timeouts() -> Iterator[None]:
-    """Raise StatementTimeout for a statement whose time was over: by the driver's clock, or by the server's.
+    """Raise StatementTimeout for a statement that timed out, by the driver's clock or by the server's.
 
-    Around what is done with an open connection alone: of a server that does not answer any more, the rollback that
-    follows raises what the driver raises.
+    It covers work on an open connection alone: when the server has stopped answering, the rollback that follows raises
+    the driver's error.
     """
     try:
         yield
@@ -189,9 +189,9 @@ def _translate_timeouts() -> Iterator[None]:
 
 
 def service_engine(url: str, *, pooled: bool = False, **options: Any) -> AsyncEngine:
-    """Return an engine that connects exactly as the service does; `options` are those of its pool.
+    """Return an engine with the service's connection settings; `options` are those of its pool.
 
-    `pooled`: a pooler in transaction mode lends a server's session for a transaction alone, so nothing is kept in it.
+    `pooled`: for a pooler in transaction mode, whose sessions serve others between transactions and keep no state.
     """
     driver: dict[str, Any] = {"server_settings": {**SESSION_DEFAULTS, **NAMED}, **CACHED}
     if pooled:
@@ -205,7 +205,7 @@ def _create_engine_for(url: str, pool_size: int, begun: Begun | None, *, pooled:
         pooled=pooled,
         # Read back as it was sent: the standard parser makes an integer past 64 bits of a large float.
         json_deserializer=orjson.loads,
-        # What a burst opened is kept for the next one: a new connection costs more than most of what is asked of it.
+        # Connections that a burst opened are kept for the next: opening one costs more than most statements.
         poolclass=MeasuredPool,
         pool_size=2 * pool_size,
         max_overflow=0,
@@ -228,7 +228,7 @@ async def _fetch_rows(engine: AsyncEngine, query: str, arguments: tuple[object, 
         lent.close()
         raise
     except BaseException as error:
-        # Cut off, or cancelled in the middle of an answer: no other caller may read on from there.
+        # The connection broke, or the call was cancelled in the middle of an answer: no other caller may use it.
         await greenlet_spawn(lent.invalidate, error)
         raise
     # No transaction was begun, so there is nothing to wait for.
@@ -237,7 +237,7 @@ async def _fetch_rows(engine: AsyncEngine, query: str, arguments: tuple[object, 
 
 
 async def _lend_connection(engine: AsyncEngine) -> PoolProxiedConnection:
-    """Lend a connection that lies ready without the greenlet that waiting for one would need."""
+    """Lend a connection; an idle one without the greenlet that opening one would need."""
     if engine.sync_engine.pool.checkedin():  # type: ignore[attr-defined] # a QueuePool counts what lies ready
         with suppress(_MustWaitError):
             return engine.sync_engine.raw_connection()
@@ -249,7 +249,7 @@ async def _lend_connection(engine: AsyncEngine) -> PoolProxiedConnection:
 
 
 class _MustWaitError(Exception):
-    """What lay ready was closed, and opening another takes time."""
+    """The idle connection was closed, and opening another has to be awaited."""
 
 
 def _refuse_to_wait(*_connecting: object) -> None:
@@ -258,9 +258,9 @@ def _refuse_to_wait(*_connecting: object) -> None:
 
 
 def _refuse_closed(connection: Any, entry: ConnectionPoolEntry, _lent: PoolProxiedConnection) -> None:
-    """Have the pool begin anew where the server has left: the next caller must not pay for it with an error.
+    """Have the pool replace a connection that the server has closed, so that the next caller gets no error.
 
-    One that was opened just now and is closed already says by its own error what is the matter.
+    A connection that was opened just now and is closed already is kept: its own error tells the cause.
     """
     if entry.info.get("lent") and connection.driver_connection.is_closed():
         raise InvalidatePoolError
@@ -274,7 +274,7 @@ def _begin_session(begun: Begun | None, connection: Any, _entry: ConnectionPoolE
 
 
 async def _check_session_defaults(connection: Any) -> None:
-    """Refuse a session that does not begin as ours must. Raises SessionDefaultsMissing."""
+    """Check the session's defaults, which the login role must have. Raises SessionDefaultsMissing."""
     missing = await read_missing_defaults(connection)
     if missing:
         raise SessionDefaultsMissing(
@@ -283,6 +283,6 @@ async def _check_session_defaults(connection: Any) -> None:
 
 
 async def read_missing_defaults(connection: Any) -> list[str]:
-    """Return which session defaults a connection of the driver does not have."""
+    """Return the names of the session defaults that a driver's connection lacks."""
     rows = await connection.fetch(MISSING_DEFAULTS, list(SESSION_DEFAULTS), list(SESSION_DEFAULTS.values()))
     return [str(row["name"]) for row in rows]

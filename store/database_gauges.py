@@ -27,7 +27,7 @@ _CLAIM, _ROW = CLAIM.c, LEDGER.c
 
 
 def _age_s(first: Column[datetime]) -> Label[float]:
-    """Return the seconds since the first of these times."""
+    """Return the seconds since the earliest of these times, as an expression."""
     return cast(extract("epoch", func.now() - func.min(first)), Double).label("age_s")
 
 
@@ -52,7 +52,7 @@ class TenantBacklog:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSample:
-    """One look at the database.
+    """The gauges as of one reading.
 
     `oldest_writer` is the id of the oldest transaction that writes and has not ended; `overdue_s` the age of the
     oldest lease of a stage that ran out without another worker taking the claim. `written` is the position of the WAL
@@ -69,7 +69,7 @@ class DatabaseSample:
 
 
 async def read_database_sample(database: Database, top_tenants: int = 0) -> DatabaseSample:
-    """Look at the database as the operator's role; the backlogs are those of the `top_tenants` largest."""
+    """Read the gauges as the operator's role, with the backlogs of the `top_tenants` largest."""
     async with database.operator() as connection:
         seen = (await connection.execute(LOOK)).one()
         replicas = (await connection.execute(REPLICAS)).all()

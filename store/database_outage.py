@@ -1,4 +1,4 @@
-"""Tells a database that cannot answer now from a statement that is wrong."""
+"""Classifies errors of the database: outages and held locks, after which a retry may succeed, and wrong statements."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,31 +10,31 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from embeddings.retry import Again
 from store.errors import ResourceBusy, StatementTimeout
 
-#: Classes of SQLSTATE that another try may not meet: connection, resources, operator's hand, system, rollback.
+#: Classes of SQLSTATE after which a retry may succeed: connection, resources, operator intervention, system, rollback.
 PASSING_CLASSES = ("08", "53", "57", "58", "40")
-#: A standby after a failover.
+#: SQLSTATE of a write on a standby, as after a failover.
 PASSING_STATES = frozenset({"25006"})
-#: SQLSTATE of a lock that was not to be had in time.
+#: SQLSTATE of a lock that could not be taken in time.
 LOCK_NOT_AVAILABLE = "55P03"
 #: SQLSTATE of a transaction that was ended because two waited for each other.
 DEADLOCK = "40P01"
-#: A statement was cancelled, nearly always because its time was over: the next try takes as long.
+#: SQLSTATE of a cancelled statement, nearly always after a timeout: a retry would take as long.
 CANCELLED = "57014"
 
 
 def state_of(error: BaseException) -> str:
-    """Return the SQLSTATE of what the driver raised, wrapped or not; empty where the server did not give one."""
+    """Return the SQLSTATE of a driver's error, wrapped or not; empty where the server gave none."""
     raised = error.orig if isinstance(error, DBAPIError) else error
     return str(getattr(raised, "sqlstate", None) or "")
 
 
 def again_after(*states: str) -> Again:
-    """Return the rule of a retry that makes again what ended in one of these SQLSTATEs."""
+    """Return the retry rule that repeats an operation at once after an error with one of these SQLSTATEs."""
     return lambda error: 0.0 if state_of(error) in states else None
 
 
 def is_outage(error: BaseException) -> bool:
-    """Say whether the database was out of reach or out of means: nothing is wrong with what was asked."""
+    """Return whether the database was out of reach or out of resources, so that the statement itself may be right."""
     state = state_of(error)
     if isinstance(error, DBAPIError):
         return error.connection_invalidated or not state or _is_passing(state)
@@ -45,13 +45,13 @@ def is_outage(error: BaseException) -> bool:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Say whether the same may go well a little later: an outage, or something that another transaction holds."""
+    """Return whether a retry may succeed: after an outage, or a lock that another transaction holds."""
     return isinstance(error, ResourceBusy) or state_of(error) == LOCK_NOT_AVAILABLE or is_outage(error)
 
 
 @contextmanager
 def lock_timeouts() -> Iterator[None]:
-    """Turn a lock that was not to be had in time into ResourceBusy; the transaction it ended is the caller's."""
+    """Turn a lock timeout within the block into ResourceBusy; the caller's transaction has then failed."""
     try:
         yield
     except (DBAPIError, PostgresError) as error:
@@ -63,7 +63,7 @@ def lock_timeouts() -> Iterator[None]:
 
 
 def timed_out(error: BaseException) -> bool:
-    """Say whether a database that answers was given too much: a statement was cancelled when its time was over."""
+    """Return whether a statement was cancelled because it took too long, although the database answers."""
     return isinstance(error, StatementTimeout) or state_of(error) == CANCELLED
 
 

@@ -42,12 +42,12 @@ FUNCTIONS = text("""
 
 
 def list_distributed_tables() -> list[Table]:
-    """Return the tables that are distributed by their tenant, each behind those it refers to."""
+    """Return the tables that are distributed by tenant, each after those it refers to."""
     return [table for table in METADATA.sorted_tables if table.fullname not in REFERENCE_TABLES]
 
 
 def plan_statements(functions: Iterable[str]) -> Iterator[str]:
-    """Yield what distributes an empty schema, in order; `functions` are signatures of those with a tenant first."""
+    """Yield the statements that distribute an empty schema, in order; `functions`: signatures with a tenant first."""
     yield "create extension if not exists citus;"
     yield f"set citus.enable_unsafe_triggers = on; -- for {', '.join(TRIGGERED)}, whose triggers stay within the tenant"
     for name in REFERENCE_TABLES:

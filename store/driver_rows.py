@@ -1,7 +1,7 @@
 """Runs latency-critical reads directly on the driver.
 
 SQLAlchemy's own execution costs as much again as a small statement: `before_turn` makes eight, and its 11.6 ms of
-processor time became 9.4 when the driver was asked.
+processor time became 9.4 on the driver.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 
 class DriverRow(Record):
-    """A row whose columns are attributes, too."""
+    """A driver's row whose columns are also attributes."""
 
     def __getattr__(self, name: str) -> Any:
         """Return a column by its name."""
@@ -28,9 +28,9 @@ class DriverRow(Record):
 async def fetch_rows(
     connection: AsyncConnection, statement: TextClause | Select[*tuple[Any, ...]], values: Mapping[str, Any]
 ) -> list[DriverRow]:
-    """Return the rows of a statement in the connection's transaction; values beyond its parameters are left out.
+    """Return the rows of a statement in the connection's transaction; values that are no parameters are ignored.
 
-    The statement is compiled once, and kept by its identity. Raises what the driver raises.
+    The statement is compiled once, and kept by its identity. Raises the driver's errors.
     """
     query, names = _compile_statement(statement)
     driver: Any = driver_of(connection)
@@ -39,7 +39,7 @@ async def fetch_rows(
 
 
 def driver_of(connection: AsyncConnection) -> Any:
-    """Return the driver's own connection, which stands ready while this one is open."""
+    """Return the driver's connection beneath an open connection."""
     opened: Any = connection.sync_connection
     return opened.connection.driver_connection
 

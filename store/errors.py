@@ -2,18 +2,18 @@
 
 StoreError
 ├── TurnConflict        the turn is known with another body
-├── ResourceBusy        another transaction holds what is needed, for longer than is waited (try again)
+├── ResourceBusy        another transaction held a lock for longer than the time-out (try again)
 │   └── TurnBusy            another request is writing this turn right now
-├── OverQuota           a limit that the operator set would be passed; nothing was written
-│   ├── QuotaExceeded       of what may be held
-│   └── RateLimited         of what may come in a minute (try again later)
+├── OverQuota           a limit that the operator set would be exceeded; nothing was written
+│   ├── QuotaExceeded       a limit of size
+│   └── RateLimited         a limit per minute (try again later)
 ├── NotFound            no such thing for this tenant; a foreign one does not exist either
-├── IsReflection        a reflection says what facts say; it is these that are changed
-├── NotSettled          a delivery does not stand where it could be settled so
+├── IsReflection        a reflection follows from its facts; change these instead
+├── NotSettled          a delivery's state does not allow this settlement
 ├── TargetTaken         another tenant or bank has, or had, this user of the gateway
 ├── SealBroken          a sealed secret cannot be opened, or none sealed, with the keys of the settings
 ├── LeaseLost           another worker has the claim by now; nothing was written
-├── StatementTimeout    the database was still at a statement when its time was over, and nothing of it was written
+├── StatementTimeout    a statement took longer than the time-out; nothing of it was written
 ├── PositionBeyondLog   a read asked for a position that was never issued
 ├── SessionDefaultsMissing  a login role behind a pooler does not begin its sessions as the service needs
 ├── InvalidDatabaseUrl  a URL of the settings does not say which PostgreSQL, or how it is secured
@@ -33,9 +33,9 @@ from uuid import UUID
 
 
 class StoreError(Exception):
-    """The base of everything the store raises on purpose; its text never holds content."""
+    """Base of the errors that the store raises on purpose; their text never holds content."""
 
-    #: What a program may want to know, free of content.
+    #: Details for programs, without content.
     details: Mapping[str, object] = MappingProxyType({})
 
 
@@ -44,7 +44,7 @@ class TurnConflict(StoreError):
 
 
 class ResourceBusy(StoreError):
-    """Another transaction holds what is needed for longer than `store.database.LOCK_TIMEOUT_S`; nothing was written."""
+    """Another transaction held a lock for longer than `store.database.LOCK_TIMEOUT_S`; nothing was written."""
 
 
 class TurnBusy(ResourceBusy):
@@ -52,7 +52,7 @@ class TurnBusy(ResourceBusy):
 
 
 class OverQuota(StoreError):
-    """A limit that the operator set would be passed; nothing was written."""
+    """A limit that the operator set would be exceeded; nothing was written."""
 
     def __init__(self, limit: str, scope: str, allowed: int) -> None:
         super().__init__(f"the quota of this {scope} is used up: {limit} is {allowed}")
@@ -60,14 +60,14 @@ class OverQuota(StoreError):
 
 
 class QuotaExceeded(OverQuota):
-    """A limit of what may be held; it helps to erase something, or to ask the operator."""
+    """A limit of size would be exceeded; erase something, or ask the operator for a higher limit."""
 
-    #: Seconds until it is worth another look.
+    #: Seconds until a retry can succeed.
     retry_after_s = 3600
 
 
 class RateLimited(OverQuota):
-    """A limit of what may come in a minute."""
+    """A limit per minute would be exceeded; try again later."""
 
     def __init__(self, limit: str, scope: str, allowed: int, retry_after_s: int) -> None:
         super().__init__(limit, scope, allowed)
@@ -79,7 +79,7 @@ class NotFound(StoreError):
 
 
 class IsReflection(StoreError):
-    """The id is of a reflection, which says what facts say: it is these that are corrected, pinned or erased."""
+    """The id is of a reflection, which follows from its facts: correct, pin or erase these instead."""
 
     def __init__(self, sources: Sequence[UUID]) -> None:
         told = ", ".join(map(str, sources))
@@ -90,7 +90,7 @@ class IsReflection(StoreError):
 
 
 class NotSettled(StoreError):
-    """A delivery does not stand where it could be settled in this way; nothing was written."""
+    """A delivery's state does not allow this settlement; nothing was written."""
 
 
 class TargetTaken(StoreError):
@@ -102,11 +102,11 @@ class SealBroken(StoreError):
 
 
 class LeaseLost(StoreError):
-    """Another worker has the claim by now; the transaction that learned it writes nothing."""
+    """The lease expired and another worker has the claim; the caller's transaction must write nothing."""
 
 
 class StatementTimeout(StoreError):
-    """The database was still at a statement when its time was over: it answers, and this was too much for it."""
+    """A statement took longer than the time-out, although the database answers."""
 
 
 class PositionBeyondLog(StoreError):
@@ -130,9 +130,9 @@ class LegacyEvent(InvalidEvent):
 
 
 class EventRefused(StoreError):
-    """The log did not take an event; the transaction that offered it must write nothing.
+    """The log refused an event; the transaction that offered it must write nothing.
 
-    `expected` and `actual` are versions of the aggregate, None where there is none to tell.
+    `expected` and `actual` are versions of the aggregate, None where they do not apply.
     """
 
     why = "the log did not take an event"

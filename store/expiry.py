@@ -1,7 +1,7 @@
-"""Expiry: a unit or bank is in no answer from `expires_at` on, before any worker acts.
+"""Expiry: from `expires_at` on no answer holds the unit or bank, before any worker acts.
 
-The end stands in the event, so that a replay on any day makes the same rows; what has ended is decided by a clock when
-something is read. Maintenance then ends it by an event, and later has its text erased.
+The time is in the event, so that a replay on any day makes the same rows; readers compare it with the clock.
+Maintenance then ends the unit or bank by an event, and later erases its text.
 """
 
 from datetime import UTC, datetime
@@ -11,9 +11,9 @@ from sqlalchemy import ColumnElement, FromClause, bindparam, exists, or_
 
 from store.schema import BANK, TIME
 
-#: The moment of the answer.
+#: The parameter of the time of the answer.
 NOW = bindparam("now", type_=TIME)
-#: A moment at which nothing has ended yet.
+#: A time at which nothing has expired yet.
 BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
 #: Whether a unit or a bank of that alias has not ended at `:now`.
 LASTS = "({of}.expires_at is null or {of}.expires_at > cast(:now as timestamptz))"
@@ -24,13 +24,13 @@ BANK_LASTS = """not exists (
 
 
 def row_lasts(of: FromClause) -> ColumnElement[bool]:
-    """Say the same of a table of units or banks, or an alias of it, in an expression."""
+    """Return the condition that a row of units or banks (a table, or an alias of one) has not expired at `:now`."""
     end: ColumnElement[Any] = of.c.expires_at
     return or_(end.is_(None), end > NOW)
 
 
 def bank_lasts() -> ColumnElement[bool]:
-    """Say whether the bank `bank` of `host` has not ended, in an expression."""
+    """Return the condition that the bank `bank` of `host` has not expired at `:now`."""
     ending = BANK.alias("ending")
     return ~exists().where(
         ending.c.host_id == bindparam("host"), ending.c.bank_id == bindparam("bank"), ending.c.expires_at <= NOW

@@ -1,7 +1,7 @@
-"""Spans that are named as OpenTelemetry's conventions for generative AI name them: memory and embeddings; ids only.
+"""Spans by OpenTelemetry's conventions for generative AI: operations on memory and embeddings; ids only.
 
-The conventions are in development (semantic-conventions-genai 0.1). Query, text and records, which they let opt in, are
-never told.
+The conventions are in development (semantic-conventions-genai 0.1). Query, text and records, which are opt-in there,
+are never recorded.
 """
 
 from collections.abc import Collection
@@ -17,7 +17,7 @@ RECORDS = "gen_ai.memory.record.count"
 
 
 class MemoryOperation(StrEnum):
-    """What is done with memory."""
+    """The operations on memory, by the conventions' names."""
 
     UPSERT = "upsert_memory"
     SEARCH = "search_memory"
@@ -33,8 +33,8 @@ def trace_memory(
 ) -> AbstractContextManager[TraceSpan]:
     """Trace an operation on a tenant's memory.
 
-    `places` are what it is about, by names: bank, session, turn, the last two where they are known. An id is told where
-    all of them have it in common. `records` are the memories it is about.
+    `places`: the names of bank, session and turn that it concerns, the last two where they are known. The span has an
+    id where all places share it. `records` is the number of memories concerned.
     """
     if not is_tracing():
         return nullcontext(NO_SPAN)
@@ -54,7 +54,7 @@ def trace_memory(
 
 
 def trace_embedding(model: str, texts: int) -> AbstractContextManager[TraceSpan]:
-    """Trace a call of a model that turns texts into vectors."""
+    """Trace a call of an embedding model."""
     named: dict[str, Attribute] = {OPERATION: "embeddings", "gen_ai.request.model": model, "afterturn.texts": texts}
     return trace_operation(f"embeddings {model}", named)
 

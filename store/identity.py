@@ -5,9 +5,9 @@ from functools import lru_cache
 from uuid import UUID, uuid5
 
 NAMESPACE = UUID("6f1b2c1e-6c1d-5f0e-9a57-8c8a0f2d7b11")
-#: Names whose ids need not be computed again, of each kind that turn after turn has.
+#: How many names' ids are cached, for each kind of name.
 NAMES_KEPT = 4096
-#: Bytes of a too long name that are kept before its digest.
+#: How many bytes of a name that is too long are kept before its digest.
 KEPT_BYTES = 64
 
 
@@ -53,7 +53,7 @@ def unit_id(turn: UUID, ordinal: int) -> UUID:
 
 
 def entity_id(bank: UUID, normalised: str) -> UUID:
-    """Return the id of what a bank calls by this normalised name."""
+    """Return the id of a bank's entity of this normalised name."""
     return uuid5(bank, f"entity:{normalised}")
 
 
@@ -63,6 +63,6 @@ def event_id(host: UUID, aggregate_id: str, version: str) -> UUID:
 
 
 def digest_name(shown: str, name: str | None = None) -> str:
-    """Return the first 64 bytes of what is shown of a name, `~`, and 32 hex of the sha256 of the name."""
+    """Return a short form of a name: the first 64 bytes of its shown form, `~`, and 32 hex of the name's sha256."""
     kept = shown.encode()[:KEPT_BYTES].decode(errors="ignore")
     return f"{kept}~{hashlib.sha256((shown if name is None else name).encode()).hexdigest()[:32]}"

@@ -12,6 +12,6 @@ NOTE = text("""
 
 
 async def note_live_model(database: Database, embedder: Embedder) -> None:
-    """Note the model of a process that starts; the schema `hindsight` shows its vectors alone from now on."""
+    """Record the model of a starting process; from now on the schema `hindsight` shows its vectors alone."""
     async with database.operator() as connection:
         await connection.execute(NOTE, {"generation": embedder.generation, "name": embedder.name})

@@ -1,7 +1,7 @@
-"""Work on long texts, off the event loop: other requests do not wait for one long text.
+"""Runs work on long texts off the event loop, so that other requests do not wait for one long text.
 
-Few threads do it for the whole process: more would only take the interpreter from each other and from the loop. Work
-that is made of steps gives its thread up every few of them, so that short texts do not wait for long ones.
+A few threads serve the whole process: more would only compete with each other and the loop for the interpreter lock.
+Work that consists of steps gives up its thread after a few of them, so that short texts do not wait for long ones.
 """
 
 import asyncio
@@ -26,14 +26,14 @@ _threads = ThreadPoolExecutor(2, thread_name_prefix="long-texts")
 
 
 async def off_loop(characters: int, work: Callable[P, R], *args: P.args, **named: P.kwargs) -> R:
-    """Return what the work returns: done at once where it is about few characters, else in a thread."""
+    """Return the work's result; work on few characters runs at once, the rest in a thread."""
     if characters < LONG_CHARACTERS:
         return work(*args, **named)
     return await asyncio.get_running_loop().run_in_executor(_threads, partial(work, *args, **named))
 
 
 async def in_steps(characters: int, steps: Steps[R]) -> R:
-    """Return what the steps return: taken at once where they are about few characters, else in turns with others."""
+    """Return the result of the steps; on few characters they run at once, else in a thread, in turns with others."""
     if characters < LONG_CHARACTERS:
         return all_at_once(steps)
     loop, result = asyncio.get_running_loop(), list[R]()
@@ -43,7 +43,7 @@ async def in_steps(characters: int, steps: Steps[R]) -> R:
 
 
 def all_at_once(steps: Steps[R]) -> R:
-    """Return what the steps return."""
+    """Run all steps and return their result."""
     while True:
         try:
             next(steps)
@@ -53,7 +53,7 @@ def all_at_once(steps: Steps[R]) -> R:
 
 
 def _take_steps(steps: Steps[R], result: list[R]) -> None:
-    """Take steps for SLICE_S; put the result into the list when there are no more."""
+    """Run steps for SLICE_S seconds; append the result to the list after the last one."""
     until = time.perf_counter() + SLICE_S
     try:
         while time.perf_counter() < until:

@@ -16,10 +16,10 @@ POOL_TIMEOUTS = Counter("afterturn_pool_timeouts", "Calls that got no database c
 
 
 class MeasuredPool(AsyncAdaptedQueuePool):
-    """Observes the wait of a call that finds every connection lent; others cost nothing more."""
+    """A connection pool that measures how long a call waits when every connection is in use."""
 
     def connect(self) -> PoolProxiedConnection:
-        """Lend a connection, as the pool does, and observe the wait."""
+        """Return a connection, and observe the wait for it."""
         if self.checkedout() < self.size():
             return super().connect()
         began = time.monotonic()

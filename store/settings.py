@@ -8,7 +8,7 @@ from store.errors import InvalidDatabaseUrl
 
 
 class DatabaseSettings(BaseModel):
-    """Where PostgreSQL is, one URL a role: `postgresql+asyncpg://user:password@host:port/name?sslmode=MODE`.
+    """URLs of PostgreSQL, one for each role: `postgresql+asyncpg://user:password@host:port/name?sslmode=MODE`.
 
     `sslmode` (or `ssl`) is disable, allow, prefer, require, verify-ca or verify-full; left out, it is `disable` on this
     machine and `verify-full` to any other. `sslrootcert` names the file of the trusted authorities (default: those of
@@ -54,5 +54,5 @@ class DatabaseSettings(BaseModel):
         return url
 
     def for_replica(self) -> "DatabaseSettings | None":
-        """Return how to reach the replica, None where there is none; nothing is asked there as the operator."""
+        """Return the settings for the replica, None where there is none; the operator's role is not used there."""
         return self.model_copy(update={"url": self.replica_url}) if self.replica_url.get_secret_value() else None

@@ -1,7 +1,7 @@
 """Traces: spans around requests and stages where tracing is on (deploy/observability/tracing.py), else nothing at all.
 
-A span holds ids, names of operations and stages, counts and classes of errors: never what was said, never a name that a
-caller chose. This module imports no library of traces; who turns tracing on hands one in.
+A span holds ids, names of operations and stages, counts and classes of errors: never content, never a name that a
+caller chose. This module imports no tracing library; `install_tracer` gets one.
 """
 
 import re
@@ -20,7 +20,7 @@ TRACEPARENT_LENGTH = 55
 
 
 class SpanRole(StrEnum):
-    """What a span is to the spans around it."""
+    """The kind of a span, as OpenTelemetry names it."""
 
     SERVER = "server"
     CLIENT = "client"
@@ -33,7 +33,7 @@ class TraceSpan(Protocol):
 
     @property
     def traceparent(self) -> str | None:
-        """What continues the trace elsewhere (W3C, version 00, sampled); None where the trace is not sampled."""
+        """The traceparent to continue the trace elsewhere (W3C, version 00); None where the trace is not sampled."""
         ...
 
     def note(self, attributes: Mapping[str, Attribute], name: str | None = None) -> None:
@@ -41,16 +41,16 @@ class TraceSpan(Protocol):
         ...
 
     def fail(self, error_type: str) -> None:
-        """Say that the operation failed: a class or a code, no text."""
+        """Mark the operation as failed, with an error's class or code, never its text."""
         ...
 
     def end(self) -> None:
-        """Say that the operation ended."""
+        """End the span."""
         ...
 
 
 class Tracer(Protocol):
-    """Begins spans."""
+    """The protocol of a tracing library: begins spans."""
 
     def start(
         self,
@@ -65,7 +65,7 @@ class Tracer(Protocol):
 
 
 class NoSpan:
-    """Stands where nothing is traced."""
+    """A span that records nothing, for operations that are not traced."""
 
     traceparent: None = None
 
@@ -84,36 +84,36 @@ _CURRENT: ContextVar[TraceSpan | None] = ContextVar("span", default=None)
 
 
 class _Installed:
-    """The tracer of this process."""
+    """The holder of this process's tracer."""
 
     tracer: Tracer | None = None
 
 
 def install_tracer(tracer: Tracer | None) -> None:
-    """Turn tracing on for this process, or with None off."""
+    """Turn tracing on for this process with this tracer; with None turn it off."""
     _Installed.tracer = tracer
 
 
 def is_tracing() -> bool:
-    """Say whether tracing is on in this process."""
+    """Return whether tracing is on in this process."""
     return _Installed.tracer is not None
 
 
 def read_traceparent(value: object) -> str | None:
-    """Return a caller's traceparent as version 00 has it, None for anything else: a wrong one begins a new trace."""
+    """Return a caller's traceparent in the form of version 00; None for an invalid one, which begins a new trace."""
     if not isinstance(value, str) or not _TRACEPARENT.fullmatch(value):
         return None
     return None if value.startswith("00") and len(value) != TRACEPARENT_LENGTH else f"00{value[2:TRACEPARENT_LENGTH]}"
 
 
 def current_traceparent() -> str | None:
-    """Return what continues the current trace elsewhere; None where tracing is off or the trace is not sampled."""
+    """Return the traceparent of the current trace; None where tracing is off or the trace is not sampled."""
     span = _CURRENT.get()
     return None if span is None or not is_tracing() else span.traceparent
 
 
 def current_span() -> TraceSpan:
-    """Return the current span; where there is none, what may be told everything and does nothing."""
+    """Return the current span; where there is none, a span that records nothing."""
     return _CURRENT.get() or NO_SPAN
 
 
@@ -138,7 +138,7 @@ def start_span(
 
 @contextmanager
 def enter_span(span: TraceSpan) -> Generator[TraceSpan]:
-    """Make a span the current one; it ends with the block, which says how: an exception's class, and nothing else."""
+    """Make a span the current one; it ends with the block, as failed with the exception's class if the block raises."""
     token = _CURRENT.set(span)
     try:
         yield span
@@ -159,7 +159,7 @@ def trace_operation(
     parent: str | None = None,
     links: Sequence[str] = (),
 ) -> Generator[TraceSpan]:
-    """Trace a block as a span, begun as `start_span` does; the block's operations are below it."""
+    """Trace a block by a span, begun like `start_span`; the block's operations are its children."""
     if not is_tracing():
         yield NO_SPAN
         return

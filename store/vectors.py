@@ -1,4 +1,4 @@
-"""Vectors on the wire: numpy arrays to pgvector's binary halfvec and back, without a detour through text."""
+"""Converts numpy arrays to pgvector's binary halfvec and back, without a detour through text."""
 
 from typing import Any
 
@@ -26,22 +26,22 @@ def decode_vector(data: bytes) -> NDArray[np.float32]:
 
 
 class HalfVector(HALFVEC):
-    """A halfvec column that binds and returns numpy arrays: the driver's codec does the work, and no text is made."""
+    """A column type for halfvec that binds and returns numpy arrays; the driver's codec converts them."""
 
     cache_ok = True
 
     def bind_processor(self, dialect: Dialect) -> None:
-        """Leave the array as it is."""
+        """Return no conversion: the driver's codec takes the array."""
 
     def result_processor(self, dialect: Dialect, coltype: object) -> None:
-        """Leave what the codec returned as it is."""
+        """Return no conversion: the driver's codec returns an array."""
 
 
 async def register_codec(connection: Any) -> None:
-    """Teach an asyncpg connection the binary form of halfvec, and of the arrays that statements take.
+    """Register the binary codec of halfvec, and of the arrays that statements take, with an asyncpg connection.
 
-    Arrays in one look at the catalog: the driver would look for each when it first meets it, for longer than most
-    statements take.
+    The array types are read from the catalog at once: the driver would look up each at its first use, which takes
+    longer than most statements.
     """
     await connection.set_type_codec(
         "halfvec", schema="public", encoder=encode_vector, decoder=decode_vector, format="binary"

@@ -1,4 +1,4 @@
-"""Which names of a bank mean the same. Pure: profiles in, canonical entities out.
+"""Decides which names of a bank mean the same entity; pure functions.
 
 Two rules. Names that differ in case and accents only are one ("Zoë", "Zoe"). A first name alone is the one person of
 the bank whose full name begins with it ("Ana" is "Ana Lima"), unless there are two of them.
@@ -9,17 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-#: What can have several spellings; addresses and days are written one way only.
+#: Kinds of entities that can have several spellings; addresses and days have one.
 NAMED = frozenset({"person", "place", "organisation", "name"})
-#: Entities of one stem that are compared with each other: a word that more names begin with tells nothing.
+#: The most entities of one stem that are compared: where more names begin with a word, it tells nothing.
 COMPARED = 256
-#: What can be a person.
+#: Kinds of entities that can be a person.
 PERSONAL = frozenset({"person", "name"})
 
 
 @dataclass(frozen=True, slots=True)
 class EntityName:
-    """What an entity is called by most of its mentions; `folded` is the name without case and accents."""
+    """The name that most mentions of an entity use; `folded` is the name without case and accents."""
 
     entity_id: UUID
     name: str = field(repr=False)
@@ -29,12 +29,12 @@ class EntityName:
 
     @property
     def stem(self) -> str:
-        """The first word: only entities of one stem can be the same."""
+        """The name's first word; only entities of one stem can be the same."""
         return self.folded.partition(" ")[0]
 
 
 def canonical_entities(profiles: Sequence[EntityName]) -> dict[UUID, UUID]:
-    """Return for each entity the one it is the same as, itself unless it is an alias.
+    """Return the canonical entity of each entity: itself, unless it is an alias.
 
     Takes all profiles of the stems concerned, in any order; of a stem that more than COMPARED entities share, at least
     one more than these: none of them is an alias. Of several spellings the most mentioned is canonical.
@@ -56,12 +56,12 @@ def canonical_entities(profiles: Sequence[EntityName]) -> dict[UUID, UUID]:
 
 
 def _is_no_person(profile: EntityName) -> bool:
-    """Whether the name is surely no person's: a place and a person of one name are two."""
+    """Return whether the name is certainly not a person's: a place and a person of one name are two entities."""
     return profile.kind not in PERSONAL
 
 
 def _people_by_first_name(heads: Sequence[EntityName]) -> Mapping[str, EntityName]:
-    """Return the one person each first name can mean; a first name that two people share means neither."""
+    """Return the person that each first name means; a first name that two people share is left out."""
     full: dict[str, list[EntityName]] = defaultdict(list)
     for head in heads:
         if head.kind == "person" and " " in head.folded:

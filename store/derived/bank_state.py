@@ -1,6 +1,6 @@
 """A bank's derived state: updated step by step, or rebuilt from nothing.
 
-Both ways end in the same rows.
+Both give the same rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ from store.schema import in_bank, same_bank
 # A rebuild locks the bank's writers out; counting locks out rebuilds, the end of the bank, and links.
 LOCK_ALONE = select(func.afterturn.enter_log(bindparam("host", type_=Uuid)), hold_lock("bank", "bank"))
 
-# A row that is no turn: its item is its own id, so that it is not counted as one.
+# A row that stands for no turn: its item is an id of its own, so that it is not counted as a turn.
 RECOUNT_ROW = text("""
     insert into afterturn.ledger_t
         (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position, accepted_at)
@@ -81,7 +81,7 @@ def _fill_table(name: str, expected: TextClause | Select[*tuple[Any, ...]]) -> I
     return insert(_find_table(name)).from_select([*columns, "host_id", "bank_id"], rows)
 
 
-# Postings are many, and mostly right: only the others are written.
+# There are many postings, and most are right: only wrong ones are written.
 _POSTING, _WORD = schema.POSTING.c, schema.UNIT_WORD.c
 _RIGHT = (
     select(true())
@@ -134,17 +134,17 @@ RECOUNT = (
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """Whether more words wait than one transaction should carry, and whether reflections are to be embedded."""
+    """The result of a step: whether more words wait to be indexed, and whether reflections are to be embedded."""
 
     more: bool
     reflected: bool
 
 
 async def advance_bank(connection: AsyncConnection, origin: Origin, turns: Sequence[UUID]) -> Advanced:
-    """Bring a bank's derived state up to these turns, each of them once, and up to what was forgotten since.
+    """Update a bank's derived state by these turns, each counted once, and by the units that ended since.
 
-    Inside the tenant's transaction, after `lock_bank`; a bank has one such writer at a time. Reflections and links that
-    follow are appended as events of `origin`. Where more words wait, come again.
+    Inside the tenant's transaction, after `lock_bank`; a bank has one such writer at a time. New reflections and links
+    are appended as events of `origin`. Call again while the result says that more words wait.
     """
     host, bank = origin.host, origin.bank
     changed = await projection.count_links(connection, host, bank, turns)
@@ -158,15 +158,15 @@ async def advance_bank(connection: AsyncConnection, origin: Origin, turns: Seque
 
 
 async def request_recount(connection: AsyncConnection, origin: Origin, position: int) -> None:
-    """Have the projection stage look at a bank in which the event at `position` ended something."""
+    """Open a row of the projection stage for a bank in which the event at `position` ended something."""
     arguments = {"host": origin.host, "bank": origin.bank, "position": position, "at": origin.at}
     await connection.execute(RECOUNT_ROW, {**arguments, "item": uuid5(origin.bank, f"recount:{position}")})
 
 
 async def rebuild_bank(connection: AsyncConnection, host: UUID, bank: UUID) -> None:
-    """Make a bank's derived state again from nothing, for the turns whose projection is done.
+    """Rebuild a bank's derived state from nothing, for the turns whose projection is done.
 
-    Keeps the bank's writers waiting for as long as it takes. Reflections are events and stay as they are.
+    The bank's writers wait until it ends. Reflections are events and stay as they are.
     """
     place = {"host": host, "bank": bank}
     await connection.execute(LOCK_ALONE, place)
@@ -178,7 +178,7 @@ async def rebuild_bank(connection: AsyncConnection, host: UUID, bank: UUID) -> N
 
 
 async def read_contents(connection: AsyncConnection, host: UUID, bank: UUID) -> dict[str, list[tuple[Any, ...]]]:
-    """Return the derived rows of a bank by table, in an order of their own: two equal states are equal values."""
+    """Return the derived rows of a bank by table, sorted, so that two equal states give equal values."""
     found = {}
     for table in TABLES:
         columns = _list_columns(table)

@@ -1,7 +1,7 @@
 """Resolves a name to a speaker of a bank, by address ("Hey Kate") or introduction ("I'm Kate").
 
 Messages keep marks of such names beside their words (`store/text/rules/called_names.py`); here the marks are counted.
-So a message that is erased, forgotten or ended no longer counts.
+So an erased, forgotten or ended message no longer counts.
 """
 
 from collections import Counter, defaultdict
@@ -23,18 +23,18 @@ from store.text.terms import question_terms, words_of
 
 #: How often a speaker must be addressed by a name before it is an alias; one introduction counts as much.
 LEAST = 3
-#: How many times more often than all other speakers together.
+#: How many times more often a speaker must be called so than all other speakers together.
 TIMES = 5
-#: Messages that are counted for a mark, and messages in which the name is looked for as an ordinary word: at most that
-#: many from the index of words, and that many that wait for it.
+#: The most messages that are counted for a mark, and the most in which the name is looked for as an ordinary word:
+#: each that many of the word index, and that many that wait for it.
 VOTES, TEXTS = 64, 64
 #: Characters of a text that are searched for the word.
 CHARACTERS = 4096
 #: Banks in which one name is looked up.
 BANKS = 64
-#: Newest turns by which a bank has one user.
+#: The newest turns that decide whether a bank has a single user.
 TURNS = 200
-#: Messages before and after an address among whose speakers are those who talk with each other.
+#: Messages before and after an address whose speakers may be addressed.
 AROUND = 8
 
 # The speaker who is addressed is the only other one around; among three it is left open. A speaker without a name is
@@ -94,7 +94,7 @@ _MARKS = bindparam("marks", type_=ARRAY(Text))
 
 @cache
 def _select_holders(banks: Select[UUID, str]) -> Select[UUID]:
-    """Select the banks in which a speaker is called by a name."""
+    """Return the query of the banks in which a speaker is called by a name."""
     seen = banks.cte("banks").prefix_with("materialized")
     posting, word = POSTING.alias("p"), UNIT_WORD.alias("w")
     posted = exists().where(
@@ -124,10 +124,10 @@ class Called:
 async def read_aliases(
     connection: AsyncConnection, host: UUID, bank: UUID, names: Mapping[str, Iterable[str]], now: datetime | None
 ) -> Mapping[str, str]:
-    """Return which of these names, folded, mean a speaker whose own name does not hold them, and which speaker.
+    """Return the speaker that each of these folded names means, for names that the speaker's own does not contain.
 
-    `names` come with the index terms they are cut to in the bank: a name that is written small anywhere among the
-    texts that are looked through is an ordinary word. What has ended by `now` does not count.
+    `names` come with their index terms in the bank: a name that stands in lower case anywhere in the texts that are
+    searched is an ordinary word. Messages that ended by `now` do not count.
     """
     if not names:
         return {}
@@ -174,7 +174,7 @@ async def find_called(
 
 
 def choose_speakers(called: Sequence[Called]) -> Mapping[str, str]:
-    """Return whom each name means: called so LEAST times at least, and TIMES times as often as all others. Pure."""
+    """Return the speaker each name means: called so at least LEAST times, and TIMES times as often as all others."""
     counted: dict[str, Counter[str]] = defaultdict(Counter)
     for one in called:
         counted[one.name][one.speaker] += one.times * (LEAST if one.own else 1)

@@ -1,4 +1,4 @@
-"""Entities of a bank and what they stand beside, as the projection stage counted them."""
+"""Reads a bank's entities and their co-occurrences, as the projection stage counted them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +9,7 @@ from sqlalchemy import text
 from store import identity
 from store.database import Database
 
-# Names that mean the same are one: the mentions of an alias are those of its canonical entity, and what stands beside
-# the one stands beside the other. Who has no profile yet stands for itself.
+# Mentions and co-occurrences of an alias count for its canonical entity. An entity without a profile stands for itself.
 MOST_MENTIONED = text("""
     with known as materialized (
         select e.entity_id, coalesce(p.canonical_id, e.entity_id) as head, e.mention_count,
@@ -49,9 +48,9 @@ MOST_MENTIONED = text("""
 
 @dataclass(frozen=True, slots=True)
 class EntityView:
-    """An entity under its canonical name, its mentions, and how often it stands beside which others, strongest first.
+    """An entity under its canonical name, with its mentions and its strongest co-occurrences, the strongest first.
 
-    Aliases count for the one they mean.
+    Aliases count for their canonical entity.
     """
 
     name: str

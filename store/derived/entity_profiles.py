@@ -14,8 +14,8 @@ AT_ONCE = 512
 
 TAKE_STALE = text("""
     delete from afterturn.stale_entity_t where host_id = :host and bank_id = :bank returning entity_id""")
-# Which entities of these are mentioned, and what most of their mentions say. A mention that says nothing stands for
-# what the entity was made with.
+# Those of these entities that are mentioned, and the name and kind that most of their mentions give. A mention without
+# them stands for the name and kind that the entity began with.
 READ = text("""
     select e.entity_id, n.name, k.kind, afterturn.folded(n.name) as folded, m.mentions
       from unnest(cast(:entities as uuid[])) t(entity_id),
@@ -56,7 +56,7 @@ MENTIONED = text("""
 
 
 async def refresh_profiles(connection: AsyncConnection, host: UUID, bank: UUID, changed: Sequence[UUID]) -> None:
-    """Look again at these entities, and at those whose names changed: what they are called, and what is the same."""
+    """Update the profiles (name, canonical entity) of these entities and of those whose names changed."""
     place = {"host": host, "bank": bank}
     stale = (await connection.execute(TAKE_STALE, place)).scalars()
     if entities := sorted({*changed, *stale}):
@@ -66,7 +66,7 @@ async def refresh_profiles(connection: AsyncConnection, host: UUID, bank: UUID, 
 
 
 async def rebuild_profiles(connection: AsyncConnection, host: UUID, bank: UUID) -> None:
-    """Make all profiles of a bank from what its mentions say."""
+    """Rebuild all profiles of a bank from its mentions."""
     place = {"host": host, "bank": bank}
     await connection.execute(TAKE_STALE, place)
     await connection.execute(CLEAR, place)
@@ -77,7 +77,7 @@ async def rebuild_profiles(connection: AsyncConnection, host: UUID, bank: UUID) 
 async def _profile_all(
     connection: AsyncConnection, host: UUID, bank: UUID, entities: Sequence[UUID], stems: set[str]
 ) -> None:
-    """Write the profiles of these entities in batches, and decide again which of these stems are the same entity."""
+    """Write the profiles of these entities in batches, and decide anew which names of these stems are aliases."""
     left = sorted(stems)
     for at in range(0, max(len(entities), len(left)), AT_ONCE):
         await _write_profiles(connection, host, bank, entities[at : at + AT_ONCE], set(left[at : at + AT_ONCE]))
@@ -86,9 +86,9 @@ async def _profile_all(
 async def _write_profiles(
     connection: AsyncConnection, host: UUID, bank: UUID, entities: Sequence[UUID], stems: set[str]
 ) -> None:
-    """Write the profiles of these entities, and say anew what is the same among their stems and these.
+    """Write the profiles of these entities, and decide anew which names of their stems and of `stems` are aliases.
 
-    Of a stem that more entities share than are compared, each is its own already, and none but these are written.
+    Where more entities share a stem than are compared, each is its own, and only the given ones are written.
     """
     place = {"host": host, "bank": bank}
     read = [EntityName(*row) for row in await connection.execute(READ, {**place, "entities": list(entities)})]

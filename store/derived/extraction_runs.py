@@ -1,8 +1,8 @@
 """Records which extractor version has read which turn, together with its results.
 
-The rules' first reading of a turn is its extraction row in the ledger. Further readings (a model beside the rules, a
-better version over history) are noted here, so that a model is not asked twice for one turn although its ledger rows
-are pruned; what a second run would find is not compared.
+The rules' first reading of a turn is its extraction row in the ledger. Further readings (a model besides the rules, a
+newer version over history) are recorded here, so that a model is not asked twice for one turn although its ledger rows
+are pruned; the findings of two runs are not compared.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ KNOWN = text("""
 FIRST = text("""
     select min(u.position) from afterturn.agent_memory_unit_t u
      where u.host_id = :host and u.bank_id = :bank and u.unit_id = any(cast(:units as uuid[]))""")
-# Turns that a version has not read, and that no row waits for; documents' chunks pass as turns do.
+# Turns that a version has not read, and for which no ledger row is open; documents' chunks count like turns.
 LACKING = text("""
     select t.turn_id, t.bank_id, t.session_id, t.position, t.accepted_at from afterturn.turn_t t
      where t.host_id = :host and t.position > :after and (cast(:bank as uuid) is null or t.bank_id = :bank)
@@ -47,7 +47,7 @@ LACKING = text("""
 
 @dataclass(frozen=True, slots=True)
 class FollowUp:
-    """More work for a turn; `item` names it, `stream` is what is claimed to do it."""
+    """A further ledger row for a turn; `item` is its id, `stream` what a worker claims to do it."""
 
     stage: Stage
     item: UUID
@@ -60,13 +60,13 @@ class FollowUp:
 
 
 async def begin_run(connection: AsyncConnection, host: UUID, bank: UUID, turn: UUID, version: str) -> bool:
-    """Note that a version has read a turn, inside the transaction that writes what it found. False: it had before."""
+    """Record that a version has read a turn, in the transaction that writes its findings. False: it was recorded."""
     arguments = {"host": host, "bank": bank, "turn": turn, "version": version}
     return (await connection.execute(BEGIN, arguments)).first() is not None
 
 
 async def open_follow_ups(connection: AsyncConnection, host: UUID, wanted: Sequence[FollowUp]) -> int:
-    """Open more work for turns of a host, each once; returns how many rows are new."""
+    """Open follow-up rows for turns of a host, each once; return how many are new."""
     if not wanted:
         return 0
     arguments = {
@@ -85,13 +85,13 @@ async def open_follow_ups(connection: AsyncConnection, host: UUID, wanted: Seque
 async def read_known_facts(
     connection: AsyncConnection, host: UUID, bank: UUID, turn: UUID, *, ended: bool
 ) -> list[tuple[str, str, str]]:
-    """Return id, key and value of the facts a turn has already, and with `ended` of those that it had."""
+    """Return id, key and value of the facts of a turn; with `ended` also of those that have ended."""
     rows = await connection.execute(KNOWN, {"host": host, "bank": bank, "turn": turn, "ended": ended})
     return [(row.fact_id or "", row.key or "", row.value or "") for row in rows]
 
 
 async def first_position(connection: AsyncConnection, host: UUID, bank: UUID, units: Sequence[UUID]) -> int | None:
-    """Return where the first of these units stands in the log; None when none of them is there."""
+    """Return the lowest log position of these units; None when none of them exists."""
     found = await connection.execute(FIRST, {"host": host, "bank": bank, "units": list(units)})
     position: int | None = found.scalar()
     return position
@@ -99,7 +99,7 @@ async def first_position(connection: AsyncConnection, host: UUID, bank: UUID, un
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A turn that a version has not read."""
+    """A turn that an extractor version has not read."""
 
     turn: UUID
     bank: UUID
@@ -111,6 +111,6 @@ class Unread:
 async def read_unread_turns(
     connection: AsyncConnection, host: UUID, version: str, *, bank: UUID | None = None, after: int = 0, limit: int = 500
 ) -> list[Unread]:
-    """Return turns of a host (of one bank of it) that a version has not read, behind a position, in its order."""
+    """Return at most `limit` turns of a host or bank that a version has not read, after a position, in log order."""
     arguments = {"host": host, "version": version, "bank": bank, "after": after, "limit": limit}
     return [Unread(*row) for row in await connection.execute(LACKING, arguments)]

@@ -1,8 +1,8 @@
 """Validity of facts: a fact holds until another value for its subject and key is said.
 
 Facts of one moment (all of an imported history without times) follow in the order of their turns, not in the order in
-which workers read these. No fact is rewritten: which one supersedes which is derived from the facts that are there, so
-the one before a forgotten fact holds again.
+which workers read these. No fact is rewritten: which fact supersedes another is derived from the facts that exist, so
+after a fact is forgotten, the one before it holds again.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.schema import FACT, LEDGER, TURN, UNIT, in_bank
 
-#: Facts of which a subject has many at a time: who likes jazz still likes hiking. Their value is part of their key.
+#: Facts of which a subject can have several at a time, such as likes. Their value is part of their key.
 MANY_VALUED = ("user_like", "user_dislike", "user_preference", "user_allergy", "today_task", "weekly_task")
 
 #: The unit that states something.
@@ -52,9 +52,9 @@ _IN_TIME = ("valid_from", "said", "position", "unit_id")
 
 
 def select_stated(*of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
-    """Select what living units (STATED_UNIT) state, as rows of facts; takes `many` (MANY_VALUED).
+    """Return the query of the facts that living units state; takes `many` (MANY_VALUED).
 
-    Two people without a name are told apart by who they are.
+    Facts of people without a name are told apart by their user ids.
     """
     metadata = _UNIT.c["metadata"]
     fact_id, key, value = (metadata[literal_column(f"'{name}'")].astext for name in ("fact_id", "key", "value"))
@@ -88,7 +88,7 @@ def select_stated(*of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class LinedUp:
-    """Facts in time: those that follow each other with one value are one stretch.
+    """Facts in the order of time: successive facts with one value form a stretch.
 
     `lined`: every fact with the number of its stretch; `begun`: the first fact of each stretch. A stretch ends where
     the next one begins.
@@ -99,7 +99,7 @@ class LinedUp:
 
 
 def line_up(facts: FromClause, identity: Sequence[str]) -> LinedUp:
-    """Put facts of each identity in line, in expressions."""
+    """Return expressions that order the facts of each identity in time and divide them into stretches."""
 
     def window(rows: FromClause) -> dict[str, Any]:
         return {
@@ -123,7 +123,7 @@ REMOVE = (
     .where(in_bank(FACT), FACT.c.unit_id == _GONE.c.unit_id)
     .returning(*(FACT.c[name] for name in _IDENTITY))
 )
-# All that these turns state, what a rebuild came to before them included: nothing was derived from those yet.
+# All facts of these turns, also those that a rebuild has added already: nothing was derived from them yet.
 _STATED = (
     select_stated(in_bank(_UNIT), _UNIT.c.turn_id == any_(bindparam("turns", type_=ARRAY(Uuid))))
     .cte("stated")
@@ -155,7 +155,7 @@ ADD_ALL = (
 
 
 def _line_up_identities() -> Update:
-    """Build the statement that ends each fact of some identities where the next stretch begins."""
+    """Return the statement that ends each fact of some identities where the next stretch begins."""
     names = {name: bindparam(f"{name}s", type_=ARRAY(Text)) for name in _IDENTITY}
     asked = func.unnest(*names.values()).table_valued(*(column(name, Text) for name in _IDENTITY)).render_derived("t")
     read = (*_IDENTITY, "unit_id", "value", "valid_from", "said", "position", "valid_to", "superseded_by")
@@ -190,7 +190,7 @@ LINE_UP = _line_up_identities()
 
 @dataclass(frozen=True, slots=True, order=True)
 class Identity:
-    """What a fact is about: facts of one identity follow each other in time."""
+    """The subject and key of a fact; facts of one identity follow each other in time."""
 
     fact_id: str
     subject: str
@@ -200,7 +200,7 @@ class Identity:
 async def refresh_facts(
     connection: AsyncConnection, host: UUID, bank: UUID, turns: Sequence[UUID], gone: Sequence[UUID]
 ) -> list[Identity]:
-    """Take in the facts of these turns, take out those of forgotten units; returns the identities of all of them."""
+    """Add the facts of these turns, remove those of the units in `gone`; return the identities of both."""
     place = {"host": host, "bank": bank}
     removed = (await connection.execute(REMOVE, {**place, "units": list(gone)})).all() if gone else []
     arguments = {**place, "turns": list(turns), "many": list(MANY_VALUED)}
@@ -209,7 +209,7 @@ async def refresh_facts(
 
 
 async def rebuild_facts(connection: AsyncConnection, host: UUID, bank: UUID) -> list[Identity]:
-    """Put all facts of a bank's counted turns in line, from nothing; returns their identities."""
+    """Rebuild the facts of a bank from its projected turns; return their identities."""
     place = {"host": host, "bank": bank}
     await connection.execute(CLEAR, place)
     rows = (await connection.execute(ADD_ALL, {**place, "many": list(MANY_VALUED)})).all()

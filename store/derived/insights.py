@@ -1,4 +1,4 @@
-"""Insights: texts from all facts of one subject and key. Pure: statements in, a text out.
+"""Writes insights: texts derived from all facts of one subject and key; pure functions.
 
 A fact that was stated in more than one turn is stable; one whose value changed has evolved. Source: the consolidation
 of the turn tools' maintenance (fact_stability, fact_evolution).
@@ -16,7 +16,7 @@ MOST_VALUES = 8
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One fact as it was stated; `folded` is its value for comparison."""
+    """One statement of a fact; `folded` is its value for comparison."""
 
     unit_id: UUID
     turn_id: UUID
@@ -28,7 +28,7 @@ class Statement:
 
 
 def derive_insight(fact_id: str, statements: Sequence[Statement]) -> str | None:
-    """Return what the statements of one identity (in order of time) show together, None when they show nothing more."""
+    """Return the insight of one identity's statements (in order of time); None when they add nothing to each other."""
     changes = list(_value_changes(statements))
     if len(changes) > 1:
         told = changes[-MOST_VALUES:]

@@ -1,4 +1,4 @@
-"""Locks and reads of a stage that derives events, inside the tenant's transaction."""
+"""Locks and reads that a stage needs before it appends derived events, inside the tenant's transaction."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -54,12 +54,12 @@ RESUMED = text("""
 
 
 async def lock_bank(connection: AsyncConnection, bank: UUID) -> None:
-    """Take a bank's place in the order of the log; call it before anything is written, a claim's row included."""
+    """Lock a bank against other deriving writers; call it before anything is written, a claim's row included."""
     await connection.execute(LOCK, {"bank": bank})
 
 
 async def first_facts(connection: AsyncConnection, host: UUID, bank: UUID, turns: Sequence[UUID]) -> dict[UUID, int]:
-    """Return where the first fact of each turn that has one stands in the log."""
+    """Return the log position of the first fact of each of these turns that has one."""
     found = await connection.execute(FIRST_FACTS, {"host": host, "bank": bank, "turns": list(turns)})
     return {row.turn_id: row.position for row in found}
 
@@ -67,7 +67,7 @@ async def first_facts(connection: AsyncConnection, host: UUID, bank: UUID, turns
 async def begun_again(
     connection: AsyncConnection, host: UUID, bank: UUID, entities: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
-    """Return the beginnings of entities as they are to be offered: one that ended begins again, as its next version.
+    """Return the events that begin entities; for an entity that had ended, as its next version.
 
     Inside the tenant's transaction, after `lock_bank`.
     """
@@ -83,10 +83,9 @@ async def begun_again(
 async def resume_ended(
     connection: AsyncConnection, host: UUID, bank: UUID, events: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
-    """Return units, mentions and links as they are to be offered: what ended begins again, as its next version.
+    """Return the events of units, mentions and links; where one had ended, as its next version.
 
-    For what follows from a text that came back: a fact that was stated before is stated again. Inside the tenant's
-    transaction, after `lock_bank`.
+    For texts that state again what was stated before. Inside the tenant's transaction, after `lock_bank`.
     """
     types = [event["type"] for event in events]
     data = [orjson.dumps(event["data"]).decode() for event in events]

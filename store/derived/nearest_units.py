@@ -1,8 +1,8 @@
 """Finds the nearest earlier units of a unit; the database compares the vectors.
 
-All of a bank's vectors are compared, for many units in one pass over them: 0.14 us of the processor a pair. The index
-by nearness is asked for each unit as recall asks it, and costs as much as a pass over four times what it reads (12 ms
-for 25,000), so it serves banks beyond that.
+All of a bank's vectors are compared, for many units in one pass over them: 0.14 us of processor time a pair. The vector
+index is searched for each unit, as recall does, and costs as much as a pass over four times the vectors that it reads
+(12 ms for 25,000), so it serves larger banks.
 """
 
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ _FIRST_CHUNK = _VECTOR.c.chunk == literal_column("0")
 
 
 def _build_page() -> CTE:
-    """Return the units that are asked about, with their vectors."""
+    """Return the expression of the units to search for, with their vectors."""
     asked = (
         func.unnest(
             bindparam("units", type_=ARRAY(Uuid)),
@@ -76,14 +76,14 @@ _PAGE = _build_page()
 
 
 def _measure_distance(of: FromClause) -> ColumnElement[float]:
-    """Return the negative inner product of a row's vector and of one of the page: of unit vectors, the cosine's."""
+    """Return the expression of a row's negative inner product with a vector of the page: minus the cosine."""
     return of.c.embedding.op("<#>", return_type=Double)(_PAGE.c.embedding)
 
 
 def _rank_nearest(near: Select[*tuple[Any, ...]]) -> Select[UUID, UUID, int, float]:
-    """Select the nearest earlier units of other turns, at most `most` for each.
+    """Return the query of the nearest earlier units of other turns, at most `most` for each.
 
-    Equally near: what was said last. Vectors of reflections stand among those of units and join none.
+    Of equally near units the latest comes first. Vectors of reflections belong to no unit and are left out.
     """
     found = near.cte("near").prefix_with("materialized")
     earlier = (
@@ -124,7 +124,7 @@ def _select_near(of: FromClause) -> Select[*tuple[Any, ...]]:
     ).where(_measure_distance(of) <= -bindparam("least", type_=Double))
 
 
-#: All vectors of the bank are compared.
+#: The query that compares all vectors of the bank.
 IN_ALL = _rank_nearest(_select_near(_VECTOR).join_from(_VECTOR, _PAGE, true()).where(_IN_GENERATION, _FIRST_CHUNK))
 _LISTED = (
     select(_VECTOR.c.unit_id, _VECTOR.c.embedding)
@@ -133,13 +133,13 @@ _LISTED = (
     .limit(bindparam("looked_at", type_=Integer))
     .lateral("listed")
 )
-#: The index by nearness is asked for each unit of the page.
+#: The query that searches the vector index for each unit of the page.
 IN_LISTS = _rank_nearest(_select_near(_LISTED).join_from(_PAGE, _LISTED, true()))
 
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """A unit as its text was at `position` of the log, and the turn it stands in."""
+    """A unit to search for: its text as of `position` of the log, and its turn."""
 
     unit_id: UUID
     version: int
@@ -159,14 +159,14 @@ class Near:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many vectors are compared for one unit of a bank, and in how many lists of an index (0: in none)."""
+    """The cost of a search: vectors compared for one unit of a bank, and lists of its index (0: no index)."""
 
     compared: int
     lists: int
 
 
 async def estimate_size(connection: AsyncConnection, host: UUID, bank: UUID, settings: RecallSettings) -> Size:
-    """Say how large a search in this bank is."""
+    """Return the cost of a search in this bank."""
     one_pass = ONE_PASS * settings.read_units
     limits = {"exact_units": settings.exact_units, "read_units": settings.read_units, "one_pass": one_pass}
     row = (await connection.execute(SIZE, {"host": host, "bank": bank, **limits})).one_or_none()
@@ -177,7 +177,7 @@ async def estimate_size(connection: AsyncConnection, host: UUID, bank: UUID, set
 
 @dataclass(frozen=True, slots=True)
 class Nearness:
-    """Up to `most` earlier units for each, none below the cosine `least`; vectors of one generation alone."""
+    """A search for up to `most` earlier units of each unit, with a cosine of `least` or more, in one generation."""
 
     database: Database
     generation: int
@@ -185,7 +185,7 @@ class Nearness:
     least: float
 
     async def of(self, host: UUID, bank: UUID, lists: int, units: Sequence[Later]) -> list[Near]:
-        """Return what these units of a bank are nearest to; a unit without a vector is near to nothing."""
+        """Return the nearest earlier units of these units of a bank; a unit without a vector has none."""
         arguments = {
             "host": host,
             "bank": bank,

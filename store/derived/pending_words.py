@@ -1,8 +1,8 @@
 """Moves pending words of many units into the word index.
 
-A recall reads waiting words unit by unit. The projection stage carries them along with a turn; while a flood of turns
-still waits for the stages before it, others keep what a recall has to read short: workers now and then, and the
-API beside those that bring the flood.
+A recall reads words that are not indexed yet unit by unit. The projection stage indexes them with each turn. While many
+turns still wait for the stages before it, others index words too, so that recalls stay fast: workers at intervals, and
+the API while a caller writes in bulk.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 MANY = 200
 #: Pending units that a bulk writer leaves before it indexes some itself.
 TOO_MANY = 500
-#: Banks whose units are counted before all counts begin anew.
+#: How many banks are counted; beyond them, all counts begin anew.
 MOST_BANKS = 10_000
 
 LADEN = text("""
@@ -38,15 +38,15 @@ WAITING = text("""
 
 
 class WaitingWords:
-    """Finds banks in which many words wait, over all hosts, and carries them, each as its own tenant."""
+    """Finds banks with many unindexed words over all hosts and indexes these, each as its own tenant."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def carry(self, seconds: float) -> int:
-        """Carry for about so long, a bounded transaction at a time; returns how many transactions that were.
+        """Index words for about so many seconds, in bounded transactions; return how many transactions that were.
 
-        A bank that another transaction holds is left for the next time.
+        A bank that another transaction holds is left for the next call.
         """
         until = time.monotonic() + seconds
         async with self._database.operator() as connection:
@@ -62,20 +62,20 @@ class WaitingWords:
 
 
 class KeptShort:
-    """Indexes words beside bulk writers: no bank has many more pending than a recall can read unindexed.
+    """Indexes words beside bulk writers, so that no bank has many more unindexed units than a recall can read.
 
-    As long as the stages keep up, this is a count now and then. Who brings turns faster than their words are carried
-    waits for them. Belongs to one event loop.
+    While the stages keep up, it only counts now and then. A caller that writes faster than words are indexed waits.
+    Belongs to one event loop.
     """
 
     def __init__(self, database: Database, *, many: int = TOO_MANY) -> None:
         self._database, self._many = database, many
-        #: Units that came since the last look, by host and bank.
+        #: Units accepted since the last count, by host and bank.
         self._come: Counter[tuple[UUID, UUID]] = Counter()
         self._carrying: dict[tuple[UUID, UUID], asyncio.Task[None]] = {}
 
     async def brought(self, host: UUID, units: Mapping[UUID, int]) -> None:
-        """Take note of units that were accepted, by bank; return when more may come."""
+        """Count accepted units by bank; return when the caller may write more."""
         if len(self._come) > MOST_BANKS:
             self._come.clear()
         for bank, count in units.items():
@@ -88,7 +88,7 @@ class KeptShort:
                 self._carrying[place] = asyncio.create_task(self._carry(host, bank), name="carry words")
 
     async def close(self) -> None:
-        """Wait for the transactions under way."""
+        """Stop indexing, and wait for the transactions under way."""
         self._many = 0
         while self._carrying:
             await asyncio.wait(self._carrying.values())
@@ -101,7 +101,7 @@ class KeptShort:
         except Exception as error:  # noqa: BLE001 - the turns are accepted: after an error of any kind workers carry their words
             log.warning("pending_words_failed", error=type(error).__name__)
         finally:
-            # Before anybody hears of its end: who waits for it looks here again.
+            # Before the task ends: callers that wait for it look here again.
             del self._carrying[host, bank]
 
     async def _laden(self, host: UUID, bank: UUID) -> bool:
@@ -111,6 +111,6 @@ class KeptShort:
 
 
 async def carry_words(database: Database, host: UUID, bank: UUID) -> bool:
-    """Carry a bounded number of a bank's waiting words, in a transaction; say whether more may wait."""
+    """Index the words of a bounded number of a bank's units, in a transaction; return whether more may wait."""
     async with database.tenant(host, NO_SYNC) as connection:
         return await projection.carry_words(connection, host, bank)

@@ -1,4 +1,4 @@
-"""Queries of what banks know of a person: the banks, the names that mean the person, the facts, and who is beside.
+"""Queries of a person's profile: the banks, the names that mean the person, the facts, and co-occurring entities.
 
 Each takes `host`, `now` and `banks` (whole names; null: all that the caller may see).
 """
@@ -62,16 +62,17 @@ _BANKS = SEEN.cte("banks").prefix_with("materialized")
 
 
 def _in_banks(rows: FromClause) -> ColumnElement[bool]:
-    """Say that a row is of one of the banks that are seen."""
+    """Return the condition that a row is of one of the banks in view."""
     return and_(rows.c.host_id == _HOST, rows.c.bank_id == _BANKS.c.bank_id)
 
 
 def _means_the_same(of: FromClause, as_one: FromClause) -> ColumnElement[bool]:
-    """Say that an entity of these banks is taken for the same as another of its bank."""
+    """Return the condition that two entities of one bank have the same canonical entity."""
     return and_(_in_banks(of), of.c.canonical_id == as_one.c.canonical_id)
 
 
-# Everything a bank takes for the same person as this name, the name itself, and who said that it is theirs.
+# The names that mean the same person as this one: itself, the aliases of its entity, and the subjects of facts that
+# state it as the speaker's own name.
 SUBJECTS = union(
     select(_NAME),
     select(_ALIAS.c.folded)
@@ -100,9 +101,9 @@ SUBJECTS = union(
 
 
 def _select_facts(found: Join, *of_whom: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
-    """Select facts of a person: those that follow each other with one value are one row.
+    """Return the query of a person's facts: successive ones with one value are one row.
 
-    It says since when, in how many turns, and which is the newest of them.
+    A row has the first date, the number of turns, and the newest of its facts.
     """
     one = (
         _BANKS.c.bank_name,
@@ -169,7 +170,7 @@ OF_NAME = _select_facts(
 
 
 def _select_around() -> Select[str, str, int]:
-    """Select who and what occurs in units with a person: aliases count for the one they mean."""
+    """Return the query of entities that occur in units with a person; aliases count for their canonical entity."""
     person = (
         select(_ALIAS.c.bank_id, _ALIAS.c.entity_id)
         .distinct()

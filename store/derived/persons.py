@@ -1,6 +1,6 @@
 """Reads a person's profile: facts in time order and co-occurring entities.
 
-Read from projections alone; no model is asked. Each fact says where it comes from.
+Read from projections alone, without a model. Each fact names its sources.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,9 +24,9 @@ from store.tenancy.banks import space_ids
 from store.tenancy.spaces import Space
 from store.text.rules.facts import PASSING
 
-#: What a person says that they are called.
+#: The id of facts that state the speaker's own name.
 OWN_NAME = "user_name"
-#: Entities that are told of.
+#: The most co-occurring entities of a profile.
 BESIDE = 12
 
 
@@ -40,9 +40,9 @@ class Whom:
 
 @dataclass(frozen=True, slots=True)
 class PersonFact:
-    """One fact of a person: it holds `since`, until `until` (None: still), and was stated in `stated` turns.
+    """One fact of a person: valid from `since` to `until` (None: still), and stated in `stated` turns.
 
-    `unit_id`, session, turn and `said_at` are those of its newest statement, `sources` the messages that says it.
+    `unit_id`, session, turn and `said_at` are those of its newest statement, `sources` the messages of that statement.
     `history` are the values before it, the newest first.
     """
 
@@ -66,7 +66,7 @@ class PersonFact:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """A person or thing that occurs together with a person, and in how many units."""
+    """An entity that occurs together with a person, and in how many units."""
 
     name: str = field(repr=False)
     kind: str
@@ -75,7 +75,7 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """What is known of a person; `names` are those the facts were stated under, `whole` says that nothing was cut."""
+    """A person's profile; `names` are those that the facts were stated under; `whole`: no fact was left out."""
 
     names: tuple[str, ...] = field(repr=False)
     facts: tuple[PersonFact, ...]
@@ -84,7 +84,7 @@ class Person:
 
 
 class Persons:
-    """Tells what is known of people."""
+    """Reads the profiles of people."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
@@ -93,9 +93,9 @@ class Persons:
     async def of(
         self, host: UUID, space: Space, whom: Whom, *, banks: Sequence[str] | None, history: bool, limit: int
     ) -> Person:
-        """Tell of a person what the banks of these whole names know (None: all that a caller of `space` may see).
+        """Return a person's profile from the banks of these whole names (None: all that a caller of `space` may see).
 
-        At most `limit` facts; with `history` also those that something else replaced, beneath what replaced them.
+        At most `limit` facts; with `history` also superseded ones, each under the fact that superseded it.
         """
         place = {"host": host, "banks": None if banks is None else list(banks), "now": self._clock()}
         async with self._database.scoped(host, *space_ids(host, space)) as connection:
@@ -114,7 +114,7 @@ class Persons:
 
 
 def lined_up(statements: Iterable[PersonFact], *, history: bool) -> list[PersonFact]:
-    """Return what holds now, each with its history; of two banks that know different values, the newer holds. Pure."""
+    """Return the valid facts, each with its history; of two banks with different values, the newer one is valid."""
     found = []
     for _, of_one in groupby(sorted(statements, key=_sort_key), key=_identity_of):
         *earlier, now = of_one
@@ -137,7 +137,7 @@ def _identity_of(one: PersonFact) -> Identity:
 
 
 def _sort_key(one: PersonFact) -> tuple[Identity, bool, datetime, datetime, UUID]:
-    """Return what puts statements in line: what holds still behind what was replaced, the newest last."""
+    """Return the sort key of statements: by identity, superseded ones before valid ones, the newest last."""
     return one.identity, one.until is None, one.since, one.said_at, one.unit_id
 
 
@@ -146,17 +146,17 @@ def _says_same(one: PersonFact, now: PersonFact) -> bool:
 
 
 def _as_replaced(one: PersonFact, by: PersonFact) -> PersonFact:
-    """Return a value of another bank as one that was replaced; what was replaced in its own stays as it is."""
+    """Return a fact as superseded by `by`; one that was superseded in its own bank stays as it is."""
     return one if one.until is not None else replace(one, until=by.since, superseded_by=by.unit_id)
 
 
 def _is_of(one: SaidFact, subjects: Sequence[str] | None) -> bool:
-    """Say whether a fact that was just said is one of these subjects', and no passing one."""
+    """Return whether a fact of a waiting turn is about one of these subjects and lasting."""
     return one.identity.fact_id not in PASSING and (subjects is None or one.identity.subject in subjects)
 
 
 def _read_names(rows: Sequence[Row[Any]], said: Sequence[SaidFact], facts: Sequence[PersonFact]) -> dict[str, str]:
-    """Return what a person is called: the names that facts were stated under, and the one they say is theirs."""
+    """Return a person's names by folded form: those that facts were stated under, and those stated as their own."""
     kept = {one.unit_id for one in facts}
     fresh = [one for one in said if one.unit_id in kept]
     names = {row.subject: row.name for row in rows if row.name}
@@ -236,7 +236,7 @@ def _build_said(one: SaidFact) -> PersonFact:
 
 
 def parse_confidence(text: str | None) -> float | None:
-    """Return a confidence as events write it; what is no number is none."""
+    """Return the number of a confidence as events write it; None for what is not a number."""
     try:
         return None if text is None else float(text)
     except ValueError:

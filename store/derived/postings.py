@@ -1,4 +1,4 @@
-"""The words of units that a stage derived; those of messages are written with their turn."""
+"""Writes the index terms of units that a stage derived; those of messages are written with their turn."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,21 +29,21 @@ INSERT = text("""
 
 @dataclass(frozen=True, slots=True)
 class UnitTerms:
-    """The terms of one unit with their counts, and how many words it has."""
+    """The index terms of one unit with their counts, and its number of words."""
 
     unit_id: UUID
     counts: Mapping[str, int] = field(repr=False)
     length: int
 
     def same(self, terms: str | None, length: int | None) -> bool:
-        """Say whether the unit has these words already; `terms` as the database shows them."""
+        """Return whether the unit's stored words are these; `terms` is JSON as the database returns it."""
         return terms is not None and length == self.length and orjson.loads(terms) == self.counts
 
 
 def terms_of(unit: Row[Any] | DriverRow, rules: WordRules, content: str | None = None) -> UnitTerms:
-    """Return the words of a unit's row (name, role, origin, context, event_date, content) by the rules of its bank.
+    """Return the terms of a unit's row (name, role, origin, context, event_date, content) by its bank's rules.
 
-    A document's units and a memory are read with their title; `content` is what it says instead.
+    A document's units and a memory are read with their title. `content`: a text to read in place of the row's.
     """
     said = unit.content if content is None else content
     title = unit.context if unit.origin in ("document", "memory") else None
@@ -56,9 +56,9 @@ def terms_of(unit: Row[Any] | DriverRow, rules: WordRules, content: str | None =
 
 
 async def insert_postings(connection: AsyncConnection, host: UUID, bank: UUID, units: Sequence[UnitTerms]) -> None:
-    """Write the words of units of one bank, once; their units are projected already in this transaction.
+    """Write the words of units of one bank, once; the units are projected already in this transaction.
 
-    A recall finds them from then on; the projection stage carries them into the index of words.
+    Recalls find them from then on; the projection stage moves them into the word index.
     """
     if units:
         arguments = {

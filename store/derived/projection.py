@@ -1,7 +1,7 @@
 """Counts co-occurrence, mentions and term statistics of a bank as turns come in.
 
-Each counting statement sees one snapshot and marks what it counted in the same breath; a bank has one writer at a
-time. The `EXPECTED_*` queries say what the tables must hold if everything were counted from nothing.
+Each counting statement reads one snapshot and marks the rows it counted in the same statement; a bank has one writer
+at a time. The `EXPECTED_*` queries return what the tables must hold, counted from nothing.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.log.locks import ENTER_LOG, hold_lock, share_lock
 from store.schema import UNIT, UNIT_ENTITY, in_bank, same_bank
 
-#: Units whose links changed otherwise (a unit was forgotten) that one run takes along.
+#: The most units with links changed for other reasons (a unit was forgotten) that one run counts as well.
 OTHERS_LIMIT = 1000
 
 #: Entities of a unit that make pairs, those it names first: pairs grow with the square, and what names more is a list.
@@ -110,7 +110,7 @@ REDATE_PAIRS = text("""
      where c.host_id = :host and c.bank_id = :bank and c.entity_id_1 = p.first
        and c.entity_id_2 = p.second""").bindparams(paired=PAIRED)
 
-#: Units whose words one statement carries into the index of words.
+#: The most units whose words one statement moves into the word index.
 UNITS_LIMIT = 500
 # Indexing of words excludes a rebuild and the end of the bank, and nothing else.
 LIVING = select(ENTER_LOG, share_lock("bank", "bank"))
@@ -125,7 +125,7 @@ FORGET_NAMES = text("""
 
 
 def first_links(link: FromClause, *holding: ColumnElement[bool]) -> Select[UUID, UUID, UUID, UUID]:
-    """Select, of the links (rows of UNIT_ENTITY) that hold, those of the first PAIRED entities of their units."""
+    """Return the query of the links (rows of UNIT_ENTITY) to the first PAIRED entities of their units, if `holding`."""
     place = func.row_number().over(
         partition_by=[link.c.host_id, link.c.bank_id, link.c.unit_id], order_by=[link.c.place, link.c.entity_id]
     )
@@ -179,7 +179,7 @@ EXPECTED_STATISTICS = text("""
 
 
 async def count_links(connection: AsyncConnection, host: UUID, bank: UUID, turns: Sequence[UUID]) -> list[UUID]:
-    """Count the links of these turns, and others of the bank that changed: pairs, their newest date, mentions, names.
+    """Count the links of these turns and changed ones of the bank: pairs, their newest dates, mentions, names.
 
     Returns the entities whose mentions changed.
     """
@@ -196,16 +196,16 @@ async def count_links(connection: AsyncConnection, host: UUID, bank: UUID, turns
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What one run did with a bank's words: whether more may wait, and which units were forgotten before it."""
+    """The result of indexing a bank's words: whether more may wait, and the units that had been forgotten."""
 
     more: bool
     forgotten: Sequence[UUID]
 
 
 async def count_words(connection: AsyncConnection, host: UUID, bank: UUID) -> Carried:
-    """Carry words that wait into the index of words and count them, and take back what was forgotten since.
+    """Move waiting words into the word index and count them, and remove those of forgotten units.
 
-    As many as a bounded statement takes; the rest waits for the next call, and recalls find it where it is.
+    At most UNITS_LIMIT units; the rest waits for the next call, and recalls find its words meanwhile.
     """
     place = {"host": host, "bank": bank}
     row = (await connection.execute(POST_WORDS, {**place, "units": UNITS_LIMIT, "back": True})).one()
@@ -215,14 +215,14 @@ async def count_words(connection: AsyncConnection, host: UUID, bank: UUID) -> Ca
 
 
 async def lock_words(connection: AsyncConnection, bank: UUID) -> None:
-    """Lock out indexing and counting of a bank's words; other locks were taken before."""
+    """Lock a bank against indexing and counting of its words; take the other locks first."""
     await connection.execute(LOCK_WORDS, {"bank": bank})
 
 
 async def carry_words(connection: AsyncConnection, host: UUID, bank: UUID) -> bool:
-    """Carry words that wait, as many as a bounded statement takes, and nothing else; say whether more may wait.
+    """Move the waiting words of at most UNITS_LIMIT units into the word index; return whether more may wait.
 
-    Needs none of the locks of those who derive from a bank, and waits for none of them.
+    Neither takes nor waits for the locks of deriving writers.
     """
     await connection.execute(LIVING, {"bank": bank})
     arguments = {"host": host, "bank": bank, "units": UNITS_LIMIT, "back": False}

@@ -1,7 +1,7 @@
-"""Vectors of reflections: they stand beside those of units, under the reflection's own id.
+"""Finds reflections to embed; their vectors stand in the table of units' vectors, under the reflection's own id.
 
-A reflection that is made or says something else opens a row of the embedding stage, in the transaction that makes it.
-What it said before has lost its vector by then: that is the projectors' part, as with units.
+A new or changed reflection opens a row of the embedding stage in the transaction that writes it. The projectors delete
+the vector of its former text, as they do with units.
 """
 
 from collections.abc import Sequence
@@ -44,21 +44,21 @@ LACKING = text("""
 
 @dataclass(frozen=True, slots=True)
 class ChangedReflection:
-    """A reflection that was made or changed, and the turn whose word was the last of those it was drawn from."""
+    """A new or changed reflection, and the turn of its newest statement."""
 
     reflection_id: UUID
     turn_id: UUID
 
 
 def row_id(reflection: UUID, position: int) -> UUID:
-    """Return the id of the ledger row that has a reflection embedded as the events up to `position` have it."""
+    """Return the id of the ledger row by which a reflection is embedded in its state at `position`."""
     return uuid5(reflection, f"vector:{position}")
 
 
 def reflection_of(row: LedgerRow, generation: int) -> UUID | None:
-    """Return the reflection that a row of the embedding stage is for, None when it is for a turn's texts.
+    """Return the reflection that a row of the embedding stage is for; None when it is for a turn's texts.
 
-    Such a row has the reflection where others have their session.
+    Such a row has the reflection's id in place of a session's.
     """
     ids = row_id(row.session_id, row.position), again_id(row.session_id, generation, row.position)
     return row.session_id if row.item_id in ids else None
@@ -67,7 +67,7 @@ def reflection_of(row: LedgerRow, generation: int) -> UUID | None:
 async def open_rows(
     connection: AsyncConnection, origin: Origin, drawn: Sequence[ChangedReflection], position: int
 ) -> None:
-    """Have these reflections embedded, inside the transaction that appended their events up to `position`."""
+    """Open embedding rows for these reflections, in the transaction that appended their events up to `position`."""
     ids = [(one, row_id(one.reflection_id, position)) for one in drawn]
     rows = [
         FollowUp(Stage.EMBEDDING, item, item, origin.bank, one.reflection_id, one.turn_id, position, origin.at)
@@ -79,7 +79,7 @@ async def open_rows(
 async def read_missing(
     connection: AsyncConnection, host: UUID, generation: int, wanted: Sequence[tuple[UUID, UUID]]
 ) -> list[Unembedded]:
-    """Return the living reflections of these, each with its bank before it, that have no vector of this generation."""
+    """Return those of the wanted reflections (bank, reflection) that live and have no vector of this generation."""
     if not wanted:
         return []
     arguments = {
@@ -95,6 +95,6 @@ async def read_missing(
 async def read_lacking(
     connection: AsyncConnection, host: UUID, generation: int, *, bank: UUID | None, after: int, limit: int
 ) -> list[Unread]:
-    """Return reflections of a host (of one bank of it) without a vector of this generation, as if they were turns."""
+    """Return reflections of a host or bank without a vector of this generation, in the form of turns."""
     arguments = {"host": host, "generation": generation, "bank": bank, "after": after, "limit": limit}
     return [Unread(*row) for row in await connection.execute(LACKING, arguments)]

@@ -1,7 +1,7 @@
 """Derives reflections from facts, and links from each fact to its successor.
 
-Both are events, offered in the transaction that found them: what is there already is not offered again, and what its
-facts do not bear any more is ended.
+Both are events, appended in the transaction that derived them: an existing one is not repeated, and one that its
+facts no longer support is ended.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from store.log.envelope import Origin, build_offer
 
 Event = Mapping[str, Any]
 
-#: Statements of one identity that are read together, the last of them: each is named by the reflection's event.
+#: The most statements of one identity that are read, the newest of them: the reflection's event names each.
 STATED = 64
 #: Identities whose statements are read at a time.
 AT_ONCE = 256
@@ -45,7 +45,7 @@ REFLECTIONS = text("""
       from unnest(cast(:reflections as uuid[])) t(id),
            lateral (select r.* from afterturn.agent_memory_reflection_t r
                      where r.host_id = :host and r.bank_id = :bank and r.reflection_id = t.id offset 0) r""")
-#: What a link weighs from a fact to the one that took its place.
+#: The weight of a link from a fact to the one that superseded it.
 SUPERSEDES = 1.0
 LINKS = text("""
     select l.from_unit_id, l.to_unit_id, l.aggregate_version, l.active, l.weight, b.turn_id as later_turn,
@@ -61,15 +61,15 @@ LINKS = text("""
 
 
 def reflection_id(bank: UUID, identity: Identity) -> UUID:
-    """Return the id of what a bank has come to see about one subject and key."""
+    """Return the id of a bank's reflection on one subject and key."""
     return uuid5(bank, f"reflection:{identity.fact_id}:{identity.subject}:{identity.key}")
 
 
 async def consolidate_facts(connection: AsyncConnection, origin: Origin, identities: Sequence[Identity]) -> bool:
-    """Bring the reflections and links of these identities up to their facts; says whether some are to be embedded.
+    """Update the reflections and links of these identities by their facts; return whether some are to be embedded.
 
-    Of an identity that was stated more often, the last STATED statements are read together. The caller holds the bank
-    against other writers of the same, and the log's locks.
+    At most the last STATED statements of an identity are read. The caller holds the bank's lock for deriving writers,
+    and the log's locks.
     """
     opened = False
     for at in range(0, len(identities), AT_ONCE):
@@ -98,7 +98,7 @@ async def _consolidate_stated(connection: AsyncConnection, origin: Origin, ident
 async def _reflection_events(
     connection: AsyncConnection, origin: Origin, stated: Mapping[Identity, Sequence[Row[Any]]]
 ) -> dict[tuple[UUID, Identity], Event]:
-    """Return what is to happen to reflections, by their ids."""
+    """Return the events that update the reflections of these identities, by reflection id and identity."""
     ids = {reflection_id(origin.bank, identity): identity for identity in stated}
     arguments = {"host": origin.host, "bank": origin.bank, "reflections": list(ids)}
     known = {row.reflection_id: row for row in await connection.execute(REFLECTIONS, arguments)}
@@ -112,7 +112,7 @@ async def _reflection_events(
 def _reflection_event(
     origin: Origin, id_: UUID, known: Row[Any] | None, identity: Identity, rows: Sequence[Row[Any]]
 ) -> Event | None:
-    """Return the event that makes a reflection say what its facts bear, None when it does."""
+    """Return the event that brings a reflection in line with its facts; None when it is."""
     statements = [Statement(r.unit_id, r.turn_id, r.key, r.value, r.folded, r.content, r.at) for r in rows]
     content = derive_insight(identity.fact_id, statements)
     alive = known is not None and known.active
@@ -132,11 +132,11 @@ def _reflection_event(
 
 
 async def _link_events(connection: AsyncConnection, origin: Origin, rows: Sequence[Row[Any]]) -> list[Event]:
-    """Return the events that make each fact link to the one that took its place, and to no other of its identity.
+    """Return the events that link each fact to the one that superseded it, and to no other of its identity.
 
     Facts are also linked in the order they were said, whether or not one superseded another: within a turn by
-    extraction, from turn to turn by a lesser weight. So the links follow from the facts and do not depend on the order
-    in which sessions were read.
+    extraction, from turn to turn with a lower weight. So the links depend on the facts alone, not on the order in
+    which sessions were read.
     """
     if len(rows) <= 1:
         return []
@@ -169,7 +169,7 @@ def _weighs_otherwise(link: Row[Any], weight: float) -> bool:
 
 
 def _link_event(origin: Origin, pair: tuple[UUID, UUID], known: Row[Any] | None, weight: float | None) -> Event:
-    """Return the event after which a pair is linked with a weight, or with None no longer."""
+    """Return the event that gives the link of a pair this weight, or with None ends it."""
     data: dict[str, Any] = {"fromUnitId": str(pair[0]), "toUnitId": str(pair[1]), "linkType": "temporal"}
     if weight is None:
         kind = EventType.LINK_DELETED

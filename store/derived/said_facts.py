@@ -1,7 +1,7 @@
-"""Facts that rules extract from messages: ids, expiry, and those not written by a worker yet.
+"""Facts that rules extract from messages: ids, expiry, and facts of turns that no worker has processed yet.
 
-A turn's facts are written by the extraction stage and put in line by the projection stage. Until then a reader finds
-them with the same rules in the newest turns that wait, under the ids that they will have (law L4).
+A turn's facts are written by the extraction stage and ordered in time by the projection stage. Until then a reader
+finds them by the same rules in the newest waiting turns, under the ids that they will have (law L4).
 """
 
 from collections.abc import Sequence
@@ -38,15 +38,15 @@ from store.text.rules.facts import MINED_ROLE, find_facts, passes_at
 from store.text.terms import Terms, analyse_text, lexical_text
 from store.text.word_rules import WordRules
 
-#: What kind of unit a fact of the rules is.
+#: The fact type of the rules' units.
 FACT_KIND = "world"
-#: Turns that wait and are read with one question: the newest of a bank, and of the session that asks.
+#: The most waiting turns that one question reads: the newest of a bank, and of the asking session.
 TURNS = 64
-#: Messages that are read of them, and the longest of these: what is longer is read by a worker.
+#: The most messages of them that are read, and the most characters of one; a longer message is left to the worker.
 MESSAGES, CHARACTERS = 256, 8192
-#: What all versions of the rules are called in the ids of their facts: by the name of the first.
+#: The version name in the fact ids of all versions of the rules: that of the first.
 _RULES, _RULES_BEGIN = "rules-1", "rules-"
-#: What is read of a message.
+#: The columns of a message that are read.
 MESSAGE_COLUMNS = (
     *("bank_id", "unit_id", "turn_id", "session_id", "session_name", "turn_name", "user_id", "role", "name"),
     *("content", "event_date", "position", "expires_at"),
@@ -56,7 +56,7 @@ _UNIT, _LEDGER, _BANK = UNIT.alias("u"), LEDGER.alias("l"), BANK.alias("b")
 _HOST, _USER, _TURNS = bindparam("host", type_=Uuid), bindparam("user", type_=Uuid), bindparam("turns", type_=Integer)
 #: The one bank, while it lives.
 ONE_BANK = select(_BANK.c.bank_id, _BANK.c.bank_name).where(in_bank(_BANK), _BANK.c.active, row_lasts(_BANK))
-# One that was forgotten meanwhile is not found again.
+# `forgotten`: the fact's unit has ended already.
 FOLDED = text("""
     select afterturn.folded(f.subject) as subject, afterturn.folded(f.key) as key, afterturn.folded(f.value) as value,
            exists (select from afterturn.agent_memory_unit_t u
@@ -68,9 +68,9 @@ FOLDED = text("""
 
 @dataclass(frozen=True, slots=True)
 class SaidFact:
-    """A fact of a turn that waits, as the stages will write it.
+    """A fact of a waiting turn, as the stages will write it.
 
-    `value` is folded as in the identity; `said` is where its message stands in the log.
+    `value` is folded as in the identity; `said` is the log position of its message.
     """
 
     unit_id: UUID
@@ -89,23 +89,23 @@ class SaidFact:
 
 
 def fact_unit_id(turn: UUID, fact: ExtractedFact, version: str = VERSION) -> UUID:
-    """Return the id of the unit a fact of a turn becomes: one id, whichever version of the rules finds it.
+    """Return the id of a fact's unit, which is the same for every version of the rules.
 
-    So what one version found and a caller forgot stays forgotten, and of a message that is read anew nothing is
-    repeated that an older version found in the others of its turn.
+    So a fact that a caller forgot stays forgotten under a newer version, and a turn that is read again adds no fact
+    that an older version found.
     """
     reader = _RULES if version.startswith(_RULES_BEGIN) else version
     return uuid5(turn, f"fact:{reader}:{fact.ordinal}:{fact.slug}:{fact.key}:{fact.value}")
 
 
 def fact_ends_at(fact: ExtractedFact, said_at: datetime, source_ends: datetime | None) -> datetime | None:
-    """Return when a fact ends: what is to be done passes by, and no fact outlives what it was drawn from."""
+    """Return when a fact expires: with its source, or earlier where it is a passing one (a task); None: never."""
     ends = (source_ends, passes_at(fact, said_at))
     return min((end for end in ends if end is not None), default=None)
 
 
 def fact_metadata(fact: ExtractedFact, version: str = VERSION) -> dict[str, str]:
-    """Return what the unit of a fact carries as its metadata."""
+    """Return the metadata of a fact's unit."""
     return {
         "fact_id": fact.fact_id,
         "key": fact.key,
@@ -120,7 +120,7 @@ def fact_metadata(fact: ExtractedFact, version: str = VERSION) -> dict[str, str]
 
 
 def analyse_fact(fact: ExtractedFact, said_at: datetime, rules: WordRules) -> Terms:
-    """Return the index terms of a fact; `rules`: how the bank's words are cut."""
+    """Return the index terms of a fact by the bank's `rules`."""
     return analyse_text(lexical_text(None, said_at, fact.statement, rules), rules)
 
 
@@ -132,10 +132,10 @@ async def read_said_facts(
     session: UUID | None = None,
     user: UUID | None = None,
 ) -> list[SaidFact]:
-    """Return the facts of the newest turns that wait, in the order they were said, inside the tenant's transaction.
+    """Return the facts of the newest waiting turns, in the order they were said, inside the tenant's transaction.
 
-    `banks` is a query of `bank_id` and `bank_name` that takes what is `asked` (with `host` and `now`); the newest turns
-    of `session` are read with those of the banks, and of one `user` alone where one is named.
+    `banks` is a query of `bank_id` and `bank_name` with the parameters `asked` (`host` and `now` among them). The
+    newest turns of `session` are read as well as those of the banks; with `user`, messages of that user alone.
     """
     limits = {"turns": TURNS, "messages": MESSAGES, "characters": CHARACTERS, "mined_role": MINED_ROLE}
     arguments = {**asked, **limits, "session": session, "user": user}
@@ -148,10 +148,10 @@ async def read_said_facts(
 
 @cache
 def _select_waiting(banks: Select[UUID, str]) -> Select[*tuple[Any, ...]]:
-    """Select the messages of the newest turns that wait in these banks.
+    """Return the query of the messages of the newest waiting turns in these banks.
 
-    The projection row of a turn is undone until its facts are in line. A message's number is that among those of its
-    turn that are remembered, as the extraction stage counts them. Each part is limited, however much waits.
+    A turn waits until its projection row is done. `nth` numbers the remembered messages of a turn, as the extraction
+    stage does. Each part is limited, however much waits.
     """
     seen = banks.cte("banks").prefix_with("materialized")
     waiting = _select_turns(seen)
@@ -183,7 +183,7 @@ def _select_waiting(banks: Select[UUID, str]) -> Select[*tuple[Any, ...]]:
 
 
 def _select_turns(seen: CTE) -> CTE:
-    """Select the turns that wait: the newest of the session that asks, and the newest of the banks."""
+    """Return the query of the waiting turns: the newest of the asking session, and the newest of the banks."""
     of_session = (
         select(_UNIT.c.bank_id, _UNIT.c.turn_id)
         .where(
@@ -228,7 +228,7 @@ def _select_turns(seen: CTE) -> CTE:
 
 
 def _find_facts(rows: Sequence[DriverRow], now: datetime) -> list[tuple[DriverRow, ExtractedFact]]:
-    """Return what these messages state and has not ended, the first said first."""
+    """Return the facts of these messages that have not ended, in the order they were said."""
     ordered = sorted(rows, key=lambda row: (row.event_date, row.position))
     found = (
         (row, fact) for row in ordered for fact in find_facts(MessageText(row.role, row.content, row.name), row.nth)
@@ -243,7 +243,7 @@ def _find_facts(rows: Sequence[DriverRow], now: datetime) -> list[tuple[DriverRo
 async def _fold_facts(
     connection: AsyncConnection, host: UUID, found: Sequence[tuple[DriverRow, ExtractedFact]]
 ) -> list[SaidFact]:
-    """Return them under the identities that the projection stage will give them."""
+    """Return the facts under the identities that the projection stage will give them, without forgotten ones."""
     units = [fact_unit_id(row.turn_id, fact) for row, fact in found]
     arguments = {
         "host": host,

@@ -1,7 +1,7 @@
 """Semantic links from each unit to the few earlier units with the nearest vectors, made by maintenance.
 
-A subscription follows the log of each tenant, so every text is compared once, in the order of the log, by any worker:
-as soon as its bank's vectors are made, with the units before it. A link is an event with the cosine as its weight and
+A subscription follows the log of each tenant, so any worker compares every text once, in the order of the log, with
+the units before it, as soon as its bank's vectors exist. A link is an event with the cosine as its weight and
 the name of the embedding model, written in one transaction with the subscription's checkpoint. After a change of the
 model old links stay, and new texts are linked by the new model. A corrected text is linked anew.
 """
@@ -27,10 +27,10 @@ from store.log.envelope import Origin, build_offer
 from store.log.reader import ADVANCE, HOLD, OPEN, LogPosition, at_home
 from store.recall.settings import RecallSettings
 
-#: What the log knows this reader as.
+#: The subscription's name in the log.
 SUBSCRIPTION = "semantic links"
 KIND = "semantic"
-#: Events of one page, of which a few are texts.
+#: The most events of one page; a few of them are texts.
 EVENTS = 1000
 #: Pairs of vectors compared in one statement: about a quarter of a second.
 PAIRS = 500_000
@@ -109,7 +109,7 @@ FORMER = text("""
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """Texts by bank, between two places of the log, and the version each unit they name was seen at."""
+    """Texts by bank between two places of the log, each with the version of its unit."""
 
     after: LogPosition
     upto: LogPosition
@@ -117,9 +117,9 @@ class _Page:
 
 
 class NearLinks:
-    """Follows the logs of all hosts and links what is near, each as its own tenant.
+    """Follows the logs of all hosts and links units with near vectors, each as its own tenant.
 
-    `model` is what events say made the links. A second write of the same page changes nothing.
+    `model` is the model's name in the links' events. A second write of the same page changes nothing.
     """
 
     def __init__(
@@ -137,14 +137,14 @@ class NearLinks:
         self._clock = clock
 
     async def undone(self, host: UUID) -> int:
-        """Count the texts of a host that were not looked at yet (reads its log from there on)."""
+        """Return how many texts of a host were not compared yet (reads its log from there on)."""
         async with self._database.tenant(host) as connection:
             stands = await _read_position(connection, host)
             arguments = {"host": host, "xid": str(stands.xid), "position": stands.position}
             return int((await connection.execute(UNDONE, arguments)).scalar_one())
 
     async def step(self, host: UUID) -> int | None:
-        """Link the next texts of a host; return how many events that took, None when nothing is ready.
+        """Link the next texts of a host; return the number of events, None when no text is ready.
 
         No transaction is open between reading, comparing and writing. Raises RestoredElsewhere.
         """
@@ -161,7 +161,7 @@ class NearLinks:
             return await self._write(connection, host, page, near)
 
     async def _page(self, connection: AsyncConnection, host: UUID) -> tuple[_Page, Mapping[UUID, int]]:
-        """Read what is ready: up to the first text whose bank has vectors to be made before it."""
+        """Return the next page, up to the first text before which a vector is missing, and the index lists by bank."""
         after = await _read_position(connection, host)
         arguments = {"host": host, "xid": str(after.xid), "position": after.position, "events": EVENTS}
         rows = await connection.execute(TEXTS_BEHIND, {**arguments, "generation": self._nearness.generation})
@@ -200,7 +200,7 @@ class NearLinks:
     async def _events(
         self, connection: AsyncConnection, origin: Origin, texts: Sequence[Later], near: Sequence[Near]
     ) -> list[Mapping[str, Any]]:
-        """Return what makes these texts linked to what they are near to, and to nothing they were near to before."""
+        """Return the events that link these texts to the units they are near to, and end their outdated links."""
         place = {"host": origin.host, "bank": origin.bank}
         versions = {unit.unit_id: unit.version for unit in texts} | {one.earlier: one.version for one in near}
         seen = {"units": list(versions), "versions": list(versions.values())}
@@ -248,5 +248,5 @@ async def _read_position(connection: AsyncConnection, host: UUID) -> LogPosition
 
 
 def _is_ready(row: Row[Any]) -> bool:
-    """Say whether all that was said before this is embedded, and this too; what never gets a vector is passed by."""
+    """Return whether this text and all before it in its bank have vectors; texts that never get one are skipped."""
     return row.lacking is None or (row.embedded and row.position < row.lacking)

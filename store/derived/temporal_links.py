@@ -1,6 +1,6 @@
 """Temporal links: each fact of a session points to the facts of its next turn.
 
-Within a turn extraction links them, since that follows from the turn alone; from turn to turn the projection stage
+Within a turn extraction links them, since that depends on the turn alone; from turn to turn the projection stage
 does, which sees a session's turns in their order. Each turn with facts gets one such link, from the last before it.
 """
 
@@ -16,9 +16,9 @@ from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
 
-#: What was said longer ago than this is not followed by anything.
+#: The longest gap between two linked facts.
 WINDOW = timedelta(hours=24)
-#: Weights fall from the first, at once, to the last, a whole window later. One that took another's place weighs 1.
+#: Weights fall from the first, without a gap, to the second, after a whole window. A superseding fact's link weighs 1.
 NEAREST, FARTHEST = 0.99, 0.3
 
 # WHY the index on facts of sessions ends with the position: the last fact before another is one look, however many
@@ -42,9 +42,9 @@ FOLLOWED = text("""
 
 
 async def link_turns(connection: AsyncConnection, origin: Origin, turns: Sequence[UUID]) -> None:
-    """Link the first fact of each of these turns to the last one before it in its session, once.
+    """Link the last fact before each of these turns in its session to the turn's first fact, once.
 
-    The caller holds the bank against other writers of the same, and the log's locks.
+    The caller holds the bank's lock for deriving writers, and the log's locks.
     """
     found = await _read_followed(connection, origin, turns)
     events = [_link_event(origin, row.former, row.later, row.gap) for row in found if not row.linked]
@@ -54,7 +54,7 @@ async def link_turns(connection: AsyncConnection, origin: Origin, turns: Sequenc
 async def read_weights(
     connection: AsyncConnection, origin: Origin, turns: Sequence[UUID]
 ) -> Mapping[tuple[UUID, UUID], float]:
-    """Return what a link weighs between the first fact of each of these turns and the last before it in its session."""
+    """Return the weight of the link between each turn's first fact and the last fact before it, by (former, later)."""
     found = await _read_followed(connection, origin, turns) if turns else ()
     return {(row.former, row.later): link_weight(row.gap) for row in found}
 
@@ -65,7 +65,7 @@ async def _read_followed(connection: AsyncConnection, origin: Origin, turns: Seq
 
 
 def link_weight(gap: timedelta) -> float:
-    """Return how much a link over such a gap weighs."""
+    """Return the weight of a link over this gap in time."""
     return round(max(FARTHEST, NEAREST - (NEAREST - FARTHEST) * (gap / WINDOW)), 4)
 
 

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.extraction_runs import Unread
 
-#: Characters of a text that are read: more than the 256 tokens of a vector ever hold.
+#: How many characters of a text are read: more than the 256 tokens of a vector ever hold.
 CHARACTERS_READ = 8192
 
 # A turn's own messages and the facts drawn from it later are two pieces of work. A unit of no turn stands for itself.
@@ -84,9 +84,9 @@ LACKING_ALONE = text("""
 
 @dataclass(frozen=True, slots=True)
 class UnitsToEmbed:
-    """The units of a turn that are to have vectors: its messages, or the facts drawn from it.
+    """The units of a turn to embed: its messages, or the facts drawn from it.
 
-    A unit that belongs to no turn stands in the place of one, with its own id.
+    A unit that belongs to no turn has its own id as `turn_id`.
     """
 
     bank_id: UUID
@@ -96,7 +96,7 @@ class UnitsToEmbed:
 
 @dataclass(frozen=True, slots=True)
 class Unembedded:
-    """A unit (or `reflection`) without a vector of the generation asked for; of its content, what a vector holds."""
+    """A unit (or `reflection`) without a vector of one generation; `content` is cut to what a vector can hold."""
 
     bank_id: UUID
     unit_id: UUID
@@ -127,7 +127,7 @@ async def insert_vectors(
     units: Sequence[Unembedded],
     vectors: NDArray[np.float32],
 ) -> None:
-    """Write the vectors (one row a unit, in order) of units that still say the same and have none yet."""
+    """Write the vectors (one row a unit, in order) of units whose text is unchanged and that have none yet."""
     if not units:
         return
     rows: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
@@ -143,9 +143,9 @@ async def insert_vectors(
 
 
 def again_id(turn: UUID, generation: int, position: int) -> UUID:
-    """Return the id of the ledger row that has all texts of a turn embedded once more, by another model.
+    """Return the id of the ledger row by which all texts of a turn are embedded again, by another model.
 
-    A reflection, which stands in the place of a turn, has a later position each time it says something else.
+    A reflection, whose id then stands for the turn's, has a later position with each change of its text.
     """
     return uuid5(turn, f"vectors:{generation}:{position}")
 
@@ -159,9 +159,9 @@ async def lacking_vectors(
     after: int = 0,
     limit: int = 500,
 ) -> list[Unread]:
-    """Return turns of a host (of one bank of it) with a text that has no vector of this generation, in their order.
+    """Return turns of a host or bank with a text that has no vector of this generation, in log order.
 
-    Units that belong to no turn, as of a history that was written in bulk, stand among them like turns.
+    Units that belong to no turn, as of a history that was written in bulk, are listed like turns.
     """
     arguments = {"host": host, "generation": generation, "bank": bank, "after": after, "limit": limit}
     found = [

@@ -1,6 +1,6 @@
 """Compares the stored words of a bank's units with the expected ones, and repairs them.
 
-What a unit says, when and by whom decides its words, by the rules of its bank's language.
+The words of a unit follow from its text, day and speaker, by the rules of its bank's language.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ DROP_OF_NOTHING = text("""
 
 @dataclass(frozen=True, slots=True)
 class WrongWords:
-    """What a unit's words should be, whether it has any (`worded`), and what of them is not so."""
+    """A unit whose words are wrong: the right terms, whether it has any (`worded`), and the columns that differ."""
 
     terms: UnitTerms
     worded: bool
@@ -53,7 +53,7 @@ async def wrong_words(
 ) -> AsyncGenerator[list[WrongWords]]:
     """Yield the units of a bank whose words are missing or wrong, in the order of their ids, a page at a time.
 
-    While words follow a change of the bank's language, those by either of its rules are right.
+    While a change of the bank's language is under way, words by the old and by the new rules are right.
     """
     place, more = UUID(int=0), True
     while more:
@@ -65,9 +65,9 @@ async def wrong_words(
 
 
 async def rebuild_words(connection: AsyncConnection, host: UUID, bank: UUID) -> None:
-    """Make a bank's language and the words of its units right, inside a transaction that holds the bank alone.
+    """Rebuild a bank's language and the words of its units, inside a transaction that holds the bank exclusively.
 
-    New words wait to be carried into the index of words, as those of a new unit do.
+    New words wait to be moved into the word index, like those of a new unit.
     """
     await languages.rebuild_language(connection, host, bank)
     rules = languages.rules_of_bank(await languages.read_languages(connection, host), bank)

@@ -1,7 +1,7 @@
 """Vector indexes: decides which banks need one, and builds it concurrently.
 
 Up to a size, reading all vectors of a bank is the fastest and misses nothing. Beyond it, an inverted file (pgvector's
-ivfflat) reads a share of them. It was measured beside HNSW at 100,000 units (vectors: real ones plus noise): for the
+ivfflat) reads a share of them. It was compared with HNSW at 100,000 units (vectors: real ones plus noise): for the
 same share of the exact ten it is twice as fast, built in seconds instead of minutes, and costs a live insert a
 twentieth. Its centres grow stale as a bank grows, so it is built anew when the partition is twice what it was.
 """
@@ -22,9 +22,9 @@ from store.connections import create_owner_engine
 PARTITIONS = 16
 #: Vectors in a list, about: a share of the lists is read, and every list's centre.
 LIST_UNITS = 250
-#: Finding the centres takes memory by the square.
+#: The most lists of an index: finding their centres takes memory by the square of their number.
 MOST_LISTS = 1000
-#: Of vectors of more numbers, it must be fewer lists: pgvector refuses to begin what MEMORY does not hold.
+#: Longer vectors get fewer lists: pgvector refuses a build that does not fit into MEMORY.
 LONG, MOST_LISTS_OF_LONG = 2000, 700
 #: It ends before another look is due, so that other maintenance has its turn.
 LOOK_S = 5.0
@@ -72,7 +72,7 @@ MEMORY = text("set maintenance_work_mem = '512MB'")
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """A partition that needs an index of this many lists; 0: its index is not needed any more."""
+    """A partition of unit vectors that needs an index of this many lists; 0: its index is not needed any more."""
 
     partition: int
     lists: int
@@ -100,7 +100,7 @@ class Needed:
 
 @dataclass(frozen=True, slots=True)
 class NeededOfNamespace:
-    """A namespace that needs an index of this many lists over its callers' vectors of a dimension; 0: not any more."""
+    """A plugin namespace that needs an index of `lists` lists on callers' vectors of one dimension; 0: not any more."""
 
     bank: UUID
     dimension: int
@@ -128,9 +128,9 @@ class NeededOfNamespace:
 
 
 class VectorIndexes:
-    """Builds the needed indexes one after the other, without blocking reads or writes.
+    """Builds the needed vector indexes one after the other, without blocking reads or writes.
 
-    `owner_url` has the owner's rights. An instance belongs to one event loop.
+    `owner_url` connects as the tables' owner. An instance belongs to one event loop.
     """
 
     def __init__(self, owner_url: str, exact_units: int) -> None:
@@ -139,15 +139,15 @@ class VectorIndexes:
         self._building: asyncio.Task[None] | None = None
 
     async def needed(self) -> list[Needed | NeededOfNamespace]:
-        """Return the partitions with a large bank and no index that fits, or with an index and no such bank.
+        """Return the partitions with a large bank and no fitting index, or with an index and no large bank.
 
-        And so for the namespaces of memory plugins with many callers' vectors of a dimension.
+        Likewise the namespaces of memory plugins, by the number of callers' vectors of a dimension.
         """
         async with self._owner() as connection:
             return await self._needed(connection)
 
     async def build_some(self) -> bool:
-        """Build for some seconds; return whether there is more to do (what another process builds is not)."""
+        """Build for some seconds; return whether this process has more to build."""
         if self._building is None:
             self._building = asyncio.create_task(self._build())
         done, _ = await asyncio.wait([self._building], timeout=LOOK_S)
@@ -158,7 +158,7 @@ class VectorIndexes:
         return False
 
     async def close(self) -> None:
-        """Give up what is being built; the next run takes it away and begins anew."""
+        """Cancel the build under way; the next run drops the unfinished index and begins anew."""
         if self._building is not None:
             self._building.cancel()
             with suppress(asyncio.CancelledError, SQLAlchemyError, OSError):
@@ -189,9 +189,9 @@ class VectorIndexes:
         ]
 
     def _change(self, row: Row[Any], most: int = MOST_LISTS) -> int | None:
-        """Return how many lists a partition's index is to have, None where it is well as it is."""
+        """Return how many lists a partition's index shall have; None where it is right as it is."""
         if row.largest <= self._exact_units:
-            # A bank that was just too large is let shrink a good deal first.
+            # An index is dropped only when its largest bank has shrunk to half of the limit.
             return None if 2 * row.largest > self._exact_units else 0
         lists = lists_of(row.vectors, most)
         return None if row.valid and 2 * row.lists > lists else lists
@@ -212,9 +212,9 @@ def lists_of(vectors: int, most: int = MOST_LISTS) -> int:
 
 
 def index_statements(needed: Needed | NeededOfNamespace) -> Sequence[str]:
-    """Return what builds an index, or takes it away: nothing holds up a writer, readers have the old one meanwhile.
+    """Return the statements that build or drop an index without blocking writers; readers use the old one meanwhile.
 
-    What an earlier run left half done goes first.
+    An unfinished index of an earlier run is dropped first.
     """
     gone = f"drop index concurrently if exists afterturn.{needed.stem}_near"
     if not needed.lists:
