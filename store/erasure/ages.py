@@ -3,7 +3,7 @@
 Turns go with their messages and what was derived from them. Documents, directives and reflections of their own stay:
 they were written to be kept. The next erasure of a bank begins where the last one ended.
 
-A document passes the stages as a turn does, as the one turn of a session that is itself: such turns are passed over.
+A document passes the stages like a turn, as the only turn of a session of its own: such turns are skipped.
 """
 
 from datetime import datetime
@@ -29,7 +29,7 @@ REACHED = select(func.coalesce(func.max(ERASURE.c.upto), 0)).where(
 )
 #: Turns that one erasure takes at most; the next begins behind it.
 MOST = 5000
-# The old ones are read up to the first that is young, and no further.
+# Old turns are read up to the first that is young, and no further.
 OLD = select(_TURN.position, _IS_OLD.label("old")).where(_OF_BANK, _BEHIND).order_by(_TURN.position).limit(MOST)
 TURNS = (
     select(_TURN.turn_id, _TURN.position)
@@ -46,7 +46,7 @@ UNITS = text("""
 
 
 async def old_enough(place: LockedBank, before: datetime) -> tuple[int, int]:
-    """Return where to begin, and up to where turns are old; the same when none is."""
+    """Return the log positions of the last erased and of the newest old turn; equal when no turn is old."""
     reached = int((await place.ask(REACHED))[0][0])
     rows = await place.ask(OLD, reached=reached, before=before)
     return reached, max([reached, *(row.position for row in takewhile(_is_old, rows))])
@@ -57,12 +57,12 @@ def _is_old(row: Row[Any]) -> bool:
 
 
 async def count_old(place: LockedBank, before: datetime) -> int:
-    """Count the turns that are old and not erased for that yet."""
+    """Return the number of old turns that are not erased yet."""
     return int((await place.ask(COUNT, before=before))[0][0])
 
 
 async def erase_old(place: LockedBank) -> bool:
-    """Erase the next old turns; says whether there are more."""
+    """Erase the next old turns; return whether there are more."""
     erasure = place.erasure
     turns = await place.ask(TURNS, reached=erasure.reached, upto=erasure.upto)
     units = await place.ask(UNITS, turns=[row.turn_id for row in turns])

@@ -51,7 +51,7 @@ PAGE = text("""
 FORGET_VECTORS = delete(PLUGIN_VECTOR).filter_by(**_PLACE)
 FORGET_NAMESPACE = delete(PLUGIN_NAMESPACE).filter_by(**_PLACE)
 
-#: What an aggregate is called in a receipt.
+#: The names of aggregates in a receipt.
 KINDS = {
     Aggregate.BANK.value: "banks",
     Aggregate.DOC.value: "documents",
@@ -65,7 +65,7 @@ KINDS = {
 
 
 async def begin_bank(place: LockedBank) -> None:
-    """End the bank and everything still to be done in it. Raises NotFound."""
+    """End the bank and all its undone work. Raises NotFound."""
     rows = await place.ask(BANK)
     if not rows:
         raise NotFound("no such bank")
@@ -85,7 +85,7 @@ async def begin_bank(place: LockedBank) -> None:
 
 
 async def erase_page(place: LockedBank) -> bool:
-    """Rewrite the next events of the bank; says whether there may be more."""
+    """Erase the content of the bank's next events; return whether there may be more."""
     erasure = place.erasure
     page = await place.ask(PAGE, reached=erasure.reached, upto=erasure.upto, limit=PAGE_EVENTS)
     left = [row for row in page if not row.erased]

@@ -29,17 +29,17 @@ UNITS = (
 
 
 def to_number(moment: datetime) -> int:
-    """Return a moment as an erasure keeps it: microseconds since 1970."""
+    """Return a time as an erasure stores it: microseconds since 1970."""
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 async def has_ended(place: LockedBank, before: datetime) -> bool:
-    """Say whether something of the bank ended before that, and keeps its text."""
+    """Return whether the bank has units that ended before this time and still have their text."""
     return bool(await place.ask(UNITS, before=before, limit=1))
 
 
 async def erase_ended(place: LockedBank) -> bool:
-    """Erase the next units that had ended; says whether there are more."""
+    """Erase the next units that had ended; return whether there are more."""
     before = _EPOCH + timedelta(microseconds=place.erasure.upto)
     units = [row.unit_id for row in await place.ask(UNITS, before=before, limit=PAGE_UNITS)]
     await erase_units(place, units)

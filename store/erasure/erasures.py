@@ -1,6 +1,6 @@
 """Runs erasures from request to receipt, in bounded transactions that may be interrupted.
 
-What is done and how far it has come are committed together, so an erasure resumes where a crash stopped it.
+Each step and its progress are committed together, so an erasure resumes where a crash stopped it.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,23 +31,23 @@ from store.log.catalog import EventType
 from store.log.locks import ENTER_LOG, hold_lock, share_lock
 from store.memory import reflections
 
-#: Units of a session that go in one transaction.
+#: Units of a session that one transaction erases.
 PAGE_UNITS = 100
 #: An erasure without progress for this long is resumed by the sweeper.
 LEFT_ALONE = timedelta(seconds=30)
-#: A step that met others in a deadlock is made again.
+#: A step that ended in a deadlock is repeated.
 GO_ON = Retry(Backoff(base_s=0.05, factor=2.0), attempts=5)
 
 # The order of locks is that of store/SCHEMA.md. A writer that appends to, counts or embeds for a bank holds it shared
 # for as long as that takes.
 LOCK_LOG = select(ENTER_LOG)
-# For a moment, and for the one host: what was begun to be written of it is in the log then.
+# Held for a moment, and for the one host: the writes that had begun are in the log then.
 LOCK_HOST = select(func.pg_advisory_xact_lock_shared(func.afterturn.log_lock()), hold_lock("host", "host"))
-# Where a bank ends: it is counted anew then.
+# Taken when a bank ends, whose quota is then counted anew.
 LOCK_QUOTA = select(func.afterturn.lock_quota(bindparam("host", type_=Uuid)))
 SHARE_QUOTA = select(share_lock("quota", "host"))
 LOCK_BANK = select(hold_lock("bank", "bank"))
-# In the order in which everybody locks banks.
+# In the order in which all writers lock banks.
 LOCK_BANKS = text("""
     select pg_advisory_xact_lock(k.key)
       from (select distinct afterturn.lock_key('bank', b.bank) as key
@@ -61,7 +61,7 @@ _JOB, _OPEN, _UNIT = schema.RECALL_JOB.c, schema.OPEN_TURN.c, schema.UNIT.c
 FORGET_JOBS_OF = delete(schema.RECALL_JOB).where(
     _JOB.host_id == bindparam("host"), _JOB.request["user_id"].astext == bindparam("name")
 )
-# What waits for its output in the bank, or for a user anywhere in the host: it is begun again, or never was.
+# Open turns of the bank, or of the whole host for a user: their callers must begin them again.
 CLOSE_TURNS = delete(schema.OPEN_TURN).where(_OPEN.host_id == bindparam("host"))
 _OF_BANK = and_(_UNIT.host_id == bindparam("host"), _UNIT.bank_id == bindparam("bank"))
 HAS_UNIT = select(exists().where(_OF_BANK, _UNIT.unit_id == bindparam("thing")))
@@ -110,10 +110,10 @@ LEFT = (
 
 
 class Erasures:
-    """Opens erasures, goes on with them, and accounts for them. An instance may be shared within one event loop.
+    """Opens, continues and accounts for erasures. An instance may be shared within one event loop.
 
-    Each call may raise ResourceBusy, where another transaction holds a bank, a session or the host for long; what was
-    accepted goes on later.
+    Each call may raise ResourceBusy, where another transaction holds a bank, a session or the host for long; an
+    accepted erasure goes on later.
     """
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
@@ -122,10 +122,10 @@ class Erasures:
         self._samples = Coalescer(self._erase_samples, eager=True)
 
     async def request(self, host: UUID, target: ErasureTarget) -> UUID:
-        """Take an erasure in; returns its id. What is to be gone is then refused to come back, and `run` makes it so.
+        """Open an erasure and return its id; `run` carries it out. Writes that would bring the target back are refused.
 
-        The same asked for again while it runs is the same erasure. Raises NotFound for what is unknown or foreign,
-        before anything is locked.
+        A second request for the same target while it runs is the same erasure. Raises NotFound for an unknown or
+        foreign target, before anything is locked.
         """
         async with self._database.tenant(host) as connection:
             running = await requests.find_running(connection, host, target.kind, target.ids(host)[1])
@@ -136,7 +136,7 @@ class Erasures:
             return await self._open(connection, host, target)
 
     async def run(self, host: UUID, erasure: UUID, within: timedelta | None = None) -> Receipt:
-        """Go on with an erasure until it is done, or for about `within`; returns the receipt as it is by then."""
+        """Continue an erasure until it is done, or for about `within`; return the receipt as of then."""
         until = None if within is None else self._clock() + within
         while not await self._again(host, erasure):
             if until is not None and self._clock() >= until:
@@ -155,9 +155,9 @@ class Erasures:
         return found
 
     async def estimate(self, host: UUID, target: ErasureTarget) -> Receipt:
-        """Say what an erasure would come to, and write nothing: it is done in one transaction and undone.
+        """Return the receipt that an erasure would have: it is run in one transaction and rolled back.
 
-        Keeps the writers of the bank, or of the host for a user, waiting meanwhile. Raises NotFound.
+        The writers of the bank, or of the host for a user, wait meanwhile. Raises NotFound.
         """
         async with self._database.tenant(host, undo=True) as connection:
             await self._look(connection, host, target)
@@ -168,14 +168,14 @@ class Erasures:
             return await requests.read_receipt(connection, host, erasure)
 
     async def propose_aliases(self, host: UUID, user: str) -> Sequence[str]:
-        """Return the names that others call a user by: an erasure of the user leaves what they said under these."""
+        """Return the names by which others call a user: an erasure of the user leaves messages that use them."""
         async with self._database.tenant(host) as connection:
             return await read_user_names(connection, host, identity.user_id(host, user), self._clock())
 
     async def age(self, host: UUID, bank: UUID, before: datetime) -> UUID | None:
-        """Take in the erasure of what was said in a bank before that, of a few thousand turns at most.
+        """Open the erasure of a bank's turns from before a time, a few thousand at most; return its id.
 
-        None when there is nothing. `run` makes it so; the rest is asked for again.
+        None when there is none. `run` carries it out; call again for the rest.
         """
         erasure = Erasure(host, uuid4(), Kind.AGE, bank, bank, self._clock())
         async with self._database.tenant(host) as connection:
@@ -191,7 +191,7 @@ class Erasures:
         return erasure.erasure_id
 
     async def ended(self, host: UUID, bank: UUID, before: datetime) -> UUID | None:
-        """Take in the erasure of what of a bank had an end and reached it before that; None when there is nothing."""
+        """Open the erasure of a bank's units that expired before a time; return its id, None when there is none."""
         erasure = Erasure(host, uuid4(), Kind.ENDED, bank, bank, self._clock(), upto=to_number(before))
         async with self._database.tenant(host) as connection:
             await connection.execute(LOCK_LOG)
@@ -204,7 +204,7 @@ class Erasures:
         return erasure.erasure_id
 
     async def aged(self, host: UUID, bank: UUID, before: datetime) -> int:
-        """Count the turns of a bank that `age` would take in, in the end."""
+        """Return how many turns of a bank `age` would erase in all."""
         async with self._database.tenant(host) as connection:
             return await count_old(
                 LockedBank(connection, Erasure(host, bank, Kind.AGE, bank, bank, before), bank), before
@@ -215,18 +215,18 @@ class Erasures:
             return await requests.find_running(connection, host, Kind.AGE, bank)
 
     async def left_alone(self) -> Sequence[tuple[UUID, UUID]]:
-        """List erasures (host, erasure) without progress for a while."""
+        """Return unfinished erasures (host, erasure) without progress for `LEFT_ALONE`."""
         async with self._database.operator() as connection:
             rows = await connection.execute(LEFT, {"before": self._clock() - LEFT_ALONE})
             return [(row.host_id, row.erasure_id) for row in rows]
 
     async def put_off(self, host: UUID, erasure: UUID, wait: timedelta = LEFT_ALONE) -> None:
-        """Have an erasure be one that was left alone after `wait`, and not before."""
+        """Have `left_alone` return an erasure after `wait`, and not before."""
         async with self._database.tenant(host) as connection:
             await requests.put_off(connection, host, erasure, self._clock() - LEFT_ALONE + wait)
 
     async def _again(self, host: UUID, erasure: UUID) -> bool:
-        """Go on by one step, and once more where that met others in a deadlock; says whether the erasure is done."""
+        """Do one step, again after a deadlock; return whether the erasure is done."""
         return await GO_ON.call(partial(self._on, host, erasure), again_after(DEADLOCK))
 
     async def _on(self, host: UUID, erasure: UUID) -> bool:
@@ -241,7 +241,7 @@ class Erasures:
         await _find_target(LockedBank(connection, erasure, bank or host), target)
 
     async def _open(self, connection: AsyncConnection, host: UUID, target: ErasureTarget) -> UUID:
-        """Write the request, and make sure that nothing of what is to be gone is on its way into the log."""
+        """Write the request under locks, so that no write of the target is under way to the log; return its id."""
         bank, thing = target.ids(host)
         await connection.execute(LOCK_HOST if bank is None else LOCK_LOG, {"host": host})
         await connection.execute(LOCK_QUOTA if target.kind is Kind.BANK else SHARE_QUOTA, {"host": host})
@@ -268,7 +268,7 @@ class Erasures:
         return erasure.erasure_id
 
     async def _step(self, connection: AsyncConnection, host: UUID, erasure_id: UUID) -> bool:
-        """Erase the next few things; says whether there may be more."""
+        """Erase the next page; return whether there may be more."""
         await connection.execute(LOCK_LOG)
         erasure = await requests.lock_request(connection, host, erasure_id, self._clock())
         if erasure.done:
@@ -282,9 +282,9 @@ class Erasures:
         return more
 
     async def _end(self, host: UUID, erasure_id: UUID) -> bool:
-        """Count what is free again, have the planner's samples taken anew, and end; False: more came in meanwhile.
+        """Recount the quota, refresh the planner's samples, and finish; False: more units were added meanwhile.
 
-        Both look at much of the database. They hold none of the locks that writers take, and nothing of another host.
+        Recount and refresh read much of the database. They hold no lock that writers take, and nothing of another host.
         """
         async with self._database.tenant(host) as connection:
             erasure = await self._with_parts(connection, host, erasure_id)
@@ -304,14 +304,14 @@ class Erasures:
         return True
 
     async def _with_parts(self, connection: AsyncConnection, host: UUID, erasure_id: UUID) -> Erasure:
-        """Return an erasure, held, with what became of its parts."""
+        """Return an erasure, locked, with the counts of its parts."""
         erasure = await requests.lock_request(connection, host, erasure_id, self._clock())
         if not erasure.done:
             await requests.add_parts(connection, erasure)
         return erasure
 
     async def _erase_samples(self, ended: Sequence[tuple[UUID, UUID]]) -> Sequence[None]:
-        """Have samples taken anew, once for all whose rows are gone by now."""
+        """Refresh the planner's samples, once for all erasures whose rows are gone by now."""
         host, erasure = ended[0]
         async with self._database.tenant(host) as connection:
             await connection.execute(SAMPLES, {"erasure": erasure})
@@ -323,7 +323,7 @@ async def _sees_bank(connection: AsyncConnection, host: UUID, bank: UUID) -> boo
 
 
 async def _find_target(place: LockedBank, target: ErasureTarget) -> None:
-    """See that there is something to erase, without any lock. Raises NotFound, IsReflection."""
+    """Check that the target exists, without any lock. Raises NotFound, IsReflection."""
     host, thing = place.erasure.host, place.erasure.target
     match target.kind:
         case Kind.BANK:
@@ -341,7 +341,7 @@ async def _find_target(place: LockedBank, target: ErasureTarget) -> None:
 
 
 async def _open_named(connection: AsyncConnection, erasure: Erasure, target: ErasureTarget) -> None:
-    """Make what others said in which a name of the request stands part of a user's erasure."""
+    """Add the units of others that contain a name of the request to a user's erasure."""
     units = await find_units_naming(connection, erasure.host, erasure.target, target.called)
     await requests.open_units(connection, erasure, units)
 
@@ -358,7 +358,7 @@ async def _begin_place(place: LockedBank) -> None:
 
 
 async def _begin_session(place: LockedBank) -> None:
-    """End a session's history: what is said from now on begins another of the same name. Raises NotFound."""
+    """End a session's history; later turns begin another of the same name. Raises NotFound."""
     session = place.erasure.target
     rows = await place.ask(SESSION, session=session)
     if not rows:
@@ -389,7 +389,7 @@ async def _page_of_bank(connection: AsyncConnection, erasure: Erasure) -> bool:
 
 
 async def _page_of_session(place: LockedBank) -> bool:
-    """Erase the next units of a session; with the last of them, what its history keeps itself."""
+    """Erase the next units of a session, and after the last of them the messages that its history keeps itself."""
     erasure = place.erasure
     arguments = {"session": erasure.target, "reached": erasure.reached, "upto": erasure.upto}
     units = await place.ask(UNITS_OF_SESSION.limit(PAGE_UNITS), **arguments)
@@ -405,7 +405,7 @@ async def _page_of_session(place: LockedBank) -> bool:
 
 
 async def _page_of_user(connection: AsyncConnection, erasure: Erasure) -> bool:
-    """Erase what the user's next events wrote, bank by bank."""
+    """Erase the content of the user's next events, bank by bank; return whether there were any."""
     page = await next_page(connection, erasure)
     written = by_bank(page)
     await connection.execute(LOCK_BANKS, {"banks": list(written)})
@@ -417,12 +417,12 @@ async def _page_of_user(connection: AsyncConnection, erasure: Erasure) -> bool:
 
 
 async def _page_of_parts(connection: AsyncConnection, erasure: Erasure) -> bool:
-    """Go on with the user's own banks, and then with what others said that the request names; False: all is done."""
+    """Erase a page of the user's own banks, then of the named units of others; False: all is done."""
     return (not erasure.reached and await _own_bank(connection, erasure)) or await _page_of_named(connection, erasure)
 
 
 async def _page_of_named(connection: AsyncConnection, erasure: Erasure) -> bool:
-    """Erase the next units in which a name stands that the request names; False: there is none."""
+    """Erase the next units that contain a name of the request; False: there is none."""
     rows = await requests.next_units(connection, erasure, PAGE_UNITS)
     if not rows:
         return False
@@ -435,9 +435,9 @@ async def _page_of_named(connection: AsyncConnection, erasure: Erasure) -> bool:
 
 
 async def _own_bank(connection: AsyncConnection, erasure: Erasure) -> bool:
-    """Go on with the next bank that is the user's own, by an erasure that is part of this one; False: there is none.
+    """Erase a page of the next bank of the user's own, by an erasure that is part of this one; False: there is none.
 
-    Keys that name the user, or such a bank, open nothing any more before that.
+    Keys that name the user, or such a bank, are revoked before that.
     """
     await erase_keys(connection, erasure)
     whose = {"host": erasure.host, "user": erasure.target, "erasure": erasure.erasure_id}

@@ -18,7 +18,7 @@ from store.errors import NotFound
 from store.memory import reflections
 from store.tenancy.external_models import Sent, told_apart
 
-#: Where copies may be that this service cannot reach, in every erasure.
+#: Where every erasure may leave copies that this service cannot reach.
 BEYOND_REACH = (
     "backups and replicas of the database, and its write-ahead log",
     "exports and snapshots made earlier",
@@ -28,7 +28,7 @@ BEYOND_REACH = (
     "turns that still wait in a turn queue, and its dead letters whose content is kept",
     "ids: the id made from a name can be computed by anyone who knows the name",
 )
-#: What of a user stays in this service, since it is not the user's alone.
+#: Data of a user that stays in this service, since it is not the user's alone.
 STAYS = (
     "what others said of the user",
     "names of banks that others share, of sessions in which others wrote, and of things that others spoke of, too",
@@ -56,23 +56,23 @@ _READ = select(
 
 
 class Kind(StrEnum):
-    """What can be erased as one."""
+    """The kinds of targets of an erasure."""
 
     UNIT = "unit"
     SESSION = "session"
     USER = "user"
     BANK = "bank"
-    #: What was said in a bank and is old; asked for by maintenance, never by a caller.
+    #: A bank's turns past their retention; requested by maintenance, never by a caller.
     AGE = "age"
-    #: What of a bank had an end and reached it some time ago; asked for by maintenance.
+    #: A bank's units that expired some time ago; requested by maintenance.
     ENDED = "ended"
 
 
 @dataclass(frozen=True, slots=True)
 class ErasureTarget:
-    """What is to be gone, by the agent's own names: a unit (its id) or session of `bank`, a user, or the bank.
+    """The target of an erasure, by the agent's own names: a unit (its id) or session of `bank`, a user, or the bank.
 
-    With a user go what others said in which one of `called` stands, in the banks where the user spoke.
+    For a user, also units of others that contain one of the names `called`, in the banks where the user spoke.
     """
 
     kind: Kind
@@ -81,7 +81,7 @@ class ErasureTarget:
     called: tuple[str, ...] = field(default=(), repr=False)
 
     def ids(self, host: UUID) -> tuple[UUID | None, UUID]:
-        """Return the bank (None: all banks) and what is erased in it. Raises NotFound for what is no unit's id."""
+        """Return the ids of the bank (None: all banks) and of the target. Raises NotFound for an invalid unit id."""
         if self.kind is Kind.USER:
             return None, identity.user_id(host, self.name)
         bank = identity.bank_id(host, self.bank or "")
@@ -97,11 +97,11 @@ class ErasureTarget:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What an erasure came to, without a word of what it erased.
+    """The result of an erasure, without any of the erased content.
 
-    `counts`: rows and events by kind. `delivered`: sessions at a foreign gateway that were told erased turns, by the
+    `counts`: rows and events by kind. `delivered`: sessions at a foreign gateway that received erased turns, by the
     names they have there, with how many turns; they must be erased there. `models`: machines that were sent erased
-    texts, to embed or to read them. `unreached`: where else copies may be. `stays`: what of a user stays here.
+    texts, to embed or to read them. `unreached`: where else copies may be. `stays`: the user's data that stays here.
     """
 
     erasure_id: UUID
@@ -120,7 +120,7 @@ class Receipt:
 
 @dataclass(slots=True)
 class Erasure:
-    """An erasure under way, held by this transaction."""
+    """An erasure under way, locked by this transaction."""
 
     host: UUID
     erasure_id: UUID
@@ -133,12 +133,12 @@ class Erasure:
     done: bool = False
     counts: Counter[str] = field(default_factory=Counter)
     delivered: Counter[str] = field(default_factory=Counter)
-    #: The user's erasure that this one is part of.
+    #: The user's erasure of which this one is a part.
     parent: UUID | None = None
 
 
 async def find_running(connection: AsyncConnection, host: UUID, kind: Kind, target: UUID) -> UUID | None:
-    """Return the erasure of the same that runs already."""
+    """Return the id of a running erasure of this target, None when there is none."""
     erasure: UUID | None = await connection.scalar(
         select(_ERASURE.erasure_id).where(
             _ERASURE.host_id == host,
@@ -151,7 +151,7 @@ async def find_running(connection: AsyncConnection, host: UUID, kind: Kind, targ
 
 
 async def write_request(connection: AsyncConnection, host: UUID, target: ErasureTarget, now: datetime) -> Erasure:
-    """Write a new erasure, of which nothing is done yet. Raises NotFound, IsReflection."""
+    """Write a new erasure of a caller's target, and return it. Raises NotFound, IsReflection."""
     bank, thing = target.ids(host)
     if target.kind is Kind.UNIT and bank is not None:
         await reflections.refuse_reflection(connection, host, bank, thing)
@@ -159,7 +159,7 @@ async def write_request(connection: AsyncConnection, host: UUID, target: Erasure
 
 
 async def begin_request(connection: AsyncConnection, erasure: Erasure) -> Erasure:
-    """Write an erasure of which nothing is done yet."""
+    """Insert the row of a new erasure, and return it."""
     await connection.execute(
         insert(schema.ERASURE).values(
             host_id=erasure.host,
@@ -177,7 +177,7 @@ async def begin_request(connection: AsyncConnection, erasure: Erasure) -> Erasur
 
 
 async def lock_request(connection: AsyncConnection, host: UUID, erasure: UUID, now: datetime) -> Erasure:
-    """Return an erasure and hold it until the transaction ends, against others who go on with it. Raises NotFound."""
+    """Return an erasure, and lock its row until the transaction ends. Raises NotFound."""
     row = await _read_row(connection, _READ.with_for_update(), host, erasure)
     return Erasure(
         host,
@@ -195,7 +195,7 @@ async def lock_request(connection: AsyncConnection, host: UUID, erasure: UUID, n
 
 
 async def save_progress(connection: AsyncConnection, erasure: Erasure) -> None:
-    """Write how far it has come."""
+    """Write the erasure's progress and counts."""
     await connection.execute(
         _update_request(erasure.host, erasure.erasure_id).values(
             reached=erasure.reached,
@@ -209,13 +209,13 @@ async def save_progress(connection: AsyncConnection, erasure: Erasure) -> None:
 
 async def adopt_erasure(connection: AsyncConnection, erasure: UUID, parent: Erasure) -> None:
     """Make a running erasure part of a user's."""
-    # Another request may cover the same: it is part of both then.
+    # Another user's erasure may cover the same bank: the part then counts for both.
     adopted = _update_request(parent.host, erasure).where(_ERASURE.status == "running")
     await connection.execute(adopted.values(parent_id=parent.erasure_id))
 
 
 async def add_parts(connection: AsyncConnection, erasure: Erasure) -> None:
-    """Add what became of the parts of an erasure to its own counts."""
+    """Add the counts of an erasure's parts to its own."""
     parts = select(_COUNTS, _DELIVERED).where(
         _ERASURE.host_id == erasure.host, _ERASURE.parent_id == erasure.erasure_id
     )
@@ -225,10 +225,10 @@ async def add_parts(connection: AsyncConnection, erasure: Erasure) -> None:
 
 
 async def open_units(connection: AsyncConnection, parent: Erasure, units: Sequence[tuple[UUID, UUID]]) -> None:
-    """Make units (bank and unit) part of what a user's erasure erases."""
+    """Add units (bank and unit) to a user's erasure as its parts."""
     part = {"host_id": parent.host, "kind": Kind.UNIT.value, "upto": 0, "parent_id": parent.erasure_id}
     at = {"requested_at": parent.at, "updated_at": parent.at}
-    # A unit of which an erasure runs already is erased by that.
+    # A unit with a running erasure is erased by that one.
     opened = postgresql.insert(schema.ERASURE).on_conflict_do_nothing()
     if units:
         rows = [{**part, **at, "erasure_id": uuid4(), "bank_id": bank, "target_id": unit} for bank, unit in units]
@@ -236,7 +236,7 @@ async def open_units(connection: AsyncConnection, parent: Erasure, units: Sequen
 
 
 async def next_units(connection: AsyncConnection, parent: Erasure, limit: int) -> Sequence[Row[UUID, UUID, UUID]]:
-    """Return units (erasure_id, bank_id, target_id) that are part of a user's erasure and not erased yet."""
+    """Return the next units (erasure_id, bank_id, target_id) of a user's erasure that are not erased yet."""
     running = select(_ERASURE.erasure_id, _ERASURE.bank_id, _ERASURE.target_id).where(
         _ERASURE.host_id == parent.host,
         _ERASURE.parent_id == parent.erasure_id,
@@ -248,19 +248,19 @@ async def next_units(connection: AsyncConnection, parent: Erasure, limit: int) -
 
 
 async def finish_units(connection: AsyncConnection, parent: Erasure, erasures: Sequence[UUID]) -> None:
-    """End parts of a user's erasure; what they came to is counted with that."""
+    """Mark parts of a user's erasure as done; their counts are in the user's."""
     parts = update(schema.ERASURE).where(_ERASURE.host_id == parent.host, _ERASURE.erasure_id.in_(erasures))
     await connection.execute(parts.values(status="done", finished_at=parent.at, updated_at=parent.at))
 
 
 async def put_off(connection: AsyncConnection, host: UUID, erasure: UUID, since: datetime) -> None:
-    """Write that an erasure was gone on with last at `since`, and no more."""
+    """Set the time of a running erasure's last progress to `since`."""
     running = _update_request(host, erasure).where(_ERASURE.status == "running")
     await connection.execute(running.values(updated_at=since))
 
 
 async def finish_request(connection: AsyncConnection, erasure: Erasure) -> None:
-    """Write that it is done."""
+    """Mark an erasure as done."""
     ended = {"status": "done", "finished_at": erasure.at, "updated_at": erasure.at}
     await connection.execute(_update_request(erasure.host, erasure.erasure_id).values(ended))
     erasure.done = True

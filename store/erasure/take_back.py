@@ -1,7 +1,7 @@
 """Removes a user's corrections and pins from units that others began.
 
-What the thing says now, where that holds words of the user, is said anew without them, as one more version. What was
-drawn from their words while they stood there goes for good; the stages draw anew from what is there then.
+Where the current text holds words of the user, a further version without them is appended. Facts and mentions derived
+from the user's versions are erased; the stages derive them anew from the remaining text.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,14 +31,14 @@ from store.log.envelope import build_command, build_offer
 from store.memory import corrections
 from store.tenancy.external_models import count_sent
 
-#: The event that says what a thing of each kind is from then on.
+#: The event that sets the state of each kind of aggregate.
 UPDATED: Mapping[Aggregate, EventType] = {
     Aggregate.UNIT: EventType.UNIT_UPDATED,
     Aggregate.DOC: EventType.DOC_UPDATED,
     Aggregate.DIRECTIVE: EventType.DIRECTIVE_UPDATED,
     Aggregate.REFLECTION: EventType.REFLECTION_UPDATED,
 }
-#: Which thing and which version it is, and what it was charged with: not what it says.
+#: Fields that identify an event's aggregate and version, and its charge: no part of the state.
 BESIDE = frozenset({"hostId", "bankId", "aggregateVersion", "newAggregateVersion", "bytes"})
 
 VERSIONS = text("""
@@ -48,7 +48,7 @@ VERSIONS = text("""
      where s.kind not like '%DeletedEvent' order by s.position""")
 _UNIT, _TIE, _EVENT = schema.UNIT.c, schema.UNIT_ENTITY.c, schema.EVENT_STORE.c
 _NOT_ERASED = ~_EVENT.data.has_key("erased")
-# Also what changed nothing: a beginning of what lived already.
+# Also events that changed nothing, like the beginning of an aggregate that lived already.
 BY_USER = select(_EVENT.position).where(
     schema.in_bank(schema.EVENT_STORE),
     _EVENT.aggregate_key == bindparam("key"),
@@ -102,7 +102,7 @@ MENTIONS = (
     .join_from(schema.UNIT_ENTITY, _NAMED, true())
     .where(schema.in_bank(schema.UNIT_ENTITY), _TIE.unit_id == bindparam("unit"), _NAMED.c.positions.is_not(None))
 )
-# What was compacted meanwhile may repeat it.
+# Compactions of the history in these spans may repeat the user's words.
 COMPACTED = select(_EVENT.position).where(
     schema.in_bank(schema.EVENT_STORE),
     _EVENT.aggregate_key == bindparam("key"),
@@ -115,7 +115,7 @@ FOR_EVER = 2**63 - 1
 
 
 async def read_remainder(place: LockedBank, kind: Aggregate, thing: UUID) -> Remainder:
-    """Return what is left of a thing without the words of the user who is erased."""
+    """Return the remainder of an aggregate without the versions of the erased user."""
     user = place.erasure.target
     rows = await place.ask(VERSIONS, thing=thing, user=user)
     left = without_user(
@@ -135,7 +135,7 @@ async def read_remainder(place: LockedBank, kind: Aggregate, thing: UUID) -> Rem
 
 
 async def say_again(place: LockedBank, kind: Aggregate, thing: UUID, state: Mapping[str, Any]) -> None:
-    """Append what a thing says from now on, behind its version in the log."""
+    """Append an aggregate's new state as its next version."""
     [name], subject = ID_FIELDS[kind], place.subject(thing)
     version = (await read_versions(place.connection, place.erasure.host, [subject]))[subject]
     told = {field: value for field, value in state.items() if value is not None}
@@ -170,7 +170,7 @@ async def take_back_unit(place: LockedBank, unit: UUID) -> bool:
         await place.count("events", ERASE_WORDS, positions=[one.position for one in repeated])
         await place.count("history_messages", SCRUB_SESSIONS, sessions=[row.session_id])
     if row.turn_id:
-        # A stage that reads the turn now has read what is gone.
+        # A stage that works on the turn now has read the old text.
         await place.ask(TAKE_BACK, turn=row.turn_id)
     place.erasure.counts["mentions"] += len(mentions)
     place.erasure.counts["versions"] += 1
@@ -193,7 +193,7 @@ async def _unlink_mentions(place: LockedBank, unit: UUID, mentions: Sequence[Any
 
 
 def _state_of(place: LockedBank, kind: Aggregate, data: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return every field of the state that an event tells, in one form; None for one that was erased."""
+    """Return the state fields of an event's data in one form; None for an erased event."""
     if data.get("erased"):
         return None
     model = EVENTS[UPDATED[kind]].model

@@ -1,7 +1,7 @@
 """Erasing units and what depends on them, a batch at a time, in one transaction that locks their bank exclusively.
 
 The order matters. The end of the units is appended first: projectors and derived state follow it as they follow any
-other end. Only then are events rewritten and rows made what their markers say, so that a replay finds the same.
+other end. Only then are events and rows replaced by markers, so that a replay gives the same rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ WEIGHT = text("""
 _TIE, _NOTE = UNIT_ENTITY.c, FORGOTTEN_UNIT.c
 _UNITS = any_(bindparam("units", type_=ARRAY(Uuid)))
 UNCOUNTED = select(exists().where(in_bank(UNIT_ENTITY), _TIE.counted != _TIE.removed_at.is_(None)))
-# Units that were never counted leave nothing to take back; what was noted of them holds their words.
+# Units that were never counted have no counts to take back, but the note of them holds their words.
 FORGET_NOTES = delete(FORGOTTEN_UNIT).where(in_bank(FORGOTTEN_UNIT), _NOTE.unit_id == _UNITS)
 # A turn may name another user's document: its id reveals nothing of its text.
 DOCS = text("""
@@ -99,15 +99,15 @@ FORGET_VECTORS = delete(PLUGIN_VECTOR).where(
     PLUGIN_VECTOR.c.session_id == UNIT.c.session_id,
 )
 
-#: What a unit is called in a receipt, by where it came from.
+#: The names of units in a receipt, by origin.
 ORIGINS = {"message": "messages", "extraction": "facts", "document": "chunks", "memory": "memories"}
-#: What stages read; one that has read it may still write what it found.
+#: Origins of units that stages read; a stage under way may still write what it found in one.
 READ = frozenset({"message", "document", "memory"})
 
 
 @dataclass(frozen=True, slots=True)
 class LockedBank:
-    """One bank, held alone by the transaction of one erasure."""
+    """One bank, locked exclusively by the transaction of one erasure."""
 
     connection: AsyncConnection
     erasure: Erasure
@@ -115,22 +115,22 @@ class LockedBank:
 
     @property
     def origin(self) -> Origin:
-        """Whose the events of the erasure are: the host's own."""
+        """The origin of the erasure's events: the host's system user."""
         host = self.erasure.host
         return Origin(host, self.bank, identity.user_id(host, None), self.erasure.at)
 
     def subject(self, *parts: object) -> str:
-        """Return the aggregate id of a thing of this bank."""
+        """Return the id of an aggregate of this bank."""
         return aggregate_id(self.erasure.host, self.bank, *parts)
 
     async def ask(self, statement: Any, **arguments: object) -> Sequence[Row[Any]]:
-        """Run a query about this bank."""
+        """Run a statement with this bank's ids, and return its rows."""
         place = {"host": self.erasure.host, "bank": self.bank}
         rows = await self.connection.execute(statement, {**place, **arguments})
         return rows.all() if rows.returns_rows else ()
 
     async def count(self, kind: str, statement: Any, **arguments: object) -> None:
-        """Run a statement that says how many it was, and add that to the receipt."""
+        """Run a statement that returns or changes a number of rows, and add that to the receipt as `kind`."""
         about = {"erasure": self.erasure.erasure_id, "host": self.erasure.host, "bank": self.bank}
         found = await self.connection.execute(statement, {**about, **arguments})
         number = int(found.scalar_one()) if found.returns_rows else found.rowcount
@@ -138,7 +138,7 @@ class LockedBank:
             self.erasure.counts[kind] += number
 
     async def end(self, kind: EventType, things: Iterable[tuple[UUID, int]], field: str) -> None:
-        """Append the end of things of one kind, each behind its version in the log."""
+        """Append the end of aggregates of one kind, each as its next version."""
         await append_events(
             self.connection,
             self.erasure.host,
@@ -148,12 +148,12 @@ class LockedBank:
     def marked(
         self, kind: EventType, parts: tuple[object, ...], data: Mapping[str, Any], version: int
     ) -> Mapping[str, Any]:
-        """Return an event that says that something was erased, and nothing of what it was."""
+        """Return an event that marks an aggregate as erased, without content."""
         return build_offer(self.origin, kind, parts, {**data, "erased": True}, nth=str(version))
 
 
 async def erase_units(place: LockedBank, seeds: Sequence[UUID]) -> None:
-    """Erase these units and all that was drawn from them; those that are erased already change nothing."""
+    """Erase these units and all units drawn from them; units that are erased already change nothing."""
     found = await place.ask(TO_ERASE, units=list(seeds))
     if not found:
         return
@@ -176,7 +176,7 @@ async def erase_units(place: LockedBank, seeds: Sequence[UUID]) -> None:
 
 
 async def end_turns(place: LockedBank, turns: Sequence[UUID]) -> None:
-    """Make the guards of turns match nothing, end what is still to be done for those that have no message left."""
+    """Erase the guards of these turns, and end the undone work of those that have no message left."""
     if not turns:
         return
     emptied = [row.turn_id for row in await place.ask(EMPTIED, turns=list(turns))]
@@ -186,7 +186,7 @@ async def end_turns(place: LockedBank, turns: Sequence[UUID]) -> None:
 
 
 async def count_delivered(place: LockedBank, turns: Sequence[UUID]) -> None:
-    """Note in the receipt which sessions at a gateway were told these turns, by the names they have there."""
+    """Count in the receipt the deliveries of these turns, by the sessions' names at the gateway."""
     for row in await place.ask(DELIVERED, turns=list(turns)):
         known = row.target_id is not None
         session = build_destination(row._mapping).session if known else row.session_name  # noqa: SLF001 - public, says SQLAlchemy
@@ -203,7 +203,7 @@ async def _count_units(place: LockedBank, found: Sequence[Row[Any]], units: Sequ
 
 
 async def settle_derived(place: LockedBank, units: Sequence[UUID]) -> None:
-    """Bring derived state up to the units' end, all of it: nothing of it may be left for later."""
+    """Update derived state by the units' end, completely: no step may be left to a stage."""
     await bank_state.advance_bank(place.connection, place.origin, [])
     while (await place.ask(UNCOUNTED))[0][0]:
         await bank_state.advance_bank(place.connection, place.origin, [])
@@ -218,7 +218,7 @@ async def _end_ties(place: LockedBank, units: Sequence[UUID]) -> list[str]:
 
 
 async def end_orphans(place: LockedBank, units: Sequence[UUID]) -> list[str]:
-    """End the entities that these units named and no living unit names any more; return their aggregate ids."""
+    """End the entities of these units that no living unit names any more; return their aggregate ids."""
     orphans = await place.ask(ORPHANS, units=units)
     await place.end(EventType.ENTITY_DELETED, [(row.entity_id, row.version) for row in orphans], "entityId")
     place.erasure.counts["entities"] += len(orphans)
@@ -226,7 +226,7 @@ async def end_orphans(place: LockedBank, units: Sequence[UUID]) -> list[str]:
 
 
 async def _erase_documents(place: LockedBank, found: Sequence[Row[Any]]) -> list[str]:
-    """Take the whole text of documents that erased units are parts of; their other units stay."""
+    """Erase the text of documents with erased units, whose other units stay; return their aggregate ids."""
     docs = sorted({row.doc_id for row in found if row.doc_id})
     if not docs:
         return []
@@ -245,7 +245,7 @@ async def _erase_documents(place: LockedBank, found: Sequence[Row[Any]]) -> list
 
 
 async def _erase_reflections(place: LockedBank, units: Sequence[UUID]) -> tuple[list[str], list[int]]:
-    """Return the reflections that repeat these units and where; one that says nothing else by now ends."""
+    """End reflections that repeat these units last; return the aggregate ids and log positions of all that did."""
     rows = await place.ask(REFLECTIONS, units=units)
     ending = [(row.reflection_id, row.version) for row in rows if row.last and row.active]
     await place.end(EventType.REFLECTION_DELETED, ending, "reflectionId")

@@ -1,6 +1,6 @@
 """Finds the names that others use for a user, for the preview of an erasure.
 
-So who erases learns under which names the user may still be spoken of, and can name those that are to go, too.
+The preview shows under which names the user may still be mentioned; the request can list those to be erased, too.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ MARKS = text("""
      where starts_with(k.term, :addressed) or starts_with(k.term, :own)
      group by s.bank_id""")
 
-# Of a user who is erased already, too: what others said may be asked for later.
+# Also for a user who is erased already: the erasure of others' units may be requested later.
 BANKS = (
     select(EVENT_STORE.c.bank_id)
     .distinct()
@@ -69,14 +69,14 @@ NAMING = text("""
 
 
 def is_name(name: str) -> bool:
-    """Say whether an erasure can take a name: one word, of letters, that tells texts apart."""
+    """Return whether an erasure accepts a name: one word of letters that is no stop word."""
     return name.isalpha() and len(words_of(name)) == 1 and bool(question_terms(name, [rules_of(AUTO)]))
 
 
 async def find_units_naming(
     connection: AsyncConnection, host: UUID, user: UUID, names: Sequence[str]
 ) -> Sequence[tuple[UUID, UUID]]:
-    """Return the units (bank and unit) in which one of the names stands, of banks in which the user spoke."""
+    """Return the units (bank and unit) that contain one of the names, in banks where the user spoke."""
     banks = (await connection.execute(BANKS, {"host": host, "user": user})).scalars().all() if names else ()
     rules = await read_languages(connection, host) if banks else {}
     folded = [word for name in names for word in words_of(name)]
@@ -90,7 +90,7 @@ async def find_units_naming(
 
 
 async def read_user_names(connection: AsyncConnection, host: UUID, user: UUID, now: datetime) -> Sequence[str]:
-    """Return what a user is called in the user's sessions, folded, beside the names the user spoke under."""
+    """Return the folded names by which a user is called in their sessions, besides those they spoke under."""
     arguments = {"host": host, "user": user, "sessions": SESSIONS, "addressed": ADDRESSED, "own": OWN}
     rows = (await connection.execute(MARKS, arguments)).all()
     rules = await read_languages(connection, host) if rows else {}

@@ -73,7 +73,7 @@ NAMED_BANKS = select(BANK.c.bank_id, BANK.c.bank_name).where(
 ERASE_KEYS = text("""
     select afterturn.erase_keys(:erasure, cast(:keys as uuid[]), cast(:banks as uuid[]), cast(:names as text[]))""")
 
-#: What a user makes beside turns: how its end is called, by which field it is named, what a receipt calls it.
+#: Aggregates that a user makes beside turns: the event of the end, the field of the id, the name in a receipt.
 MADE: Mapping[Aggregate, tuple[EventType, str, str]] = {
     Aggregate.DOC: (EventType.DOC_DELETED, "docId", "documents"),
     Aggregate.DIRECTIVE: (EventType.DIRECTIVE_DELETED, "directiveId", "directives"),
@@ -83,7 +83,7 @@ MADE: Mapping[Aggregate, tuple[EventType, str, str]] = {
 
 @dataclass(slots=True)
 class UserEvents:
-    """What a page of the log holds of a user in one bank."""
+    """A user's events in one bank, of one page of the log."""
 
     #: Units of which every event is the user's, and those of which others wrote some.
     theirs: set[UUID] = field(default_factory=set)
@@ -93,7 +93,7 @@ class UserEvents:
     sessions: set[UUID] = field(default_factory=set)
 
     def add(self, row: Row[Any]) -> None:
-        """Take in one event of the user."""
+        """Add one event of the user."""
         if row.erased or row.event_type.endswith("DeletedEvent"):
             return
         if row.session_id:
@@ -107,13 +107,13 @@ class UserEvents:
 
 
 async def next_page(connection: AsyncConnection, erasure: Erasure) -> Sequence[Row[Any]]:
-    """Return the user's next events, in order of the log."""
+    """Return the user's next events, in log order."""
     arguments = {"host": erasure.host, "user": erasure.target, "reached": erasure.reached, "upto": erasure.upto}
     return (await connection.execute(PAGE, {**arguments, "limit": PAGE_EVENTS})).all()
 
 
 def by_bank(page: Sequence[Row[Any]]) -> dict[UUID, UserEvents]:
-    """Return what a page holds, by bank."""
+    """Return a page's events by bank."""
     found: dict[UUID, UserEvents] = {}
     for row in page:
         found.setdefault(row.bank_id, UserEvents()).add(row)
@@ -121,7 +121,7 @@ def by_bank(page: Sequence[Row[Any]]) -> dict[UUID, UserEvents]:
 
 
 async def erase_written(place: LockedBank, written: UserEvents) -> None:
-    """Erase what a user wrote in one bank, as far as one page of the log tells of it."""
+    """Erase what one page of a user's events wrote in one bank."""
     for kind, things in written.made.items():
         for thing in sorted(things):
             await _erase_made(place, kind, thing)
@@ -153,7 +153,7 @@ async def erase_keys(connection: AsyncConnection, erasure: Erasure) -> None:
 
 
 async def _erase_made(place: LockedBank, kind: Aggregate, thing: UUID) -> None:
-    """Erase what a user made beside turns, and their versions of what others made."""
+    """Erase a document, directive, link or reflection that a user made, or a user's versions of another's."""
     end, name, label = MADE[kind]
     left = await read_remainder(place, kind, thing)
     if not left.positions:
@@ -177,7 +177,7 @@ async def _others_stand_in(place: LockedBank, doc: UUID) -> bool:
 
 
 async def _end_sessions(place: LockedBank, sessions: Sequence[UUID]) -> None:
-    """End sessions that are the user's alone, with their names."""
+    """End and erase sessions in which no other user wrote, with their names."""
     erasure = place.erasure
     found = await place.ask(THEIR_SESSIONS, sessions=list(sessions), user=erasure.target, upto=erasure.upto)
     living = [(row.session_id, row.version) for row in found if row.active]

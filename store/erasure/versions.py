@@ -1,7 +1,7 @@
-"""What remains of a document, unit or directive with versions of several users when one of them is erased. Pure.
+"""Computes what remains of a document, unit or directive with versions of several users when one is erased. Pure.
 
-It belongs to the user who created it and is erased with that user as a whole. Of one that another user created, the
-erased user's versions go; what the others changed, before and after, stays: a version is read as the fields by which it
+An aggregate belongs to the user who created it and is erased with that user as a whole. Of another user's, the
+erased user's versions go; what the others changed, before and after, stays: a version counts as the fields by which it
 differs from the one before it.
 """
 
@@ -9,16 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-#: A field of a state; one of its metadata is a field of its own.
+#: The path of a field in a state; each entry of the metadata counts as a field.
 Field = tuple[str, ...]
 METADATA = "metadata"
-#: A user's pin says nothing: a version that carries it over is not one of theirs.
+#: Fields without words of the user: a version that carries on the user's pin holds nothing of theirs.
 SILENT = frozenset({(METADATA, "pinned")})
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One event that changed a thing. `state`: every field of what it says from then on; None: it was erased before."""
+    """One event of an aggregate. `state`: all its fields from then on; None: the event was erased before."""
 
     position: int
     begins: bool
@@ -28,11 +28,11 @@ class Version:
 
 @dataclass(slots=True)
 class Remainder:
-    """What is left without a user's words.
+    """What remains of an aggregate without a user's versions.
 
-    `theirs`: the user began what the thing is now, so nothing is. `positions` are events that hold words of theirs.
-    `state` is what it says instead of what it says now; None where that holds nothing of theirs. `spans` are the parts
-    of the log (from, and up to which position, None: the end) in which it said what they made it say.
+    `theirs`: the user began its current life, so nothing remains. `positions`: events that hold the user's words.
+    `state`: the state to write in place of the current one; None where that holds nothing of the user's. `spans`: parts
+    of the log (from, to which position; None: the end) in which its state held the user's words.
     """
 
     theirs: bool = False
@@ -42,7 +42,7 @@ class Remainder:
 
 
 def without_user(versions: Sequence[Version]) -> Remainder:
-    """Return what is left of a thing, given all that changed it in the order of its versions."""
+    """Return the remainder of an aggregate, given all its versions in order."""
     found = Remainder()
     for life in _divide_lives(versions):
         found.theirs, found.state = life[0].by_user, None
@@ -54,7 +54,7 @@ def without_user(versions: Sequence[Version]) -> Remainder:
 
 
 def _divide_lives(versions: Sequence[Version]) -> list[list[Version]]:
-    """Divide versions where the thing begins again."""
+    """Divide versions into lives, at each event that begins the aggregate again."""
     lives: list[list[Version]] = []
     for one in versions:
         if one.begins or not lives:
@@ -64,7 +64,7 @@ def _divide_lives(versions: Sequence[Version]) -> list[list[Version]]:
 
 
 def _take_out(life: Sequence[Version], found: Remainder) -> None:
-    """Add to what was found what one life holds of a user who did not begin it."""
+    """Add one life, which another user began, to the remainder."""
     before: dict[Field, Any] = {}
     kept: dict[Field, Any] = {}
     theirs: set[Field] = set()

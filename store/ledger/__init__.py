@@ -1,1 +1,1 @@
-"""The ledger: undone work of each turn, claims and leases, deliveries, dead letters."""
+"""The ledger: the work of each turn, claims and leases, deliveries, and quarantined rows."""

@@ -1,6 +1,6 @@
 """Circuit breaker and rate limit of an external service, shared by all processes.
 
-The state stands in one row a service, in the database: it has one clock for everybody, it is there whenever work is
+The state is one row a service in the database: all processes share its clock, it is available whenever work is
 (Redis may be away), and a worker that dies leaves nothing to clean up. It names no tenant and holds no content.
 """
 
@@ -23,7 +23,7 @@ from store.schema import GATE
 
 log = structlog.get_logger(__name__)
 
-#: How long a process believes, without asking again, that a gate without a rate is open, in seconds.
+#: Seconds for which a process takes a gate without a rate for open without asking again.
 BELIEVED_S = 1.0
 
 #: The longest pause a service may ask for, in seconds.
@@ -43,7 +43,7 @@ REPORT = text("select * from afterturn.gate_report(:gate, :threshold, :cooldown,
 
 @dataclass(frozen=True, slots=True)
 class GatePolicy:
-    """When a gate shuts: after `threshold` failures in a row, for `cooldown_s` seconds; and how fast it lets through.
+    """The policy of a gate: it shuts for `cooldown_s` seconds after `threshold` failures in a row, and limits the rate.
 
     `rate` calls a second, `burst` at once; 0 sets no rate.
     """
@@ -56,9 +56,9 @@ class GatePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Whether to call, after `wait_s` seconds; not granted, the gate is shut for so long.
+    """The gate's answer: `granted`, call after `wait_s` seconds; otherwise the gate is shut for that long.
 
-    `probing`: the call is to show whether the service is back. `failures`: calls that failed in a row.
+    `probing`: the call shall show whether the service is back. `failures`: calls that failed in a row.
     """
 
     granted: bool
@@ -68,19 +68,19 @@ class Passage:
 
 
 def gate_name(kind: str, *identity: str) -> str:
-    """Return the name of a service's gate: its kind and a digest of where and as whom it is called."""
+    """Return the name of a service's gate: its kind and a digest of the URL and the account it is called with."""
     digest = hashlib.sha256("\0".join(identity).encode()).hexdigest()
     return f"{kind}:{digest[:32]}"
 
 
 async def shut_gates(database: Database, names: Sequence[str]) -> list[str]:
-    """Return those of these gates that are closed now, as the operator."""
+    """Return those of these gates that are shut now; reads as the operator."""
     async with database.operator() as connection:
         return list((await connection.execute(SHUT, {"gates": list(names)})).scalars())
 
 
 class Gate:
-    """The gate before one service, as one process sees it. Belongs to one event loop."""
+    """The circuit breaker and rate limit of one service, as one process sees them. Belongs to one event loop."""
 
     def __init__(
         self, database: Database, name: str, policy: GatePolicy, clock: Callable[[], float] = time.monotonic
@@ -96,12 +96,12 @@ class Gate:
 
     @property
     def failing(self) -> bool:
-        """Whether the breaker is not closed, as far as this process knows."""
+        """Whether the circuit breaker is open or half open, as far as this process knows."""
         return self._failures >= self._policy.threshold
 
     @property
     def shut_s(self) -> float:
-        """How long the gate stays shut, as far as this process knows, in seconds."""
+        """The seconds for which the gate stays shut, as far as this process knows."""
         return max(0.0, self._shut_until - self._clock())
 
     def at_most(self, calls: int) -> int:
@@ -111,12 +111,12 @@ class Gate:
         return 1 if self.failing else calls
 
     async def enter(self, patience_s: float = 0.0) -> Passage:
-        """Ask to make a call, and be ready to wait at most `patience_s` for the rate."""
+        """Ask for a call; one that would wait longer than `patience_s` seconds for the rate is not granted."""
         if self._policy.rate > 0:
             return await self._ask(patience_s)
         if self._believed:
             return Passage(granted=True)
-        # Many calls begin together: what one of them learns is believed by those behind it.
+        # Many calls begin together: the answer to the first serves those behind it.
         async with self._asking:
             return Passage(granted=True) if self._believed else await self._ask(patience_s)
 
@@ -132,7 +132,7 @@ class Gate:
         return passage
 
     async def report(self, *, well: bool, pause_s: float | None = None) -> None:
-        """Tell how a call went; `pause_s`: the service asked to be left alone so long. Never raises."""
+        """Record a call's outcome; `pause_s`: the seconds for which the service asked for no calls. Never raises."""
         if well and self._failures == 0 and not pause_s:
             return
         arguments = {**self._whose(), "well": well, "pause": min(LONGEST_PAUSE_S, pause_s or 0.0)}
@@ -157,9 +157,9 @@ class Gate:
 async def put_off(
     database: Database, claim: Claim, item: UUID, status: str, wait: timedelta, *, target: UUID | None = None
 ) -> None:
-    """Release a row for a time as it was before it was claimed; this attempt is not counted.
+    """Release a row as it was before it was claimed, until `wait` is over; this attempt is not counted.
 
-    What else waits for the same gateway `target` waits as long. Raises LeaseLost, having written nothing.
+    Other rows that wait for the same gateway `target` wait as long. Raises LeaseLost, having written nothing.
     """
     whose = {"host": claim.host_id, "stage": claim.stage.value, "stream": claim.stream_id, "epoch": claim.epoch}
     async with database.call() as connection:

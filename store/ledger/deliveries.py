@@ -1,4 +1,4 @@
-"""Deliveries to an external gateway: each step is written with its audit row before the next begins.
+"""Writes deliveries to an external gateway: each step with its audit row, before the next step begins.
 
 An audit row holds names, categories, statuses and counts: no content, no credentials, no bodies.
 """
@@ -69,46 +69,46 @@ class _Move:
     payload: Mapping[str, Any]
 
     def as_json(self) -> dict[str, object]:
-        """Return it as `delivery_steps` and `delivery_ends` take it."""
+        """Return the move in the form that `delivery_steps` and `delivery_ends` take."""
         held = {"stream": str(self.claim.stream_id), "epoch": self.claim.epoch}
         return {**held, **self.outcome.as_json(), "event": self.event, "payload": self.payload}
 
 
 class DeliveryWriter:
-    """Writes the steps of deliveries; those that come at the same time share a call and its commit.
+    """Writes the steps of deliveries; concurrent ones share a call and its commit.
 
     Belongs to one event loop.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        # By host: what one call writes is written together or not at all.
+        # By host: one call is one transaction of one tenant.
         self._reads: WeakValueDictionary[UUID, Coalescer[LedgerRow, list[TurnMessage]]] = WeakValueDictionary()
         self._ways: WeakValueDictionary[UUID, Coalescer[LedgerRow, Destination | None]] = WeakValueDictionary()
         self._steps: WeakValueDictionary[UUID, Coalescer[_Move, bool]] = WeakValueDictionary()
         self._ends: WeakValueDictionary[UUID, Coalescer[_Move, bool]] = WeakValueDictionary()
 
     async def said(self, claim: Claim, row: LedgerRow) -> list[TurnMessage]:
-        """Return the messages of the turn that is to be delivered, in their order; forgotten ones are not there."""
+        """Return the messages of a delivery's turn in their order, without forgotten ones."""
         host = claim.host_id
         return await self._reads.setdefault(host, Coalescer(partial(self._read, host))).ask(row)
 
     async def destination(self, claim: Claim, row: LedgerRow) -> Destination | None:
-        """Return where a turn is handed to, as it stands now; None where it was opened for no target."""
+        """Return the current destination of a turn; None where its row was opened for no target."""
         host = claim.host_id
         return await self._ways.setdefault(host, Coalescer(partial(self._destinations, host))).ask(row)
 
     async def step(
         self, claim: Claim, item: UUID, status: str, event: str | None = None, payload: Mapping[str, Any] | None = None
     ) -> None:
-        """Write an intermediate status, and what is to be told of it. Raises LeaseLost, having written nothing."""
+        """Write an intermediate status and its audit row. Raises LeaseLost, having written nothing."""
         together = self._steps.setdefault(claim.host_id, Coalescer(partial(self._write, STEPS)))
         _check_held(held=await together.ask(_Move(claim, Outcome(item, status), event, payload or {})))
 
     async def end(
         self, claim: Claim, outcome: Outcome, event: str | None = None, payload: Mapping[str, Any] | None = None
     ) -> None:
-        """Write how it ended, or when it is tried again, and give the claim back. Raises LeaseLost."""
+        """Write the outcome or the time of the next attempt with its audit row; release the claim. Raises LeaseLost."""
         together = self._ends.setdefault(claim.host_id, Coalescer(partial(self._write, ENDS)))
         _check_held(held=await together.ask(_Move(claim, outcome, event, payload or {})))
 
@@ -122,7 +122,7 @@ class DeliveryWriter:
         return [by_item.get(row.item_id) for row in rows]
 
     async def _write(self, statement: str, moves: Sequence[_Move]) -> list[bool]:
-        """Write moves of one host; say of each whether its claim was held."""
+        """Write moves of one host; return for each whether its claim was held."""
         told = orjson.dumps([move.as_json() for move in moves]).decode()
         [(held,)] = await self._database.fetch(statement, moves[0].claim.host_id, told)
         return [move.claim.epoch in held for move in moves]

@@ -16,14 +16,14 @@ DEPTH = text("""
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """Undone rows of our own stages that wait for nothing, and the age of the oldest in seconds."""
+    """A tenant's backlog: ready undone rows of our own stages, and the age of the oldest in seconds."""
 
     rows: int = 0
     oldest_s: float = 0.0
 
 
 async def read_depths(database: Database, hosts: Sequence[UUID], most: int) -> Mapping[UUID, Depth]:
-    """Look at the backlog of each of these hosts; rows are counted up to `most` a host."""
+    """Read the backlog of each of these hosts; rows are counted up to `most` a host."""
     async with database.operator() as connection:
         arguments = {"hosts": list(hosts), "stages": [stage.value for stage in OWN], "most": most}
         rows = (await connection.execute(DEPTH, arguments)).all()

@@ -19,15 +19,15 @@ from store.schema import EVENT_STORE
 
 Sleep = Callable[[float], Awaitable[None]]
 
-#: A call that waits looks again after a share of the time it has waited: late by that share, and cheap.
+#: A waiting call looks again after a share of the time it has waited, which bounds how late it notices.
 LOOK_SHARE, SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.1, 0.008, 0.1
 
 #: Undone rows of a stage that a recall counts before it searches.
 IN_PASSING = 500
 
-#: The columns that `of_row` understands; `most`: undone rows of a stage that are counted (null: all).
+#: The columns that `of_row` reads; `most`: the most undone rows of a stage that are counted (null: all).
 FRESHNESS = text("select * from afterturn.freshness(:host, :bank, cast(:most as bigint))")
-#: The same of a bank, all counted, as one call.
+#: The freshness of a bank as one call, with all undone rows counted.
 READ = "select * from afterturn.read_freshness($1, $2)"
 SHOWS = select(
     exists().where(EVENT_STORE.c.host_id == bindparam("host"), EVENT_STORE.c.position == bindparam("position"))
@@ -51,7 +51,7 @@ class Freshness:
 
 
 def merge_freshness(of: Sequence[Freshness]) -> Freshness:
-    """Return what is true of several banks read together: the least of each stage, their undone rows added up."""
+    """Return the freshness of several banks read together: each stage's lowest position, the sum of undone rows."""
     return Freshness(
         max(one.position for one in of),
         min(one.embedded for one in of),
@@ -73,7 +73,7 @@ async def read_freshness(connection: AsyncConnection, host: UUID, bank: UUID) ->
 
 
 def of_row(row: Row[Any] | DriverRow) -> Freshness:
-    """Understand a row that has the columns of FRESHNESS."""
+    """Return the freshness of a row that has the columns of FRESHNESS."""
     return _build_freshness(row.shown, row.first_undone, row.pending)
 
 
@@ -83,25 +83,25 @@ def _build_freshness(shown: int, first_undone: str, pending: int) -> Freshness:
 
 
 def _find_passed(shown: int, first_undone: Mapping[str, int]) -> dict[str, int]:
-    """Return up to where each of our own stages has no undone row, of those the registry here or in SQL knows."""
+    """Return the position up to which each of our own stages (by the registry here or in SQL) has no undone row."""
     return {stage: min(shown, first_undone.get(stage, shown + 1) - 1) for stage in {*OWN, *first_undone}}
 
 
 def look_after(waited_s: float) -> float:
-    """Return in how many seconds a call that has waited so long looks again."""
+    """Return in how many seconds a call that has waited `waited_s` seconds looks again."""
     return min(max(waited_s * LOOK_SHARE, SHORTEST_LOOK_S), LONGEST_LOOK_S)
 
 
 class Waiter:
-    """Lets reads wait until they can show a position, and never pretends that they do."""
+    """Lets reads wait until they show a position, and tells truly whether they do."""
 
     def __init__(self, database: Database, sleep: Sleep = asyncio.sleep) -> None:
-        """Look at `database`, and pause by `sleep` between two looks."""
+        """Keep the database to read from, and the function that pauses between two reads."""
         self._database = database
         self._sleep = sleep
 
     async def shown(self, host: UUID, position: int, wait_ms: int) -> bool:
-        """Wait until a read of `host` shows `position`, at most `wait_ms`; say whether it does.
+        """Wait until a read of `host` shows `position`, at most `wait_ms`; return whether it does.
 
         Raises PositionBeyondLog for a position that was never issued.
         """
@@ -119,7 +119,7 @@ class Waiter:
         return await self._poll(looks, wait_ms)
 
     async def reached(self, host: UUID, position: int, wait_ms: int) -> bool:
-        """Wait as `shown` does on a replica, which cannot tell what was never issued from what it does not have yet."""
+        """Wait like `shown`, but on a replica, which cannot tell a position never issued from one not replayed yet."""
 
         async def looks() -> bool:
             async with self._database.tenant(host) as connection:
@@ -129,7 +129,7 @@ class Waiter:
         return await self._poll(looks, wait_ms)
 
     async def passed(self, host: UUID, bank: UUID, position: int, wait_ms: int) -> bool:
-        """Wait until all our own stages of the bank passed `position`; say whether they did."""
+        """Wait until all our own stages of the bank passed `position`, at most `wait_ms`; return whether they did."""
 
         async def looks() -> bool:
             [row] = await self._database.fetch(READ, host, bank)

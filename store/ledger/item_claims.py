@@ -1,4 +1,4 @@
-"""Claiming named items of the ledger right after they were opened, under the same leases and epochs as all."""
+"""Claims given items of the ledger right after they were opened, under the same leases and epochs as other claims."""
 
 from collections.abc import Sequence
 from datetime import timedelta

@@ -33,7 +33,7 @@ from store.errors import LeaseLost
 from store.ledger.stages import ORDERED, STAGES, Stage
 from store.schema import LEDGER, PRUNED_TURNS
 
-#: What a status of the ledger is called outside; those not named here are called the same.
+#: The public names of ledger statuses; those not listed keep their name.
 PUBLIC = {
     "adding": "running",
     "added": "running",
@@ -47,13 +47,13 @@ PUBLIC_STATUSES = ("pending", "running", "done", "skipped", "unknown", "dead")
 
 
 def public_status(status: str) -> str:
-    """Return the status as users see it: pending, running, done, skipped, unknown or dead."""
+    """Return the public status of a ledger status: pending, running, done, skipped, unknown or dead."""
     return PUBLIC.get(status, status)
 
 
 @dataclass(frozen=True, slots=True)
 class StageStatus:
-    """How a stage of a turn stands; the error is a category and a sanitised reason."""
+    """The status of a stage of a turn; the error is a category and a sanitised reason."""
 
     status: str
     attempts: int
@@ -89,7 +89,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one row ends (`status` final), or after how long it is tried again (`status` pending with `retry_in`)."""
+    """The outcome of a row: a final `status`, or a retry after `retry_in`, with the status to go back to."""
 
     item_id: UUID
     status: str = "done"
@@ -99,11 +99,11 @@ class Outcome:
 
     @property
     def went_well(self) -> bool:
-        """Whether there is nothing to tell of it."""
+        """Whether the row is done, without an error or a retry."""
         return self.status == "done" and self.category is None and self.reason is None and self.retry_in is None
 
     def as_json(self) -> dict[str, object]:
-        """Return it as `close_claims` takes it."""
+        """Return the outcome in the form that `close_claims` takes."""
         retry_s = None if self.retry_in is None else self.retry_in.total_seconds()
         about = {"item": str(self.item_id), "status": self.status, "category": self.category, "reason": self.reason}
         return {**about, "retry_s": retry_s}
@@ -111,7 +111,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class StageCounts:
-    """Turns of one stage by public status, and the age of its oldest undone row in seconds."""
+    """The turns of one stage by public status, and the age of its oldest undone row in seconds."""
 
     counts: Mapping[str, int]
     oldest_undone_s: float
@@ -162,7 +162,7 @@ NOTIFICATIONS = text("""
 
 
 class Ledger:
-    """Hands out work under leases and records how it ended.
+    """Hands out work under leases and records its outcome.
 
     Claims, renewals and counts run as the operator, over all hosts; results are closed by the tenant's own
     transaction, so that work and its record are one.
@@ -170,7 +170,7 @@ class Ledger:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        # One connection claims for all stages of a process: the server plans what it takes once for each.
+        # One connection claims for all stages of a process, since the server plans the statements once a connection.
         self._claiming = asyncio.Lock()
 
     async def claim(
@@ -206,14 +206,14 @@ class Ledger:
         return [Claim(host, stage, stream, epoch, tuple(held)) for (host, stream, epoch), held in claims.items()]
 
     async def read_traceparents(self, claims: Sequence[Claim]) -> dict[UUID, str]:
-        """Return what continues the traces of the turns of rows of one stage, by item; an untraced one is left out."""
+        """Return the traceparents of the rows of one stage's claims by item, without untraced ones."""
         rows = [(claim.host_id, row.item_id) for claim in claims for row in claim.rows]
         hosts, items = [host for host, _ in rows], [item for _, item in rows]
         found = await self._database.operator_fetch(TRACEPARENTS, claims[0].stage.value, hosts, items)
         return {item: traceparent for item, traceparent in found if traceparent}
 
     async def renew(self, claims: Sequence[Claim], lease: timedelta) -> set[int]:
-        """Prolong the leases of claims of one stage; returns the epochs that are still held."""
+        """Renew the leases of claims of one stage; return the epochs that are still held."""
         if not claims:
             return set()
         arguments = {"lease": lease, "epochs": [c.epoch for c in claims], "stage": claims[0].stage.value}
@@ -221,13 +221,13 @@ class Ledger:
             return set((await connection.execute(RENEW, arguments)).scalars())
 
     async def release(self, claims: Iterable[Claim], wait: timedelta | None = None) -> None:
-        """Give claims back unworked: their rows are ready at once, or after `wait`, and the attempt was none."""
+        """Release claims unworked: their rows are ready at once, or after `wait`, and no attempt is counted."""
         await self.end(list(claims), (), wait)
 
     async def end(
         self, claims: Sequence[Claim], outcomes: Sequence[Outcome], wait: timedelta | None = None
     ) -> list[Claim]:
-        """Record outcomes that wrote nothing else, as `close_together` does, of any hosts and stages."""
+        """Record outcomes without other writes, for claims of any hosts and stages; return the claims still held."""
         of: dict[tuple[UUID, Stage], list[Claim]] = defaultdict(list)
         for claim in claims:
             of[claim.host_id, claim.stage].append(claim)
@@ -244,12 +244,12 @@ class Ledger:
         )
         gateway = found[Stage.GATEWAY]
         turns, handed = sum(found[Stage.EXTRACTION].counts.values()), sum(gateway.counts.values())
-        # A turn that no gateway is to get has no row for it.
+        # A turn without a gateway has no row in the gateway's stage.
         skipped = gateway.counts["skipped"] + max(0, turns - handed)
         return {**found, Stage.GATEWAY: replace(gateway, counts={**gateway.counts, "skipped": skipped})}
 
     async def gauges(self) -> dict[Stage, StageCounts]:
-        """Count only what is undone or failed: cheap at any size of the ledger."""
+        """Count undone and failed turns of every stage: cheap at any size of the ledger."""
         return await self._count(GAUGES, {})
 
     async def find_ready_stages(self) -> list[Stage]:
@@ -278,10 +278,10 @@ class Ledger:
 
 
 async def close_claim(connection: AsyncConnection, claim: Claim, outcomes: Sequence[Outcome]) -> None:
-    """End rows and give the claim back, inside the transaction that wrote their result.
+    """Record the outcomes of a claim's rows and release it, inside the transaction that wrote their result.
 
-    Rows without an outcome are ready for the next claim, and their attempt was none. Raises LeaseLost when the
-    claim is not held any more: the caller's transaction must then end without a trace.
+    Rows without an outcome are ready for the next claim, without a counted attempt. Raises LeaseLost when the
+    claim is not held any more: the caller's transaction must then be rolled back.
     """
     if not await close_together(connection, [claim], outcomes):
         raise LeaseLost("the lease expired and another worker has the work")
@@ -290,11 +290,11 @@ async def close_claim(connection: AsyncConnection, claim: Claim, outcomes: Seque
 async def close_together(
     connection: AsyncConnection, claims: Sequence[Claim], outcomes: Sequence[Outcome], wait: timedelta | None = None
 ) -> list[Claim]:
-    """End rows of many claims of one host and stage at once, as `close_claim` does, and give the claims back.
+    """Record the outcomes of many claims of one host and stage and release them, like `close_claim`.
 
     Rows without an outcome are ready at once, or after `wait`.
-    For results that anybody may write twice. Returns the claims that were still held; the others' rows stay as
-    their new holders left them.
+    For results that may be written twice. Returns the claims that were still held; the rows of the others stay as
+    they are.
     """
     if not claims:
         return []
@@ -326,7 +326,7 @@ def _all_of(claims: Sequence[Claim]) -> dict[str, object]:
 def _ending_parameters(
     claims: Sequence[Claim], outcomes: Sequence[Outcome], wait: timedelta | None
 ) -> dict[str, object]:
-    """Return how the rows of these claims end: the many that went well are told by their names alone."""
+    """Return the parameters `done` (ids of rows that went well) and `ends` (JSON of all other outcomes)."""
     told = {outcome.item_id: outcome for outcome in outcomes}
     rows = [(row.item_id, told.get(row.item_id)) for claim in claims for row in claim.rows]
     others = [

@@ -35,12 +35,12 @@ from store.ledger.stages import Stage
 from store.schema import AUDIT_EVENT, BANK, CLAIM, HOST, LEDGER, TIME
 from store.tenancy.gateway_targets import Destination, build_destination
 
-#: Statuses to filter by, as users see them; done and skipped rows are no work any more.
+#: Public statuses to filter by; done and skipped rows are left out.
 OPEN_STATUSES = ("pending", "running", "unknown", "dead")
 
 _ROW, _HELD = LEDGER.c, CLAIM.c
 _FOR_EVER = literal_column("'infinity'", TIME)
-#: What is shown of a row, with who holds it.
+#: The listed columns of a row, with the worker that has claimed it.
 _ROWS: Select[*tuple[Any, ...]] = (
     select(
         _ROW.host_id,
@@ -74,7 +74,7 @@ _ROWS: Select[*tuple[Any, ...]] = (
         ),
     )
 )
-# How a turn ended whose rows left the ledger; only its tenant may read the guard that keeps it.
+# The outcome of a turn whose rows were pruned; it is in the turn's guard, which only its tenant may read.
 ENDED = text("""
     select t.host_id, h.name as host, e.key as stage, t.turn_id as item_id, t.turn_id, t.bank_id, t.session_id,
            t.position, e.value->>'status' as status, cast(e.value->>'attempts' as int) as attempts,
@@ -86,7 +86,7 @@ ENDED = text("""
       join afterturn.host_t h using (host_id), jsonb_each(t.ended) e
      where t.host_id = :host and t.turn_id = :item
      order by array_position(cast(:stages as text[]), e.key)""")
-# Of turns that left the ledger, the guard keeps which target had them.
+# For a turn whose rows were pruned, the guard keeps the target.
 DELIVERIES = text("""
     select w.item_id, g.*, coalesce(b.bank_name, '') as bank_name, coalesce(s.session_name, '') as session_name
       from (select i.item as item_id, coalesce(l.bank_id, t.bank_id) as bank_id,
@@ -103,12 +103,12 @@ DELIVERIES = text("""
 _NOTED = AUDIT_EVENT.c
 _STAGES = [stage.value for stage in Stage]
 
-#: Rows of one turn that are shown at most: a turn has one a stage and a few follow-ups.
+#: The most rows of one turn that are listed: a turn has one a stage and a few follow-ups.
 ROWS_OF_A_TURN = 100
 
 
 class LedgerCursor(NamedTuple):
-    """What orders the list, and so says behind which row one goes on."""
+    """The sort key of the list, and the place after which the next page begins."""
 
     accepted_at: datetime
     position: int
@@ -118,9 +118,9 @@ class LedgerCursor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which rows: of these stages, with these public statuses (`states`: these of the ledger itself instead).
+    """A filter of ledger rows: by stages and public statuses (or by the ledger's own, `states`).
 
-    `bank` is meant within `host`. `older_than`: accepted longer ago. `after`: what comes behind this place in the list.
+    `bank` is one of `host`. `older_than`: accepted longer ago. `after`: rows after this place in the list.
     """
 
     stages: Sequence[Stage] = tuple(Stage)
@@ -133,15 +133,15 @@ class Selection:
     after: LedgerCursor | None = None
 
     def open_states(self) -> tuple[list[str], list[str]]:
-        """Return the ledger's own names of the states: those of undone rows, and of failed ones."""
+        """Return the selected ledger statuses of undone rows, and those of failed rows."""
         states = self.states if self.states is not None else _status_names(self.statuses)
         undone = [state for state in states if public_status(state) in {"pending", "running"}]
         return undone, [state for state in states if public_status(state) in {"unknown", "dead"}]
 
     def branches(self) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-        """Return the conditions of rows that are undone and of those that failed.
+        """Return the conditions of selected undone rows, and of failed ones.
 
-        Each is of statuses that a partial index holds: rows that are done are never read.
+        A partial index serves each of them: rows that are done are never read.
         """
         undone, failed = self.open_states()
         chosen = and_(*self._conditions())
@@ -167,9 +167,9 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """One row of the ledger. `state` is its status there; `waits_for` the stage it cannot begin before.
+    """One row of the ledger. `state` is its status there; `waits_for` the stage that must end before it.
 
-    `age_s` is how long ago its turn was accepted, in seconds; `worker` who holds it, under a lease that still runs.
+    `age_s`: seconds since its turn was accepted. `worker`: the worker that has claimed it, under a running lease.
     """
 
     host_id: UUID
@@ -193,23 +193,23 @@ class LedgerEntry:
 
     @property
     def status(self) -> str:
-        """The status as users see it."""
+        """The public status."""
         return public_status(self.state)
 
     @property
     def place(self) -> LedgerCursor:
-        """Where it stands in the list."""
+        """The entry's place in the list."""
         return LedgerCursor(self.accepted_at, self.position, self.stage, self.item_id)
 
     @property
     def is_follow_up(self) -> bool:
-        """Whether it is work that a stage opened, and not the turn's own row."""
+        """Whether the row was opened by a stage, and is not the turn's own."""
         return self.item_id != self.turn_id
 
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """Something that was written down about a turn: names, categories and counts."""
+    """An audit row of a turn: names, categories and counts."""
 
     event: str
     at: datetime
@@ -217,19 +217,19 @@ class Noted:
 
 
 class Backlog:
-    """Lists and counts rows, and tells all about one turn."""
+    """Lists and counts ledger rows, and reads the rows and the history of one turn."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def rows(self, selection: Selection, limit: int) -> tuple[list[LedgerEntry], bool]:
-        """Return at most `limit` rows, those accepted first before others, and whether there are more."""
+        """Return at most `limit` rows, oldest acceptance first, and whether there are more."""
         async with self._database.operator() as connection:
             rows = (await connection.execute(list_rows(selection, limit + 1))).all()
         return [_build_entry(row) for row in rows[:limit]], len(rows) > limit
 
     async def pages(self, selection: Selection, size: int) -> AsyncGenerator[list[LedgerEntry]]:
-        """Yield all rows, `size` at a time; a row that was changed meanwhile does not come twice."""
+        """Yield all rows, `size` at a time; a row that changes meanwhile does not come twice."""
         more = True
         while more:
             page, more = await self.rows(selection, size)
@@ -238,23 +238,23 @@ class Backlog:
                 selection = replace(selection, after=page[-1].place)
 
     async def count(self, selection: Selection) -> int:
-        """Count the rows."""
+        """Return the number of selected rows."""
         async with self._database.operator() as connection:
             return int((await connection.execute(count_rows(selection))).scalar_one())
 
     async def count_by_status(self, selection: Selection) -> dict[str, int]:
-        """Count the rows of each open status; the statuses of the selection are ignored."""
+        """Return the number of rows of each open status; the statuses of the selection are ignored."""
         return {status: await self.count(replace(selection, statuses=(status,))) for status in OPEN_STATUSES}
 
     async def newly_failed(self, within: timedelta) -> int:
-        """Count what came into quarantine within so long, and is there still."""
+        """Return how many rows came into quarantine within this time and are still there."""
         async with self._database.operator() as connection:
             return int((await connection.execute(count_newly_failed(within))).scalar_one())
 
     async def of_turn(self, item: UUID, host: UUID | None = None) -> list[LedgerEntry]:
         """Return every row of a turn, follow-ups included; `item` is the turn or any of its rows. Empty: unknown.
 
-        Of a turn that left the ledger after it was done: how each stage of it ended.
+        For a turn whose rows were pruned: the outcome of each of its stages.
         """
         arguments = {"stages": _STAGES, "item": item}
         async with self._database.operator() as connection:
@@ -270,7 +270,7 @@ class Backlog:
         return []
 
     async def history(self, host: UUID, turn: UUID) -> list[Noted]:
-        """Return what was noted about a turn, in order: deliveries, failed attempts, what operators did by hand."""
+        """Return a turn's audit rows in order: deliveries, failed attempts, operators' actions."""
         async with self._database.operator() as connection:
             rows = await connection.execute(
                 select(_NOTED.event, _NOTED.at, cast(_NOTED.payload, Text))
@@ -280,7 +280,7 @@ class Backlog:
             return [Noted(event, at, payload) for event, at, payload in rows]
 
     async def bank_names(self, entries: Iterable[LedgerEntry]) -> dict[UUID, str]:
-        """Return the names of the banks these rows belong to; banks that are gone have none."""
+        """Return the names of these rows' banks by id; banks that are gone have none."""
         by_host: dict[UUID, set[UUID]] = defaultdict(set)
         for entry in entries:
             by_host[entry.host_id].add(entry.bank_id)
@@ -294,7 +294,7 @@ class Backlog:
         return names
 
     async def deliveries(self, entries: Iterable[LedgerEntry]) -> dict[UUID, Destination]:
-        """Return where deliveries among these rows go to, or went to, by their item."""
+        """Return the destinations of the deliveries among these rows, by item."""
         by_host: dict[UUID, list[UUID]] = defaultdict(list)
         for entry in entries:
             if entry.stage is Stage.GATEWAY:
@@ -308,14 +308,14 @@ class Backlog:
 
 
 def list_rows(selection: Selection, limit: int) -> Select[*tuple[Any, ...]]:
-    """Select rows, those accepted first before others."""
+    """Return the query of selected rows, oldest acceptance first."""
     branches = (_ROWS.where(one).order_by(*_order_of(_ROW)).limit(limit) for one in selection.branches())
     rows = union_all(*branches).subquery("l")
     return select(rows).order_by(*_order_of(rows.c)).limit(limit)
 
 
 def count_rows(selection: Selection) -> Select[int]:
-    """Count rows."""
+    """Return the query that counts selected rows."""
     undone, failed = (
         select(func.count()).select_from(LEDGER).where(one).scalar_subquery() for one in selection.branches()
     )
@@ -323,12 +323,12 @@ def count_rows(selection: Selection) -> Select[int]:
 
 
 def count_newly_failed(within: timedelta) -> Select[int]:
-    """Count what came into quarantine within so long."""
+    """Return the query that counts rows that came into quarantine within this time."""
     return select(func.count()).select_from(LEDGER).where(_ROW.failed_at > func.now() - within)
 
 
 def list_rows_of_turn(host: UUID, item: UUID) -> Select[*tuple[Any, ...]]:
-    """Select every row of a turn, by it or any of its rows. One host after the other: every index begins with it."""
+    """Return the query of a turn's rows, by the turn or any of its rows, at one host: every index begins with it."""
     named = LEDGER.alias("i").c
     turn = select(named.turn_id).where(named.host_id == host, named.stage.in_(_STAGES), named.item_id == item).limit(1)
     nth = func.array_position(literal(_STAGES, ARRAY(Text)), _ROW.stage)
@@ -340,7 +340,7 @@ def list_rows_of_turn(host: UUID, item: UUID) -> Select[*tuple[Any, ...]]:
 
 
 def _order_of(rows: ReadOnlyColumnCollection[str, Any]) -> tuple[ColumnElement[Any], ...]:
-    """Return what orders the list (`LedgerCursor`)."""
+    """Return the columns that order the list (`LedgerCursor`)."""
     return rows.accepted_at, rows.position, rows.stage, rows.item_id
 
 

@@ -1,7 +1,7 @@
 """An operator's decisions about ledger rows: requeue, drop, or settle a delivery.
 
-Everything here is written as the tenant whose rows they are, with an audit row for each in the same transaction. Work
-that is under way is fenced: a worker that had a row finds its claim gone, and its result is rolled back.
+Everything is written as the rows' tenant, with an audit row for each in the same transaction. Work under way is
+fenced: a worker that had claimed a row finds its claim gone, and its result is rolled back.
 """
 
 from collections.abc import Sequence
@@ -29,23 +29,23 @@ DROP = text("select afterturn.drop_rows(:host, :stage, cast(:items as uuid[]), :
 RESOLVE = text("""
     select afterturn.resolve_delivery(:host, :item, cast(:from as text[]), :status, :reason, cast(:told as jsonb))""")
 
-#: What `retry` looks at: rows in quarantine.
+#: The selection of `retry`: rows in quarantine.
 QUARANTINED = ("dead", "unknown")
-#: What `drop` takes: everything but a delivery that may be under way.
+#: Statuses that `drop` ends: all but those of a delivery that may be under way.
 DROPPABLE = ("pending", "running", "dead", "unknown", "add_unknown", "add_failed", "flush_failed")
 #: Deliveries a person may settle.
 UNSETTLED = ("add_unknown", "add_failed", "flush_failed")
 
 
 class DeliveryFinding(StrEnum):
-    """What a person found out about a delivery at the other side."""
+    """What a person found out about a delivery at the gateway."""
 
     DELIVERED = "delivered"
     NOT_DELIVERED = "not-delivered"
 
 
 class Then(StrEnum):
-    """How a settled delivery goes on."""
+    """What happens next to a settled delivery."""
 
     FLUSH = "flush"
     DONE = "done"
@@ -53,7 +53,7 @@ class Then(StrEnum):
     SKIP = "skip"
 
 
-#: How the row stands after that, by how it stood and what was found.
+#: The status after a settlement, by the status before and the finding.
 SETTLEMENTS = {
     (DeliveryFinding.DELIVERED, Then.FLUSH): {"add_unknown": "added", "add_failed": "added"},
     (DeliveryFinding.DELIVERED, Then.DONE): dict.fromkeys(UNSETTLED, "flushed"),
@@ -68,14 +68,14 @@ SETTLEMENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """How many rows were looked at, and how many of them were changed; the others may not be, or moved meanwhile."""
+    """How many rows were looked at and how many changed; the others may not be changed, or changed meanwhile."""
 
     seen: int = 0
     changed: int = 0
 
     @property
     def refused(self) -> int:
-        """How many stayed as they were."""
+        """The number of rows that were not changed."""
         return self.seen - self.changed
 
     def __add__(self, other: "Changed") -> "Changed":
@@ -83,14 +83,14 @@ class Changed:
 
 
 class Quarantine:
-    """Changes rows by hand, for `by`: the name of the operator, which the audit keeps."""
+    """Changes ledger rows for an operator, whose name `by` the audit keeps."""
 
     def __init__(self, database: Database, by: str) -> None:
         self._database = database
         self._by = by
 
     async def retry(self, entries: Sequence[LedgerEntry]) -> Changed:
-        """Put dead rows back to the start with all their attempts; of deliveries those surely not processed."""
+        """Requeue dead rows with a fresh attempt budget; of deliveries only those that were surely not processed."""
         return await self._change(RETRY, entries, None)
 
     async def drop(self, entries: Sequence[LedgerEntry], reason: str) -> Changed:
@@ -98,9 +98,9 @@ class Quarantine:
         return await self._change(DROP, entries, reason[:REASON_LENGTH])
 
     async def resolve(self, delivery: LedgerEntry, found: DeliveryFinding, then: Then) -> str:
-        """Settle a delivery by what a person found out; returns how it stands now.
+        """Settle a delivery by a person's finding; return its new status.
 
-        Raises NotSettled when it is not there to be settled so (any more), NotFound when it is gone.
+        Raises NotSettled when its status does not allow that (any more), NotFound when the row is gone.
         """
         ways = SETTLEMENTS.get((found, then), {})
         status = ways.get(delivery.state)

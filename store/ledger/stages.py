@@ -1,7 +1,7 @@
 """The registry of stages: one entry for each kind of work, read by ledger, broker and reports.
 
-SQL reads it as `afterturn.stages()`, which every upgrade makes of it (`describe_stages`): the ledger's check, the rows
-that a new turn opens, freshness and pruning go by that.
+SQL reads it as `afterturn.stages()`, which every upgrade generates from it (`describe_stages`): the ledger's check, the
+rows that a new turn opens, freshness and pruning use that function.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 
 class Queue(StrEnum):
-    """One queue for each class of latency."""
+    """The notification queues, one for each class of latency."""
 
     RECALL = "recall"
     GATEWAY = "gateway"
@@ -21,7 +21,7 @@ class Queue(StrEnum):
 
 
 class Stream(StrEnum):
-    """Which rows of a stage one claim holds together: those of a session, a turn or a bank, or each item alone."""
+    """The rows of a stage that one claim takes together: those of a session, a turn or a bank, or each item alone."""
 
     SESSION = "session"
     TURN = "turn"
@@ -30,7 +30,7 @@ class Stream(StrEnum):
 
 
 class Stage(StrEnum):
-    """What is done with turns; `STAGES` says how each is run."""
+    """The kinds of work on turns; `STAGES` says how each is run."""
 
     GATEWAY = "gateway"
     EXTRACTION = "extraction"
@@ -42,13 +42,13 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StageSpec:
-    """How a stage is run and counted.
+    """The registry's entry of a stage: how it is run and counted.
 
     `queue` carries its notifications and has `threads` threads for it in each worker, added up where stages share it.
-    `ordered`: the turns of a session in the order they were accepted.
-    `opened_by_turn`: every new turn opens a row of it (the gateway's: of a turn that a gateway is to get); the others
-    are opened by a stage before them. `waits`: that row is ready only when another stage lets it go: the end of the
-    turn's extraction lets projection go (`close_claims`, `claim_work`), and no other stage is let go by anything yet.
+    `ordered`: it takes the turns of a session in the order they were accepted.
+    `opened_by_turn`: every new turn opens a row of it (for the gateway's: a turn with a target); rows of the others
+    are opened by a stage before them. `waits`: that row is ready only when another stage releases it: the end of the
+    turn's extraction releases projection (`close_claims`, `claim_work`); no other stage uses this yet.
     `external`: the work is another service's: its backlog is counted neither in freshness nor for load shedding, and
     a row that was skipped is as good as done when the ledger is pruned.
     `counts_items`: each row counts as a turn in reports, not only the row of the turn itself.
@@ -89,7 +89,7 @@ OWN = tuple(stage for stage, spec in STAGES.items() if not spec.external)
 
 
 def describe_stages() -> list[dict[str, object]]:
-    """Return the stages as SQL takes them (`afterturn.set_stages`)."""
+    """Return the stages in the form that SQL takes (`afterturn.set_stages`)."""
     return [
         {
             "stage": stage.value,
@@ -104,5 +104,5 @@ def describe_stages() -> list[dict[str, object]]:
 
 
 def threads_of(queue: Queue) -> int:
-    """Return how many threads of a worker answer the notifications of a queue's stages."""
+    """Return how many threads of a worker serve a queue: the sum over its stages."""
     return sum(spec.threads for spec in STAGES.values() if spec.queue is queue)

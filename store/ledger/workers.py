@@ -10,12 +10,12 @@ from sqlalchemy.dialects.postgresql import insert
 from store.database import Database
 from store.schema import CLAIM, WORKER
 
-#: How often a process says that it is there, in seconds.
+#: Seconds between two heartbeats of a process.
 BEAT_S = 2.0
-#: A process that was silent for so long is taken for gone, in seconds.
+#: Seconds without a heartbeat after which a process counts as gone.
 SILENT_S = 15.0
 
-# What a process that was killed left behind is cleared away by the next one that begins.
+# The row that a killed process left is deleted by the next process that starts.
 _WORKER, _CLAIM = WORKER.c, CLAIM.c
 _NOW = func.now()
 _GONE = delete(WORKER).where(_WORKER.seen_at < _NOW - timedelta(days=1)).cte("gone")
@@ -34,9 +34,9 @@ LIST = select(
 
 @dataclass(frozen=True, slots=True)
 class WorkerListed:
-    """A worker process: its name (machine, process id, a random part), version, stages, and since when.
+    """A worker process: its name (machine, process id, a random part), version, stages, and time of start.
 
-    `state` is working, draining, drained, or gone where it was silent for `SILENT_S`; `claims`: streams it holds.
+    `state` is working, draining, drained, or gone without a heartbeat for `SILENT_S`; `claims`: streams it has claimed.
     """
 
     worker: str
@@ -49,18 +49,18 @@ class WorkerListed:
 
 
 class WorkerRegistry:
-    """Writes and reads worker processes, as the operator."""
+    """Registers, drains and lists worker processes, as the operator."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def begin(self, worker: str, version: str, stages: Sequence[str]) -> None:
-        """Say that a process begins."""
+        """Register a process that starts."""
         async with self._database.operator() as connection:
             await connection.execute(BEGIN, {"worker": worker, "version": version, "stages": list(stages)})
 
     async def beat(self, worker: str, state: str | None = None) -> str:
-        """Say that a process is there, and how it stands now; returns how it is meant to stand."""
+        """Write a process's heartbeat and its state; return the state that it shall have."""
         async with self._database.operator() as connection:
             beat = {"seen_at": func.now()} | ({"state": state} if state else {})
             told = update(WORKER).where(_WORKER.worker == worker).values(beat).returning(_WORKER.state)
@@ -68,12 +68,12 @@ class WorkerRegistry:
         return str(found or "working")
 
     async def end(self, worker: str) -> None:
-        """Say that a process ends."""
+        """Remove a process that ends."""
         async with self._database.operator() as connection:
             await connection.execute(delete(WORKER).where(_WORKER.worker == worker))
 
     async def drain(self, workers: Sequence[str], *, everyone: bool = False) -> list[str]:
-        """Have these processes, or all, take no more work; returns those that were working."""
+        """Mark these processes, or all, for draining: they claim no more work; return those that were working."""
         heard = func.now() - timedelta(seconds=SILENT_S)
         drained = update(WORKER).where(_WORKER.state == "working", _WORKER.seen_at >= heard)
         if not everyone:
@@ -83,6 +83,6 @@ class WorkerRegistry:
             return [str(worker) for worker in found]
 
     async def list(self) -> list[WorkerListed]:
-        """List the processes, oldest first."""
+        """Return the processes, oldest first."""
         async with self._database.operator() as connection:
             return [WorkerListed(*row) for row in await connection.execute(LIST)]

@@ -1,6 +1,6 @@
 """Maintenance in the store: the schedule of each task and its batches.
 
-Hands out `Schedule` and `TaskRun` (schedule), `Pruning` and `PrunedBatch` (pruning), `WordsAnew` (words),
+Exports `Schedule` and `TaskRun` (schedule), `Pruning` and `PrunedBatch` (pruning), `WordsAnew` (words),
 `ExpiryTask` (ending).
 """
 

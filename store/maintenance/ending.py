@@ -1,6 +1,6 @@
-"""Ends expired units by an event, and erases their text after the retention.
+"""Ends expired units and banks by an event, and finds those whose text is to be erased after the retention.
 
-Until then readers pass it over; the event takes its words, vectors and mentions away, and lets reflections follow.
+Readers skip an expired unit already; the event removes its words, vectors and mentions and updates reflections.
 """
 
 from collections.abc import Callable
@@ -25,12 +25,12 @@ from store.schema import BANK, TIME, UNIT
 #: Units that are ended in one transaction.
 UNITS = 200
 
-# Bank-wide, as when a document is forgotten: no writer may name or link meanwhile what ends here.
+# Bank-wide, as when a document is forgotten: no writer may mention or link a unit that ends here meanwhile.
 LOCK = select(ENTER_LOG, func.afterturn.lock_quota(bindparam("host", type_=Uuid)), hold_lock("bank", "bank"))
 _BANK, _UNIT = BANK.c, UNIT.c
 _OF_HOST = _UNIT.host_id == bindparam("host")
 _BANKS_OF_HOST = and_(_BANK.host_id == bindparam("host"), _BANK.bank_name != literal_column("''"))
-# By the indexes of what may end: both are empty where nothing does.
+# By the indexes of rows with an expiry, which are empty where nothing expires.
 _ENDING_BANKS = and_(_BANKS_OF_HOST, _BANK.expires_at <= NOW, _BANK.active)
 _ENDING_UNITS = and_(_OF_HOST, _UNIT.expires_at <= NOW, _UNIT.active)
 ENDING_BANK = (
@@ -71,21 +71,21 @@ ENDED_UNITS_BANK = (
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What of a tenant ended long ago, and keeps its text: a bank by its name, or units of a bank."""
+    """A bank (by its name) that ended past its retention and still has its text, or a bank with such units."""
 
     bank_name: str | None
     units_of: UUID | None
 
 
 class ExpiryTask:
-    """Ends what is over, tenant by tenant."""
+    """Ends expired units and banks by events, tenant by tenant."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
         self._clock = clock
 
     async def step(self, place: str | None) -> PrunedBatch:
-        """End a bank, or some units of one, of the tenant behind `place`; the same tenant again while there is more."""
+        """End an expired bank, or expired units of one, of the tenant after `place`; repeats a tenant with more."""
         host = await self.next_host(place)
         if host is None:
             return PrunedBatch(0, None)
@@ -93,7 +93,7 @@ class ExpiryTask:
         return PrunedBatch(ended, (place or str(UUID(int=0))) if ended else str(host))
 
     async def end_in_bank(self, host: UUID, bank: UUID) -> int:
-        """End at most `UNITS` units of one bank that are over; returns how many were. Raises ResourceBusy."""
+        """End at most `UNITS` expired units of one bank; return how many were. Raises ResourceBusy."""
         place = {"host": host, "now": self._clock(), "bank": bank}
         async with self._database.tenant(host) as connection:
             if not (await connection.execute(ENDING_UNITS_OF_BANK, place)).all():
@@ -104,7 +104,7 @@ class ExpiryTask:
             return await _append_ends(connection, self._origin(host, bank), units) if units else 0
 
     async def count(self) -> int:
-        """Count what is over and not ended yet."""
+        """Return how many units and banks have expired and not been ended yet."""
         number, place = 0, None
         while (host := await self.next_host(place)) is not None:
             async with self._database.tenant(host) as connection:
@@ -113,13 +113,13 @@ class ExpiryTask:
         return number
 
     async def next_host(self, place: str | None) -> UUID | None:
-        """Return the tenant behind a place; None when there is none any more."""
+        """Return the tenant after a place; None after the last one."""
         async with self._database.operator() as connection:
             found: UUID | None = await connection.scalar(find_next_host(UUID(place) if place else None))
         return found
 
     async def ended(self, host: UUID, before: datetime) -> Ended | None:
-        """Return what of a tenant ended before that and keeps its text; None where there is nothing."""
+        """Return a tenant's bank, or bank with units, that ended before this time and still has its text, else None."""
         place = {"host": host, "before": before}
         async with self._database.tenant(host) as connection:
             name = (await connection.execute(ENDED_BANK, place)).scalar()

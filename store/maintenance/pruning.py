@@ -1,7 +1,7 @@
 """Prunes done ledger rows, old audit rows and claims of dead workers, in short transactions.
 
-Tables with a tenant are walked tenant by tenant in the order of the key, so that a batch reads one page; the place
-between two batches is a text that any worker may go on from.
+Tables with a tenant are read tenant by tenant in the order of the key, so that a batch reads one page; the place
+between two batches is a text from which any worker can continue.
 """
 
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ from sqlalchemy import Column, ColumnElement, Delete, Row, Select, Table, TextCl
 from store.database import Database
 from store.schema import AUDIT_EVENT, BANK, CALL_AUDIT, CLAIM, HOST, OPEN_TURN
 
-#: Projection rows a batch looks at: four times as many rows leave the ledger at most.
+#: Projection rows that a batch looks at; at most four times as many rows of the ledger are pruned.
 LEDGER_PAGE = 250
 AUDIT_PAGE = 1000
 CLAIMS_PAGE = 500
-#: A place that only says that there is more.
+#: The place of a task that has more to do and keeps no position.
 MORE = "more"
 
 PRUNE_LEDGER = text("select last, looked, removed from afterturn.prune_ledger(:host, :after, :before, :limit)")
@@ -46,7 +46,7 @@ PRUNE_AUDIT = text("""
     )
     select (select max(p.audit_id) from page p where p.at < :before) as last,
            (select count(*) from gone) as looked, (select count(*) from gone) as removed""")
-# A lease that ran out holds nothing; a stream with work left is taken over in place and so locked or renewed here.
+# An expired lease holds nothing; a stream with work left is taken over in place, so its claim is locked or renewed.
 DROP_CLAIMS = text("""
     with dead as materialized (
         select c.host_id, c.stage, c.stream_id, c.epoch from afterturn.claim_t c
@@ -58,28 +58,28 @@ DROP_CLAIMS = text("""
 
 @dataclass(frozen=True, slots=True)
 class PrunedBatch:
-    """What one batch came to; `place` is where the next begins, None when there is none."""
+    """The result of a batch: the rows removed, and the place at which the next begins (None: it was the last)."""
 
     removed: int
     place: str | None
 
 
 class Pruning:
-    """Puts away, batch by batch, as the operator: ids, statuses and times alone are read."""
+    """Deletes rows past their retention, batch by batch, as the operator; reads ids, statuses and times alone."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def ledger(self, before: datetime, place: str | None) -> PrunedBatch:
-        """Prune turns whose stages all ended well before that; their status and counts stay what they were."""
+        """Prune ledger rows of turns whose stages all succeeded before this time; status and counts of turns stay."""
         return await self._walk(PRUNE_LEDGER, place, str(UUID(int=0)), LEDGER_PAGE, before)
 
     async def audit(self, before: datetime, place: str | None) -> PrunedBatch:
-        """Throw away audit rows from before that."""
+        """Prune audit rows from before this time."""
         return await self._walk(PRUNE_AUDIT, place, "0", AUDIT_PAGE, before)
 
     async def calls(self, before: datetime, _place: str | None) -> PrunedBatch:
-        """Prune rows of the call audit from before that."""
+        """Prune rows of the call audit from before this time."""
         async with self._database.operator() as connection:
             gone = await connection.execute(
                 _delete_page(CALL_AUDIT, CALL_AUDIT.c.at < before, CALL_AUDIT.c.at, AUDIT_PAGE)
@@ -87,7 +87,7 @@ class Pruning:
         return PrunedBatch(gone.rowcount, MORE if gone.rowcount == AUDIT_PAGE else None)
 
     async def next_bank(self, place: str | None) -> tuple[UUID, UUID] | None:
-        """Return the host and bank behind a place, an active one or not; None when there is none any more."""
+        """Return the host and bank after a place, ended banks included; None after the last one."""
         host, bank = map(UUID, place.split(" ")) if place else (None, UUID(int=0))
         while True:
             if host is not None:
@@ -103,13 +103,13 @@ class Pruning:
                 return None
 
     async def claims(self, grace: timedelta) -> PrunedBatch:
-        """Drop claims whose lease ran out longer ago than `grace`: their streams are free either way."""
+        """Delete claims whose lease ran out longer ago than `grace`: their streams are free either way."""
         async with self._database.operator() as connection:
             gone = await connection.execute(DROP_CLAIMS, {"grace": grace, "limit": CLAIMS_PAGE})
         return PrunedBatch(gone.rowcount, MORE if gone.rowcount == CLAIMS_PAGE else None)
 
     async def open_turns(self, now: datetime) -> PrunedBatch:
-        """Drop turns whose output did not come before they expired, and what is left of those whose output did."""
+        """Delete expired open turns: without an output, or kept only so that their token counts as used."""
         async with self._database.operator() as connection:
             gone = await connection.execute(
                 _delete_page(OPEN_TURN, OPEN_TURN.c.expires_at <= now, OPEN_TURN.c.expires_at, CLAIMS_PAGE)
@@ -117,23 +117,23 @@ class Pruning:
         return PrunedBatch(gone.rowcount, MORE if gone.rowcount == CLAIMS_PAGE else None)
 
     async def expired_turns(self, now: datetime) -> int:
-        """Count the turns that `open_turns` would drop."""
+        """Return how many turns `open_turns` would delete."""
         return await self._count(_count_rows(OPEN_TURN, OPEN_TURN.c.expires_at <= now))
 
     async def prunable_rows(self, before: datetime) -> int:
-        """Count the rows that `ledger` would take out of the ledger (reads the whole ledger)."""
+        """Return how many rows `ledger` would prune (reads the whole ledger)."""
         return await self._count(COUNT_LEDGER.bindparams(before=before))
 
     async def prunable_audit(self, before: datetime) -> int:
-        """Count the rows that `audit` would throw away."""
+        """Return how many rows `audit` would prune."""
         return await self._count(_count_rows(AUDIT_EVENT, AUDIT_EVENT.c.at < before))
 
     async def prunable_calls(self, before: datetime) -> int:
-        """Count the rows that `calls` would throw away."""
+        """Return how many rows `calls` would prune."""
         return await self._count(_count_rows(CALL_AUDIT, CALL_AUDIT.c.at < before))
 
     async def dead_claims(self, grace: timedelta) -> int:
-        """Count the claims that `claims` would drop."""
+        """Return how many claims `claims` would delete."""
         return await self._count(_count_rows(CLAIM, CLAIM.c.lease_until < func.now() - grace))
 
     async def _count(self, query: TextClause | Select[int]) -> int:
@@ -143,7 +143,7 @@ class Pruning:
     async def _walk(
         self, batch: TextClause, place: str | None, first: str, limit: int, before: datetime
     ) -> PrunedBatch:
-        """Take the next batch of the host that `place` names, or go to the next host."""
+        """Prune the next batch of the host that `place` names, or of the next host."""
         host, _, after = (place or "").partition(" ")
         async with self._database.operator() as connection:
             if not after:
@@ -158,7 +158,7 @@ class Pruning:
 
 
 def find_next_host(after: UUID | None) -> Select[UUID]:
-    """Select the tenant behind one in the order of their ids; the first where `after` is None."""
+    """Return the query of the tenant after one in the order of ids; of the first where `after` is None."""
     first = select(HOST.c.host_id).order_by(HOST.c.host_id).limit(1)
     return first if after is None else first.where(HOST.c.host_id > after)
 
@@ -168,7 +168,7 @@ def _count_rows(table: Table, *conditions: ColumnElement[bool]) -> Select[int]:
 
 
 def _delete_page(table: Table, old: ColumnElement[bool], moment: Column[Any], limit: int) -> Delete:
-    """Delete rows that are old, by their moment the oldest first."""
+    """Return the statement that deletes a page of `old` rows, the oldest by `moment` first."""
     key = tuple(table.primary_key)
     return delete(table).where(tuple_(*key).in_(select(*key).where(old).order_by(moment).limit(limit)))
 

@@ -1,9 +1,8 @@
-"""When each task of maintenance runs next, in one row each: many workers look, one of them runs it.
+"""The schedule of maintenance tasks, one row each: many workers look, one of them runs a task.
 
-A run is held under a lease and a rising number. A killed worker loses the lease after a while, and the next
-goes on at the place that was written last; a late one finds a higher number, writes nothing, and stops.
-A time that was missed is not made up for: the next run is counted from the end of the last. Times are the database's,
-since the workers' clocks may differ.
+A run has a lease and a rising number. When a killed worker's lease has run out, the next worker goes on at the place
+that was saved last; a late worker finds a higher number, writes nothing, and stops. A missed run is not made up for:
+the next is scheduled from the end of the last. Times are the database's, since the workers' clocks may differ.
 """
 
 from dataclasses import dataclass
@@ -36,7 +35,7 @@ PLANNED = select(
 
 @dataclass(frozen=True, slots=True)
 class TaskRun:
-    """A run of a task that is ours: its number, and where the one before was cut short."""
+    """A run of a task that this process has taken: its number, and the place at which the run before was cut off."""
 
     task: str
     number: int
@@ -45,7 +44,7 @@ class TaskRun:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """How a task stands; `removed` counts what all its runs put away."""
+    """The state of a task; `removed`: rows removed by all its runs."""
 
     task: str
     next_run: datetime | None
@@ -57,18 +56,18 @@ class Planned:
 
 
 class Schedule:
-    """Hands out runs of tasks, each to one worker at a time."""
+    """The schedule in the database: hands out runs of tasks, each to one worker at a time."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def due(self, tasks: list[str]) -> list[str]:
-        """List those of these tasks that are due and not running."""
+        """Return those of these tasks that are due and not running."""
         async with self._database.operator() as connection:
             return list((await connection.execute(DUE, {"tasks": tasks})).scalars())
 
     async def take(self, task: str, *, lease: timedelta, worker: str, by_hand: bool = False) -> TaskRun | None:
-        """Take a run, by hand whether it is time or not; None when it is not, or another process runs it."""
+        """Take a run of a task; None when it is not due (unless `by_hand`), or another process runs it."""
         ready = update(MAINTENANCE).where(_TASK.task == task, _FREE)
         if not by_hand:
             ready = ready.where(_TASK.next_run <= func.now())
@@ -79,23 +78,23 @@ class Schedule:
         return None if row is None else TaskRun(task, row.run, row.place)
 
     async def go_on(self, run: TaskRun, *, lease: timedelta, place: str | None, removed: int) -> bool:
-        """Write how far a run has come and prolong its lease. False: another process has it now."""
+        """Save a run's place and renew its lease. False: another process has the run now."""
         reached = {"lease_until": func.now() + lease, "place": place, "removed": _TASK.removed + removed}
         async with self._database.operator() as connection:
             return bool((await connection.execute(_update_run(run).values(reached))).rowcount)
 
     async def finish(self, run: TaskRun, *, outcome: str, pause: timedelta) -> None:
-        """End a run; the next one may begin after `pause`. Changes nothing when another process has it now."""
+        """End a run; the next may begin after `pause`. Changes nothing when another process has the run now."""
         ended = {"lease_until": None, "ended_at": func.now(), "outcome": outcome, "next_run": func.now() + pause}
         async with self._database.operator() as connection:
             await connection.execute(_update_run(run).values(ended))
 
     async def planned(self) -> list[Planned]:
-        """Say how every task that ever ran stands."""
+        """Return the state of every task that ever ran."""
         async with self._database.operator() as connection:
             return [Planned(*row) for row in await connection.execute(PLANNED)]
 
 
 def _update_run(run: TaskRun) -> Update:
-    """Change a run that is still ours."""
+    """Return the update of a run's row that applies while this process holds its lease."""
     return update(MAINTENANCE).where(_TASK.task == run.task, _TASK.run == run.number, _TASK.lease_until.is_not(None))

@@ -1,7 +1,7 @@
 """Re-indexes the words of banks whose language changed, a page of units at a time.
 
-The rules are written once all processes know them, so a unit that came after the change needs nothing here; one that
-is cut as it should be already is left as it is. Facts, vectors and the log have no part in it.
+It begins once all processes use the new rules, so units written after the change are right; a unit whose words are
+right is left as it is. Facts, vectors and the log are not concerned.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from store.text.word_rules import AUTO, WordRules, rules_of
 
 #: Units of one page.
 PAGE = 100
-#: By then every process has read the change, in seconds: several times as long as one believes what it read.
+#: Seconds after which every process uses the change: several times the lifetime of its cached rules.
 SETTLE_S = 6 * languages.BELIEVED_S
 
 _LANGUAGE, _UNIT, _WORD = BANK_LANGUAGE.c, UNIT.c, UNIT_WORD.c
@@ -48,15 +48,15 @@ UNITS = (
     .where(in_bank(UNIT), _UNIT.active)
     .order_by(_UNIT.unit_id)
 )
-# What changed since it was read has new words already, by the new rules. Locked, so that a caller that forgets a unit
-# meanwhile takes its new words with it.
+# A unit that changed since it was read has words by the new rules already. Locked, so that a caller that forgets a unit
+# meanwhile deletes its new words, too.
 UNCHANGED = text("""
     select u.unit_id from unnest(cast(:units as uuid[]), cast(:versions as int[])) as t(unit_id, version)
       join afterturn.agent_memory_unit_t u
         on u.host_id = :host and u.bank_id = :bank and u.unit_id = t.unit_id and u.active
        and u.aggregate_version = t.version
      order by u.unit_id for share of u""")
-# What was counted of the old words is taken back with them.
+# The counts of the old words are taken back with them.
 DROP = text("""
     with gone as materialized (
         select g.length, g.terms from afterturn.drop_words(:host, :bank, cast(:units as uuid[])) g where g.posted
@@ -84,7 +84,7 @@ SETTLED = delete(BANK_LANGUAGE).where(
 
 
 class WordsAnew:
-    """Cuts the words of banks anew, over all hosts, each as its own tenant."""
+    """Analyses words anew in banks whose language changed, over all hosts, each as its own tenant."""
 
     def __init__(self, database: Database, *, settle_s: float = SETTLE_S, page: int = PAGE) -> None:
         self._database = database
@@ -92,12 +92,12 @@ class WordsAnew:
         self._page = page
 
     async def undone(self) -> int:
-        """Return how many banks have words to be cut anew."""
+        """Return how many banks have words to be analysed anew."""
         async with self._database.operator() as connection:
             return int((await connection.execute(UNDONE)).scalar_one())
 
     async def step(self) -> PrunedBatch:
-        """Cut a page of one bank's units; returns how many got other words."""
+        """Analyse a page of one bank's units; the result counts units whose words changed."""
         async with self._database.operator() as connection:
             settled = _LANGUAGE.changed_at < func.now() - timedelta(seconds=self._settle_s)
             row = (await connection.execute(NEXT.where(settled))).one_or_none()
@@ -137,7 +137,7 @@ class WordsAnew:
 
 
 def _cut_words(units: Sequence[Row[Any]], rules: WordRules) -> dict[UUID, tuple[int, postings.UnitTerms]]:
-    """Return the words of those units that have others now, with the version each was read at."""
+    """Return the new words of the units whose words change, with the version at which each was read."""
     found = {}
     for unit in units:
         words = postings.terms_of(unit, rules)
