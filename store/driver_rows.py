@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from asyncpg import Record
-from sqlalchemy import Select, TextClause
+from sqlalchemy import SelectBase, TextClause
 from sqlalchemy.dialects.postgresql.asyncpg import dialect
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -26,7 +26,7 @@ class DriverRow(Record):
 
 
 async def fetch_rows(
-    connection: AsyncConnection, statement: TextClause | Select[*tuple[Any, ...]], values: Mapping[str, Any]
+    connection: AsyncConnection, statement: TextClause | SelectBase, values: Mapping[str, Any]
 ) -> list[DriverRow]:
     """Return the rows of a statement in the connection's transaction; values that are no parameters are ignored.
 
@@ -45,7 +45,7 @@ def driver_of(connection: AsyncConnection) -> Any:
 
 
 @lru_cache(maxsize=512)
-def _compile_statement(statement: TextClause | Select[*tuple[Any, ...]]) -> tuple[str, tuple[str, ...]]:
+def _compile_statement(statement: TextClause | SelectBase) -> tuple[str, tuple[str, ...]]:
     """Return a statement with numbered parameters, and their names in that order."""
     compiled = statement.compile(dialect=dialect())  # type: ignore[no-untyped-call]  # SQLAlchemy leaves it without
     return compiled.string, tuple(compiled.positiontup or ())

@@ -13,26 +13,25 @@ from uuid import UUID, uuid4
 from weakref import WeakValueDictionary
 
 import orjson
-from sqlalchemy import Row, text
+from sqlalchemy import Integer, Text, and_, bindparam, cast, exists, literal_column, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
 from store.coalescing import Coalescer
 from store.database import Database
+from store.driver_rows import DriverRow
 from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import NotFound
 from store.memory.memories import Memories, NewMemory, memory_session
 from store.memory.prepared_turns import AppendableTurn
 from store.memory.turn_writes import append_arguments
 from store.memory.turns import MOST_BYTES
+from store.plugin.marks import MARK, has_mark, is_marked, read_mark
 from store.plugin.namespaces import read_namespaces
 from store.plugin.vectors import CallersVector, insert_vector, keep_only
+from store.schema import DIRECTIVE, DOC, SESSION_HISTORY, UNIT, in_bank
 from store.tenancy.quotas import retry_on_quota
 
-#: Under which name a unit's metadata hold the mark.
-MARK = "plugin"
-#: What a memory may be (contract v1); of each kind there is an index.
-KINDS = ("fact", "summary", "checkpoint")
 #: How far back `created_at` may be put, and ahead: as far as a text of four digits names years.
 PAGE = 200
 NO_NAMESPACE = "no such namespace"
@@ -40,34 +39,27 @@ NO_NAMESPACE = "no such namespace"
 #: vectors, the traceparent of each, and whether to wait for other writers.
 APPEND = "select outcomes, positions from afterturn.append_plugin_memories($1, $2, $3, $4, $5, $6, $7, $8)"
 
-_AT = "cast({unit}.metadata->'plugin'->>'expires_at' as timestamptz)"
-#: What makes a unit a memory of the plugin that is read, and the filters of every search; `unit` is its alias.
-IS_MEMORY = f"""{{unit}}.origin = 'memory' and {{unit}}.active and jsonb_exists({{unit}}.metadata, 'plugin')
-       and coalesce({_AT} > :now, true)
-       and (cast(:kinds as text[]) is null or {{unit}}.metadata->'plugin'->>'kind' = any(cast(:kinds as text[])))"""
-COLUMNS = """u.bank_id, u.unit_id, u.turn_name, u.content, u.mentioned_at, cast(u.metadata->'plugin' as text) as mark,
-           coalesce(cast(u.metadata->'plugin'->>'pin' as boolean), false) as pinned"""
-STATE = text("""
-    select u.unit_id, cast(u.metadata->'plugin' as text) as mark from afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.bank_id = :bank and u.session_id = :session and u.seq is not null
-       and u.origin = 'memory' and u.active and jsonb_exists(u.metadata, 'plugin')""")
-OWN = text("""
-    select u.turn_name from afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.bank_id = :bank and u.origin = 'memory' and u.active
-       and jsonb_exists(u.metadata, 'plugin')
-     order by u.unit_id limit :page""")
+_UNIT = UNIT.alias("u")
+STATE = select(_UNIT.c.unit_id, cast(read_mark(_UNIT), Text).label("mark")).where(
+    in_bank(_UNIT), _UNIT.c.session_id == bindparam("session"), _UNIT.c.seq.is_not(None), is_marked(_UNIT)
+)
+OWN = (
+    select(_UNIT.c.turn_name)
+    .where(in_bank(_UNIT), is_marked(_UNIT))
+    .order_by(_UNIT.c.unit_id)
+    .limit(bindparam("page", type_=Integer))
+)
+_IS_OTHER = or_(
+    _UNIT.c.origin.in_((literal_column("'message'"), literal_column("'document'"))),
+    and_(_UNIT.c.origin == literal_column("'memory'"), ~has_mark(_UNIT)),
+)
 # Whether a bank holds anything that did not come through the plugin, or was drawn from that.
-OTHERS = text("""
-    select exists (select from afterturn.agent_memory_unit_t u
-                    where u.host_id = :host and u.bank_id = :bank and u.active
-                      and (u.origin in ('message', 'document')
-                           or (u.origin = 'memory' and not jsonb_exists(u.metadata, 'plugin'))))
-        or exists (select from afterturn.agent_memory_directive_t d
-                    where d.host_id = :host and d.bank_id = :bank and d.active)
-        or exists (select from afterturn.agent_memory_doc_t o
-                    where o.host_id = :host and o.bank_id = :bank and o.active)
-        or exists (select from afterturn.agent_session_history_t h
-                    where h.host_id = :host and h.bank_id = :bank and h.active)""")
+OTHERS = select(
+    or_(
+        exists().where(in_bank(_UNIT), _UNIT.c.active, _IS_OTHER),
+        *(exists().where(in_bank(table), table.c.active) for table in (DIRECTIVE, DOC, SESSION_HISTORY)),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,8 +226,8 @@ def _weigh(offered: Offered) -> int:
     return memory.weight + (NUMBER_BYTES * vector.dimension if vector else 0)
 
 
-def build_memory(row: Row[Any], score: float | None = None) -> StoredMemory:
-    """Return the memory that a row of COLUMNS holds."""
+def build_memory(row: DriverRow, score: float | None = None) -> StoredMemory:
+    """Return the memory that a row of `memory_columns` holds."""
     mark = orjson.loads(row.mark)
     end = mark.get("expires_at")
     return StoredMemory(

@@ -6,24 +6,33 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Update, delete, select, text, update
+from sqlalchemy import ARRAY, Update, Uuid, and_, any_, bindparam, delete, func, select, true, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
 from store.database import Database
+from store.driver_rows import fetch_rows
 from store.errors import NotFound
+from store.expiry import NOW
 from store.log.locks import hold_lock
-from store.schema import PLUGIN_NAMESPACE, PLUGIN_VECTOR
+from store.schema import BANK, PLUGIN_NAMESPACE, PLUGIN_VECTOR, same_bank
 from store.tenancy.banks import Banks
 
-_COLUMNS = "n.bank_id, n.name, n.kind, n.expires_at, n.metadata, n.created_at"
+_SPACE, _BANK = PLUGIN_NAMESPACE.alias("n"), BANK.alias("b")
 #: A namespace exists while its bank lives and it was not deleted; of several, in the order of their ids.
-LIVING = f"""
-    select {_COLUMNS} from afterturn.plugin_namespace_t n
-      join afterturn.agent_memory_bank_t b on b.host_id = n.host_id and b.bank_id = n.bank_id and b.active
-     where n.host_id = :host and n.bank_id = any(cast(:banks as uuid[])) and not n.ending"""  # noqa: S608 - constants
-READ = text(f"{LIVING} order by n.bank_id")
+LIVING = (
+    select(*(_SPACE.c[name] for name in ("bank_id", "name", "kind", "expires_at", "metadata", "created_at")))
+    .join_from(_SPACE, _BANK, and_(same_bank(_BANK, _SPACE), _BANK.c.active))
+    .where(
+        _SPACE.c.host_id == bindparam("host"),
+        _SPACE.c.bank_id == any_(bindparam("banks", type_=ARRAY(Uuid))),
+        ~_SPACE.c.ending,
+    )
+)
+READ = LIVING.order_by(_SPACE.c.bank_id)
+#: The banks of those that have not expired at `now`.
+LASTING = LIVING.with_only_columns(_SPACE.c.bank_id).where(func.coalesce(_SPACE.c.expires_at > NOW, true()))
 _NAMESPACE = PLUGIN_NAMESPACE.c
 # Alone: who writes a memory there holds the bank, and has committed before this says that the namespace ends.
 LOCK_BANK = select(hold_lock("bank", "bank"))
@@ -131,4 +140,4 @@ def _update_living(host: UUID, bank: UUID) -> Update:
 async def read_namespaces(connection: AsyncConnection, host: UUID, names: Sequence[str]) -> list[NamespaceRow]:
     """Return those of the named namespaces that are there, each once, in the tenant's transaction."""
     banks = list({identity.bank_id(host, name) for name in names})
-    return [NamespaceRow(*tuple(row)) for row in await connection.execute(READ, {"host": host, "banks": banks})]
+    return [NamespaceRow(*row) for row in await fetch_rows(connection, READ, {"host": host, "banks": banks})]

@@ -16,33 +16,21 @@ from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder
 from store import identity
 from store.database import ONE_PLAN, Database
+from store.driver_rows import DriverRow, fetch_rows
 from store.off_loop import off_loop
+from store.plugin.listing_queries import LIST
 from store.plugin.memories import StoredMemory, build_memory
 from store.plugin.namespaces import read_namespaces
-from store.plugin.search_statements import (
-    BEST,
-    BEST_OF_ALL,
-    CONTAINING,
-    CONTAINING_AMONG_FEW,
-    LIST,
-    MEMORIES_IN_LISTS,
-    NEAR_IN_LISTS,
-    NEAREST,
-    PINNED,
-    READ_FEW,
-    READ_WORDS,
-    READ_WORDS_OF_MEMORIES,
-    VECTORS,
-    nearest_in_lists,
-)
+from store.plugin.nearness_queries import BEST, BEST_OF_ALL, MEMORIES_IN_LISTS, NEAR_IN_LISTS
+from store.plugin.vector_queries import NEAREST, PINNED, VECTORS, nearest_in_lists
 from store.plugin.vectors import CallersVector, read_dimensions, read_lists, reading_lists
+from store.plugin.word_queries import CONTAINING, CONTAINING_AMONG_FEW, READ_FEW, READ_WORDS, READ_WORDS_OF_MEMORIES
 from store.recall.lexical import ALONE, RankedUnits, rank_units
 from store.recall.question import EFFORT, Question, parse_question
 from store.recall.recaller import MAX_CHARACTERS
@@ -181,7 +169,9 @@ class PluginSearch:
         begin = {"pinned": after and after.pinned, "at": after and after.created_at, "id": after and after.memory_id}
         async with self._database.tenant(host) as connection:
             scope = await self._scope(connection, host, asked)
-            rows = await connection.execute(LIST, {**scope.arguments, **begin, "letter": letter, "limit": asked.limit})
+            rows = await fetch_rows(
+                connection, LIST, {**scope.arguments, **begin, "letter": letter, "limit": asked.limit}
+            )
             return [build_memory(row) for row in rows]
 
     async def vectors(
@@ -191,7 +181,7 @@ class PluginSearch:
         async with self._database.tenant(host) as connection:
             scope = await self._scope(connection, host, asked)
             about = {**scope.arguments, "units": [one.unit for one in memories]}
-            rows = await connection.execute(VECTORS, about)
+            rows = await fetch_rows(connection, VECTORS, about)
             return {row.unit_id: [float(number) * row.norm for number in row.numbers] for row in rows}
 
     async def dimensions(self, host: UUID, asked: SearchQuery) -> list[int]:
@@ -206,7 +196,7 @@ class PluginSearch:
         about = {"numbers": list(vector.numbers), "dimension": vector.dimension, "pins_first": pins_first}
         async with self._database.tenant(host) as connection:
             scope = await self._scope(connection, host, asked)
-            whole, found = set(scope.banks), list[Row[Any]]()
+            whole, found = set(scope.banks), list[DriverRow]()
             for bank, lists in await read_lists(connection, scope.banks, vector.dimension, self._settings.read_units):
                 near = await _nearest_in_lists(scope, bank, lists, {**about, "limit": asked.limit})
                 if near is not None:
@@ -214,7 +204,7 @@ class PluginSearch:
                     found += near
             if whole:
                 one_by_one = {**scope.arguments, **about, "banks": list(whole), "limit": asked.limit}
-                found += (await connection.execute(NEAREST, one_by_one)).all()
+                found += await fetch_rows(connection, NEAREST, one_by_one)
             memories = {row.unit_id: build_memory(row, max(-1.0, min(1.0, row.score))) for row in found}
             return sorted(memories.values(), key=lambda one: _rank(one, pins_first))[: asked.limit]
 
@@ -282,7 +272,7 @@ class PluginSearch:
         }
         packed, banks, tail, few = defaultdict[str, bytes](bytes), dict[UUID, _Size](), list[Fresh](), list[UUID]()
         unread = Counter[str]()
-        for row in await connection.execute(_STATEMENTS[reach], about):
+        for row in await fetch_rows(connection, _STATEMENTS[reach], about):
             if row.packed is not None:
                 packed[row.term] += row.packed
             elif row.term is not None:
@@ -349,7 +339,7 @@ class PluginSearch:
             "opened": MOST if everything or wanted.asked.kinds else max(NEAREST_COMPARED, OPENED * limit),
             "limit": limit,
         }
-        rows = (await connection.execute(BEST_OF_ALL if everything else BEST, about)).all()
+        rows = await fetch_rows(connection, BEST_OF_ALL if everything else BEST, about)
         found = [build_memory(row, row.score) for row in rows if row.unit_id is not None]
         is_cut = rows[0].cut or in_lists.is_cut or read.words.are_cut
         if len(found) < limit and reach is _Reach.BEST and (is_cut or _are_others(read, found)):
@@ -389,11 +379,11 @@ async def _near_in_lists(scope: _Scope, banks: Mapping[UUID, _Size], *, everythi
     if everything:
         statement, looked_at, least = MEMORIES_IN_LISTS, most * LOOKED_AT, most
     for bank, size in banks.items():
-        rows = list[Row[Any]]()
+        rows = list[DriverRow]()
         if size.lists is not None:
             here = {**scope.arguments, "bank": bank, "looked_at": looked_at}
             async with reading_lists(scope.connection, size.lists):
-                rows = list(await scope.connection.execute(statement, here))
+                rows = await fetch_rows(scope.connection, statement, here)
         if size.lists is None or len(rows) < least:
             whole.append(bank)
             continue
@@ -404,14 +394,14 @@ async def _near_in_lists(scope: _Scope, banks: Mapping[UUID, _Size], *, everythi
 
 async def _nearest_in_lists(
     scope: _Scope, bank: UUID, lists: int, about: Mapping[str, Any]
-) -> Sequence[Row[Any]] | None:
+) -> Sequence[DriverRow] | None:
     """Return the nearest of a bank, and what is pinned there; None where an index brings too few of what is asked."""
     here = {**scope.arguments, **about, "banks": [bank], "looked_at": about["limit"] * LOOKED_AT}
     async with reading_lists(scope.connection, lists):
-        near = (await scope.connection.execute(nearest_in_lists(bank, about["dimension"]), here)).all()
+        near = await fetch_rows(scope.connection, nearest_in_lists(bank, about["dimension"]), here)
     if len(near) < about["limit"]:
         return None
-    return [*near, *(await scope.connection.execute(PINNED, here))] if about["pins_first"] else near
+    return [*near, *await fetch_rows(scope.connection, PINNED, here)] if about["pins_first"] else near
 
 
 def _rank(one: StoredMemory, pins_first: bool) -> tuple[bool, float, float, int]:  # noqa: FBT001 - of one call
@@ -426,6 +416,6 @@ async def _containing(scope: _Scope, query: str, few: Sequence[UUID] | None) -> 
     """
     about = {**scope.arguments, "query": query, "words": words_of(query), "most": COMPARED}
     statement = CONTAINING if few is None else CONTAINING_AMONG_FEW
-    rows = await scope.connection.execute(statement, about if few is None else {**about, "few": few})
+    rows = await fetch_rows(scope.connection, statement, {**about, "few": few})
     units = [row.unit_id.hex for row in rows]
     return RankedUnits(units, [1.0] * len(units), are_cut=False)

@@ -1,6 +1,6 @@
 """Searches of a large namespace by an index of lists find what an exact search finds, behind any filter."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import pytest_asyncio
 from numpy.typing import NDArray
-from sqlalchemy import text
+from sqlalchemy import SelectBase, text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
 from store.connections import create_owner_engine
@@ -18,21 +19,17 @@ from store.database import ONE_PLAN, Database
 from store.derived import vector_indexes
 from store.derived.unit_vectors import Unembedded, insert_vectors
 from store.derived.vector_indexes import Needed, NeededOfNamespace, VectorIndexes
+from store.driver_rows import fetch_rows
 from store.memory.turns import TurnStore
 from store.plugin import search as plugin_search
+from store.plugin.listing_queries import LIST
 from store.plugin.memories import StoredMemory
 from store.plugin.namespaces import NamespaceChange, Namespaces
+from store.plugin.nearness_queries import BEST, BEST_OF_ALL, NEAR_IN_LISTS
 from store.plugin.search import FEW, PluginSearch, SearchQuery
-from store.plugin.search_statements import (
-    BEST,
-    BEST_OF_ALL,
-    LIST,
-    NEAR_IN_LISTS,
-    READ_FEW,
-    READ_WORDS,
-    nearest_in_lists,
-)
+from store.plugin.vector_queries import nearest_in_lists
 from store.plugin.vectors import normalise, read_lists, reading_lists
+from store.plugin.word_queries import READ_FEW, READ_WORDS
 from store.recall.settings import RecallSettings
 from tests.patience import until
 from tests.producers.words import WordEmbedder
@@ -103,11 +100,10 @@ class Large:
     ) -> PluginSearch:
         return PluginSearch(self.database, Pointing(place), settings, lambda: NOON, near=near, few=few)
 
-    async def plan(self, statement: str, lists: int, **arguments: object) -> str:
+    async def plan(self, statement: SelectBase, lists: int, **arguments: object) -> str:
         about = {"host": self.host, "bank": self.bank, "banks": [self.bank], "kinds": None, "now": NOON, **arguments}
         async with self.database.tenant(self.host) as connection, reading_lists(connection, lists):
-            lines = await connection.execute(text(f"explain (costs off) {statement}"), about)
-            return "\n".join(line for (line,) in lines)
+            return "\n".join(await explain(connection, "costs off", statement, about))
 
 
 def made(count: int, dimension: int, seed: int) -> NDArray[np.float32]:
@@ -144,6 +140,22 @@ async def large(
     indexes = VectorIndexes(fresh_database.owner_url, SETTINGS.exact_units)
     yield Large(lonely, host, own, callers, indexes)
     await indexes.close()
+
+
+async def explain(
+    connection: AsyncConnection, options: str, statement: SelectBase, values: Mapping[str, object]
+) -> Sequence[Any]:
+    """Return the lines of a statement's plan for these values, or, in JSON, the one plan."""
+    compiled = statement.compile(dialect=connection.dialect)
+    arguments = tuple(values[name] for name in compiled.positiontup or ())
+    return (await connection.exec_driver_sql(f"explain ({options}) {compiled}", arguments)).scalars().all()
+
+
+async def analyse(connection: AsyncConnection, statement: SelectBase, values: Mapping[str, object]) -> dict[str, Any]:
+    """Run a statement; return its plan with what each node did."""
+    [[plan]] = await explain(connection, "analyze, costs off, timing off, summary off, format json", statement, values)
+    found: dict[str, Any] = plan["Plan"]
+    return found
 
 
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -231,9 +243,8 @@ async def test_what_waits_for_a_vector_is_looked_up_and_not_joined_with_all_vect
     about |= {"generation": 1, "exact_units": 700, "read_units": 400}
     arguments = {"host": large.host, "banks": [large.bank], "now": NOON, **about}
     async with large.database.tenant(large.host, ONE_PLAN) as connection:
-        explained = text(f"explain (analyze, costs off, timing off, summary off, format json) {READ_WORDS}")
-        [(plan,)] = (await connection.execute(explained, arguments)).all()
-    scans = [one for one in nodes(plan[0]["Plan"]) if str(one.get("Relation Name")).startswith("unit_vector")]
+        plan = await analyse(connection, READ_WORDS, arguments)
+    scans = [one for one in nodes(plan) if str(one.get("Relation Name")).startswith("unit_vector")]
     assert 0 < sum(one["Actual Loops"] * (one["Actual Rows"] or 1) for one in scans) <= 2 * 64, scans
 
 
@@ -242,11 +253,10 @@ async def test_a_common_word_beside_a_rare_one_is_not_read_unless_too_few_are_fo
     about |= {"chunks": 0, "characters": 100, "generation": 1, "exact_units": 700, "read_units": 400}
     for budget, unread in ((MEMORIES, MEMORIES), (MEMORIES + 1, None)):
         async with large.database.tenant(large.host, ONE_PLAN) as connection:
-            words = (await connection.execute(READ_WORDS, {**about, "postings": budget})).all()
-            explained = text(f"explain (analyze, costs off, timing off, summary off, format json) {READ_WORDS}")
-            [(plan,)] = (await connection.execute(explained, {**about, "postings": budget})).all()
+            words = await fetch_rows(connection, READ_WORDS, {**about, "postings": budget})
+            plan = await analyse(connection, READ_WORDS, {**about, "postings": budget})
         assert {row.term: row.units for row in words if row.term} == {"500": None, "messag": unread}
-        scans = [one for one in nodes(plan[0]["Plan"]) if str(one.get("Relation Name")).startswith("posting_")]
+        scans = [one for one in nodes(plan) if str(one.get("Relation Name")).startswith("posting_")]
         read = sum(one["Actual Loops"] * one["Actual Rows"] for one in scans)
         assert read == (1 if unread else MEMORIES + 1), scans
     search = large.search(RecallSettings(exact_units=700, read_units=400, postings=MEMORIES), large.own[0])
@@ -268,9 +278,8 @@ async def test_a_search_for_rare_kinds_reads_their_memories_alone(
     about |= {"generation": 1, "exact_units": 700, "read_units": 400}
     arguments = {"host": large.host, "banks": [large.bank], "now": NOON, **about}
     async with large.database.tenant(large.host, ONE_PLAN) as connection:
-        explained = text(f"explain (analyze, costs off, timing off, summary off, format json) {READ_FEW}")
-        [(plan,)] = (await connection.execute(explained, arguments)).all()
-    scans = [one for one in nodes(plan[0]["Plan"]) if one.get("Relation Name") == "agent_memory_unit_t"]
+        plan = await analyse(connection, READ_FEW, arguments)
+    scans = [one for one in nodes(plan) if one.get("Relation Name") == "agent_memory_unit_t"]
     read = [one for one in scans if one["Actual Loops"] and one["Actual Rows"]]
     assert {one["Index Name"] for one in read} == {f"unit_{kind}_by_plugin" for kind in kinds}, scans
     assert not any(one.get("Rows Removed by Filter") for one in read), scans
@@ -284,16 +293,16 @@ async def test_the_indexes_are_read_and_an_exact_search_reads_none(large: Large)
         assert bank == large.bank
         assert 0 < lists < MEMORIES // 20
         assert await read_lists(connection, [large.bank], DIMENSION + 1, SETTINGS.read_units) == []
-    in_lists = str(nearest_in_lists(large.bank, DIMENSION))
+    in_lists = nearest_in_lists(large.bank, DIMENSION)
     numbers = {"numbers": large.callers[0].tolist(), "limit": 10, "looked_at": 100}
     plan = await large.plan(in_lists, lists, **numbers)
     assert f"using plugin_vector_{large.bank.hex}_{DIMENSION}_near" in plan, plan
     about = {"vector": large.own[0], "generation": 1, "most": 20, "looked_at": 200, "pins": 20}
-    assert "_near" in (plan := await large.plan(str(NEAR_IN_LISTS), lists, **about)), plan
+    assert "_near" in (plan := await large.plan(NEAR_IN_LISTS, lists, **about)), plan
     about |= {"whole": [large.bank], "units": [], "scores": [], "known": [], "cosines": [], "near": -1.0, "weight": 1.0}
     about |= {"opened": 100, "pins_first": True, "limit": 20}
     for exact in (BEST, BEST_OF_ALL):
-        assert "_near" not in (plan := await large.plan(str(exact), lists, **about)), plan
+        assert "_near" not in (plan := await large.plan(exact, lists, **about)), plan
 
 
 async def test_a_search_reads_the_index_however_often_it_is_asked(large: Large) -> None:
@@ -337,9 +346,8 @@ async def test_a_page_of_a_listing_reads_no_more_than_a_page(large: Large) -> No
     for place in places:
         about = {"host": large.host, "banks": banks, "kinds": None, "now": NOON, "letter": None, "limit": 10, **place}
         async with large.database.tenant(large.host) as connection:
-            explained = text(f"explain (analyze, costs off, timing off, summary off, format json) {LIST}")
-            [(plan,)] = (await connection.execute(explained, about)).all()
-        scans = [one for one in nodes(plan[0]["Plan"]) if one.get("Relation Name") == "agent_memory_unit_t"]
+            plan = await analyse(connection, LIST, about)
+        scans = [one for one in nodes(plan) if one.get("Relation Name") == "agent_memory_unit_t"]
         # Behind a memory that is not pinned, no pinned one is looked for.
         pinned = set() if place["pinned"] is False else {"unit_pinned_by_plugin"}
         assert {one["Index Name"] for one in scans} == {*pinned, "unit_listed_by_plugin"}, scans

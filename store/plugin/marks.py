@@ -1,0 +1,112 @@
+"""The mark by which a unit is a memory of the plugin, in expressions on the table of units.
+
+Indexes are found by them (`unit_listed_by_plugin` and others in `store/schema.py`), so the mark is read by `->` and
+`->>`, as there, and not by subscripts.
+"""
+
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    Boolean,
+    ColumnElement,
+    FromClause,
+    TableValuedAlias,
+    Text,
+    Uuid,
+    and_,
+    any_,
+    bindparam,
+    cast,
+    column,
+    false,
+    func,
+    literal_column,
+    or_,
+    true,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+from store.expiry import NOW
+from store.schema import TIME
+
+#: Under which name a unit's metadata hold the mark.
+MARK = "plugin"
+_MARK = literal_column(f"'{MARK}'", Text)
+#: What a memory may be (contract v1); of each kind there is an index.
+KINDS = ("fact", "summary", "checkpoint")
+#: The tenant; the banks that are searched; the kinds that are asked for (null: all).
+HOST, BANKS = bindparam("host", type_=Uuid), bindparam("banks", type_=ARRAY(Uuid))
+ASKED_KINDS = bindparam("kinds", type_=ARRAY(Text))
+
+
+def read_mark(unit: FromClause) -> ColumnElement[Any]:
+    """Return the mark of a unit."""
+    mark: ColumnElement[Any] = unit.c["metadata"].op("->", return_type=JSONB())(_MARK)
+    return mark
+
+
+def read_field(unit: FromClause, name: str) -> ColumnElement[str]:
+    """Return a field of a unit's mark, as text."""
+    text: ColumnElement[str] = read_mark(unit).op("->>", return_type=Text())(literal_column(f"'{name}'"))
+    return text
+
+
+def is_marked(unit: FromClause) -> ColumnElement[bool]:
+    """Say that a unit is a memory of the plugin and was not forgotten: the predicate of the indexes of memories."""
+    return and_(unit.c.origin == literal_column("'memory'"), unit.c.active, has_mark(unit))
+
+
+def has_mark(unit: FromClause) -> ColumnElement[bool]:
+    """Say that a unit came through the plugin."""
+    return func.jsonb_exists(unit.c["metadata"], _MARK)
+
+
+def is_memory(unit: FromClause) -> ColumnElement[bool]:
+    """Say that a unit is a memory that is read: one that lasts at `now`, of a kind that is asked for."""
+    return and_(
+        is_marked(unit),
+        func.coalesce(cast(read_field(unit, "expires_at"), TIME) > NOW, true()),
+        or_(ASKED_KINDS.is_(None), read_field(unit, "kind") == any_(ASKED_KINDS)),
+    )
+
+
+def is_memory_of(bank: ColumnElement[Any], unit: FromClause) -> ColumnElement[bool]:
+    """Say that a unit is a memory of this bank that is read; `any_(BANKS)`: of one of those that are searched."""
+    return and_(unit.c.host_id == HOST, unit.c.bank_id == bank, unit.c.seq.is_not(None), is_memory(unit))
+
+
+def is_pinned(unit: FromClause) -> ColumnElement[bool]:
+    """Say that a memory is pinned, as the index of pinned memories says it."""
+    return read_field(unit, "pin") == literal_column("'true'")
+
+
+def read_id(unit: FromClause) -> ColumnElement[Any]:
+    """Return the id that a memory's caller knows it by, as the indexes that list memories say it."""
+    return cast(read_field(unit, "id"), Uuid)
+
+
+def read_pin(unit: FromClause) -> ColumnElement[bool]:
+    """Return whether a memory is pinned, in a form that no index serves."""
+    return func.coalesce(cast(read_field(unit, "pin"), Boolean), false())
+
+
+def memory_columns(unit: FromClause) -> tuple[ColumnElement[Any], ...]:
+    """Return what is read of a memory (`build_memory`)."""
+    return (
+        *(unit.c[name] for name in ("bank_id", "unit_id", "turn_name", "content", "mentioned_at")),
+        cast(read_mark(unit), Text).label("mark"),
+        read_pin(unit).label("pinned"),
+    )
+
+
+def best_first(unit: FromClause, score: ColumnElement[float]) -> tuple[ColumnElement[Any], ...]:
+    """Return the order of what is found: pinned memories, if `pins_first`, then by score, the newest, and by id."""
+    pinned = and_(read_pin(unit), bindparam("pins_first", type_=Boolean))
+    return (pinned.desc(), score.desc(), unit.c.mentioned_at.desc(), read_id(unit).desc())
+
+
+def unnest_banks(name: str = "banks") -> TableValuedAlias:
+    """Return the banks of this parameter as rows of `bank_id`."""
+    banks = bindparam(name, type_=ARRAY(Uuid))
+    return func.unnest(banks).table_valued(column("bank_id", Uuid)).render_derived("b")

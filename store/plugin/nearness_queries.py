@@ -1,0 +1,181 @@
+"""Queries of how near memories are to a search, and of the best by words and nearness together."""
+
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    CTE,
+    ColumnElement,
+    Double,
+    FromClause,
+    Integer,
+    Select,
+    SmallInteger,
+    Uuid,
+    and_,
+    any_,
+    bindparam,
+    cast,
+    column,
+    exists,
+    func,
+    join,
+    literal_column,
+    or_,
+    select,
+    true,
+    union,
+    union_all,
+)
+
+from store.plugin.marks import BANKS, HOST, best_first, is_memory_of, is_pinned, memory_columns, unnest_banks
+from store.schema import UNIT, UNIT_VECTOR
+from store.vectors import HalfVector
+
+_UNIT, _VECTOR, _BANK = UNIT.alias("u"), UNIT_VECTOR.alias("v"), unnest_banks()
+_ZERO, _ONE = literal_column("0", Integer), literal_column("1", Integer)
+_ASKED = cast(bindparam("vector", type_=HalfVector()), HalfVector())
+_NEAR, _WEIGHT = bindparam("near", type_=Double), bindparam("weight", type_=Double)
+_LOOKED_AT, _OPENED = bindparam("looked_at", type_=Integer), bindparam("opened", type_=Integer)
+_UNITS = bindparam("units", type_=ARRAY(Uuid))
+# Of unit vectors the inner product is the cosine, and `<#>` is its negative.
+_DISTANCE: ColumnElement[float] = _VECTOR.c.embedding.op("<#>", return_type=Double())(_ASKED)
+_COSINE = (-_DISTANCE).label("cosine")
+_IN_GENERATION = and_(_VECTOR.c.host_id == HOST, _VECTOR.c.generation == bindparam("generation", type_=SmallInteger))
+
+
+def _is_first_of(bank: FromClause) -> ColumnElement[bool]:
+    """Say that a vector is of the first chunk of a unit of this bank: a memory has no other."""
+    return and_(_IN_GENERATION, _VECTOR.c.chunk == _ZERO, _VECTOR.c.bank_id == bank.c.bank_id)
+
+
+def _unnest_units(units: ColumnElement[Any], numbers: str, number: str, name: str) -> FromClause:
+    """Return units with numbers of another parameter, as rows of `unit_id` and `number`."""
+    rows = func.unnest(units, bindparam(numbers, type_=ARRAY(Double)))
+    return rows.table_valued(column("unit_id", Uuid), column(number, Double)).render_derived(name)
+
+
+# All vectors of a bank are compared ----------------------------------------------------------------------------------
+
+
+def _find_near(*, of_memories: bool) -> CTE:
+    """Return the nearest of each bank that is read whole, memories alone or units of any kind.
+
+    What is not near is left out before it is put in order: most is. An order that no index can serve is exact.
+    """
+    bank, distance = unnest_banks("whole"), (_DISTANCE + _ZERO).label("distance")
+    nearest = select(_VECTOR.c.bank_id, _VECTOR.c.unit_id, distance).where(_is_first_of(bank), -_DISTANCE >= _NEAR)
+    if of_memories:
+        is_named = and_(is_memory_of(bank.c.bank_id, _UNIT), _UNIT.c.unit_id == _VECTOR.c.unit_id)
+        nearest = nearest.join_from(_VECTOR, _UNIT, is_named)
+    found = nearest.order_by(distance).limit(_LOOKED_AT).lateral("n")
+    return (
+        select(found.c.bank_id, found.c.unit_id, (-found.c.distance).label("cosine"))
+        .join_from(bank, found, true())
+        .cte("near")
+        .prefix_with("materialized")
+    )
+
+
+def _find_pinned() -> CTE:
+    """Return the newest pinned memories of each bank."""
+    pinned = (
+        select(_UNIT.c.bank_id, _UNIT.c.unit_id)
+        .where(is_memory_of(_BANK.c.bank_id, _UNIT), is_pinned(_UNIT))
+        .order_by(_UNIT.c.mentioned_at.desc())
+        .limit(bindparam("pins", type_=Integer))
+        .lateral("p")
+    )
+    return select(pinned).join_from(_BANK, pinned, true()).cte("pinned").prefix_with("materialized")
+
+
+def _measure_cosines(near: CTE, pinned: CTE) -> CTE:
+    """Return the cosines of what is near, of what is known already, of what shares words, and of pinned memories."""
+    known = _unnest_units(bindparam("known", type_=ARRAY(Uuid)), "cosines", "cosine", "k")
+    named = _UNITS.concat(func.array(select(pinned.c.unit_id).scalar_subquery()))
+    of_named = (
+        select(_VECTOR.c.unit_id, _COSINE)
+        .where(_is_first_of(_BANK), _VECTOR.c.unit_id == any_(named))
+        .offset(_ZERO)
+        .lateral("v")
+    )
+    each = union_all(
+        select(near.c.unit_id, near.c.cosine), select(known), select(of_named).join_from(_BANK, of_named, true())
+    ).subquery("c")
+    return select(each.c.unit_id, func.max(each.c.cosine).label("cosine")).group_by(each.c.unit_id).cte("cosines")
+
+
+def _fuse_scores(cosines: CTE) -> CTE:
+    """Return what shares words or is near, with the weighted sum of both."""
+    words = _unnest_units(_UNITS, "scores", "score", "w")
+    by_words, by_nearness = func.coalesce(words.c.score, _ZERO), func.coalesce(cosines.c.cosine, _ZERO)
+    score = (by_words + _WEIGHT * func.greatest(_ZERO, by_nearness)) / (_WEIGHT + _ONE)
+    return (
+        select(func.coalesce(words.c.unit_id, cosines.c.unit_id).label("unit_id"), score.label("score"))
+        .select_from(join(words, cosines, words.c.unit_id == cosines.c.unit_id, full=True))
+        .where(or_(words.c.score > _ZERO, cosines.c.cosine >= _NEAR))
+        .cte("fused")
+        .prefix_with("materialized")
+    )
+
+
+def _open_best(fused: CTE, pinned: CTE) -> FromClause:
+    """Return the memories among the best, and pinned ones: these alone are opened."""
+    best = union(
+        select(fused).order_by(fused.c.score.desc()).fetch(_OPENED, with_ties=True),
+        select(fused).join_from(fused, pinned, pinned.c.unit_id == fused.c.unit_id),
+    ).cte("best")
+    unit = (
+        select(_UNIT)
+        .where(is_memory_of(any_(BANKS), _UNIT), _UNIT.c.unit_id == best.c.unit_id)
+        .limit(_ONE)
+        .lateral("u")
+    )
+    return (
+        select(*memory_columns(unit), best.c.score)
+        .join_from(best, unit, true())
+        .order_by(*best_first(unit, best.c.score))
+        .limit(bindparam("limit", type_=Integer))
+        .cte("found")
+    )
+
+
+def _select_best(near: CTE) -> Select[*tuple[Any, ...]]:
+    """Select the best by words and nearness together, and with each, or alone, whether more are near: `cut`."""
+    pinned = _find_pinned()
+    fused = _fuse_scores(_measure_cosines(near, pinned))
+    found = _open_best(fused, pinned)
+    full = select(near.c.bank_id).group_by(near.c.bank_id).having(func.count() >= _LOOKED_AT)
+    opened_all = select(func.count()).select_from(fused).scalar_subquery() > _OPENED
+    told = select(or_(opened_all, exists(full)).label("cut")).subquery("t")
+    return select(told.c.cut, found).join_from(told, found, true(), isouter=True)
+
+
+BEST = _select_best(_find_near(of_memories=False))
+BEST_OF_ALL = _select_best(_find_near(of_memories=True))
+
+
+# An index of lists is read -------------------------------------------------------------------------------------------
+
+#: The order that an index of lists serves.
+NEAR_IN_LISTS = (
+    select(_VECTOR.c.unit_id, _VECTOR.c.chunk, _COSINE)
+    .where(_IN_GENERATION, _VECTOR.c.bank_id == bindparam("bank", type_=Uuid))
+    .order_by(_DISTANCE)
+    .limit(_LOOKED_AT)
+)
+
+
+def _select_memories_in_lists() -> Select[*tuple[Any, ...]]:
+    """Select the memories among the nearest: what is none, and other kinds, are left out."""
+    near = NEAR_IN_LISTS.cte("near").prefix_with("materialized")
+    return (
+        select(_UNIT.c.unit_id, near.c.chunk, near.c.cosine)
+        .join_from(near, _UNIT, _UNIT.c.unit_id == near.c.unit_id)
+        .where(near.c.chunk == _ZERO, is_memory_of(bindparam("bank", type_=Uuid), _UNIT))
+        .order_by(near.c.cosine.desc())
+        .limit(bindparam("most", type_=Integer))
+    )
+
+
+MEMORIES_IN_LISTS = _select_memories_in_lists()

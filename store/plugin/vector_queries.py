@@ -1,0 +1,94 @@
+"""Queries of the vectors that callers bring: the nearest memories by them, and the vectors themselves.
+
+A vector is read while its memory names it: another was written for another version of that.
+"""
+
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from pgvector.sqlalchemy import HALFVEC, VECTOR
+from sqlalchemy import (
+    ARRAY,
+    REAL,
+    ColumnElement,
+    Double,
+    FromClause,
+    Integer,
+    Select,
+    Uuid,
+    any_,
+    bindparam,
+    cast,
+    literal_column,
+    select,
+)
+
+from store.plugin.marks import BANKS, HOST, best_first, is_memory_of, is_pinned, memory_columns, read_field, read_id
+from store.schema import PLUGIN_VECTOR, UNIT, same_bank
+
+_VECTOR, _UNIT = PLUGIN_VECTOR.alias("v"), UNIT.alias("u")
+_NUMBERS, _LIMIT = bindparam("numbers", type_=ARRAY(REAL)), bindparam("limit", type_=Integer)
+
+
+def _select_of_memories(vectors: FromClause, *columns: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
+    """Select from vectors and the memories that name them."""
+    return (
+        select(*columns)
+        .join_from(vectors, _UNIT, same_bank(_UNIT, vectors, "session_id"))
+        .where(is_memory_of(any_(BANKS), _UNIT), read_field(_UNIT, "vector") == vectors.c.digest)
+    )
+
+
+def _measure_nearness(vectors: FromClause) -> ColumnElement[float]:
+    distance: ColumnElement[float] = vectors.c.embedding.op("<=>", return_type=Double())(cast(_NUMBERS, VECTOR))
+    return (literal_column("1", Double) - distance).label("score")
+
+
+_SCORE = _measure_nearness(_VECTOR)
+#: The nearest of all vectors of a dimension.
+NEAREST = (
+    _select_of_memories(_VECTOR, *memory_columns(_UNIT), _SCORE)
+    .where(
+        _VECTOR.c.host_id == HOST,
+        _VECTOR.c.bank_id == any_(BANKS),
+        _VECTOR.c.dimension == bindparam("dimension"),
+    )
+    .order_by(*best_first(_UNIT, _SCORE))
+    .limit(_LIMIT)
+)
+#: The nearest of those whose memories are pinned.
+PINNED = NEAREST.where(is_pinned(_UNIT))
+VECTORS = _select_of_memories(
+    _VECTOR, _UNIT.c.unit_id, _VECTOR.c.norm, cast(_VECTOR.c.embedding, ARRAY(REAL)).label("numbers")
+).where(_VECTOR.c.host_id == HOST, _UNIT.c.unit_id == any_(bindparam("units", type_=ARRAY(Uuid))))
+
+
+@lru_cache(maxsize=1000)
+def nearest_in_lists(bank: UUID, dimension: int) -> Select[*tuple[Any, ...]]:
+    """Return the query of the nearest in a namespace by the index of its vectors of a dimension.
+
+    An index is of one namespace and one dimension: both stand in the query, as in the index.
+    """
+    kind = HALFVEC(dimension)
+    distance: ColumnElement[float] = cast(_VECTOR.c.embedding, kind).op("<#>", return_type=Double())(
+        cast(_NUMBERS, kind)
+    )
+    near = (
+        select(*(_VECTOR.c[name] for name in ("host_id", "bank_id", "session_id", "digest", "embedding")))
+        .where(
+            _VECTOR.c.host_id == HOST,
+            _VECTOR.c.bank_id == literal_column(f"'{bank}'"),
+            _VECTOR.c.dimension == literal_column(str(dimension)),
+        )
+        .order_by(distance)
+        .limit(bindparam("looked_at", type_=Integer))
+        .cte("near")
+        .prefix_with("materialized")
+    )
+    score = _measure_nearness(near)
+    return (
+        _select_of_memories(near, *memory_columns(_UNIT), score)
+        .order_by(score.desc(), _UNIT.c.mentioned_at.desc(), read_id(_UNIT).desc())
+        .limit(_LIMIT)
+    )

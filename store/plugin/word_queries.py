@@ -1,0 +1,312 @@
+"""Queries of a search's words: what holds them, with what must be known of each bank, and memories that hold a text.
+
+One round trip tells of a search's words, of what has no vector yet, and of how large each bank is: rows of one shape
+(`_ROW`), each with what it tells.
+"""
+
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    CTE,
+    BigInteger,
+    ColumnElement,
+    CompoundSelect,
+    FromClause,
+    Integer,
+    LargeBinary,
+    Select,
+    SelectBase,
+    SmallInteger,
+    Text,
+    Uuid,
+    and_,
+    any_,
+    bindparam,
+    case,
+    cast,
+    column,
+    exists,
+    func,
+    literal_column,
+    null,
+    or_,
+    select,
+    text,
+    true,
+    union_all,
+)
+
+from store.plugin.marks import ASKED_KINDS, BANKS, HOST, KINDS, is_memory_of, read_field
+from store.plugin.namespaces import LASTING
+from store.recall.waiting import PACKED_ALONE, WAITING
+from store.schema import BANK_STATISTICS, LEDGER, POSTING, TERM, UNIT, UNIT_VECTOR, UNIT_WORD
+
+#: A row tells the postings of a term, a unit without a vector and its text, a memory of a rare kind, the size of a
+#: bank and how many lists of the index by nearness are read there (null: all vectors are), or a number alone: in how
+#: many units a term stands that was not read, or how many memories of rare kinds there are.
+_ROW = {
+    "term": Text,
+    "packed": LargeBinary,
+    "unit_id": Uuid,
+    "content": Text,
+    "bank_id": Uuid,
+    "units": BigInteger,
+    "lists": Integer,
+}
+_TERMS, _WORDS = bindparam("terms", type_=ARRAY(Text)), bindparam("words", type_=ARRAY(Text))
+_POSTINGS, _CHUNKS = bindparam("postings", type_=Integer), bindparam("chunks", type_=Integer)
+_TOO_MANY = bindparam("too_many", type_=Integer)
+_ZERO, _ONE = literal_column("0", Integer), literal_column("1", Integer)
+_PACKED = literal_column(PACKED_ALONE, LargeBinary).label("packed")
+_UNIT, _POSTING, _WORD = UNIT.alias("u"), POSTING.alias("p"), UNIT_WORD.alias("w")
+#: Which of the named namespaces live.
+_LIVING = LASTING.cte("living").prefix_with("materialized")
+
+
+def _unnest_terms(terms: ColumnElement[Any], column_name: str, name: str) -> FromClause:
+    return func.unnest(terms).table_valued(column(column_name, Text)).render_derived(name)
+
+
+def _tell(**told: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
+    """Select rows of the common shape: what is not told is null."""
+    return select(*(told.get(name, cast(null(), kind)).label(name) for name, kind in _ROW.items()))
+
+
+# Words that are read -------------------------------------------------------------------------------------------------
+
+
+def _count_asked() -> CTE:
+    """Return in how many units of each bank the asked words stand, with what all rarer ones cost together."""
+    asked, known = _unnest_terms(_TERMS, "term", "q"), TERM.alias("t")
+    frequency = (
+        select(known.c.df)
+        .where(known.c.host_id == HOST, known.c.bank_id == _LIVING.c.bank_id, known.c.term == asked.c.term)
+        .limit(_ONE)
+        .lateral("t")
+    )
+    df = func.coalesce(frequency.c.df, _ZERO)
+    rarest_first = (df, asked.c.term)
+    nth = func.row_number().over(partition_by=_LIVING.c.bank_id, order_by=rarest_first)
+    spent = func.sum(df).over(partition_by=_LIVING.c.bank_id, order_by=rarest_first)
+    return (
+        select(_LIVING.c.bank_id, asked.c.term, df.label("df"), nth.label("nth"), spent.label("spent"))
+        .join_from(_LIVING, asked, true())
+        .join(frequency, true(), isouter=True)
+        .cte("asked")
+        .prefix_with("materialized")
+    )
+
+
+_ASKED = _count_asked()
+# The rarest word is read, and of the others those that leave the postings of all together within the budget, as a
+# recall does (`store.recall.lexical.readable_terms`).
+_IS_AFFORDABLE = or_(_ASKED.c.nth == _ONE, _ASKED.c.spent <= _POSTINGS)
+
+
+def _select_memory(bank: ColumnElement[Any], unit_id: ColumnElement[Any]) -> FromClause:
+    """Return whether a unit is a memory, as a row without columns or none.
+
+    One probe of an index: joined at large, all memories of the banks would be read for each.
+    """
+    memory = select().select_from(_UNIT).where(is_memory_of(bank, _UNIT), _UNIT.c.unit_id == unit_id)
+    return memory.limit(_ONE).lateral("u")
+
+
+def _select_words(*, of_memories: bool) -> CompoundSelect[*tuple[Any, ...]]:
+    """Select the postings of words: those that stand in the index, and those that wait to be carried there.
+
+    `of_memories`: of memories alone; then the words are read that leave the others no room in the budget, too. What is
+    drawn from memories has no number in its session.
+    """
+    posting = (
+        select(*(_POSTING.c[name] for name in ("bank_id", "unit_id", "term", "tf", "length")))
+        .where(
+            _POSTING.c.host_id == HOST,
+            _POSTING.c.bank_id == _ASKED.c.bank_id,
+            _POSTING.c.term == _ASKED.c.term,
+            _POSTING.c.seq.is_not(None),
+        )
+        .limit(_POSTINGS)
+        .lateral("p")
+    )
+    posted = select(posting.c.term, _PACKED).join_from(_ASKED, posting, true()).group_by(posting.c.term)
+    living = func.array(select(_LIVING.c.bank_id).scalar_subquery())
+    word = _WAITING_WORDS.subquery("p")
+    waiting = select(word.c.term, _PACKED).where(word.c.seq >= _ZERO).group_by(word.c.term)
+    if not of_memories:
+        return union_all(posted.where(_IS_AFFORDABLE), waiting)
+    return union_all(
+        posted.join(_select_memory(posting.c.bank_id, posting.c.unit_id), true()),
+        waiting.join(_select_memory(any_(living), word.c.unit_id), true()),
+    )
+
+
+_WAITING_WORDS = text(
+    WAITING.format(unit="").replace("w.bank_id = :bank", "w.bank_id = any(array(select bank_id from living))")
+).columns(
+    column("term", Text),
+    column("unit_id", Uuid),
+    column("session_id", Uuid),
+    column("seq", Integer),
+    column("tf", Integer),
+    column("length", Integer),
+)
+
+
+# Memories of rare kinds ----------------------------------------------------------------------------------------------
+
+
+def _select_of_kind(kind: str) -> Select[*tuple[Any, ...]]:
+    """Select the memories of a kind, up to `too_many`.
+
+    The kind is a literal, as in its index: behind row-level security a parameter would not match the index.
+    """
+    of_kind = literal_column(f"'{kind}'", Text)
+    memory = (
+        select(_UNIT.c.bank_id, _UNIT.c.unit_id)
+        .where(is_memory_of(_LIVING.c.bank_id, _UNIT), read_field(_UNIT, "kind") == of_kind)
+        .limit(_TOO_MANY)
+        .lateral("u")
+    )
+    return select(memory).join_from(_LIVING, memory, true()).where(of_kind == any_(ASKED_KINDS))
+
+
+_COUNTED = union_all(*map(_select_of_kind, KINDS)).cte("counted").prefix_with("materialized")
+_NUMBER = select(func.count()).select_from(_COUNTED)
+_FEW = select(_COUNTED).where(_NUMBER.scalar_subquery() < _TOO_MANY).cte("few").prefix_with("materialized")
+
+
+def _select_words_of_few() -> Select[*tuple[Any, ...]]:
+    """Select the postings of words in the few memories; the terms of each are unpacked once."""
+    row = (
+        select(_WORD.c.unit_id, _WORD.c.length, _WORD.c.terms)
+        .where(_WORD.c.host_id == HOST, _WORD.c.bank_id == _FEW.c.bank_id, _WORD.c.unit_id == _FEW.c.unit_id)
+        .limit(_ONE)
+        .lateral("w")
+    )
+    unpacked = row.c.terms.op("#>")(literal_column("cast(array[] as text[])")).label("terms")
+    held = select(unpacked).correlate(row).offset(_ZERO).lateral("o")
+    asked = _unnest_terms(_TERMS, "term", "a")
+    match = select(asked.c.term).where(held.c.terms.op("?")(asked.c.term)).offset(_ZERO).lateral("m")
+    tf = cast(held.c.terms.op("->>")(match.c.term), Integer).label("tf")
+    posting = (
+        select(match.c.term, row.c.unit_id, tf, row.c.length)
+        .join_from(_FEW, row, true())
+        .join(held, true())
+        .join(match, true())
+        .subquery("p")
+    )
+    return select(posting.c.term, _PACKED).group_by(posting.c.term)
+
+
+# What has no vector, and sizes ---------------------------------------------------------------------------------------
+
+
+def _select_fresh() -> Select[*tuple[Any, ...]]:
+    """Select what no worker has embedded yet, the newest first.
+
+    Each is looked up: joined at large, all vectors of a tenant would be read beside a few that wait.
+    """
+    undone, vector = LEDGER.alias("l"), UNIT_VECTOR.alias("v")
+    waiting = (
+        select(undone.c.bank_id, undone.c.turn_id, undone.c.position)
+        .where(
+            undone.c.host_id == HOST,
+            undone.c.bank_id == _LIVING.c.bank_id,
+            undone.c.stage == literal_column("'embedding'"),
+            undone.c.undone,
+        )
+        .order_by(undone.c.position.desc())
+        .limit(_CHUNKS)
+        .lateral("l")
+    )
+    unit = (
+        select(_UNIT.c.bank_id, _UNIT.c.unit_id, _UNIT.c.content, _UNIT.c.mentioned_at)
+        .where(is_memory_of(waiting.c.bank_id, _UNIT), _UNIT.c.turn_id == waiting.c.turn_id)
+        .limit(_ONE)
+        .lateral("u")
+    )
+    stored = (
+        select(true())
+        .where(
+            vector.c.host_id == HOST,
+            vector.c.bank_id == unit.c.bank_id,
+            vector.c.generation == bindparam("generation", type_=SmallInteger),
+            vector.c.unit_id == unit.c.unit_id,
+        )
+        .limit(_ONE)
+        .scalar_subquery()
+    )
+    content = func.left(unit.c.content, bindparam("characters", type_=Integer)).label("content")
+    return (
+        select(unit.c.unit_id, content)
+        .join_from(_LIVING, waiting, true())
+        .join(unit, true())
+        .where(stored.is_(None))
+        .order_by(unit.c.mentioned_at.desc())
+        .limit(_CHUNKS)
+    )
+
+
+def _tell_sizes() -> Select[*tuple[Any, ...]]:
+    """Tell how large each bank is, its units whose words wait included; of a large one, how many lists are read."""
+    counted = BANK_STATISTICS.alias("s")
+    waiting = (
+        select(func.count())
+        .where(_WORD.c.host_id == HOST, _WORD.c.bank_id == _LIVING.c.bank_id, ~_WORD.c.posted)
+        .scalar_subquery()
+    )
+    read = func.afterturn.lists_to_read(_LIVING.c.bank_id, counted.c.units, bindparam("read_units", type_=Integer))
+    return _tell(
+        bank_id=_LIVING.c.bank_id,
+        units=func.coalesce(counted.c.units, _ZERO) + waiting,
+        lists=case((counted.c.units > bindparam("exact_units", type_=BigInteger), read)),
+    ).join_from(_LIVING, counted, and_(counted.c.host_id == HOST, counted.c.bank_id == _LIVING.c.bank_id), isouter=True)
+
+
+def _read(words: SelectBase, *beside: Select[*tuple[Any, ...]]) -> CompoundSelect[*tuple[Any, ...]]:
+    """Return the query that reads these words, and in one round trip all else; `beside`: more rows."""
+    word, fresh = words.subquery("w"), _select_fresh().subquery("f")
+    return union_all(
+        _tell(term=word.c.term, packed=word.c.packed),
+        _tell(unit_id=fresh.c.unit_id, content=fresh.c.content),
+        _tell_sizes(),
+        *beside,
+    )
+
+
+#: Beside it, the common words that were not read, and in how many units they stand.
+READ_WORDS = _read(
+    _select_words(of_memories=False), _tell(term=_ASKED.c.term, units=_ASKED.c.df).where(~_IS_AFFORDABLE)
+)
+#: Of memories alone, the same number of postings of each word are read.
+READ_WORDS_OF_MEMORIES = _read(_select_words(of_memories=True))
+#: Beside it, the few memories themselves, or, of too many, their number.
+READ_FEW = _read(_select_words_of_few(), _tell(unit_id=_FEW.c.unit_id), _tell(units=func.count()).select_from(_COUNTED))
+
+
+# Memories that hold the query itself ---------------------------------------------------------------------------------
+
+
+def _select_containing() -> Select[*tuple[Any, ...]]:
+    """Select the memories that hold the query, or each of its words, in either case."""
+    word, text = _unnest_terms(_WORDS, "word", "q"), _UNIT.c.content
+    query = bindparam("query", type_=Text)
+    missing = exists().where(func.strpos(func.afterturn.folded(text), word.c.word) == _ZERO)
+    return (
+        select(_UNIT.c.unit_id)
+        .where(
+            is_memory_of(any_(BANKS), _UNIT),
+            or_(
+                func.strpos(func.lower(text), func.lower(query)) > _ZERO,
+                and_(func.cardinality(_WORDS) > _ZERO, ~missing),
+            ),
+        )
+        .order_by(_UNIT.c.mentioned_at.desc(), _UNIT.c.unit_id)
+        .limit(bindparam("most", type_=Integer))
+    )
+
+
+CONTAINING = _select_containing()
+CONTAINING_AMONG_FEW = CONTAINING.where(_UNIT.c.unit_id == any_(bindparam("few", type_=ARRAY(Uuid))))
