@@ -166,7 +166,7 @@ class EnrichmentStage:
 
 
 def _is_for(row: LedgerRow, turn: Sequence[TurnMessage], version: str) -> bool:
-    """Say whether a row has a turn, or one of its messages that was corrected, read by this version."""
+    """Return whether a row has a turn, or one of its messages that was corrected, read by this version."""
     return row.item_id == reading_id(row.turn_id, version) or corrected_unit(row, turn, version) is not None
 
 

@@ -1,4 +1,4 @@
-"""Appending events that a stage or a command derived: offered at most once each, projected in the same transaction."""
+"""Appends events of stages and commands, each at most once, and projects them in the same transaction."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -31,13 +31,13 @@ async def append_events(
     Returns the last position.
 
     An event whose id the log knows is the same event again and changes nothing; None means that nothing was new.
-    `expected` are versions of aggregates (by aggregate id; 0 for one that is not there) that the caller saw: one that
-    moved since raises ConcurrencyError. So does a version that another event took, unless `if_absent`: a stage that
-    offers what exists at most once lets the first writer have it. Writers that may meet on an aggregate offer their
-    events sorted by subject, so that they cannot deadlock.
+    `expected` are versions of aggregates (by aggregate id; 0 for one that does not exist) that the caller saw: one that
+    changed since raises ConcurrencyError. So does a version that another event took, unless `if_absent`: then the
+    first writer's event stays, as stages need that append what exists at most once. Writers that may meet on an
+    aggregate pass their events sorted by subject, so that they cannot deadlock.
 
     Raises ConcurrencyError, VersionGap (its predecessor is not in the log), MissingParent, or QuotaExceeded (of banks
-    that begin); the transaction is then at its end and must write nothing.
+    that begin); the transaction has then failed and must write nothing.
     """
     if not events:
         return None
@@ -54,6 +54,6 @@ async def append_events(
 
 
 async def read_versions(connection: AsyncConnection, host: UUID, subjects: Sequence[str]) -> dict[str, int]:
-    """Return the version that each aggregate (by its id) has in the log; 0 for one that is not there."""
+    """Return the version that each aggregate (by its id) has in the log; 0 for one that does not exist."""
     found = await connection.execute(VERSIONS, {"host": host, "subjects": list(subjects)})
     return {row.subject: row.version or 0 for row in found}

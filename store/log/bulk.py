@@ -1,4 +1,4 @@
-"""Appending many events at once: binary COPY into a stage, then one insert, a few thousand at a time."""
+"""Appends many events at once: binary COPY into a staging table, then one insert, a few thousand at a time."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ from store.log.refusals import translate_refusals
 #: Events of one transaction: long enough to be fast, short enough not to hold back readers of the log.
 BATCH = 2000
 
-# Emptied again: a writer that was cut off before it emptied the table left another tenant's events there.
+# Emptied first, too: a writer that was cut off before it emptied the table left another tenant's events there.
 STAGE = """
     create temp table if not exists bulk_event (
         ord int, id uuid, type text, aggregate text, subject text, bank uuid, "user" uuid, ts timestamptz,
@@ -33,7 +33,7 @@ COLUMNS = ("ord", "id", "type", "aggregate", "subject", "bank", "user", "ts", "v
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """How many events were new, and how many the log knew already."""
+    """The result of a load: how many events were new, and how many the log knew already."""
 
     appended: int
     known: int
@@ -50,9 +50,9 @@ async def append_bulk(
 ) -> Loaded:
     """Append events made by `build_offer`, `build_command` or `build_reoffer`, in order, a transaction for each batch.
 
-    `events` is drawn from in a thread. Each batch follows the rules of `append_events` and holds its banks alone.
+    `events` is iterated in a thread. Each batch follows the rules of `append_events` and locks its banks exclusively.
     `project=False` writes the log only: a repair must follow before anything reads. A refusal (ConcurrencyError,
-    VersionGap, MissingParent) ends the load; what earlier batches wrote stays, and the same load may be sent again.
+    VersionGap, MissingParent) ends the load; earlier batches stay, and the same load may be sent again.
     """
     write = partial(_write_batch, database, {"host": host, "if_absent": if_absent, "project": project})
     stream = iter(events)
@@ -83,12 +83,12 @@ async def _write_batch(
     *,
     wait: bool,
 ) -> int:
-    """Stage events at once, append them when the batch before them is written; return how many were new.
+    """Copy events into the staging table at once, append them after the batch before; return how many were new.
 
-    `wait` for the disk; the last batch takes those before it along.
+    `wait`: the commit waits for the disk; that of the last batch covers those before it.
 
-    Two transactions: one that staged and then waited would commit later under an older xid than those it waited for,
-    and readers of the log would see its events in the wrong order.
+    Staging and appending are two transactions: a single one would commit later under an older xid than the batch it
+    waited for, and readers of the log would see its events in the wrong order.
     """
     async with database.call() as connection:
         driver: Any = (await connection.get_raw_connection()).driver_connection
@@ -101,7 +101,7 @@ async def _write_batch(
             with translate_refusals():
                 return int((await connection.execute(APPEND, {**arguments, "wait": wait})).scalar_one())
         finally:
-            with suppress(InterfaceError, OSError):  # a connection that is gone took its stage along
+            with suppress(InterfaceError, OSError):  # the staging table of a closed connection is gone
                 await driver.execute(EMPTY)
 
 

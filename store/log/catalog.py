@@ -1,7 +1,7 @@
-"""The registry of the log: aggregates and events, named as the seed names them, and what is known of each.
+"""The registry of the log: aggregates and events by the seed's names, and the rules for each.
 
-SQL reads it through functions that every upgrade makes of it (`describe_registry`, `afterturn.set_events`): the order
-in which events are projected and by which function, which begin something, what a marker of an erased event keeps.
+SQL reads it through functions that every upgrade generates from it (`describe_registry`, `afterturn.set_events`): the
+order in which events are projected and by which function, which begin an aggregate, what an erased event keeps.
 Source: the Hindsight event model: nine aggregates, twenty-seven events.
 """
 
@@ -21,7 +21,7 @@ AGGREGATE_ID_LIMIT = 255
 
 
 class Aggregate(StrEnum):
-    """What events happen to."""
+    """The kinds of aggregates: what an event belongs to."""
 
     BANK = "AgentMemoryBank"
     DOC = "AgentMemoryDoc"
@@ -35,7 +35,7 @@ class Aggregate(StrEnum):
 
 
 class EventType(StrEnum):
-    """What can have happened; the wire name of each event."""
+    """The types of events, by their wire names."""
 
     BANK_CREATED = "AgentMemoryBankCreatedEvent"
     BANK_UPDATED = "AgentMemoryBankUpdatedEvent"
@@ -81,10 +81,10 @@ LEGACY = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class AggregateSpec:
-    """An aggregate: the table that its events are projected into, and what follows host and bank in its id.
+    """The registry's entry of an aggregate: the table of its projection, and the parts of its id after host and bank.
 
     `ids`: the data fields of the id, each with its column of the table. `counted`: columns that a stage fills later; a
-    replay does not compare them. `has_children`: others end with it, and begin ended while it is ended.
+    replay does not compare them. `has_children`: other aggregates end with it, and none of them lives without it.
     """
 
     table: str
@@ -95,7 +95,7 @@ class AggregateSpec:
 
 @dataclass(frozen=True, slots=True)
 class EventSpec:
-    """An event: what it happens to, and what it says.
+    """The registry's entry of an event type: its aggregate and the model of its data.
 
     `begins`: it begins the aggregate's life, or begins it again; it carries the whole state and may start at any
     version. `ends`: it ends that life.
@@ -173,12 +173,12 @@ ID_FIELDS: Mapping[Aggregate, tuple[str, ...]] = MappingProxyType(
 #: Events that begin an aggregate's life, or begin it again.
 BEGINNINGS = frozenset(event for event, spec in EVENTS.items() if spec.begins)
 
-#: What of an event's data is a column of the log, and not kept in the data again.
+#: Data fields that are columns of the log, and not repeated in the stored data.
 COLUMNS = frozenset({"hostId", "bankId", "aggregateVersion", "newAggregateVersion"})
 
 
 def describe_registry() -> dict[str, object]:
-    """Return the aggregates and events as SQL takes them (`afterturn.set_events`)."""
+    """Return the aggregates and events in the form that SQL takes (`afterturn.set_events`)."""
     kept = {field.alias or name for name, field in data.Erased.model_fields.items()} - COLUMNS - {"erased", "messages"}
     return {
         "events": [

@@ -1,7 +1,7 @@
 """An event before it is appended: its data and the CloudEvents attributes that are columns.
 
-The log itself numbers it: position, nonce and, for a session's history, the version. Envelopes are made when it is read
-(`afterturn.cloud_event`).
+The log assigns the numbers: position, nonce and, for a session's history, the version. Envelopes are made when events
+are read (`afterturn.cloud_event`).
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ from store.log.catalog import (
 )
 from store.log.storable import check_text
 
-#: Where events come from that name no other source.
+#: The CloudEvents source of this service's own events.
 SOURCE = "/afterturn"
 #: Bytes of a whole event that comes from elsewhere, as JSON: twice the largest request that the settings allow.
 EVENT_BYTES_LIMIT = 134_217_728
@@ -39,7 +39,7 @@ EVENT_BYTES_LIMIT = 134_217_728
 
 @dataclass(frozen=True)
 class Origin:
-    """Where events come from: whose memory, in which bank, by whom, when (aware UTC)."""
+    """The origin of events: host, bank, user, and time (aware UTC)."""
 
     host: UUID
     bank: UUID
@@ -48,7 +48,7 @@ class Origin:
 
     @cached_property
     def texts(self) -> tuple[str, str, str, str]:
-        """Host, bank, user and time as every event from here writes them."""
+        """Host, bank, user and time as texts, as events hold them."""
         return str(self.host), str(self.bank), str(self.user), self.at.isoformat()
 
 
@@ -87,12 +87,12 @@ def build_offer(
     nth: str = "1",
     identity: UUID | None = None,
 ) -> dict[str, Any]:
-    """Return one event in the form the log's functions take, its data as it is: the hot path checks none of it.
+    """Return one event in the form the log's functions take, with unchecked data, for the hot path.
 
-    `data` may hold any JSON-like value, ids and times included. `parts` are the aggregate id's parts after
-    host and bank; `nth` tells apart events of one aggregate whose version only the log knows, and is the version where
-    it is known. `identity` is the event's id where it does not follow from the version: a command's, so that two
-    commands that met on a version are not taken for one.
+    `data` may hold any JSON-like value, ids and times included. `parts` are the aggregate id's parts after host and
+    bank. `nth` is the version where it is known; else it makes the event's id unique within the aggregate. `identity`
+    is the event's id where it does not follow from `nth`: commands have one, so that two of them with one version are
+    two events.
     """
     host, bank, user, at = origin.texts
     subject = aggregate_id(host, bank, *parts)
@@ -112,7 +112,7 @@ def build_offer(
 def build_command(
     origin: Origin, event: EventType, fields: Mapping[str, Any], *, version: int = 1, identity: UUID | None = None
 ) -> dict[str, Any]:
-    """Return an event of checked data (fields by their wire names, ids included), in the form the log's functions take.
+    """Return an event in the form the log's functions take, with checked data (fields by wire names, ids included).
 
     Raises InvalidEvent for data the catalog does not know.
     """
@@ -123,9 +123,9 @@ def build_command(
 
 
 def build_reoffer(whole: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a whole CloudEvent from elsewhere in the form the log's functions take; its nonce is given anew.
+    """Return a CloudEvent from elsewhere in the form the log's functions take; the log gives it a new nonce.
 
-    Raises InvalidEvent for what is no JSON that the log can keep, or when envelope, data and ids do not say the same;
+    Raises InvalidEvent for JSON that the log cannot store, or when envelope, data and ids contradict each other;
     LegacyEvent for the older family.
     """
     _check_size(whole)

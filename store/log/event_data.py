@@ -1,8 +1,8 @@
 """Event payloads: one frozen model for each of the 27 types, camelCase on the wire.
 
-An Updated event carries the whole new state. No event carries a vector, because no field of these models holds one and
-none takes fields it does not name: vectors are made again from the text. What callers bring as JSON (metadata, content
-parts) is theirs, with any names and numbers.
+An Updated event carries the whole new state. No event carries a vector: no field of these models holds one, and
+unknown fields are refused; vectors are made again from the text. JSON of callers (metadata, content parts) may have any
+names and numbers.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ LEVELS = DEPTH_LIMIT + 3
 
 
 class EventData(BaseModel):
-    """What every event says: whose it is, and which version it makes of which."""
+    """Fields of every event: host, bank, and the aggregate's version."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", alias_generator=to_camel, validate_by_name=True, allow_inf_nan=False
@@ -71,12 +71,12 @@ class BankData(EventData):
 
 
 class DocKey(EventData):
-    """Which document."""
+    """The key of a document."""
 
     doc_id: UUID
 
 
-#: What quotas are charged for a thing: the bytes that callers wrote for it, over all its versions.
+#: The bytes that quotas are charged for an aggregate: what callers wrote for it, over all its versions.
 Bytes = Annotated[int | None, Field(ge=0, lt=2**63)]
 
 
@@ -93,7 +93,7 @@ class Doc(DocKey):
 
 
 class UnitKey(EventData):
-    """Which unit."""
+    """The key of a unit."""
 
     unit_id: UUID
 
@@ -133,9 +133,9 @@ PartsText = Annotated[str, AfterValidator(_check_parts)]
 
 
 class RetainedUnit(UnitData):
-    """A unit's state and where it comes from; the place in a conversation never changes afterwards.
+    """A unit's state and its provenance; the place in a conversation never changes afterwards.
 
-    `agent_def_id` is the agent whose key handed it in. `parts` that came before they were text are a list.
+    `agent_def_id` is the agent whose key handed it in. `parts` of events from before they became text are a list.
     """
 
     origin: UnitOrigin = "extraction"
@@ -152,13 +152,13 @@ class RetainedUnit(UnitData):
 
 
 class EntityKey(EventData):
-    """Which entity."""
+    """The key of an entity."""
 
     entity_id: UUID
 
 
 class EntityData(EntityKey):
-    """An entity's state; how often it was mentioned is counted, not told."""
+    """An entity's state; its mentions are counted, and not part of the event."""
 
     canonical_name: str = Field(min_length=1)
     user_id: UUID | None = None
@@ -166,14 +166,14 @@ class EntityData(EntityKey):
 
 
 class UnitEntityKey(EventData):
-    """Which unit names which entity."""
+    """The key of a unit's mention of an entity."""
 
     unit_id: UUID
     entity_id: UUID
 
 
 class UnitEntity(UnitEntityKey):
-    """How often and where the unit names the entity, what it calls it, and which rules found it."""
+    """A unit's mention of an entity: how often, where, under what name, and the extractor that found it."""
 
     mentions: int = Field(1, ge=1)
     place: int = Field(0, ge=0)
@@ -184,7 +184,7 @@ class UnitEntity(UnitEntityKey):
 
 
 class LinkKey(EventData):
-    """Which link."""
+    """The key of a link."""
 
     from_unit_id: UUID
     to_unit_id: UUID
@@ -192,7 +192,7 @@ class LinkKey(EventData):
 
 
 class Link(LinkKey):
-    """A link's state; one of nearness names the model by whose vectors it is so."""
+    """A link's state; a semantic link made from vectors names their model."""
 
     weight: float = 1.0
     embedding_model: str | None = None
@@ -200,13 +200,13 @@ class Link(LinkKey):
 
 
 class DirectiveKey(EventData):
-    """Which directive."""
+    """The key of a directive."""
 
     directive_id: UUID
 
 
 class DirectiveData(DirectiveKey):
-    """A directive's state, and who laid it down so."""
+    """A directive's state, and its author."""
 
     name: str = Field(min_length=1, max_length=256)
     content: str
@@ -216,7 +216,7 @@ class DirectiveData(DirectiveKey):
 
 
 class ReflectionKey(EventData):
-    """Which reflection."""
+    """The key of a reflection."""
 
     reflection_id: UUID
 
@@ -230,7 +230,7 @@ class ReflectionData(ReflectionKey):
 
 
 class HistoryMessage(BaseModel):
-    """One message of a history: its words (`content`), or the unit that keeps them (`unit_id`)."""
+    """One message of a history: its text (`content`), or the unit that holds it (`unit_id`)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, validate_by_name=True)
 
@@ -248,7 +248,7 @@ class HistoryMessage(BaseModel):
 
 
 class ErasedMessage(BaseModel):
-    """The place of a message of a history whose words are erased."""
+    """A message of a history whose text is erased; its place remains."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, validate_by_name=True)
 
@@ -257,7 +257,7 @@ class ErasedMessage(BaseModel):
 
 
 class SessionKey(EventData):
-    """Which session."""
+    """The key of a session."""
 
     session_id: UUID
 
@@ -271,7 +271,7 @@ class CreatedSession(SessionKey):
 
 
 class AppendedSession(SessionKey):
-    """What was said since; `body_digest`, keyed with its host's secret, tells the turn's body from any other."""
+    """Messages appended to a session's history; `body_digest` is the HMAC of the turn's body with the host's secret."""
 
     session_name: str | None = None
     turn_id: UUID | None = None
@@ -282,16 +282,16 @@ class AppendedSession(SessionKey):
 
 
 class CompactedSession(SessionKey):
-    """The history from now on: these messages in place of all before."""
+    """A session's new history: these messages replace all earlier ones."""
 
     messages: tuple[HistoryMessage | ErasedMessage, ...]
     metadata: Mapping[str, JsonValue] | None = None
 
 
 class Erased(EventData):
-    """What an erasure left of an event of any type, or appended: ids, versions and places.
+    """The marker that an erasure leaves of an event of any type, or appends: ids, versions and places.
 
-    `afterturn.marker` keeps these fields; everything else that an event says is erased.
+    `afterturn.marker` keeps these fields; all other data of an event is erased.
     """
 
     erased: Literal[True]
@@ -317,6 +317,6 @@ class Erased(EventData):
 
 
 def describe_faults(error: ValidationError) -> str:
-    """Name the fields a validation complains about, and why, without what was in them."""
+    """Return the invalid fields of a validation error and the reasons, without their values."""
     found = (f"{'.'.join(map(str, e['loc'])) or 'data'}: {e['type']}" for e in error.errors(include_input=False))
     return "; ".join(sorted(set(found)))

@@ -1,7 +1,7 @@
-"""Advisory locks of a transaction, held until it ends: columns of the statement that takes them, from left to right.
+"""Advisory locks of a transaction, as columns of the statement that takes them, from left to right.
 
-A writer of the log enters it first, then locks quota, bank and the bank's rows, always in this order: so writers do not
-deadlock.
+A writer of the log takes the log's lock first, then those of quota, bank and the bank's rows, always in this order, so
+that writers do not deadlock.
 """
 
 from typing import Any
@@ -13,12 +13,12 @@ ENTER_LOG: ColumnElement[Any] = func.afterturn.enter_log()
 
 
 def hold_lock(kind: str, of: str) -> ColumnElement[Any]:
-    """Return the lock of this kind, held alone, on the id that the parameter `of` gives."""
+    """Return the column that takes the exclusive lock of a kind on the id in the parameter `of`."""
     return func.pg_advisory_xact_lock(_build_key(kind, of))
 
 
 def share_lock(kind: str, of: str) -> ColumnElement[Any]:
-    """Return the same, shared with who shares it, too."""
+    """Return the column that takes the shared lock of a kind on the id in the parameter `of`."""
     return func.pg_advisory_xact_lock_shared(_build_key(kind, of))
 
 

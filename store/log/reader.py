@@ -1,8 +1,8 @@
-"""Reading the log in the order of its commits, without gaps, and remembering how far.
+"""Reads the log in the order of its commits, without gaps, and keeps a checkpoint.
 
 A position is drawn before its transaction commits, so a higher one may be seen first. Readers therefore follow
-(xid, position) and stop below the oldest transaction that still runs. A checkpoint is written in the transaction of
-what was made of the events, so each event takes effect once. Source: Emmett's reading rule.
+(xid, position) and stop below the oldest transaction that still runs. A checkpoint is written in the transaction that
+writes the events' effects, so each event takes effect once. Source: Emmett's reading rule.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -31,7 +31,7 @@ PAGE = text("""
        and e.xid < pg_snapshot_xmin(pg_current_snapshot())
      order by e.xid, e.position limit :limit""")
 OPEN = text("insert into afterturn.subscription_t values (:host, :name, '0', 0) on conflict do nothing")
-# One reader of a subscription at a time: the others wait here and go on from where it ended.
+# One reader of a subscription at a time: the others wait here and continue after its checkpoint.
 HOLD = text("""
     select cast(cast(xid as text) as bigint) as xid, position from afterturn.subscription_t
      where host_id = :host and name = :name for update""")
@@ -46,7 +46,7 @@ LOST_POSITIONS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, order=True)
 class LogPosition:
-    """Where a reader stands in the log: behind this commit and this position."""
+    """A reader's place in the log: after this commit and this position."""
 
     xid: int = 0
     position: int = 0
@@ -71,8 +71,8 @@ class LoggedEvent:
 async def read_events(connection: AsyncConnection, host: UUID, after: LogPosition, limit: int) -> list[LoggedEvent]:
     """Return the next events of a host after a place, at most `limit`, inside the tenant's transaction.
 
-    Events that are returned later stand behind them. Raises RestoredElsewhere when the log was restored from another
-    cluster, until `restamp_log` was run.
+    Later calls return later events only. Raises RestoredElsewhere when the log was restored from another cluster,
+    until `restamp_log` was run.
     """
     if not await at_home(connection):
         raise RestoredElsewhere("this log was restored from another cluster and must be stamped for this one")
@@ -82,7 +82,7 @@ async def read_events(connection: AsyncConnection, host: UUID, after: LogPositio
 
 
 class Subscription:
-    """One reader of one host's log, by name; several processes may serve it, one at a time reads."""
+    """A named reader of one host's log; several processes may serve it, one reads at a time."""
 
     def __init__(self, database: Database, host: UUID, name: str) -> None:
         self._database = database
@@ -93,10 +93,10 @@ class Subscription:
     async def page(self, limit: int = 500) -> AsyncGenerator[tuple[AsyncConnection, Sequence[LoggedEvent]]]:
         """Open the tenant's transaction and lend it with the next events.
 
-        When the block ends well, what it wrote and the checkpoint behind these events are committed together. That
-        waits for the disk, and so for all that was read: events of stages do not wait, and a server that crashes
-        may forget the last of them, and give their positions to others. What cannot be undone elsewhere belongs behind
-        the block.
+        Unless the block raises, its writes and the checkpoint after these events are committed together. The commit
+        waits for the disk, also for the events that were read: those of stages do not wait themselves, and a server
+        that crashes may lose the last of them and give their positions to others. Do what cannot be undone elsewhere
+        after the block.
         """
         async with self._database.tenant(self._host) as connection:
             await connection.execute(OPEN, self._key)
@@ -110,12 +110,12 @@ class Subscription:
 
 
 async def at_home(connection: AsyncConnection) -> bool:
-    """Say whether the log is stamped for the cluster it stands in; if not, it was restored from another."""
+    """Return whether the log is stamped for this cluster; if not, it was restored from another."""
     return bool((await connection.execute(AT_HOME)).scalar())
 
 
 async def restamp_log(owner_url: str) -> int:
-    """Stamp a restored log for the cluster it stands in; returns how many events that were, 0 when it is at home.
+    """Stamp a restored log for this cluster; return how many events that were, 0 when it is stamped already.
 
     Appends wait meanwhile. Every subscription goes on exactly where it was.
     """
@@ -128,11 +128,11 @@ async def restamp_log(owner_url: str) -> int:
 
 
 async def skip_lost_positions(owner_url: str, many: int = LOST_POSITIONS) -> int:
-    """Have a log that lost its last events go on behind every position they can have had; returns from where.
+    """Advance a restored log beyond every position that lost events can have had; return the first new position.
 
     A base backup that is restored to a point in time keeps the cluster's identity and the meaning of its xids, but
-    gives the positions of the lost time once more. After this a reader that still holds one is never shown another
-    event for it.
+    would issue the positions of the lost time again. After this call, no position that a reader still has is issued to
+    another event.
     """
     engine = create_owner_engine(owner_url, poolclass=NullPool)
     try:

@@ -19,9 +19,9 @@ UNIQUE_VIOLATION = "23505"
 
 @contextmanager
 def translate_refusals() -> Iterator[None]:
-    """Turn the database's refusals into EventRefused (its kinds) and QuotaExceeded; others pass as they are.
+    """Turn the database's refusals within the block into EventRefused (its kinds) and QuotaExceeded.
 
-    The driver's own error quotes what was offered, so it is not kept as the cause.
+    Other errors pass unchanged. The driver's error quotes the event, so it is not kept as the cause.
     """
     try:
         yield

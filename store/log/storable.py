@@ -1,7 +1,7 @@
 """Checks texts and JSON values that PostgreSQL's jsonb can store and return unchanged.
 
-Interfaces judge what is handed in by these rules, and events what they carry, so that everything that was accepted once
-can be appended again. Pure. Problems never show the value.
+Interfaces check their input by these rules, and events their data, so that everything that was accepted once can be
+appended again. Pure. Errors never show the value.
 """
 
 import math
@@ -19,7 +19,7 @@ _INTEGERS = range(-(2**63), 2**64)
 
 
 def check_text(text: str) -> str:
-    """Return a text that PostgreSQL and JSON can hold, unchanged. Raises PydanticCustomError."""
+    """Return the text if PostgreSQL and JSON can hold it. Raises PydanticCustomError."""
     if "\x00" in text:
         raise PydanticCustomError("nul_character", "must not contain the NUL character")
     if not text.isascii() and _SURROGATE.search(text):

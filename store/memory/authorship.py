@@ -1,6 +1,6 @@
 """Reads the author of a unit or document: user and agent of its first event.
 
-What was drawn from messages was begun by those who said them.
+The authors of a derived unit are the authors of its source messages.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ _HOST = _EVENT.host_id == bindparam("host")
 
 
 def _select_beginner(unit: FromClause) -> LateralFromClause:
-    """Return who began a unit: its position is that of the event that began it.
+    """Return the query of a unit's author: that of the event at the unit's position, which began it.
 
     Looked up event by event: as a plain join the planner would read all of the host's.
     """
@@ -59,7 +59,7 @@ OF_DOCUMENT = (
     .order_by(_EVENT.aggregate_version)
     .limit(literal_column("1"))
 )
-# Of a fact, those that said what it was drawn from.
+# For a fact, the authors of its sources.
 _SAID = UNIT.alias("said")
 _SOURCES = select(_SAID.c.unit_id).where(
     in_bank(_SAID), _SAID.c.unit_id == any_(_UNIT.source_memory_ids), _UNIT.origin == "extraction"
@@ -93,14 +93,14 @@ OF_UNITS = (
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who began something: a user, the host's own where none was named; and the agent whose key was used, if any."""
+    """The author of a unit or document: a user (the host's system user where none was named) and the key's agent."""
 
     user: UUID
     agent: UUID | None
 
 
 async def authors_of_units(connection: AsyncConnection, host: UUID, bank: UUID, units: Sequence[UUID]) -> set[Author]:
-    """Return who began these units or reflections of a bank, forgotten ones included.
+    """Return the authors of these units or reflections of a bank, forgotten ones included.
 
     Inside the tenant's transaction. Raises NotFound when one of them is not there.
     """
@@ -111,7 +111,7 @@ async def authors_of_units(connection: AsyncConnection, host: UUID, bank: UUID, 
         try:
             await reflections.refuse_reflection(connection, host, bank, unit)
         except IsReflection:
-            # The projection stage makes them, for no user or agent in particular.
+            # Reflections are derived by the projection stage, for no user or agent in particular.
             found.add(Author(identity.user_id(host, None), None))
         else:
             raise NotFound("no such unit")
@@ -119,7 +119,7 @@ async def authors_of_units(connection: AsyncConnection, host: UUID, bank: UUID, 
 
 
 async def authors_of_document(connection: AsyncConnection, host: UUID, bank: UUID, doc: UUID) -> set[Author]:
-    """Return who began a document, and who began the living units that stand in it or name it. Raises NotFound.
+    """Return the authors of a document and of the living units that belong to it. Raises NotFound.
 
     Inside the tenant's transaction.
     """

@@ -1,4 +1,4 @@
-"""Applies a correction: the unit's words change at once, its vector soon, derived facts end.
+"""Corrects, pins and replaces units: index terms change at once, the vector soon, and facts drawn from old text end.
 
 A pin changes a unit's metadata and nothing that was drawn from its text.
 """
@@ -61,7 +61,7 @@ STATE = select(
     _UNIT.expires_at,
     _UNIT.aggregate_version,
 ).where(in_bank(UNIT), _UNIT.unit_id == bindparam("unit"), _UNIT.active)
-# A worker that reads the turn now has the old text; a row locked by a claim is about to be read.
+# A worker that has claimed the turn's row has read, or is about to read, the old text.
 _READING = and_(
     _LEDGER.host_id == bindparam("host"),
     _LEDGER.turn_id == bindparam("turn"),
@@ -84,7 +84,7 @@ DRAWN: Select[*tuple[Any, ...]] = (
     )
     .order_by(_UNIT.position, _UNIT.unit_id)
 )
-# What the unit was found to name and does not name any more; who says it is named by it still.
+# Entities that the unit was found to mention and does not mention any more. A unit still mentions its speaker.
 _NAME = func.coalesce(func.nullif(UNIT_ENTITY.c.name, ""), ENTITY.c.canonical_name)
 UNNAMED = (
     select(UNIT_ENTITY.c.entity_id)
@@ -103,19 +103,19 @@ LAST_WRITTEN = select(func.max(_EVENT.position)).where(
     in_bank(EVENT_STORE), _EVENT.aggregate_key == cast(bindparam("unit", type_=Uuid), Text)
 )
 
-#: Where single memories come from.
+#: The origin of single memories.
 MEMORY = "memory"
-#: What a state says of which it says nothing.
+#: The values of fields that a state leaves out.
 NO_STATE: Mapping[str, None] = {"context": None, "expiresAt": None}
-#: Where a unit's metadata say that it is told with every answer; `store.recall.pinned_arm` looks there.
+#: The metadata key of pinned units, which every answer holds; `store.recall.pinned_arm` reads it.
 PINNED = "pinned"
-#: What a fact was read as: not true of another text, so that a corrected fact takes no other's place.
+#: Metadata of what a fact was extracted as. A corrected text loses them, so that it supersedes no other fact.
 READ_AS = frozenset({"value", "span", "slug"})
 
 
 @dataclass(frozen=True, slots=True)
 class Corrected:
-    """Where the correction stands in the log, whether it changed anything, and how many facts ended with it."""
+    """The result of a correction: its log position, whether it changed anything, and how many facts ended with it."""
 
     position: int
     changed: bool
@@ -129,7 +129,7 @@ async def read_drawn_facts(connection: AsyncConnection, host: UUID, bank: UUID, 
 
 
 async def lock_unit(connection: AsyncConnection, origin: Origin, unit: UUID) -> Row[Any]:
-    """Return a unit, locked until the transaction ends, and its bank shared. Raises NotFound, IsReflection."""
+    """Lock a unit, and its bank shared, until the transaction ends; return its row. Raises NotFound, IsReflection."""
     found = await _read_state(connection, origin, unit)
     await connection.execute(LOCK, {"host": origin.host, "bank": origin.bank, "session": found.session_id or unit})
     return await _read_state(connection, origin, unit)
@@ -138,11 +138,11 @@ async def lock_unit(connection: AsyncConnection, origin: Origin, unit: UUID) -> 
 async def correct_unit(
     connection: AsyncConnection, origin: Origin, unit: UUID, content: str, version: int | None
 ) -> Corrected:
-    """Make the unit say `content`, inside the tenant's transaction that writes nothing else.
+    """Change a unit's text to `content`, inside the tenant's transaction that writes nothing else.
 
-    It is found by its new words when the transaction ends, and by the old no more; a row for the embedding stage has
-    its vector made anew. Facts drawn from the old text end, and so do its mentions of what the new one does not name;
-    a row for the extraction stage has the new text of a message read as the old one was.
+    From the commit on, recalls find it by its new words only; a row for the embedding stage makes its new vector.
+    Facts drawn from the old text end, and so do mentions of entities that the new text does not name; a row for the
+    extraction stage extracts from the new text of a message.
     `version` is the one that the caller saw. Raises NotFound, IsReflection, ConcurrencyError for another version,
     TurnBusy while a stage reads the old text, QuotaExceeded.
     """
@@ -170,9 +170,9 @@ async def correct_unit(
 
 
 async def pin_unit(connection: AsyncConnection, origin: Origin, unit: UUID, *, pinned: bool) -> Corrected:
-    """Pin a unit, or end that, inside the tenant's transaction that writes nothing else: its text stays as it is.
+    """Pin or unpin a unit, inside the tenant's transaction that writes nothing else: its text stays as it is.
 
-    The log keeps the whole state of the unit once more, and that is charged. Raises NotFound, IsReflection,
+    The log stores the whole state of the unit once more, which quotas are charged. Raises NotFound, IsReflection,
     QuotaExceeded.
     """
     found = await lock_unit(connection, origin, unit)
@@ -184,7 +184,7 @@ async def pin_unit(connection: AsyncConnection, origin: Origin, unit: UUID, *, p
     position = await append_events(connection, origin.host, [event])
     if position is None:
         raise NotFound("no such unit")
-    # A worker that embeds it now read another version, and does not write that vector.
+    # A worker that embeds the unit now has read another version, and does not write that vector.
     await _reopen_stages(connection, origin, found, position, [Stage.EMBEDDING])
     await charge_quota(connection, origin.host, origin.bank, size)
     return Corrected(position, changed=True, facts_ended=0)
@@ -193,10 +193,10 @@ async def pin_unit(connection: AsyncConnection, origin: Origin, unit: UUID, *, p
 async def replace_unit(
     connection: AsyncConnection, origin: Origin, found: Row[Any], state: Mapping[str, Any], size: int
 ) -> Corrected:
-    """Make a living unit what `state` says (the fields of an event), in the transaction that locked it (`lock_unit`).
+    """Set a living unit's whole state (the fields of an event), in the transaction that locked it (`lock_unit`).
 
-    As with a correction, it is found by its new words when the transaction ends, and what was drawn from other words
-    ends. Nothing waits for a stage: what reads the unit's turn just now finds its claim gone, and reads it anew.
+    As with a correction, recalls find it by its new words from the commit on, and facts drawn from other text end.
+    It does not wait for stages: one that reads the unit's turn just now loses its claim, and the turn is read anew.
     `size`: the bytes that the quotas are charged. Raises QuotaExceeded.
     """
     if _state_of(found) == {**NO_STATE, **state}:
@@ -213,10 +213,10 @@ async def replace_unit(
 
 
 async def restore_unit(connection: AsyncConnection, origin: Origin, unit: UUID, state: Mapping[str, Any]) -> None:
-    """Make a living unit what `state` says (the fields of an event), in a transaction that holds its bank alone.
+    """Set a living unit's whole state (the fields of an event), in a transaction that holds its bank exclusively.
 
-    As with a correction, it is found by its new words when the transaction ends, and stages read and embed it anew.
-    What was drawn from the text before is the caller's to end.
+    As with a correction, recalls find it by its new words from the commit on, and stages read and embed it anew.
+    The caller ends what was drawn from the former text.
     """
     found = await _read_state(connection, origin, unit)
     await _set_state(connection, origin, found, {name: value for name, value in state.items() if value is not None})
@@ -229,7 +229,7 @@ async def _set_state(
     state: Mapping[str, Any],
     beside: Sequence[dict[str, Any]] = (),
 ) -> int:
-    """Write a unit's whole state, with the events `beside`, and what follows; returns the last position."""
+    """Append a unit's whole state with the events `beside`, and write its words and stage rows; return the position."""
     fields, version = {"unitId": found.unit_id, **state}, found.aggregate_version + 1
     updated = build_command(origin, EventType.UNIT_UPDATED, fields, version=version, identity=uuid4())
     reworded = _changes_words(found, state)
@@ -247,7 +247,7 @@ async def _set_state(
 
 
 def _state_of(unit: Row[Any]) -> dict[str, Any]:
-    """Return what a unit's row says of it, under the names of events: what a replacement replaces."""
+    """Return the replaceable fields of a unit's row, by their names in events."""
     return {
         "content": unit.content,
         "factType": unit.fact_type,
@@ -260,7 +260,7 @@ def _state_of(unit: Row[Any]) -> dict[str, Any]:
 
 
 def _changes_words(unit: Row[Any], state: Mapping[str, Any]) -> bool:
-    """Say whether other words lead to a unit in this state, or other facts follow from it: they end when it does."""
+    """Return whether this state changes a unit's index terms or facts (whose end is also the unit's)."""
     ends = state.get("expiresAt")
     return (unit.content, unit.context, unit.event_date, unit.expires_at) != (
         state["content"],
@@ -275,12 +275,12 @@ def _moment_of(told: datetime | str) -> datetime:
 
 
 def corrected_id(turn: UUID, position: int) -> UUID:
-    """Return the id of the ledger row that has a turn's texts embedded after the correction at `position`."""
+    """Return the id of the ledger row by which a turn's texts are embedded after the correction at `position`."""
     return uuid5(turn, f"corrected:{position}")
 
 
 def reread_id(unit: UUID, position: int) -> UUID:
-    """Return the id of the ledger row that has a unit's new text extracted after the correction at `position`."""
+    """Return the id of the ledger row by which a unit's new text is extracted after the correction at `position`."""
     return uuid5(unit, f"reread:{position}")
 
 
@@ -294,7 +294,7 @@ async def _read_state(connection: AsyncConnection, origin: Origin, unit: UUID) -
 
 
 def _metadata_of_text(unit: Row[Any]) -> dict[str, Any]:
-    """Return what of the metadata is true of another text, too."""
+    """Return the metadata that do not depend on the unit's text."""
     metadata: dict[str, Any] = orjson.loads(unit.metadata)
     gone = READ_AS if unit.origin == "extraction" else frozenset[str]()
     return {name: value for name, value in metadata.items() if name not in gone}
@@ -303,7 +303,7 @@ def _metadata_of_text(unit: Row[Any]) -> dict[str, Any]:
 def _updated_event(
     origin: Origin, unit: Row[Any], content: str, metadata: Mapping[str, Any]
 ) -> tuple[dict[str, Any], int]:
-    """Return the event, the whole state of the unit with this text and these metadata, and the bytes it is charged."""
+    """Return the event that sets this text and these metadata, and the bytes that the quotas are charged."""
     size = len(content.encode()) + (len(orjson.dumps(metadata)) if metadata else 0)
     told = {
         "docId": unit.doc_id,
@@ -355,7 +355,7 @@ async def _unlink_events(
 async def _write_follow_ups(
     connection: AsyncConnection, origin: Origin, unit: Row[Any], content: str, position: int
 ) -> None:
-    """Write the new words, and open what the stages have to do."""
+    """Write the unit's new words, and open the rows of the stages that follow."""
     rules = languages.rules_for_writing(await languages.read_languages(connection, origin.host), origin.bank)
     words = await off_loop(len(content), postings.terms_of, unit, rules, content)
     await postings.insert_postings(connection, origin.host, origin.bank, [words])
@@ -367,7 +367,7 @@ async def _write_follow_ups(
 async def _reopen_stages(
     connection: AsyncConnection, origin: Origin, unit: Row[Any], position: int, stages: Sequence[Stage]
 ) -> None:
-    """Open rows of these stages for what a unit is since `position`; without a turn, it has a vector and no reader."""
+    """Open rows of these stages for a unit's state at `position`; a unit without a turn is only embedded."""
     turn = unit.turn_id or unit.unit_id
     item, session = corrected_id(turn, position), unit.session_id or turn
     place = origin.bank, session, turn, position, origin.at

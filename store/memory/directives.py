@@ -21,7 +21,7 @@ from store.log.locks import ENTER_LOG, hold_lock, share_lock
 from store.memory.reflections import STILL_DRAWN
 from store.tenancy.quotas import charge_quota, within_quota
 
-#: What a quota is charged for a link: it holds no text, only two ids, a type and a weight.
+#: The bytes that quotas are charged for a link, which holds no text: two ids, a type and a weight.
 LINK_BYTES = 128
 
 # Commands of one bank follow each other, so that each sees what the one before it made.
@@ -39,7 +39,7 @@ DIRECTIVES = (
     )
     .order_by(_RANK, _DIRECTIVE.name, _DIRECTIVE.directive_id)
 )
-# What was drawn from something that has ended has ended with it, whether or not a stage has seen that.
+# A reflection one of whose sources has ended is left out, whether or not a stage has ended it yet.
 _REFLECTION = schema.REFLECTION.c
 REFLECTIONS = (
     select(_REFLECTION.reflection_id, _REFLECTION.content, _REFLECTION.update_ts)
@@ -50,9 +50,9 @@ REFLECTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """How an agent is to behave; the highest priority first.
+    """An instruction for the agents that read a bank.
 
-    `laid_down_by` is `operator`, `user NAME` or `agent NAME`, as the key told that did it; None where that is unknown.
+    `laid_down_by` is the author by the key used: `operator`, `user NAME` or `agent NAME`; None where it is unknown.
     """
 
     directive_id: UUID
@@ -64,7 +64,7 @@ class Directive:
 
 @dataclass(frozen=True, slots=True)
 class NewDirective:
-    """A directive to lay down, and who does; its name is what it is known by."""
+    """A directive to write, and its author; its name identifies it within the bank."""
 
     name: str = field(repr=False)
     content: str = field(repr=False)
@@ -74,7 +74,7 @@ class NewDirective:
 
 @dataclass(frozen=True, slots=True)
 class Reflection:
-    """What became visible when facts were read together."""
+    """A text derived from several facts of one subject and key."""
 
     reflection_id: UUID
     content: str = field(repr=False)
@@ -92,7 +92,7 @@ class NewLink:
 
 
 class Curation:
-    """Commands upon a bank that is there; every one is an event, and one that changes nothing is none."""
+    """Commands on an existing bank: directives and links; each is an event, except one that changes nothing."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
@@ -101,9 +101,9 @@ class Curation:
     async def lay_down(
         self, host: UUID, bank: str, new: NewDirective, user: str | None = None
     ) -> tuple[Directive, bool]:
-        """Make the directive of this name say so, as `user`; returns it, and whether anything changed.
+        """Write the directive of this name, as `user`; return it, and whether anything changed.
 
-        One that says so already stays as it is, and keeps its author. Raises QuotaExceeded.
+        A directive that has this content already stays as it is, and keeps its author. Raises QuotaExceeded.
         """
         origin = self._origin(host, bank, user)
         return await within_quota(self._database, host, origin.at, partial(self._lay_down, origin, new))
@@ -134,7 +134,7 @@ class Curation:
     async def directives(
         self, host: UUID, bank: str, limit: int, after: tuple[int, str, UUID] | None = None
     ) -> list[Directive]:
-        """List the directives of a bank, the highest priority first, from behind one's priority, name and id."""
+        """Return a bank's directives, the highest priority first, after one's (priority, name, id)."""
         place = {"host": host, "bank": identity.bank_id(host, bank), "now": self._clock()}
         query = DIRECTIVES.limit(limit)
         if after is not None:
@@ -190,7 +190,7 @@ class Curation:
     async def reflections(
         self, host: UUID, bank: str, limit: int, after: tuple[datetime, UUID] | None = None
     ) -> list[Reflection]:
-        """List what a bank came to see, the newest first, from behind one's time and id."""
+        """Return a bank's reflections, the newest first, after one's (time, id)."""
         query = REFLECTIONS.limit(limit)
         if after is not None:
             query = query.where(tuple_(_REFLECTION.update_ts, _REFLECTION.reflection_id) < tuple_(*after))

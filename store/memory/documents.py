@@ -38,7 +38,7 @@ from store.text.chunks import split_chunks
 from store.text.terms import lexical_text
 from store.text.word_rules import WordRules
 
-#: How often a content may have been forgotten and handed in again before that is refused as busy.
+#: How often a content can be forgotten and added again before it is refused as busy.
 MOST_LIVES = 64
 
 LOCK = select(ENTER_LOG, share_lock("quota", "host"), share_lock("bank", "bank"), hold_lock("document", "document"))
@@ -57,7 +57,7 @@ _LASTS = (
     .is_(None)
 )
 # A document of which something was erased is not the content any more, even if most of it is left.
-# What has ended is not there any more: the same content begins anew.
+# An expired document does not count: the same content begins anew.
 LIVING = select(
     _DOC.doc_id,
     and_(_DOC.active, _DOC.content_hash.is_not(None), _LASTS).label("whole"),
@@ -88,9 +88,9 @@ LIST = _SHOWN.order_by(_DOC.update_ts.desc(), _DOC.doc_id.desc())
 
 @dataclass(frozen=True, slots=True)
 class NewDocument:
-    """A document as an interface hands it in. Without `text`, the units come with turns that name the document.
+    """A validated document to add. Without `text`, its units come with turns that name the document.
 
-    `agent`: the agent whose key hands it in. `expires_at`: from then on its text is in no answer, nor the document.
+    `agent`: the agent whose key hands it in. `expires_at`: from then on no answer holds its text or the document.
     """
 
     bank: str
@@ -107,7 +107,7 @@ class NewDocument:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document that is remembered, what was said of it, when it was written last, and how many units it has."""
+    """A stored document: its title and metadata, the time of its last change, and its number of units."""
 
     doc_id: UUID
     content_hash: str | None
@@ -120,7 +120,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class DocumentPlace:
-    """A document's place in the list of its bank; documents added later do not change it."""
+    """A document's place in the list of its bank; later documents do not change it."""
 
     updated_at: datetime
     doc_id: UUID
@@ -128,7 +128,7 @@ class DocumentPlace:
 
 @dataclass(frozen=True, slots=True)
 class AddedDocument:
-    """The document is in the log; a read that shows `position` shows it. `units`: as many as it was cut into."""
+    """The result of adding a document: a read that shows `position` shows it. `units`: the number of its chunks."""
 
     doc_id: UUID
     position: int
@@ -137,17 +137,17 @@ class AddedDocument:
 
 
 def content_hash(content: bytes) -> str:
-    """Return the hash a document is known by: sha256, hexadecimal."""
+    """Return the hash that identifies a document: sha256, hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
 def doc_id(bank: UUID, digest: str, life: int = 0) -> UUID:
-    """Return the id of a content in a bank; forgotten and handed in again, it begins another life."""
+    """Return the document id of a content in a bank; a forgotten content that is added again begins another life."""
     return uuid5(bank, f"document:{digest}:{life}")
 
 
 class Documents:
-    """Takes in, shows and forgets documents."""
+    """Adds, reads and forgets documents."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
@@ -155,7 +155,7 @@ class Documents:
         self._languages = Languages(database)
 
     async def add(self, host: UUID, document: NewDocument) -> AddedDocument:
-        """Take in a document whole: durable, readable and on its way through the stages when this returns.
+        """Add a document with its text: durable, readable and on its way through the stages when this returns.
 
         The same content again is the same document, and changes nothing. Raises QuotaExceeded, RateLimited, TurnBusy.
         """
@@ -180,7 +180,7 @@ class Documents:
         raise TurnBusy("this document is being written by another request")
 
     async def register(self, host: UUID, document: NewDocument) -> AddedDocument:
-        """Name the file whose words come as turns, in a bank that is there; the same content again changes nothing.
+        """Add a document whose text comes as turns, in an existing bank; the same content again changes nothing.
 
         Raises QuotaExceeded.
         """
@@ -206,13 +206,13 @@ class Documents:
             return _build_document(await self._find(connection, host, identity.bank_id(host, bank), doc))
 
     async def list(self, host: UUID, bank: str, after: DocumentPlace | None, limit: int) -> list[Document]:
-        """List the documents of a bank, those written last first, from behind `after`; at most `limit`."""
+        """Return at most `limit` documents of a bank after `after`, the last written first."""
         place = {"host": host, "bank": identity.bank_id(host, bank), "now": self._clock()}
         async with self._database.tenant(host) as connection:
             return [_build_document(row) for row in await connection.execute(select_page(after, limit), place)]
 
     async def authors(self, host: UUID, bank: str, doc: UUID) -> set[Author]:
-        """Return who began a document of a bank, and who began the units that forgetting it takes along.
+        """Return the authors of a document of a bank, and of the units that are forgotten with it.
 
         Raises NotFound.
         """
@@ -220,7 +220,7 @@ class Documents:
             return await authorship.authors_of_document(connection, host, identity.bank_id(host, bank), doc)
 
     async def forget(self, host: UUID, bank: str, doc: UUID, user: str | None = None) -> int:
-        """Forget a document with all its units, as `user`; returns the event's position. Raises NotFound."""
+        """Forget a document with all its units, as `user`; return the event's position. Raises NotFound."""
         bank_id = identity.bank_id(host, bank)
         origin = Origin(host, bank_id, identity.user_id(host, user), self._clock())
         async with self._database.tenant(host) as connection:
@@ -235,7 +235,7 @@ class Documents:
         return position
 
     async def _life(self, host: UUID, bank: UUID, document: NewDocument) -> tuple[UUID, int | None]:
-        """Return the id under which this content lives, and where it was taken in whole; or would begin to live."""
+        """Return the id of the content's living document and its position, or a free id and None."""
         ids = [doc_id(bank, document.content_hash, life) for life in range(MOST_LIVES)]
         async with self._database.tenant(host) as connection:
             rows = await connection.execute(LIVING, {"host": host, "bank": bank, "docs": ids, "now": self._clock()})
@@ -273,7 +273,7 @@ def _build_document(row: Row[Any]) -> Document:
 
 
 def size_beside(document: NewDocument) -> int:
-    """Return the bytes of what is said of a document beside its text, which its units hold."""
+    """Return the bytes of a document's title and metadata, without its text, which its units hold."""
     return len((document.title or "").encode()) + (len(orjson.dumps(document.metadata)) if document.metadata else 0)
 
 
@@ -296,7 +296,7 @@ def _by_agent(host: UUID, document: NewDocument) -> dict[str, str]:
 def _prepare_document(
     host: UUID, document: NewDocument, doc: UUID, chunks: Sequence[str], now: datetime, *, rules: WordRules
 ) -> Steps[AppendableTurn]:
-    """Return a document in the form `append_turns` takes, in steps: its own turn, in a session of its own."""
+    """Return a document in the form `append_turns` takes, as one turn of a session of its own; works in steps."""
     bank = identity.bank_id(host, document.bank)
     origin = Origin(host, bank, identity.user_id(host, document.user_id), now)
     at = document.occurred_at or now

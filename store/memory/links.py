@@ -11,9 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.expiry import row_lasts
 from store.schema import LINK, UNIT, in_bank
 
-#: Of a unit that many are linked with, the strongest links alone.
+#: The most links of a unit that are returned, the strongest ones.
 MOST = 20
-#: Characters that are told of what stands at the other end.
+#: How many characters of the other unit's text are returned.
 EXCERPT = 200
 
 _LINK = LINK.c
@@ -53,7 +53,7 @@ LINKS = (
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """The unit at a link's other end; `onward`: the link goes there, not from there. `kind` is one of seven types."""
+    """The unit at a link's other end; `onward`: the link points to it, not from it. `kind` is one of seven types."""
 
     unit_id: UUID
     kind: str
@@ -63,6 +63,6 @@ class Linked:
 
 
 async def links_of(connection: AsyncConnection, host: UUID, bank: UUID, unit: UUID, now: datetime) -> list[Linked]:
-    """Return the strongest links from and to a unit with what has not ended, inside the tenant's transaction."""
+    """Return a unit's strongest links, in both directions, to units that have not ended; in a tenant's transaction."""
     arguments = {"host": host, "bank": bank, "unit": unit, "now": now}
     return [Linked(*row) for row in await connection.execute(LINKS, arguments)]

@@ -1,7 +1,7 @@
 """Lists sessions, units, turns and users of a tenant, page by page.
 
-Each list is read behind a place, the values by which its last row was ordered (None: from the start); what is written
-meanwhile shifts no page.
+Each page begins after a place: the sort values of the last row before it (None: from the start); rows that are written
+meanwhile shift no page.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -60,7 +60,7 @@ _REMEMBERED = and_(in_bank(UNIT), _UNIT.active, row_lasts(UNIT), bank_lasts())
 
 
 def _of_the_turn(other: FromClause) -> ColumnElement[bool]:
-    """Say of another unit that it is remembered and of the same turn."""
+    """Return the condition that another unit is remembered and of the same turn."""
     same = (other.c[name] == _UNIT[name] for name in ("host_id", "bank_id", "turn_id"))
     return and_(*same, other.c.active, row_lasts(other))
 
@@ -121,7 +121,7 @@ _OF_HOST = _UNIT.host_id == bindparam("host")
 
 
 def _next_user(after: ColumnElement[UUID]) -> ColumnElement[UUID | None]:
-    """Return the next user of the host, as an index of living units has them."""
+    """Return the expression of the next user of the host, by the index of living units."""
     found = select(_USER).where(_OF_HOST, _UNIT.active, after < _USER).order_by(_USER)
     return found.limit(literal_column("1")).scalar_subquery()
 
@@ -157,7 +157,7 @@ BEFORE_ALL = UUID(int=0)
 
 @dataclass(frozen=True, slots=True)
 class SessionListed:
-    """A session; `session_id` is the agent's name for it, `last_position` that of its newest turn."""
+    """A listed session; `session_id` is the agent's name for it, `last_position` that of its newest turn."""
 
     session_id: str | None
     key: UUID
@@ -169,7 +169,7 @@ class SessionListed:
 
 @dataclass(frozen=True, slots=True)
 class TurnListed:
-    """A turn of a session and how many of its messages are remembered; `seq`: its first one's number in the session."""
+    """A listed turn and its number of remembered messages; `seq`: the number of its first one in the session."""
 
     turn_id: str | None
     seq: int
@@ -180,7 +180,7 @@ class TurnListed:
 
 @dataclass(frozen=True, slots=True)
 class TurnMessageShown:
-    """One remembered message of a turn; `parts` are what came beside its text."""
+    """One remembered message of a turn; `parts`: its content parts besides the text."""
 
     unit_id: UUID
     ordinal: int
@@ -193,7 +193,7 @@ class TurnMessageShown:
 
 @dataclass(frozen=True, slots=True)
 class UnitListed:
-    """A unit with the first `SHOWN_CHARACTERS` of its text; `cut` says that there is more."""
+    """A listed unit with the first `SHOWN_CHARACTERS` of its text; `cut`: there is more."""
 
     unit_id: UUID
     kind: str
@@ -211,21 +211,21 @@ class UnitListed:
 
 @dataclass(frozen=True, slots=True)
 class UserListed:
-    """A user of whom something is remembered; `name` where a bank of the user's own tells it."""
+    """A user with remembered units; `name` is known where the user has a bank of their own."""
 
     user: UUID
     name: str | None = field(repr=False)
 
 
 class Listings:
-    """Reads lists; a bank that is not there has none."""
+    """Reads lists of a tenant's memory; those of an unknown bank are empty."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
         self._clock = clock
 
     async def sessions(self, host: UUID, bank: str, after: tuple[int, UUID] | None, limit: int) -> list[SessionListed]:
-        """List the sessions of a bank, the one with the newest turn first.
+        """Return the sessions of a bank, the one with the newest turn first.
 
         A session that goes on while pages are read moves to the front.
         """
@@ -235,19 +235,19 @@ class Listings:
         return [SessionListed(*row) for row in await self._read(query, host, bank, {})]
 
     async def turns(self, host: UUID, bank: str, session_id: str, after: int | None, limit: int) -> list[TurnListed]:
-        """List the turns of a session in their order; those of which nothing is remembered are left out."""
+        """Return the turns of a session in their order, without those of which nothing is remembered."""
         session = identity.session_id(identity.bank_id(host, bank), session_id)
         asked = {"session": session, "after": -1 if after is None else after}
         return [TurnListed(*row) for row in await self._read(TURNS.limit(limit), host, bank, asked)]
 
     async def messages(self, host: UUID, bank: str, session_id: str, turn_id: str) -> list[TurnMessageShown]:
-        """Return the messages of a turn that are remembered, in their order."""
+        """Return the remembered messages of a turn, in their order."""
         session = identity.session_id(identity.bank_id(host, bank), session_id)
         rows = await self._read(MESSAGES, host, bank, {"turn": identity.turn_id(session, turn_id)})
         return [_show_message(row) for row in rows]
 
     async def units(self, host: UUID, bank: str, after: UUID | None, limit: int) -> list[UnitListed]:
-        """List the units of a bank in the order of their ids.
+        """Return the units of a bank in the order of their ids.
 
         Facts of its newest turns are among them before a worker has written them.
         """
@@ -263,9 +263,9 @@ class Listings:
     async def users(
         self, host: UUID, space: Space, names: Sequence[str] | None, after: UUID | None, limit: int
     ) -> list[UserListed]:
-        """List the users whose words are in the banks that a caller of `space` may see, of `names` alone where given.
+        """Return the users with units in the banks that a caller of `space` may see, or in those of `names`.
 
-        In the order of their ids. Turns without a user are the host's own and make none.
+        In the order of their ids. Turns without a user belong to the system user, who is not listed.
         """
         asked = {"user": after or BEFORE_ALL, "system": identity.user_id(host, None), "limit": limit}
         narrowed = None if names is None else list(names)

@@ -1,6 +1,6 @@
-"""Single memories: one text each, kept, replaced and ended by the id its caller gives it, without a turn.
+"""Single memories: one text each, written, replaced and ended by an id that its caller gives, without a turn.
 
-A memory passes the stages as a turn does. Its id names a session of its own in the bank; each life of it (from its
+A memory passes the stages like a turn. Its id names a session of its own in the bank; each life of it (from its
 beginning to its end) is a turn of that session with one unit.
 """
 
@@ -35,7 +35,7 @@ from store.tenancy.quotas import refusal_of, within_quota
 from store.text.terms import lexical_text
 from store.text.word_rules import WordRules
 
-#: A memory that another request is just writing is looked at again.
+#: Retries for a memory that another request is just writing.
 LOOK_AGAIN = Retry(evenly(0.025), attempts=200)
 
 _UNIT = UNIT.c
@@ -46,22 +46,22 @@ LIVES = select(
     func.min(_UNIT.mentioned_at).filter(_UNIT.active).label("created_at"),
 ).where(in_bank(UNIT), _UNIT.session_id == bindparam("session"), _UNIT.seq.is_not(None), _UNIT.origin == "memory")
 
-#: Appends what a memory that is not there begins with, in one call; returns its outcome (`append_turns`) and position.
+#: Appends a new memory in one call; returns its outcome (`append_turns`) and position.
 Append = Callable[[AppendableTurn], Awaitable[tuple[str, int | None]]]
-#: Asked before a memory that is there is replaced; raises where that is not allowed.
+#: Called before an existing memory is replaced; raises where that is not allowed.
 Permit = Callable[[UUID], Awaitable[None]]
-#: Writes what changes with a memory that is replaced, in the same transaction, which shares its bank's lock; raises
-#: where the memory must stay as it is.
+#: Writes more with a replaced memory, in the same transaction, which holds its bank's lock shared; raises where the
+#: memory must stay as it is.
 Beside = Callable[[AsyncConnection], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class NewMemory:
-    """A memory as an interface hands it in, validated. `bank` is the bank's whole name, `memory_id` the caller's.
+    """A validated memory to write. `bank` is the bank's whole name, `memory_id` the caller's.
 
-    `kind`: its fact type. `occurred_at`: when it happened, None for when it was written. `created_at`: when it was
-    first written, None for now; a memory that is replaced keeps what it has. `metadata` is JSON, kept as it is.
-    `expires_at`: from then on it is in no answer.
+    `kind`: its fact type. `occurred_at`: when it happened, None for the time of writing. `created_at`: when it was
+    first written, None for now; a replaced memory keeps its time. `metadata` is JSON, stored unchanged.
+    `expires_at`: from then on no answer holds it.
     `agent`: the agent whose key hands it in.
     """
 
@@ -81,9 +81,9 @@ class NewMemory:
 
 @dataclass(frozen=True, slots=True)
 class KeptMemory:
-    """The memory is in the log; a read that shows `position` shows it.
+    """The result of writing a memory: a read that shows `position` shows it.
 
-    `created`: it was not there before; `changed`: something was written.
+    `created`: there was none of this id; `changed`: something was written.
     """
 
     unit_id: UUID
@@ -94,7 +94,7 @@ class KeptMemory:
 
 @dataclass(frozen=True, slots=True)
 class _Lives:
-    """How often a memory began, and its living unit, if any."""
+    """How often a memory has begun, and its living unit, if any."""
 
     count: int
     living: UUID | None
@@ -102,23 +102,24 @@ class _Lives:
     created_at: datetime | None
 
 
-#: Writes a memory's life that is this turn; replaces the living unit that was created then. None: overtaken.
+#: Writes the life of a memory that this turn stands for; replaces the living unit created at that time. None: another
+#: request was first.
 _Begin = Callable[[UUID], Awaitable[KeptMemory | None]]
 _Replace = Callable[[UUID, datetime], Awaitable[KeptMemory | None]]
 
 
 def memory_session(bank: UUID, memory_id: str) -> UUID:
-    """Return the id of the session that a memory's lives are turns of; no session can be called so."""
+    """Return the id of the session of a memory's lives; no session's name gives the same id."""
     return uuid5(bank, f"memory\n{memory_id}")
 
 
 def id_of_text(content: str) -> str:
-    """Return the id of a memory that its caller gave none: the same text is the same memory."""
+    """Return the id of a memory without an id from its caller: the same text is the same memory."""
     return f"text-{hashlib.sha256(content.encode()).hexdigest()[:32]}"
 
 
 class Memories:
-    """Keeps, replaces and ends single memories."""
+    """Writes, replaces and ends single memories."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
@@ -136,11 +137,11 @@ class Memories:
     ) -> KeptMemory:
         """Write a memory: durable, readable and on its way through the stages when this returns.
 
-        One of the same id in the bank is replaced: it says all of this and nothing of what it said, and keeps when it
-        was created; facts that were drawn from another text end. The same memory again changes nothing. A stage
-        that has its text in work begins anew. `append` appends a new memory, `beside` writes more with a replaced one,
-        for an interface that does more than the usual. Raises QuotaExceeded, RateLimited, TurnBusy, and what
-        `permit`, `append` or `beside` raises.
+        A memory of the same id in the bank is replaced whole, except for its time of creation; facts drawn from
+        another text end. The same memory again changes nothing. A stage that works on its text begins anew.
+        `permit` is called before a replacement, `append` writes a new memory, and `beside` writes more in the
+        transaction of a replacement. Raises QuotaExceeded, RateLimited, TurnBusy, and the errors of `permit`,
+        `append` and `beside`.
         """
         now = self._clock()
         origin = _origin_of(host, memory, now)
@@ -154,7 +155,7 @@ class Memories:
         return await within_quota(self._database, host, now, partial(self._keep, origin, session, begin, replace))
 
     async def find(self, host: UUID, bank: str, memory_id: str) -> UUID:
-        """Return the unit that a memory is. Raises NotFound for what is unknown, ended or foreign."""
+        """Return the id of a memory's unit. Raises NotFound for an unknown, ended or foreign memory."""
         bank_id = identity.bank_id(host, bank)
         lives = await self._read_lives(host, bank_id, memory_session(bank_id, memory_id))
         if lives.living is None or lives.ended:
@@ -162,14 +163,14 @@ class Memories:
         return lives.living
 
     async def end(self, host: UUID, bank: str, memory_id: str, user: str | None = None) -> ForgottenUnit:
-        """End a memory, as `user`: gone from every read when this returns, with what was drawn from it alone.
+        """End a memory, as `user`: gone from every read when this returns, with the facts drawn from it alone.
 
         Raises NotFound.
         """
         return await self._units.forget(host, bank, await self.find(host, bank, memory_id), user)
 
     async def _keep(self, origin: Origin, session: UUID, begin: _Begin, replace: _Replace) -> KeptMemory:
-        # Most are new: the guard of its first life tells one that is not, and nothing is read for the others.
+        # Most memories are new: for these nothing is read, because the guard of the first life tells the others.
         kept = await begin(identity.turn_id(session, "0"))
         if kept is not None:
             return kept
@@ -187,7 +188,7 @@ class Memories:
         return await LOOK_AGAIN.call(look, lambda error: 0.0 if isinstance(error, _OvertakenError) else None)
 
     async def _begin(self, origin: Origin, memory: NewMemory, append: Append, turn: UUID) -> KeptMemory | None:
-        """Write a memory that is not there; None where another request was first, or this life of it is over."""
+        """Write a new memory; None where another request was first, or this life of it is over."""
         rules = rules_for_writing(await self._languages.of(origin.host), origin.bank)
         prepared = await off_loop(len(memory.content), prepare_memory, origin, memory, turn, rules)
         outcome, position = await append(in_trace(prepared))
@@ -204,7 +205,7 @@ class Memories:
     async def _replace(
         self, origin: Origin, memory: NewMemory, beside: Beside | None, unit: UUID, created_at: datetime
     ) -> KeptMemory | None:
-        """Make a memory that is there say something else, in one transaction; None where it ended meanwhile."""
+        """Replace an existing memory in one transaction; None where it ended meanwhile."""
         async with self._database.tenant(origin.host) as connection:
             try:
                 found = await corrections.lock_unit(connection, origin, unit)
@@ -224,7 +225,7 @@ class Memories:
 
 
 class _OvertakenError(TurnBusy):
-    """Another request was first; what it wrote can be read."""
+    """Another request wrote this memory first; its result can be read."""
 
 
 def _origin_of(host: UUID, memory: NewMemory, now: datetime) -> Origin:
@@ -232,13 +233,13 @@ def _origin_of(host: UUID, memory: NewMemory, now: datetime) -> Origin:
 
 
 def _size_of(memory: NewMemory) -> int:
-    """Return the bytes that are written for a memory."""
+    """Return the bytes that quotas are charged for a memory."""
     beside = len(orjson.dumps(memory.metadata)) if memory.metadata else 0
     return len(memory.content.encode()) + len((memory.title or "").encode()) + beside
 
 
 def _state_of(memory: NewMemory, created_at: datetime) -> dict[str, Any]:
-    """Return what events say of a memory that was created then: every field that a replacement replaces."""
+    """Return the state of a memory, created at this time, by the fields of events: all that a replacement sets."""
     return {
         "content": memory.content,
         "factType": memory.kind,
@@ -251,7 +252,7 @@ def _state_of(memory: NewMemory, created_at: datetime) -> dict[str, Any]:
 
 
 def prepare_memory(origin: Origin, memory: NewMemory, turn: UUID, rules: WordRules) -> AppendableTurn:
-    """Return a memory's beginning in the form `append_turns` takes: a turn with one unit."""
+    """Return a new memory in the form `append_turns` takes: a turn with one unit."""
     unit, session = identity.unit_id(turn, 0), memory_session(origin.bank, memory.memory_id)
     state = _state_of(memory, memory.created_at or origin.at)
     place = {"unitId": unit, "sessionId": session, "turnId": turn, "turnName": memory.memory_id, "ordinal": 0}

@@ -26,12 +26,12 @@ from store.database import Database
 from store.errors import NotFound, RateLimited, TurnConflict
 from store.schema import OPEN_TURN
 
-#: How long a turn's output is waited for.
+#: How long a turn waits for its output.
 OPEN_FOR = timedelta(hours=1)
-#: Open turns of a tenant, and bytes of what they ask, at most; and when to come again, in seconds.
+#: The most open turns of a tenant, the most bytes of their requests, and the Retry-After of a refusal in seconds.
 MOST_OPEN, MOST_BYTES, RETRY_AFTER_S = 256, 67_108_864, 60
 
-#: What of a request says which turn it is.
+#: The fields of a request that identify the turn.
 PLACE = ("project", "session_id", "turn_id")
 _FORM = re.compile(r"rt_[A-Za-z0-9_-]{64}", re.ASCII)
 _ID_BYTES = 16
@@ -41,7 +41,7 @@ _TURN = OPEN_TURN.c
 
 @dataclass(frozen=True, slots=True)
 class OpenTurn:
-    """A turn whose token was shown: what it asked, or its `PLACE` alone once it is `kept`."""
+    """An open turn by its token: its request, or only the request's `PLACE` fields once the turn is `kept`."""
 
     token_id: UUID
     kept: bool
@@ -50,14 +50,14 @@ class OpenTurn:
 
 
 class OpenTurns:
-    """Keeps open turns; `clock` says what has expired. A token is used by its `holder`, the caller that got it."""
+    """Stores open turns, which expire by `clock`. Only the `holder` that got a token can use it."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
         self._clock = clock
 
     async def open(self, host: UUID, holder: str, bank: str, request: Mapping[str, Any]) -> tuple[str, datetime]:
-        """Keep what a turn asks; returns its token, which is shown this once, and when it expires.
+        """Store a turn's request; return its token, which is shown only this once, and when it expires.
 
         Raises RateLimited where too many turns of the tenant are open already, or hold too many bytes.
         """
@@ -97,7 +97,7 @@ class OpenTurns:
         return OpenTurn(token_id, row.kept, orjson.loads(row.request), row.mac_key)
 
     async def claim(self, host: UUID, turn: OpenTurn, output: Any) -> None:
-        """Have a turn end with this output (JSON) and no other; later callers get a conflict.
+        """Bind a turn to this output (JSON); later calls with another output get a conflict.
 
         Raises TurnConflict where another output came first, in this process or another.
         """
@@ -109,7 +109,7 @@ class OpenTurns:
                 raise TurnConflict("the token of this turn was used with another output")
 
     async def close(self, host: UUID, turn: OpenTurn) -> None:
-        """Forget what a turn asked: it is in the log now. The token stays known as used until it expires."""
+        """Delete a turn's request, which is in the log now. The token stays known as used until it expires."""
         place = {name: turn.request[name] for name in PLACE}
         async with self._database.tenant(host) as connection:
             known = {"kept": True, "request": orjson.dumps(place).decode()}

@@ -22,7 +22,7 @@ from store.text.word_rules import WordRules
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
-    """One message of a turn; `parts` keeps the content parts where there was more than text."""
+    """One message of a turn; `parts`: its content parts where it had more than text."""
 
     role: str
     content: str
@@ -33,15 +33,15 @@ class NewMessage:
 
 @dataclass(frozen=True, slots=True)
 class NewTurn:
-    """A completed turn as an interface hands it in, validated; names are the agent's own.
+    """A completed, validated turn to append; names are the agent's own.
 
-    `gateway`: hand it to the gateway of its bank or tenant, if there is one. `gateway_asked`: what the body said about
-    that, if it said anything; the body is what makes two turns the same, independent of the targets when each arrived.
+    `gateway`: deliver it to the gateway of its bank or tenant, if there is one. `gateway_asked`: what the body said
+    about that, if anything: two turns are the same by their bodies, whatever the targets were when each arrived.
     `doc_id`: the document (of this bank) that the turn was read from.
-    `private_to`: the user whose own the bank shall be, should this turn be its first; most names say that themselves.
-    `agent`: the agent whose key hands it in; what it begins is that agent's.
-    `expires_at`: from then on its messages and what was drawn from them are in no answer.
-    `request`: the JSON that makes two turns the same, where the messages are only what was new of it; else these do.
+    `private_to`: the user who shall own the bank if this turn begins it; most banks' names tell their owner.
+    `agent`: the agent whose key hands it in, and the author of what it begins.
+    `expires_at`: from then on no answer holds its messages or what was drawn from them.
+    `request`: the JSON by which two turns are the same, where the messages hold only its new part; else the messages.
     """
 
     bank: str
@@ -62,7 +62,7 @@ class NewTurn:
 
 @dataclass(frozen=True, slots=True)
 class PreparationContext:
-    """What a turn is prepared with: its host's key of digests, sessions that live, how words of banks are cut."""
+    """The context in which turns are prepared: their host's digest key, known living sessions, banks' word rules."""
 
     digest_key: bytes = field(repr=False)
     living: Container[UUID]
@@ -71,20 +71,20 @@ class PreparationContext:
 
 @dataclass(frozen=True, slots=True)
 class IndexedText:
-    """What the index knows of a text that is said: how often each term stands in it (JSON), and its words."""
+    """The index terms of a text: how often each occurs (JSON), and the number of words."""
 
     terms: str
     length: int
 
 
-#: An event as `afterturn.turn_event` has it: id, type, aggregate, subject and data (JSON); of what is said in it the
-#: terms (JSON) and the number of words.
+#: The fields of `afterturn.turn_event`: id, type, aggregate, subject and data (JSON); of a text also its index terms
+#: (JSON) and the number of words.
 TurnEvent = tuple[str, str, str, str, str, str | None, int | None]
 
 
 @dataclass(frozen=True, slots=True)
 class AppendableTurn:
-    """A turn as `append_traced_turns` takes it (the SQL of turns says what each of these is)."""
+    """A turn in the form that `append_traced_turns` takes (store/sql/turns.sql describes the fields)."""
 
     turn: UUID
     bank: UUID
@@ -96,12 +96,12 @@ class AppendableTurn:
     size: int
     begins: bool
     events: Sequence[TurnEvent] = field(repr=False)
-    #: What continues the trace of the request that brings it.
+    #: The traceparent of the request that hands it in.
     traceparent: str | None = None
 
     @property
     def weight(self) -> int:
-        """About how many bytes are sent for it."""
+        """The approximate number of bytes that are sent for it."""
         return sum(len(data) + len(terms or "") for *_, data, terms, _ in self.events)
 
 
@@ -121,7 +121,7 @@ def build_turn_event(
 
 
 def said_in(text: str, rules: WordRules) -> IndexedText:
-    """Return what the index knows of a text that is said."""
+    """Return the index terms of a text by the bank's rules."""
     return _build_said(analyse_text(text, rules))
 
 
@@ -130,7 +130,7 @@ def _build_said(terms: Terms) -> IndexedText:
 
 
 def _digest_turn(turn: NewTurn, key: bytes) -> bytes:
-    """Return the HMAC of a turn's body: tells bodies apart and betrays nothing of them."""
+    """Return the HMAC of a turn's body, which tells bodies apart without revealing them."""
     body = [
         turn.user_id,
         _format_timestamp(turn.occurred_at),
@@ -150,14 +150,14 @@ def _format_timestamp(moment: datetime | None) -> str | None:
 
 
 def estimate_effort(turns: Sequence[NewTurn]) -> int:
-    """Return about as many characters of text as take as long to read as it takes to prepare these turns."""
+    """Return the effort of preparing these turns, in characters of text to analyse."""
     return sum(len(m.content) for turn in turns for m in turn.messages) + 500 * len(turns)
 
 
 def prepare_turns(
     host: UUID, turns: Sequence[NewTurn], now: datetime, known: PreparationContext
 ) -> Steps[list[AppendableTurn]]:
-    """Return the turns in the form `append_turns` takes, in steps. Those of living sessions make none."""
+    """Return the turns in the form `append_turns` takes, in steps; turns of living sessions do not begin theirs."""
     found: list[AppendableTurn] = []
     for turn in turns:
         offered = yield from _prepare_turn(host, turn, now, known)
@@ -202,7 +202,7 @@ def _prepare_turn(host: UUID, turn: NewTurn, now: datetime, known: PreparationCo
 
 
 def _message_sizes(turn: NewTurn) -> list[int]:
-    """Return the bytes that are written for each message, its parts and the turn's metadata with it."""
+    """Return the bytes that quotas are charged for each message, with its parts and the turn's metadata."""
     beside = len(orjson.dumps(dict(turn.metadata))) if turn.metadata else 0
     return [
         len(message.content.encode()) + (len(orjson.dumps(message.parts)) if message.parts else 0) + beside
@@ -211,7 +211,7 @@ def _message_sizes(turn: NewTurn) -> list[int]:
 
 
 def _beginning_events(origin: Origin, turn: NewTurn, session: UUID) -> list[TurnEvent]:
-    """Return the events that make the turn's bank and session."""
+    """Return the events that begin the turn's bank and session."""
     named = {"sessionId": session, "sessionName": turn.session_id}
     return [
         build_turn_event(
@@ -224,7 +224,7 @@ def _beginning_events(origin: Origin, turn: NewTurn, session: UUID) -> list[Turn
 def _appended_event(
     turn: NewTurn, place: Mapping[str, object], units: Sequence[UUID], said: Sequence[datetime]
 ) -> dict[str, Any]:
-    """Return what the history event says: who spoke when, and in which unit the words are kept (once)."""
+    """Return the data of the history event: who spoke when, and the unit that holds the text."""
     return {
         **place,
         "metadata": dict(turn.metadata),
@@ -250,7 +250,7 @@ def _retained_event(turn: NewTurn, n: int, unit: UUID, at: datetime, place: Mapp
         "ordinal": n,
         "role": message.role,
         "name": message.name,
-        # As text: they come back in the order and with the numbers that they were handed in with.
+        # As text, which keeps the order of names and the form of numbers.
         **({"parts": orjson.dumps(message.parts).decode()} if message.parts else {}),
         **({"expiresAt": turn.expires_at} if turn.expires_at else {}),
     }

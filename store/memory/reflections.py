@@ -1,7 +1,6 @@
 """Reads and forgets single reflections.
 
-A reflection says what the facts it was drawn from say. To have it say something else, to pin it or to erase it for
-good, one turns to these.
+A reflection follows from its facts: to correct, pin or erase it, correct, pin or erase these.
 """
 
 from dataclasses import dataclass, field
@@ -18,11 +17,11 @@ from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
 from store.schema import EVENT_STORE, REFLECTION, UNIT, in_bank, same_bank
 
-#: What recall calls it, and where it comes from.
+#: The kind and the origin of a reflection in answers.
 KIND, ORIGIN = "observation", "reflection"
 
 _REFLECTION, _EVENT = REFLECTION.c, EVENT_STORE.c
-# What was told of a reflection last, and the facts that it was drawn from.
+# The last event of a reflection, and the facts that it was drawn from.
 _TOLD = (
     select(_EVENT.position, _EVENT.data["sourceMemoryIds"].label("sources"))
     .where(
@@ -47,11 +46,11 @@ _LIVES = (
     .correlate(REFLECTION, _SOURCE)
     .scalar_subquery()
 )
-#: Whether nothing has ended that a reflection was drawn from.
+#: The condition that none of a reflection's sources has ended.
 STILL_DRAWN = ~(
     select(_SOURCE.c.id).select_from(_TOLD.join(_SOURCE, true())).where(_END <= NOW).correlate(REFLECTION).exists()
 )
-# As recall, it tells nothing once one of its facts is gone, whether or not a stage has seen that.
+# As in recall, a reflection without one of its facts is left out, whether or not a stage has ended it yet.
 _GONE = select(_SOURCE.c.id).where(_LIVES.is_(None)).correlate(REFLECTION, _TOLD).exists()
 _SOURCES = select(_SOURCE_ID).correlate(_TOLD).scalar_subquery()
 GET = (
@@ -75,7 +74,7 @@ GET = (
 
 @dataclass(frozen=True, slots=True)
 class ReflectionSources:
-    """A living reflection, where it stands in the log, and the facts it was drawn from."""
+    """A living reflection, its log position, and the facts it was drawn from."""
 
     reflection_id: UUID
     content: str = field(repr=False)
@@ -88,7 +87,7 @@ class ReflectionSources:
 async def read_reflection(
     connection: AsyncConnection, host: UUID, bank: UUID, reflection: UUID, now: datetime = BEFORE_ALL
 ) -> ReflectionSources:
-    """Return a living reflection, all of whose facts last at `now`. Raises NotFound, for any other unit, too."""
+    """Return a living reflection, none of whose facts has expired at `now`. Raises NotFound for any other id."""
     place = {"host": host, "bank": bank, "reflection": reflection, "now": now}
     row = (await connection.execute(GET, place)).one_or_none()
     if row is None:
@@ -97,7 +96,7 @@ async def read_reflection(
 
 
 async def refuse_reflection(connection: AsyncConnection, host: UUID, bank: UUID, unit: UUID) -> None:
-    """Say that a reflection is nothing that one changes. Raises IsReflection where the id is that of one."""
+    """Raise IsReflection where the id is a reflection's, since these cannot be changed."""
     try:
         found = await read_reflection(connection, host, bank, unit)
     except NotFound:
@@ -106,9 +105,9 @@ async def refuse_reflection(connection: AsyncConnection, host: UUID, bank: UUID,
 
 
 async def forget_reflection(connection: AsyncConnection, origin: Origin, reflection: UUID) -> int:
-    """Forget a reflection; returns the position of its end. It is made anew when its facts change. Raises NotFound.
+    """Forget a reflection; return the log position of its end. It is derived anew when its facts change.
 
-    The caller holds the lock of the bank's entities, as every writer of reflections does.
+    Raises NotFound. The caller holds the lock of the bank's entities, as every writer of reflections does.
     """
     found = await read_reflection(connection, origin.host, origin.bank, reflection)
     data = {"reflectionId": str(reflection)}

@@ -22,11 +22,11 @@ from store.schema import EVENT_STORE, FACT, LEDGER, SESSION_HISTORY, UNIT, in_ba
 
 _UNIT, _FACT, _RETAINED = UNIT.alias("u"), FACT.alias("f"), EVENT_STORE.alias("e")
 _MOST, _IN_SESSION = bindparam("most", type_=Integer), bindparam("session", type_=Uuid)
-# Whether facts of a turn of the bank wait to be put in line: one probe of an index, made once a statement.
+# Whether a turn of the bank waits for projection: one probe of an index, made once a statement.
 _FACTS_WAIT = exists().where(
     in_bank(LEDGER), LEDGER.c.stage == literal_column(f"'{Stage.PROJECTION.value}'"), LEDGER.c.undone
 )
-# The item itself is kept in the log alone: once, and where an erasure takes it away.
+# The original item is stored in the log alone, where an erasure removes it.
 RECENT = (
     select(
         _UNIT.c.unit_id,
@@ -60,7 +60,7 @@ RECENT = (
 
 
 def _select_holding(facts: FromClause) -> Select[*tuple[Any, ...]]:
-    """Select the newest of these facts that hold: one of a turn that was forgotten has ended with its unit."""
+    """Return the query of the newest valid ones of these facts, without those whose unit was forgotten."""
     unit = (
         select(_UNIT.c["metadata"])
         .where(in_bank(_UNIT), _UNIT.c.unit_id == facts.c.unit_id, _UNIT.c.active, row_lasts(_UNIT))
@@ -90,7 +90,7 @@ def _select_holding(facts: FromClause) -> Select[*tuple[Any, ...]]:
 
 
 def _select_facts_of_session() -> FromClause:
-    """Select a session's facts one by one: what is no message of a session is few units."""
+    """Return the expression of a session's facts, looked up one by one: few units of a session are no messages."""
     fact = (
         select(_FACT).where(in_bank(_FACT), _FACT.c.unit_id == _UNIT.c.unit_id).offset(literal_column("0")).lateral("f")
     )
@@ -114,13 +114,13 @@ UNDONE = (
     .group_by(_LEDGER.stage)
 )
 
-#: Facts of one session that an overview counts at most.
+#: The most facts of one session that an overview counts.
 COUNTED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class SessionOverview:
-    """How much stands in a session: turns, messages, facts that hold by tier, undone work of our own stages."""
+    """Counts of a session: turns, messages, valid facts by tier, undone rows of our own stages."""
 
     turns: int
     messages: int
@@ -131,7 +131,7 @@ class SessionOverview:
 
 @dataclass(frozen=True, slots=True)
 class KeptMessage:
-    """One message of a session; `parts` are what its interface handed in beside the text."""
+    """One message of a session; `parts` are its original items, as the interface handed them in beside the text."""
 
     unit_id: UUID
     role: str
@@ -141,7 +141,7 @@ class KeptMessage:
 
 @dataclass(frozen=True, slots=True)
 class HoldingFact:
-    """A fact that holds now; `confidence` as the event that told of it wrote it."""
+    """A valid fact; `confidence` is the text of its event."""
 
     fact_id: str
     key: str
@@ -153,23 +153,23 @@ class HoldingFact:
 
 
 class SessionHistory:
-    """Reads what was said in a session."""
+    """Reads the messages, facts and counts of sessions."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
         self._clock = clock
 
     async def recent(self, host: UUID, bank: str, session_id: str, most: int) -> list[KeptMessage]:
-        """Return the newest messages of a session, oldest first; none of a session that is not there."""
+        """Return the newest messages of a session, oldest first; none for an unknown session."""
         bank_id = identity.bank_id(host, bank)
         async with self._database.tenant(host, ONE_PLAN) as connection:
             rows = await self._read_recent(connection, host, bank_id, identity.session_id(bank_id, session_id), most)
         return _build_messages(rows)
 
     async def holding(self, host: UUID, bank: str, session_id: str | None, most: int) -> list[HoldingFact]:
-        """Return the newest facts that hold in a bank.
+        """Return the newest valid facts of a bank.
 
-        What was said in the newest turns counts, those of the session among them, before a worker has read them.
+        They include facts of the newest turns, also those of the session, before a worker has processed these.
         """
         bank_id = identity.bank_id(host, bank)
         session = None if session_id is None else identity.session_id(bank_id, session_id)
@@ -179,9 +179,9 @@ class SessionHistory:
     async def recent_and_holding(
         self, host: UUID, bank: str, session_id: str, messages: int, facts: int, *, within: bool
     ) -> tuple[list[KeptMessage], list[HoldingFact]]:
-        """Return both as of one transaction; `within`: the facts of this session alone.
+        """Return messages and facts as of one transaction; `within`: the facts of this session alone.
 
-        What was said in the newest turns of the session counts among the facts, however many turns of others wait.
+        They include facts of the session's newest turns, however many turns of other sessions wait.
         """
         bank_id = identity.bank_id(host, bank)
         session = identity.session_id(bank_id, session_id)
@@ -208,14 +208,14 @@ class SessionHistory:
         within: bool = False,
         waits: bool = True,
     ) -> list[HoldingFact]:
-        """Read what waits first, unless nothing `waits`: what is put in line meanwhile is read with what holds."""
+        """Read facts of waiting turns first (if any `waits`), so that those projected meanwhile are among the rest."""
         asked = {"host": host, "bank": bank, "most": most, "now": self._clock()}
         said = await read_said_facts(connection, ONE_BANK, asked, session=session) if waits else []
         rows = await fetch_rows(connection, HOLDING_IN_SESSION if within else HOLDING, {**asked, "session": session})
         return _line_up(rows, [one for one in said if not within or one.session_id == session])[:most]
 
     async def overview(self, host: UUID, bank: str, session_id: str) -> SessionOverview | None:
-        """Return how much stands in a session; None where there is no such session."""
+        """Return the counts of a session; None where there is no such session."""
         asked = _name_session(host, bank, session_id)
         async with self._database.tenant(host) as connection:
             row = (await connection.execute(OVERVIEW, {**asked, "now": self._clock()})).one_or_none()
@@ -228,7 +228,7 @@ class SessionHistory:
         return SessionOverview(row.turn_count, row.message_count, row.update_ts, tiers, undone)
 
     async def undone(self, host: UUID, bank: str, session_id: str) -> dict[Stage, int]:
-        """Return how many rows of each of our own stages are still to be done for a session."""
+        """Return the number of undone rows of each of our own stages for a session."""
         asked = _name_session(host, bank, session_id)
         async with self._database.tenant(host) as connection:
             rows = (await connection.execute(UNDONE, asked)).all()
@@ -236,7 +236,7 @@ class SessionHistory:
 
 
 def _build_messages(rows: Sequence[DriverRow]) -> list[KeptMessage]:
-    """Return the messages of RECENT's rows, oldest first."""
+    """Return the messages of these rows of RECENT, oldest first."""
     return [
         KeptMessage(row.unit_id, row.role, row.content, orjson.loads(row.parts) if row.parts else ())
         for row in reversed(rows)
@@ -244,8 +244,8 @@ def _build_messages(rows: Sequence[DriverRow]) -> list[KeptMessage]:
 
 
 def _line_up(rows: Sequence[DriverRow], said: Sequence[SaidFact]) -> list[HoldingFact]:
-    """Return what holds, the newest first: what was said last of one subject and key. Pure."""
-    # What was said at one moment keeps its order: the rows come newest first, what waits in the order it was said.
+    """Return the valid facts, newest first: of one subject and key the one that was said last. Pure."""
+    # Facts of one moment keep their order: stored rows come newest first, waiting ones in the order they were said.
     held = {
         Identity(fact_id, subject, key): ((since, position, -nth), (shown_key, value, subject, tier, confidence))
         for nth, (fact_id, key, value, subject, since, position, shown_key, tier, confidence) in enumerate(rows)

@@ -1,4 +1,4 @@
-"""The messages of turns as the stages read them, from their units."""
+"""Reads the messages of turns from their units, for the stages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ class TurnMessage:
 async def read_messages(
     database: Database, host: UUID, turns: Sequence[tuple[UUID, UUID]]
 ) -> dict[UUID, list[TurnMessage]]:
-    """Return the messages of turns (bank and turn), by turn and in their order; forgotten ones are not there."""
+    """Return the messages of turns (bank and turn) by turn, in their order, without forgotten ones."""
     by_turn: dict[UUID, list[TurnMessage]] = {turn: [] for _, turn in turns}
     for row in await database.fetch(READ, host, [bank for bank, _ in turns], list(by_turn)):
         message = TurnMessage(*row)

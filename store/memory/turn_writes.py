@@ -1,4 +1,4 @@
-"""The one call that writes completed turns (`afterturn.append_turns`): those of one caller, or of many together."""
+"""Calls `afterturn.append_turns`, which writes completed turns: those of one caller, or of many callers together."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -10,26 +10,26 @@ from store.memory.prepared_turns import AppendableTurn
 from store.tenancy.quotas import retry_on_quota
 from store.tracing import current_traceparent
 
-#: What became of a turn, its position, and whether it is handed to a gateway if it was accepted.
+#: The outcome of a turn, its position, and whether an accepted turn is delivered to a gateway.
 Outcome = tuple[str, int | None, bool]
 
-#: The function that APPEND calls; a schema of another version has none of that name that takes the same.
+#: The function that APPEND calls; a schema of another version lacks a function of this name and signature.
 SIGNATURE = "afterturn.append_turns(uuid, afterturn.offered_turn[], boolean)"
 #: Takes what `append_arguments` returns.
 APPEND = "select outcomes, positions, delivers from afterturn.append_turns($1, $2, $3)"
-#: Takes the traceparents of the turns, too: called only where one has any.
+#: Takes the traceparents of the turns as well; called only where a turn has one.
 APPEND_TRACED = "select outcomes, positions, delivers from afterturn.append_traced_turns($1, $2, $3, $4)"
 
 
 def in_trace(turn: AppendableTurn) -> AppendableTurn:
-    """Return a turn that continues the trace of the current request, if that is traced."""
+    """Return the turn with the traceparent of the current request, if that is traced."""
     return replace(turn, traceparent=traceparent) if (traceparent := current_traceparent()) else turn
 
 
 async def write_together(
     database: Database, host: UUID, turns: Sequence[Sequence[AppendableTurn]]
 ) -> list[list[Outcome]]:
-    """Write turns of many in one call, none of which waits for another's bank or session: that outcome is `held`."""
+    """Write turns of many callers in one call; a turn whose bank or session is locked does not wait, but is `held`."""
     found = iter(await write_offered(database, host, list(chain.from_iterable(turns)), wait=False))
     return [list(islice(found, len(some))) for some in turns]
 
@@ -37,9 +37,10 @@ async def write_together(
 async def write_offered(
     database: Database, host: UUID, turns: Sequence[AppendableTurn], *, wait: bool = True
 ) -> list[Outcome]:
-    """Append turns in one call; return what became of each. What is named twice is asked for again once it is written.
+    """Append turns in one call; return the outcome of each. A repeated turn is sent again after the first is written.
 
-    Where a quota was used up meanwhile, nothing was written and the call is made again. Raises RateLimited in the end.
+    Where another writer used up a quota meanwhile, nothing was written and the call is repeated; at last it raises
+    RateLimited.
     """
     first: dict[UUID, int] = {}
     again = [n for n, turn in enumerate(turns) if first.setdefault(turn.turn, n) != n]
@@ -67,13 +68,13 @@ async def _write_turns(database: Database, host: UUID, turns: Sequence[Appendabl
 
 
 def append_arguments(host: UUID, turns: Sequence[AppendableTurn], *, wait: bool) -> tuple[UUID, list[object], bool]:
-    """Return what APPEND takes: host, turns (one at least and none named twice), whether to wait for other writers."""
+    """Return the arguments of APPEND: host, turns (at least one, none twice), whether to wait for other writers."""
     follows = _count_earlier(turn.session for turn in turns)
     return host, [_as_offered(turn, before) for turn, before in zip(turns, follows, strict=True)], wait
 
 
 def _as_offered(turn: AppendableTurn, follows: int) -> tuple[object, ...]:
-    """Return a turn as `afterturn.offered_turn` has it."""
+    """Return a turn as the fields of `afterturn.offered_turn`."""
     return (
         turn.turn,
         turn.bank,
@@ -90,7 +91,7 @@ def _as_offered(turn: AppendableTurn, follows: int) -> tuple[object, ...]:
 
 
 def _count_earlier(sessions: Iterable[UUID]) -> Iterator[int]:
-    """Return for each the number (from 1) of the same one before it, 0 for none."""
+    """Yield for each session the number (from 1) of its last occurrence before, 0 for none."""
     last: dict[UUID, int] = {}
     for nth, session in enumerate(sessions, 1):
         yield last.get(session, 0)

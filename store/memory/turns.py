@@ -1,4 +1,4 @@
-"""Completed turns: accepted once, durable and readable when `append` returns."""
+"""Appends completed turns, each once, durable and readable when `append` returns, and reads their status."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,10 +36,10 @@ __all__ = ["Appended", "Clock", "NewMessage", "NewTurn", "Refused", "TurnStatus"
 
 Clock = Callable[[], datetime]
 
-#: Calls of a host that are under way at a time, and what goes into one at most: who brings little waits for little.
+#: Concurrent calls of a host, and the most bytes of one, so that a small turn does not wait for large ones.
 LANES = 2
 MOST_BYTES = 262_144
-#: Sessions that a store remembers as living before it begins anew.
+#: The most living sessions that a store remembers; beyond them, it begins anew.
 MAX_LIVING = 10_000
 
 DIGEST_KEY = select(HOST.c.digest_key).where(HOST.c.host_id == bindparam("host"))
@@ -64,24 +64,24 @@ BUSY = (
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """The turn is in the log; a read that shows `position` shows the turn."""
+    """The answer for an accepted turn: a read that shows `position` shows the turn."""
 
     position: int
     duplicate: bool
-    #: Whether it is now to be handed to a gateway.
+    #: Whether the turn is now waiting for delivery to a gateway.
     delivers: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The turn was not accepted; nothing of it was written."""
+    """The answer for a turn that was not accepted; nothing of it was written."""
 
     error: StoreError
 
 
 @dataclass(frozen=True, slots=True)
 class TurnStatus:
-    """How far a turn has come."""
+    """The status of a turn in each stage."""
 
     position: int
     accepted_at: datetime
@@ -89,7 +89,7 @@ class TurnStatus:
 
 
 class TurnStore:
-    """Appends turns and tells how far they have come."""
+    """Appends turns and reads their status."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
@@ -99,12 +99,12 @@ class TurnStore:
         self.listings = Listings(database, clock)
         self._writes: WeakValueDictionary[UUID, Coalescer[list[AppendableTurn], list[Outcome]]] = WeakValueDictionary()
         self._digest_keys: dict[UUID, bytes] = {}
-        # Sessions that lived when last written to: their turns need not bring what makes bank and session.
+        # Sessions that were alive when last written to: their turns need no events that begin bank and session.
         self._living: set[UUID] = set()
         self._languages = Languages(database)
 
     async def append(self, host: UUID, turns: Sequence[NewTurn]) -> list[Appended | Refused]:
-        """Append turns in one transaction and one call, and answer for each, in order.
+        """Append turns in one transaction and one call, and return an answer for each, in order.
 
         An accepted turn is durable, readable, and has a ledger row for every stage. The same turn and body again
         is a duplicate with the first position; another body is refused with TurnConflict; a turn that another
@@ -115,13 +115,13 @@ class TurnStore:
         answers = await self._append(host, turns, now)
         full = any(isinstance(a, Refused) and isinstance(a.error, QuotaExceeded) for a in answers)
         if full and await recount_quota(self._database, host, now):
-            # What was accepted by the first call is a duplicate to the second.
+            # A turn that the first call accepted is a duplicate in the second.
             again = await self._append(host, turns, now)
             answers = [a if isinstance(a, Appended) else b for a, b in zip(answers, again, strict=True)]
         return answers
 
     async def _append(self, host: UUID, turns: Sequence[NewTurn], now: datetime) -> list[Appended | Refused]:
-        """Write turns, those whose session ended unknown to us once more, with what makes it again."""
+        """Write turns; repeat those whose session had ended unknown to this process, with the events that begin it."""
         known = PreparationContext(await self._digest_key(host), self._living, await self._languages.of(host))
         offered = await in_steps(estimate_effort(turns), prepare_turns(host, turns, now, known))
         found = await self._write(host, [in_trace(turn) for turn in offered])
@@ -139,7 +139,7 @@ class TurnStore:
         return answers
 
     async def _write(self, host: UUID, offered: list[AppendableTurn]) -> list[Outcome]:
-        """Write turns with those of others; wait alone where another transaction locks their bank or session."""
+        """Write turns together with other callers'; those whose bank or session is locked wait on their own."""
         found = await self._together(host).ask(offered)
         if held := [n for n, (outcome, *_) in enumerate(found) if outcome == "held"]:
             again = await self._write_alone(host, [offered[n] for n in held])
@@ -148,21 +148,21 @@ class TurnStore:
         return found
 
     async def _write_alone(self, host: UUID, offered: list[AppendableTurn]) -> list[Outcome]:
-        """Write turns whose bank or session another transaction holds, once it lets go; what it keeps is busy."""
+        """Write turns whose bank or session is locked, waiting for the lock; after a lock timeout they are busy."""
         try:
             return await write_offered(self._database, host, offered)
         except ResourceBusy:
             return [("busy", None, False)] * len(offered)
 
     def _together(self, host: UUID) -> Coalescer[list[AppendableTurn], list[Outcome]]:
-        """Return where turns of a host meet that come at the same time: the busier we are, the less each one costs."""
+        """Return the coalescer that joins concurrent appends of a host; under load each one costs less."""
         if (found := self._writes.get(host)) is None:
             write = partial(write_together, self._database, host)
             found = self._writes[host] = Coalescer(write, MOST_BYTES, LANES, _weigh_turns, eager=True)
         return found
 
     async def status(self, host: UUID, bank: str, session_id: str, turn_id: str) -> TurnStatus:
-        """Say how far the turn has come, stage by stage. Raises NotFound for an unknown or foreign turn."""
+        """Return the turn's status, stage by stage. Raises NotFound for an unknown or foreign turn."""
         turn = identity.turn_id(identity.session_id(identity.bank_id(host, bank), session_id), turn_id)
         async with self._database.tenant(host) as connection:
             rows = (await connection.execute(TURN_STATUS, {"host": host, "turn": turn})).all()
@@ -175,12 +175,12 @@ class TurnStore:
             for row in rows
         }
         accepted_at = rows[0].turn_accepted_at
-        # A turn that no gateway is to get has no row for it.
+        # A turn without a gateway has no row in the gateway's stage.
         stages.setdefault(Stage.GATEWAY, StageStatus("skipped", 0, accepted_at, None, None))
         return TurnStatus(rows[0].turn_position, accepted_at, stages)
 
     async def holds(self, host: UUID, turn: UUID) -> bool:
-        """Say whether the host ever accepted the turn of this id; one that was erased counts, too."""
+        """Return whether the host ever accepted the turn of this id, even if it was erased."""
         async with self._database.tenant(host) as connection:
             return (await connection.execute(HOLDS, {"host": host, "turn": turn})).scalar() is not None
 

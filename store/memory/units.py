@@ -68,7 +68,7 @@ GET: Select[*tuple[Any, ...]] = (
 THERE: Select[*tuple[Any, ...]] = select(
     _UNIT.unit_id, _UNIT.session_id, _UNIT.turn_id, _UNIT.origin, _UNIT.aggregate_version, _UNIT.active
 ).where(in_bank(UNIT), _UNIT.unit_id == bindparam("unit"))
-# Facts stand in the turn of what they were drawn from; `living` are those of their sources that are remembered.
+# Facts belong to the turn of their sources; `living` are those of their sources that are remembered.
 _LIVING = select(_SOURCE.c.unit_id).where(
     in_bank(_SOURCE), _SOURCE.c.unit_id == any_(_UNIT.source_memory_ids), _SOURCE.c.active
 )
@@ -90,10 +90,10 @@ class UnitFact:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit and where it comes from; names are the agent's own, `sources` the units a fact was drawn from.
+    """A unit and its provenance; names are the agent's own, `sources` the units a fact was drawn from.
 
-    A fact that the projection stage has seen holds from `valid_from` to `valid_to` (None: still), when
-    `superseded_by` took its place; another unit has none of the three. From `expires_at` on it is in no answer.
+    A projected fact is valid from `valid_from` to `valid_to` (None: still), when `superseded_by` superseded it; other
+    units have none of the three. From `expires_at` on no answer holds it.
     `version` grows with every correction, `facts` are those that were drawn from the unit itself, `links` its strongest
     links with others.
     """
@@ -123,7 +123,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class ForgottenUnit:
-    """Where the end of a unit stands in the log, and how many facts ended with it."""
+    """The result of forgetting a unit: the log position of its end, and how many facts ended with it."""
 
     position: int
     facts: int
@@ -137,9 +137,9 @@ class Units:
         self._clock = clock
 
     async def get(self, host: UUID, bank: str, unit: UUID) -> Unit:
-        """Return a unit or reflection of a bank; a fact of its newest turns before a worker has written it, too.
+        """Return a unit or reflection of a bank; also a fact of its newest turns before a worker has written it.
 
-        Raises NotFound for what is unknown, forgotten or foreign.
+        Raises NotFound for an unknown, forgotten or foreign id.
         """
         async with self._database.tenant(host) as connection:
             bank_id = identity.bank_id(host, bank)
@@ -157,14 +157,14 @@ class Units:
             return _build_unit(found, lasting, await links_of(connection, host, bank_id, unit, now))
 
     async def authors(self, host: UUID, bank: str, units: Sequence[UUID]) -> set[Author]:
-        """Return who began these units or reflections of a bank. Raises NotFound when one is not there, TurnBusy."""
+        """Return the authors of these units or reflections of a bank. Raises NotFound for an unknown one, TurnBusy."""
         async with self._writable(host, bank, units), self._database.tenant(host) as connection:
             return await authorship.authors_of_units(connection, host, identity.bank_id(host, bank), units)
 
     async def correct(
         self, host: UUID, bank: str, unit: UUID, content: str, *, version: int | None = None, user: str | None = None
     ) -> Corrected:
-        """Make one unit say `content` from now on, as `user`; what that brings about: `corrections.correct`.
+        """Change one unit's text to `content`, as `user`; for its effects see `corrections.correct_unit`.
 
         Raises NotFound, IsReflection, TurnBusy, ConcurrencyError when `version` is given and no longer the unit's.
         """
@@ -178,7 +178,7 @@ class Units:
             return await within_quota(self._database, host, origin.at, write)
 
     async def pin(self, host: UUID, bank: str, unit: UUID, *, pinned: bool, user: str | None = None) -> Corrected:
-        """Have one unit told with every answer of its bank, or no longer, as `user`.
+        """Pin one unit, so that every answer of its bank holds it, or unpin it, as `user`.
 
         Raises NotFound, IsReflection, TurnBusy, QuotaExceeded.
         """
@@ -196,9 +196,9 @@ class Units:
     ) -> ForgottenUnit:
         """Forget one unit, as `user`: gone from every read when this returns.
 
-        Its words, vectors and mentions go with it. Facts drawn from it are units of their own and stay, unless
-        `with_facts`: then those go that nothing else that is remembered says, of a unit that was forgotten before,
-        too. Those of a single memory go in any case. A reflection is made anew when its facts change. Raises NotFound,
+        Its words, vectors and mentions end with it. Facts drawn from it are units of their own and stay, unless
+        `with_facts`: then those end that no other remembered unit states, also of a unit that was forgotten before.
+        Those of a single memory end in any case. A reflection is derived anew when its facts change. Raises NotFound,
         TurnBusy.
         """
         bank_id = identity.bank_id(host, bank)
@@ -223,7 +223,7 @@ class Units:
 
     @asynccontextmanager
     async def _writable(self, host: UUID, bank: str, units: Sequence[UUID]) -> AsyncIterator[None]:
-        """Turn NotFound into TurnBusy where it is of a fact that can be read, and that no worker has written yet."""
+        """Turn NotFound into TurnBusy where it concerns a readable fact that no worker has written yet."""
         try:
             yield
         except NotFound:
@@ -240,7 +240,7 @@ async def _read_unit_row(connection: AsyncConnection, host: UUID, bank: UUID, un
 
 
 async def _said_here_alone(connection: AsyncConnection, host: UUID, bank: UUID, unit: Row[Any]) -> dict[UUID, int]:
-    """Return the facts, with their versions, that only this unit says, or facts of whom that is so."""
+    """Return the facts, with their versions, whose remembered sources are this unit and facts drawn from it alone."""
     place = {"host": host, "bank": bank, "turn": unit.turn_id}
     rows = (await connection.execute(FACTS_OF_TURN, place)).all() if unit.turn_id else []
     gone = {unit.unit_id}

@@ -10,7 +10,7 @@ from alembic.script import Script, ScriptDirectory
 from store.migrations.compatibility import OLDEST_CODE
 
 FOLDER = Path(__file__).parents[1] / "sql"
-#: Scripts that take a registry of the application, which is handed in before the others are run.
+#: Scripts that read a registry of the application, which is passed to SQL before the other scripts run.
 REGISTRIES = ("schema_version", "stages", "events")
 #: The others as they are run: what is asked while a function is made stands before it.
 FUNCTIONS = (
@@ -53,9 +53,9 @@ def _make_config(owner_url: str) -> Config:
 
 
 def upgrade_schema(owner_url: str) -> None:
-    """Bring the database to this code's schema; safe to run again, and by several starters at once.
+    """Migrate the database to this code's schema; safe to repeat, and to call from several processes at once.
 
-    Must not be called from a running event loop. Raises what the database says when it cannot be reached.
+    Must not be called from a running event loop. Raises the driver's errors when the database cannot be reached.
     """
     command.upgrade(_make_config(owner_url), "head")
 
@@ -71,7 +71,7 @@ def list_revisions() -> tuple[str, ...]:
 
 
 def oldest_code() -> str:
-    """Return the newest revision that the oldest code knows that works with this code's schema."""
+    """Return the newest revision known to the oldest code that works with this code's schema."""
     declared = [str(getattr(one.module, OLDEST_CODE)) for one in _list_scripts() if hasattr(one.module, OLDEST_CODE)]
     return declared[-1] if declared else list_revisions()[0]
 

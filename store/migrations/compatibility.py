@@ -1,6 +1,6 @@
-"""Which code works with which schema: the two differ while an upgrade rolls over the processes of a service.
+"""Decides whether code and schema work together: the two differ while an upgrade rolls over a service's processes.
 
-Code is named by the newest revision it knows. It works with that schema, with newer ones for as long as these only
+Code is identified by the newest revision it knows. It works with that schema, with newer ones as long as these only
 added to it, and with older ones down to `OLDEST_SCHEMA`. CONTRIBUTING says how a schema is changed under this rule.
 """
 
@@ -18,26 +18,26 @@ OLDEST_CODE = "oldest_code"
 
 @dataclass(frozen=True, slots=True)
 class SchemaVersion:
-    """What a schema says of itself: its revision, and the newest revision that the oldest code knows that it serves."""
+    """The version of a schema: its revision, and the newest revision known to the oldest code that it serves."""
 
     revision: str
     oldest_code: str
 
 
 class Standing(StrEnum):
-    """How a schema stands to this code."""
+    """The relation of a schema to this code."""
 
     CURRENT = "current"
-    #: It works; `afterturn db migrate` brings it to this code's.
+    #: Older, and works; `afterturn db migrate` migrates it to this code's.
     OLDER = "older"
-    #: It was migrated by newer code and serves this code, too.
+    #: Migrated by newer code, and serves this code as well.
     NEWER = "newer"
     TOO_OLD = "too old"
     TOO_NEW = "too new"
 
 
 def find_standing(found: SchemaVersion, known: Sequence[str], oldest_schema: str | None = OLDEST_SCHEMA) -> Standing:
-    """Say how a schema stands to the code that knows these revisions, the first one first."""
+    """Return the relation of a schema to code that knows these revisions, in order."""
     if found.revision == known[-1]:
         return Standing.CURRENT
     if found.revision in known:
@@ -47,7 +47,7 @@ def find_standing(found: SchemaVersion, known: Sequence[str], oldest_schema: str
 
 
 def describe_problem(standing: Standing, found: SchemaVersion, newest: str) -> str | None:
-    """Return why code does not begin on a schema and what to do, or None."""
+    """Return why this code cannot start on a schema and what to do; None when it can."""
     seen = f"the schema is at revision {found.revision}, this version knows {newest}"
     if standing is Standing.TOO_OLD:
         return f"{seen} and needs {OLDEST_SCHEMA or newest} at least: run `afterturn db migrate` of this version"

@@ -31,8 +31,8 @@ TRY_LOCK = text("select pg_try_advisory_lock(:key)")
 def _wait_for_turn(connection: Connection) -> None:
     """Take the migrations' lock for the session.
 
-    It asks again and again: a statement that waited for the lock would hold a snapshot, and `create index concurrently`
-    waits for every snapshot.
+    It polls: a statement that waited for the lock would hold a snapshot, and `create index concurrently` waits for
+    every snapshot.
     """
     while not connection.scalar(TRY_LOCK, {"key": MIGRATION_LOCK}):
         time.sleep(POLL_S)
@@ -56,7 +56,7 @@ def _run_scripts(connection: Connection, names: Sequence[str]) -> None:
 
 
 def _refuse_unknown(found: MigrationContext) -> None:
-    """Raise UnknownRevision where another version of the code migrated this database: nothing is touched."""
+    """Raise UnknownRevision where another version of the code migrated this database, which is then left unchanged."""
     if unknown := set(found.get_current_heads()) - set(list_revisions()):
         raise UnknownRevision(unknown.pop(), newest_revision())
 

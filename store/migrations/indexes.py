@@ -16,7 +16,7 @@ FIND = text("""
 
 
 def build_missing_indexes(connection: Connection) -> None:
-    """Build what is declared and missing or invalid, one after the other; the connection is in AUTOCOMMIT."""
+    """Build the declared indexes that are missing or invalid, one after the other; the connection is in AUTOCOMMIT."""
     valid = {row.relname: row.indisvalid for row in connection.execute(FIND)}
     for table in METADATA.sorted_tables:
         for index in table.indexes:

@@ -1,4 +1,4 @@
-"""Running a script of several statements, which a prepared statement cannot hold."""
+"""Runs scripts of several statements, which a prepared statement cannot hold."""
 
 from typing import Any
 

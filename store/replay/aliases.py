@@ -11,8 +11,8 @@ from store.derived.aliases import EntityName, canonical_entities
 from store.replay.digest import NAMED
 from store.replay.report import Difference
 
-# Profiles as they should be (`name` and on) beside those that stand (`live_name` and on), in order of their stems. Of
-# an entity that is to be looked at again, what stands there is what should.
+# Expected profiles (`name` and following columns) beside stored ones (`live_name` and following), ordered by stem. The
+# stored profile of an entity that waits for a refresh is accepted.
 PROFILES = text("""
     with said as materialized (
         select l.host_id, l.bank_id, l.entity_id, coalesce(nullif(l.name, ''), n.canonical_name) as name,
@@ -63,9 +63,9 @@ COLUMNS = ("canonical_id", "name", "kind", "folded", "stem", "mentions")
 
 
 async def find_differences(connection: AsyncConnection, arguments: Mapping[str, Any]) -> list[Difference]:
-    """Return the first profiles that are not what the counted mentions of their entities say.
+    """Return the first profiles that differ from what the counted mentions of their entities give.
 
-    One bank and stem after the other: only entities of one stem can be the same.
+    Compared by bank and stem: only entities of one stem can be the same.
     """
     found: list[Difference] = []
     together: list[Row[Any]] = []

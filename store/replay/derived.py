@@ -23,10 +23,10 @@ BANKS = text("""
 
 
 async def check_derived(connection: AsyncConnection, scope: ReplayScope) -> list[DerivedStateReport]:
-    """Compare derived state with what its pipeline makes of the rows it has counted so far; see `expected.py`.
+    """Compare derived state with what its pipeline gives for the rows it has counted so far; see `expected.py`.
 
-    Every turn of the log has its guard. Every living unit has the words that it should, and every vector belongs to
-    something that lives; every living unit of a turn has a vector or work that will make it.
+    Every turn of the log has its guard. Every living unit has the right words, and every vector belongs to a living
+    unit or reflection; every living unit of a turn has a vector, or a ledger row that will make it.
     """
     known = {"many": list(MANY_VALUED), "languages": languages.list_nameable_languages()}
     arguments = {"host": scope.host, "bank": scope.bank, **known}
@@ -44,7 +44,7 @@ async def check_derived(connection: AsyncConnection, scope: ReplayScope) -> list
 
 
 async def _wrong_words(connection: AsyncConnection, scope: ReplayScope) -> list[Difference]:
-    """Return the first units whose words are missing, or not those that they should have."""
+    """Return the first units whose words are missing or wrong."""
     found: list[Difference] = []
     rules: dict[UUID, Mapping[UUID, languages.Rules]] = {}
     for bank in await read_banks(connection, scope):
@@ -72,7 +72,7 @@ async def read_banks(connection: AsyncConnection, scope: ReplayScope) -> list[Ba
 
 
 async def rebuild_derived(engine: AsyncEngine, concerned: Iterable[BankIdentity]) -> None:
-    """Make the derived state of banks again from nothing, words that wait included, a transaction for each bank."""
+    """Rebuild the derived state of banks, with words that wait to be indexed, a transaction for each bank."""
     for bank in concerned:
         async with engine.begin() as connection:
             await bank_state.rebuild_bank(connection, bank.host, bank.bank)

@@ -1,7 +1,7 @@
 """Compares live tables with the shadow: one digest a table, and the keys of differing rows.
 
-A row is its canonical jsonb text (columns in jsonb's order, times in UTC); what is counted later by the projection
-stage is left out. A history counts with the messages that no unit keeps.
+A row counts as its canonical jsonb text (columns in jsonb's order, times in UTC), without columns that the projection
+stage fills later. A history includes its messages that no unit holds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ from store.log.catalog import AGGREGATES, Aggregate
 from store.replay.report import Difference, TableReport
 from store.replay.shadow import ReplayScope
 
-#: Differences that are named for each table.
+#: The most differences that are reported for each table.
 NAMED = 5
 
 _SCOPE = bindparam("host", type_=Uuid), bindparam("bank", type_=Uuid)
@@ -45,13 +45,13 @@ Rows = Select[*tuple[Any, ...]] | TextualSelect
 
 
 def in_scope(rows: FromClause) -> ColumnElement[bool]:
-    """Say that a row is of the host and bank that are replayed, where these are given."""
+    """Return the condition that a row is of the replayed host and bank, where these are given."""
     inside: ColumnElement[bool] = func.afterturn.in_scope(rows.c.host_id, rows.c.bank_id, *_SCOPE)
     return inside
 
 
 def rows_of(query: str, key: Sequence[str]) -> TextualSelect:
-    """Take a query of `key` and the row `told` as jsonb into expressions."""
+    """Return an expression of a textual query of the columns `key` and of the row as jsonb, `told`."""
     return text(query).columns(*(column(name) for name in key), column("told", JSONB))
 
 
@@ -65,7 +65,7 @@ class Compared:
     has_messages: bool
 
     def select_rows(self, schema: str) -> Select[*tuple[Any, ...]]:
-        """Select the key and the row `told` as jsonb of each row in a schema."""
+        """Return the query of the key and the row as jsonb, `told`, of each row in a schema."""
         rows = table(self.table, *(column(name) for name in self.key), schema=schema).alias("t")
         told: ColumnElement[Any] = func.to_jsonb(literal_column("t"), type_=JSONB)
         for name in self.counted:
@@ -94,27 +94,27 @@ COMPARED = tuple(
 )
 
 
-# What a bank's derived state is made of.
+# The tables that a bank's derived state is computed from.
 DERIVED_FROM = ("agent_memory_unit_t", "agent_memory_entity_t", "agent_memory_unit_entity_t")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class BankIdentity:
-    """A bank and whose it is."""
+    """A bank and its host."""
 
     host: UUID
     bank: UUID
 
 
 async def compare_tables(connection: AsyncConnection, schema: str, scope: ReplayScope) -> list[TableReport]:
-    """Compare every event-backed table with its shadow, inside a transaction that shows both at the same end."""
+    """Compare every event-backed table with its shadow, in a transaction that shows both at the same log position."""
     return [await _compare_table(connection, schema, scope, compared) for compared in COMPARED]
 
 
 async def changed_banks(
     connection: AsyncConnection, schema: str, scope: ReplayScope, reports: Sequence[TableReport]
 ) -> list[BankIdentity]:
-    """Return the banks with rows that the shadow has otherwise and derived state is made of; tables as in `reports`."""
+    """Return the banks whose derived state is to be rebuilt: rows that it depends on differ, by `reports`."""
     wrong = {one.table for one in reports if not one.equal}.intersection(DERIVED_FROM)
     found = set[BankIdentity]()
     for compared in (one for one in COMPARED if one.table in wrong):
@@ -145,9 +145,9 @@ async def first_differences(
     right: str,
     shown: Sequence[str] | None = None,
 ) -> list[Difference]:
-    """Return the first rows that are not the same on both sides: queries of `key` and the row `told` as jsonb.
+    """Return the first rows that differ between two queries of `key` and of the row as jsonb, `told`.
 
-    A row that stands on the second side alone is found `right`; `shown` are the columns of `key` that name a row.
+    `right` names the second side in a difference; `shown` are the columns of `key` that identify a row.
     """
     query = _select_differences(key, sides, right, key if shown is None else shown)
     return [
@@ -187,7 +187,7 @@ def _select_differences(
 
 
 def _name_column(name: str, value: ColumnElement[Any]) -> tuple[str, ColumnElement[Any]]:
-    """Return how a column is shown: a word says what stands in a message, so it is named by its digest."""
+    """Return the name and the value of a key's column in a report; a term, which is content, as its digest."""
     if name != "term":
         return name, value
     return "term_sha256", func.encode(func.sha256(func.convert_to(value, "UTF8")), "hex")
@@ -206,7 +206,7 @@ async def _compare_table(
 
 
 def _select_digest(query: Select[*tuple[Any, ...]], key: Sequence[str]) -> Select[int, str]:
-    """Select how many rows there are, and the SHA-256 of their own, in the order of the key."""
+    """Return the query of the number of rows, and of the SHA-256 over the rows' digests in the order of the key."""
     rows, nothing = query.subquery("r"), literal_column("''::bytea", LargeBinary)
     digest = func.sha256(func.convert_to(cast(rows.c.told, Text), "UTF8"))
     digests = func.string_agg(digest, aggregate_order_by(nothing, *(rows.c[name] for name in key)))

@@ -1,7 +1,7 @@
-"""Actual and expected rows of the derived tables.
+"""Queries of actual and expected rows of the derived tables.
 
-What it has not come to yet counts for neither side: links that are not counted, words that wait, units that were
-forgotten and are still to be taken back, names that are to be looked at again, turns whose projection is not done.
+Work that is still to be done counts for neither side: links that are not counted, words that wait, forgotten units
+that are still counted, names that wait for a refresh, turns whose projection is not done.
 """
 
 from collections.abc import Mapping
@@ -28,9 +28,9 @@ from store.schema import FACT, FORGOTTEN_UNIT, LEDGER, TURN, UNIT, UNIT_ENTITY, 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Rows as they stand and as they should: two queries of `key` and the row `told` as jsonb.
+    """Actual and expected rows of a table: two queries of `key` and of the row as jsonb, `told`.
 
-    `shown` are the columns that name a row, if not the whole key.
+    `shown` are the columns that identify a row, if not the whole key.
     """
 
     key: tuple[str, ...]
@@ -40,7 +40,7 @@ class Expected:
 
     @property
     def sides(self) -> tuple[Rows, Rows]:
-        """Return both queries, for `host` and `bank`, `many` (store/derived/facts.py) and `languages`."""
+        """Both queries, with the parameters `host`, `bank`, `many` (store/derived/facts.py) and `languages`."""
         derived = rows_of(self.derived, self.key) if isinstance(self.derived, str) else self.derived
         return rows_of(self.live, self.key), derived
 
@@ -135,7 +135,7 @@ _LANGUAGES = Expected(
          where afterturn.in_scope(r.host_id, r.bank_id, :host, :bank)
            and r.active and r.disposition->>'language' = any(cast(:languages as text[]))""",
 )
-# Words of what does not live belong to nothing; those of what lives are compared in `words.py`.
+# Words of a unit that does not live are wrong; those of living units are compared in `derived.py`.
 _WORDS_OF_NOTHING = Expected(
     ("host_id", "bank_id", "unit_id"),
     live="""
@@ -161,7 +161,7 @@ _POSTINGS = Expected(
           from afterturn.unit_word_t w, jsonb_each_text(w.terms) t(term, tf)
            where afterturn.in_scope(w.host_id, w.bank_id, :host, :bank) and w.posted""",
 )
-# What was forgotten is counted until the projection stage takes it back.
+# A forgotten unit is counted until the projection stage takes it back.
 _TERMS = Expected(
     ("host_id", "bank_id", "term"),
     live="""
@@ -194,10 +194,10 @@ _STATISTICS = Expected(
 
 
 def _select_fact_rows() -> CompoundSelect[*tuple[Any, ...]]:
-    """Select the facts that stand in line.
+    """Return the query of the facts that the table should hold.
 
-    Who stated a fact in a turn that is still to be projected may stand there already, and need not; what was forgotten
-    stands there until it is taken out, and has its place in the line so long.
+    A fact of a turn that is still to be projected may be there already; a forgotten one is there, with its place in
+    time, until the projection stage removes it.
     """
     unit, turn, work = UNIT.alias("x"), TURN.alias("g"), LEDGER.alias("l")
     there, gone = FACT.alias("t"), FORGOTTEN_UNIT.alias("n")

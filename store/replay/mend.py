@@ -1,7 +1,7 @@
 """Repairs words and vectors after a replay changed their rows.
 
-A vector belongs to a text: it goes with a unit that does not live or says something else than before, and the unit's
-turn goes to the embedding stage once more; so with reflections. Words are made at once.
+A vector belongs to a text: that of a unit that has ended or changed its text is deleted, and the unit's turn goes to
+the embedding stage again; likewise for reflections. Words are written at once.
 """
 
 from collections import defaultdict
@@ -89,7 +89,7 @@ async def note_changes(connection: AsyncConnection, schema: str, scope: ReplaySc
 
 
 async def mend_rows(connection: AsyncConnection) -> None:
-    """Bring words and vectors in line with the units that were noted, now that they are in place."""
+    """Correct words and vectors of the units and reflections noted by `note_changes`, after their rows are in place."""
     await connection.execute(DROP_WORDS)
     await connection.execute(DROP_VECTORS)
     await connection.execute(DROP_VECTORS_OF_REFLECTIONS)

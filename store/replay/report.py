@@ -7,9 +7,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A row that is not the same: its key, where it was found, and the columns that differ.
+    """A row that differs: its key, where it was found, and the columns that differ.
 
-    Found live, replayed (of derived state: derived), or both.
+    `found` is live, replayed (for derived state: derived), or both.
     """
 
     key: Mapping[str, str]
@@ -30,26 +30,26 @@ class TableReport:
 
     @property
     def equal(self) -> bool:
-        """Say whether both hold the same rows."""
+        """Whether both hold the same rows."""
         return self.rows_live == self.rows_replayed and self.digest_live == self.digest_replayed
 
 
 @dataclass(frozen=True, slots=True)
 class DerivedStateReport:
-    """One kind of state outside the log, and its first rows that its pipeline would not make of what it has counted."""
+    """One kind of derived state, and its first rows that differ from what its pipeline gives."""
 
     name: str
     first_differences: Sequence[Difference]
 
     @property
     def equal(self) -> bool:
-        """Say whether it is what its pipeline makes."""
+        """Whether all rows are those that the pipeline gives."""
         return not self.first_differences
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """What a replay of `events` events found."""
+    """The result of a replay of `events` events."""
 
     tables: Sequence[TableReport]
     derived: Sequence[DerivedStateReport]
@@ -58,7 +58,7 @@ class ReplayReport:
 
     @property
     def equal(self) -> bool:
-        """Say whether all event-backed tables are what the log says; derived state does not count here."""
+        """Whether all event-backed tables equal the replayed ones; derived state does not count here."""
         return all(table.equal for table in self.tables)
 
     def as_json(self) -> dict[str, Any]:

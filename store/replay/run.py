@@ -22,16 +22,16 @@ from store.replay.shadow import ASK_AGAIN, LOCK_TIMEOUT, ErasedMeanwhileError, P
 
 EVERYTHING = ReplayScope()
 VERIFIED, SWAPPED, REPAIRED = "afterturn_replay", "afterturn_swap", "afterturn_repair"
-#: How often a replay is made because something was erased meanwhile.
+#: How often a replay is repeated because something was erased meanwhile.
 BEGIN_AGAIN = Retry(AT_ONCE, attempts=3)
-#: What ends a transaction that met others.
+#: SQLSTATEs after which the transaction is repeated: it conflicted with others.
 MET_OTHERS = (LOCK_NOT_AVAILABLE, DEADLOCK)
 
 Act = Callable[[AsyncConnection, Shadow, ReplayReport], Awaitable[Sequence[BankIdentity]]]
 
 TAKE_LOG = text("select pg_advisory_xact_lock(afterturn.log_lock())")
 TAKE_COUNTS = text("lock table afterturn.agent_memory_unit_entity_t in exclusive mode")
-# What is left of the log, in the transaction that puts the shadow in place.
+# Replays the rest of the log, in the transaction that puts the shadow in place.
 TAIL = text("""
     select afterturn.replay_step(:schema, h.host_id, cast(:bank as uuid), 9223372036854775807, 2147483647)
       from afterturn.host_t h where cast(:host as uuid) is null or h.host_id = :host""")
@@ -46,10 +46,10 @@ APPLY = text("select * from afterturn.apply_shadow(:schema, :host, cast(:bank as
 async def verify_log(
     owner_url: str, scope: ReplayScope = EVERYTHING, *, progress: Progress | None = None, resume: bool = False
 ) -> ReplayReport:
-    """Replay the log beside the live tables and compare them; nothing live is touched, appends go on.
+    """Replay the log beside the live tables and compare them; live rows stay unchanged, appends go on.
 
-    `progress` is told events done and events in all. `resume` takes up a replay that was cut off. Raises ReplayError
-    when the log cannot be replayed.
+    `progress` is called with events done and events in all. `resume` continues a replay that was cut off. Raises
+    ReplayError when the log cannot be replayed.
     """
     started = time.monotonic()
     async with _open_engine(owner_url) as engine:
@@ -60,13 +60,12 @@ async def verify_log(
 
 
 async def swap_tables(owner_url: str, *, progress: Progress | None = None, resume: bool = False) -> ReplayReport:
-    """Replay the log, compare, and put what was replayed in the place of the live tables.
+    """Replay the log, compare, and replace the live tables with the replayed ones.
 
-    Appends wait while the last events are replayed and the tables change places; nothing that was accepted is lost.
-    Vectors and words stay where their unit says the same; else they are made again. Derived state is made anew where
-    it was made of rows that were wrong, everywhere when it was not what it was made of. The report tells how the live
-    tables were before. Raises ReplayError when running transactions leave no moment for it, or
-    something is erased meanwhile.
+    Appends wait while the last events are replayed and the tables are swapped; no accepted event is lost. Vectors and
+    words stay where their unit's text is unchanged; the others are made again. Derived state is rebuilt in banks with
+    wrong rows, and everywhere when derived state itself was wrong. The report describes the live tables before the
+    swap. Raises ReplayError when running transactions leave no moment for it, or something is erased meanwhile.
     """
     started = time.monotonic()
     async with _open_engine(owner_url) as engine:
@@ -83,10 +82,10 @@ async def swap_tables(owner_url: str, *, progress: Progress | None = None, resum
 
 
 async def repair_scope(owner_url: str, scope: ReplayScope, *, progress: Progress | None = None) -> ReplayReport:
-    """Replay one host, or one bank of it, and correct the live rows in place; equal rows stay untouched.
+    """Replay one host, or one bank of it, and correct the live rows in place; equal rows stay unchanged.
 
-    Derived state of the host or bank is made anew. The report tells how the rows were before. Raises ReplayError
-    without a host, or as `swap_tables` does.
+    Derived state of the host or bank is rebuilt. The report describes the rows before. Raises ReplayError without a
+    host, or as `swap_tables` does.
     """
     if scope.host is None:
         raise ReplayError("a repair in place is of one host, or of one bank of it")
@@ -134,7 +133,7 @@ async def _concerned_banks(engine: AsyncEngine, scope: ReplayScope) -> Sequence[
 async def _run_when_quiet(
     engine: AsyncEngine, shadow: Shadow, report: ReplayReport, act: Act
 ) -> Sequence[BankIdentity]:
-    """Do it in one transaction that holds the log alone, as soon as there is a moment for it."""
+    """Run `act` in one transaction that locks the log exclusively, as soon as running transactions allow."""
 
     async def run() -> Sequence[BankIdentity]:
         async with engine.begin() as connection:
@@ -184,7 +183,7 @@ def _has_difference(report: ReplayReport, table: str) -> bool:
 
 
 def _sqlstate_of(error: DBAPIError) -> str:
-    """Return the SQLSTATE alone: what the database says quotes rows."""
+    """Return the error's SQLSTATE alone, since the database's message quotes rows."""
     return state_of(error) or type(error).__name__
 
 

@@ -21,9 +21,9 @@ FIRST_STEP = 200
 #: Events of the shadow at which statistics are taken, and again whenever they have doubled.
 FIRST_ANALYZE = FIRST_STEP
 
-#: How long the log is waited for, in milliseconds; writers of all tenants wait behind this. Then they go first.
+#: The longest wait for the log's lock, in milliseconds: writers of all tenants queue behind it, and then go first.
 LOCK_TIMEOUT_MS = 1500
-#: How often the log is asked for; writers go first for about this many seconds.
+#: How often the lock is tried; writers go first for about this many seconds between two tries.
 ASK_AGAIN = Retry(evenly(0.25), attempts=20)
 
 Progress = Callable[[int, int], None]
@@ -55,14 +55,14 @@ class ErasedMeanwhileError(ReplayError):
 
 @dataclass(frozen=True, slots=True)
 class ReplayScope:
-    """What is replayed: everything, one host, or one bank of it."""
+    """The scope of a replay: everything, one host, or one bank of it."""
 
     host: UUID | None = None
     bank: UUID | None = None
 
 
 class Shadow:
-    """A replay in the making. Its checkpoint is written with what it made, so it can be taken up again."""
+    """The schema into which a replay projects events. Its checkpoint is committed with them, so it can be resumed."""
 
     def __init__(self, engine: AsyncEngine, scope: ReplayScope, schema: str) -> None:
         self.schema = schema
@@ -71,9 +71,9 @@ class Shadow:
         self._analyze_at = FIRST_ANALYZE
 
     async def prepare(self, *, resume: bool) -> None:
-        """Make the shadow; one that an earlier run left behind is taken up (`resume`) or thrown away.
+        """Create the shadow; one that an earlier run left is resumed (`resume`) or dropped.
 
-        One that was made before something was erased is thrown away, too.
+        A shadow from before an erasure is dropped, too.
         """
         async with self._engine.begin() as connection:
             there = resume and (await connection.execute(EXISTS, {"schema": self.schema})).scalar()
@@ -83,20 +83,20 @@ class Shadow:
             await connection.execute(MAKE, {"schema": self.schema})
 
     async def drop(self) -> None:
-        """Throw the shadow away."""
+        """Drop the shadow."""
         async with self._engine.begin() as connection:
             await connection.execute(DropSchema(self.schema, cascade=True, if_exists=True))
 
     async def events(self) -> int:
-        """Return how many events the shadow holds."""
+        """Return how many events the shadow has replayed."""
         async with self._engine.connect() as connection:
             progress = table("replay_progress", column("events", BigInteger), schema=self.schema)
             return int(await connection.scalar(select(func.coalesce(func.sum(progress.c.events), 0))) or 0)
 
     async def catch_up(self, progress: Progress | None = None) -> int:
-        """Replay to where the log ended when this began; appends go on. Returns how many events that were.
+        """Replay up to the end of the log as of now, while appends go on; return how many events that were.
 
-        Every position up to there is committed: the log is held for a moment while it is asked.
+        Every position up to there is committed: the log is locked for a moment while its end is read.
         """
         async with self._engine.connect() as connection:
             await _hold_log(connection)
@@ -106,9 +106,9 @@ class Shadow:
 
     @asynccontextmanager
     async def at_rest(self) -> AsyncGenerator[AsyncConnection]:
-        """Lend a connection whose snapshot shows the live tables and the shadow at the same end of the log.
+        """Lend a connection whose snapshot shows the live tables and the shadow at the same log position.
 
-        The log is held while the last few events are replayed and the snapshot is taken, no longer. Raises
+        The log is locked only while the last few events are replayed and the snapshot is taken. Raises
         ErasedMeanwhileError.
         """
         async with self._engine.connect() as keeper, self._engine.connect() as reader:
@@ -123,7 +123,7 @@ class Shadow:
             yield reader
 
     async def unless_erased(self, connection: AsyncConnection) -> None:
-        """Raise ErasedMeanwhileError if something was erased since the shadow was made; under the log's lock."""
+        """Raise ErasedMeanwhileError if something was erased since the shadow was created; needs the log's lock."""
         if await self._erased_since(connection):
             raise ErasedMeanwhileError
 
@@ -146,7 +146,7 @@ class Shadow:
         return done
 
     async def _steps(self, which: Mapping[str, object]) -> AsyncGenerator[int]:
-        """Replay step after step until nothing is left, on one connection: it keeps its plans."""
+        """Replay step by step and yield the number of events of each, on one connection, which keeps its plans."""
         size = FIRST_STEP
         async with self._engine.connect() as connection:
             while True:
@@ -168,7 +168,7 @@ class Shadow:
 
 
 async def _hold_log(connection: AsyncConnection) -> None:
-    """Hold the log alone, for this session, as soon as running transactions leave a moment. Raises ReplayError."""
+    """Lock the log exclusively for this session, as soon as running transactions allow. Raises ReplayError."""
 
     async def hold() -> None:
         try:

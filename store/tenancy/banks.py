@@ -1,4 +1,4 @@
-"""Banks: owner, reach of a key, creation before the first turn."""
+"""Finds, lists and creates banks: their owners, and which of them a caller may see."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from store.schema import BANK, BANK_LANGUAGE, EVENT_STORE
 from store.tenancy import languages
 from store.tenancy.spaces import Space, space_of
 
-#: Banks of one user that are asked together, and how many of their events are looked through for them.
+#: The most banks of one user that are listed, and how many of the user's events are read to find them.
 MOST_OF_USER = 16
 EVENTS_OF_USER = 5000
 
@@ -85,9 +85,9 @@ CREATE = text("select afterturn.create_bank(:host, :bank, cast(:event as jsonb),
 
 @dataclass(frozen=True, slots=True)
 class Bank:
-    """A bank; `user` and `agent` are ids, None for what is shared.
+    """A bank; `user` and `agent` are its owners' ids, None where it is shared.
 
-    `language` is how its words are cut (word_rules); `settled` says that all of them are.
+    `language` is that of its word rules (word_rules); `settled`: all its words follow them.
     """
 
     name: str
@@ -100,12 +100,12 @@ class Bank:
 
     @property
     def scope(self) -> str:
-        """Whose it is, in a word: host, agent or user."""
+        """The kind of its owner: host, agent or user."""
         return "user" if self.user else "agent" if self.agent else "host"
 
 
 class Banks:
-    """Finds, lists and makes the banks of a host, as a caller may see them."""
+    """Finds, lists and creates the banks of a host, as a caller may see them."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
@@ -114,8 +114,8 @@ class Banks:
     async def resolve(self, host: UUID, space: Space, bank: str) -> str:
         """Return the whole name of the bank that a caller of `space` means by a name.
 
-        Their own bank of that name comes first, then the one the host calls so, if they may see it. Where there is
-        neither, it is the name their own would have: what belongs to others and what is absent look the same.
+        The caller's own bank of that name comes first, then the host's, if the caller may see it. Where there is
+        neither, it is the whole name of a bank of the caller's own: foreign and absent banks look the same.
         """
         if not space.prefix:
             return bank
@@ -131,9 +131,9 @@ class Banks:
     async def create(
         self, host: UUID, user: str | None, name: str, expires_at: datetime | None = None
     ) -> tuple[Bank, bool]:
-        """Make a bank of this whole name, as `user`; returns it and whether it is new. Raises QuotaExceeded.
+        """Create a bank of this whole name, as `user`; return it and whether it is new. Raises QuotaExceeded.
 
-        With `expires_at` a new bank ends then, and so does one that has ended already, which is there again.
+        A new bank expires at `expires_at`, if given; so does one that had expired already, which lives again.
         """
         bank, now = identity.bank_id(host, name), self._clock()
         origin = Origin(host, bank, identity.user_id(host, user), now)
@@ -159,7 +159,7 @@ class Banks:
         return Bank(*row)
 
     async def set_end(self, host: UUID, name: str, expires_at: datetime | None, user: str | None = None) -> Bank:
-        """Have a bank end then, or never (None), as `user`; one that has ended is there again. Raises NotFound."""
+        """Set when a bank expires (None: never), as `user`; one that had expired lives again. Raises NotFound."""
         origin = Origin(host, identity.bank_id(host, name), identity.user_id(host, user), self._clock())
         place = {"host": host, "bank": origin.bank}
         async with self._database.tenant(host) as connection:
@@ -177,14 +177,14 @@ class Banks:
             return (await connection.execute(ENDED, place)).scalar() is not None
 
     async def owners(self, host: UUID, name: str) -> tuple[UUID | None, UUID | None]:
-        """Return the user and the agent whose own the bank of this whole name is, or would be when it begins."""
+        """Return the ids of user and agent that own the bank of this whole name, or would own a new one."""
         async with self._database.tenant(host) as connection:
             found = await connection.execute(OWNERS, {"host": host, "bank": identity.bank_id(host, name)})
             row = found.one_or_none()
         return space_ids(host, space_of(name)) if row is None else (row.user_id, row.agent_def_id)
 
     async def known(self, host: UUID, name: str) -> bool:
-        """Say whether the host has a bank of this whole name, or had one."""
+        """Return whether the host has or had a bank of this whole name."""
         async with self._database.tenant(host) as connection:
             found = await connection.execute(KNOWN, {"host": host, "bank": identity.bank_id(host, name)})
             return found.scalar() is not None
@@ -192,7 +192,7 @@ class Banks:
     async def of_user(
         self, host: UUID, space: Space, user: str, *, names: list[str] | None = None, limit: int = MOST_OF_USER
     ) -> list[str]:
-        """Return the banks a user wrote to, the last one first, as a caller of `space` may see them."""
+        """Return the names of banks that a user wrote to, the last one first, as a caller of `space` may see them."""
         arguments = {
             "host": host,
             "user": identity.user_id(host, user),
@@ -205,7 +205,7 @@ class Banks:
             return list(found.scalars())
 
     async def speak(self, host: UUID, name: str, language: str, user: str | None = None) -> Bank:
-        """Make this the language of a bank, as `user`; returns the bank. Raises as languages.change."""
+        """Set the language of a bank, as `user`; return the bank. Raises like languages.change_language."""
         origin = Origin(host, identity.bank_id(host, name), identity.user_id(host, user), self._clock())
         async with self._database.tenant(host) as connection:
             await languages.change_language(connection, origin, language)
@@ -214,7 +214,7 @@ class Banks:
     async def list(
         self, host: UUID, space: Space, *, names: list[str] | None = None, after: str = "", limit: int = 200
     ) -> list[Bank]:
-        """List the banks a caller of `space` may see, by name, from behind `after`; of `names` alone where given."""
+        """Return the banks that a caller of `space` may see, by name, after `after`; of `names` alone where given."""
         arguments = {"host": host, "after": after, "limit": limit, "now": self._clock()}
         query = LIST if names is None else LIST.where(_BANK.bank_name.in_(names))
         async with self._database.scoped(host, *space_ids(host, space)) as connection:
@@ -226,7 +226,7 @@ class Banks:
 
 
 def bank_created_fields(host: UUID, name: str, private_to: str | None = None) -> dict[str, str]:
-    """Return what the event says that makes a bank of this whole name: its name, and whose it is."""
+    """Return the data of the event that creates a bank of this whole name: its name and its owners."""
     space = space_of(name)
     user, agent = space_ids(host, Space(space.user or private_to, space.agent))
     return {

@@ -50,7 +50,7 @@ READ = (
 
 
 class Interface(StrEnum):
-    """Where a call came in."""
+    """The interface that a call came in by."""
 
     HTTP = "http"
     GATEWAY = "gateway"
@@ -60,10 +60,10 @@ class Interface(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AuditedCall:
-    """One call: `operation` is a route's template or a command's name; `code` how it was refused, if it was.
+    """One call: `operation` is a route's template or a command's name; `code` the error code of a refused call.
 
-    `actor` is who was logged in where an operator's command was run. `rows`: how many rows that changed, or how many
-    calls without a valid key are summed up.
+    `actor`: the account that ran an operator's command. `rows`: how many rows the command changed, or how many calls
+    without a valid key are summed up.
     """
 
     at: datetime
@@ -81,7 +81,7 @@ class AuditedCall:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A call as it was kept, with the names of its host and key, where they still are."""
+    """A stored call, with the names of its host and key where these still exist."""
 
     call: AuditedCall
     host: str | None
@@ -90,7 +90,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """Which calls: of a host, a key, a door, an operation; only refused ones; not longer ago than `since`."""
+    """A filter of calls: by host, key, interface and operation; refused ones only; since a time."""
 
     host: UUID | None = None
     key: UUID | None = None
@@ -107,7 +107,7 @@ class CallAudit:
         self._database = database
 
     async def write(self, calls: Sequence[AuditedCall]) -> None:
-        """Write calls in one statement."""
+        """Write these calls in one statement."""
         async with self._database.operator() as connection:
             await connection.execute(WRITE, {"calls": orjson.dumps(calls, default=str).decode()})
 

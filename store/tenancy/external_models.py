@@ -13,12 +13,12 @@ from store.database import Database
 from store.schema import OUTSIDE_MODEL, READING, UNIT, UNIT_VECTOR, in_bank
 
 EMBEDDING, EXTRACTION = "embedding", "extraction"
-#: What a receipt's counts call such texts, before purpose and endpoint.
+#: The prefix of such texts in a receipt's counts, before purpose and endpoint.
 PREFIX = "outside"
 
 NOTE = insert(OUTSIDE_MODEL).on_conflict_do_nothing()
-# A vector says of which model it is, a reading of a turn by which version; the turn's messages were sent with it. Of a
-# model that was called at several addresses, each may have got the text. A corrected text's reading ends in where.
+# A vector names its model, a reading of a turn its version; the turn's messages were sent for it. Where a model was
+# called at several addresses, each may have got the text. The version of a corrected text's reading ends in a position.
 _VECTOR, _UNIT, _MODEL = UNIT_VECTOR.c, UNIT.c, OUTSIDE_MODEL.c
 
 
@@ -47,7 +47,7 @@ SENT_OF_BANK = union_all(_EMBEDDED, _READ)
 
 @dataclass(frozen=True, slots=True)
 class OutsideModel:
-    """A model behind an endpoint (its machine's name); `name` is its generation of vectors, or its version."""
+    """An external model at an endpoint (its machine's name); `name` is its vector generation, or its version."""
 
     purpose: str
     name: str
@@ -64,7 +64,7 @@ class Sent:
 
 
 async def note_external_models(database: Database, models: Sequence[OutsideModel]) -> None:
-    """Note models that may be asked from now on."""
+    """Record models that may be called from now on."""
     if models:
         async with database.operator() as connection:
             await connection.execute(NOTE, [asdict(one) for one in models])
@@ -73,9 +73,9 @@ async def note_external_models(database: Database, models: Sequence[OutsideModel
 async def count_sent(
     connection: AsyncConnection, host: UUID, bank: UUID, units: Sequence[UUID] | None = None
 ) -> Mapping[str, int]:
-    """Return how many texts of a bank (of these units of it) went to each model, as a receipt counts them.
+    """Return how many texts of a bank (or of these units of it) went to each model, by the names in a receipt.
 
-    Inside the tenant's transaction, before vectors and readings go.
+    Inside the tenant's transaction, before vectors and readings are deleted.
     """
     place: dict[str, Any] = {"host": host, "bank": bank}
     statement = SENT_OF_BANK if units is None else SENT_OF_UNITS
@@ -85,7 +85,7 @@ async def count_sent(
 
 
 def told_apart(counts: Mapping[str, int]) -> tuple[Mapping[str, int], tuple[Sent, ...]]:
-    """Return a receipt's counts without what went outside, and that."""
+    """Split a receipt's counts into those of this service and the texts sent to external models."""
     outside = {name: number for name, number in counts.items() if name.startswith(f"{PREFIX}:")}
     parts = (name.split(":", 2) for name in sorted(outside))
     models = tuple(Sent(purpose, endpoint, outside[f"{PREFIX}:{purpose}:{endpoint}"]) for _, purpose, endpoint in parts)

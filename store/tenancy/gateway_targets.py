@@ -1,11 +1,11 @@
 """Gateway targets: the Memory Gateway that receives a tenant's turns.
 
-A target belongs to a tenant, or to one bank of it; the bank's goes before the tenant's. The call that writes a turn
-looks it up (store/sql/turns.sql) and the delivery keeps it. So a target that is replaced still takes
-what was accepted for it, and nothing under way is ever sent elsewhere. One that is unset takes nothing more.
+A target belongs to a tenant, or to one bank of it; the bank's takes precedence. The call that writes a turn looks it
+up (store/sql/turns.sql) and the delivery keeps it. So a replaced target still gets the turns accepted for it, and no
+delivery under way is ever sent elsewhere. A target that is unset gets nothing more.
 
 A user of a gateway (of one application and project there) belongs to one tenant or bank for good, since the memory of
-two would merge in it. What a session is called there follows from the target, the bank and the session alone.
+two would merge in it. A session's name there follows from the target, the bank and the session alone.
 """
 
 import re
@@ -27,7 +27,7 @@ from store.log.locks import hold_lock
 from store.schema import BANK, GATEWAY_TARGET, HOST, LEDGER
 from store.tenancy.hosts import ADD_HOST
 
-#: What every session is called at a gateway begins so; a search names it without this.
+#: The prefix of every session's name at a gateway; searches leave it out.
 CHAT = "chat:"
 #: Bytes of a session's name at a gateway.
 MOST_BYTES = 128
@@ -61,7 +61,7 @@ END_DELIVERIES = text("select afterturn.end_deliveries(:host, cast(:targets as u
 
 
 class NamedColumns(Protocol):
-    """A row of whichever driver, read by the names of its columns."""
+    """A row of either driver, read by the names of its columns."""
 
     def __getitem__(self, name: str, /) -> Any:
         """Return a column's value."""
@@ -70,7 +70,7 @@ class NamedColumns(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GatewayUser:
-    """Whose memory at which gateway: a user of an application and project. `base_url` None: this service itself."""
+    """A user of a gateway's application and project. `base_url` None: this service itself is the gateway."""
 
     base_url: str | None
     user_id: str
@@ -80,10 +80,10 @@ class GatewayUser:
 
 @dataclass(frozen=True, slots=True)
 class GatewayTarget:
-    """A target as it is kept.
+    """A stored gateway target.
 
-    `bank_id` None: of the tenant. `sealed_key` None: the settings hold the key, or it is unset. `scope` is where a
-    recall through it looks.
+    `bank_id` None: of the tenant. `sealed_key` None: the settings hold the key, or the target is unset. `scope`: the
+    scopes in which a recall through it searches.
     """
 
     host_id: UUID
@@ -116,20 +116,20 @@ class GatewayTarget:
 
     @property
     def state(self) -> str:
-        """How it stands: in force, replaced (it still takes what was accepted for it) or unset."""
+        """The target's state: in force, replaced (it still gets the turns accepted for it) or unset."""
         return "unset" if self.unset_at else "replaced" if self.replaced_at else "in force"
 
     @property
     def seal_place(self) -> tuple[str, str, str]:
-        """What its key is sealed for: for this tenant, to be sent to this address as this user's."""
+        """The place its key is sealed for: this tenant, the gateway's URL, and the user there."""
         return seal_place(self.host_id, self.user)
 
     def session(self, bank: str, session: str) -> str:
-        """Return what a session is called at the gateway; '' where a name it is made of was erased.
+        """Return a session's name at the gateway; '' where the name of its bank or session was erased.
 
         `chat:<session>` for a target of one bank, `chat:<bank>/<session>` for one of a tenant: no session's name holds
-        a slash. Past 128 bytes it is the first 64, `~` and 32 hex of its sha256; so is what looks like that. No two
-        sessions of a target are called the same.
+        a slash. A name of more than 128 bytes, or one that looks shortened, is shortened to its first 64 bytes, `~` and
+        32 hex of its sha256. No two sessions of a target have the same name.
         """
         if not session or not (bank or self.bank_id):
             return ""
@@ -141,7 +141,7 @@ class GatewayTarget:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a turn is handed to, and what its session is called there ('' where a name it is made of was erased)."""
+    """The target of a delivery, and the session's name there ('' where a name it is made of was erased)."""
 
     target: GatewayTarget
     session: str
@@ -158,13 +158,13 @@ class ListedTarget:
 
 
 def build_destination(row: NamedColumns) -> Destination:
-    """Return where a turn is handed to, of a row with its target's columns and the names of its bank and session."""
+    """Return the destination of a row that has a target's columns and the names of bank and session."""
     target = GatewayTarget.of(row)
     return Destination(target, target.session(row["bank_name"], row["session_name"]))
 
 
 def seal_place(host: UUID, user: GatewayUser) -> tuple[str, str, str]:
-    """Return what the key of this tenant's gateway user is sealed for."""
+    """Return the place for which the key of this tenant's gateway user is sealed."""
     return str(host), user.base_url or "", user.user_id
 
 
@@ -185,19 +185,19 @@ class GatewayTargets:
     async def set(
         self, host: UUID, bank: UUID | None, user: GatewayUser, scope: Sequence[str], key: str
     ) -> GatewayTarget:
-        """Have the turns of a tenant, or of one bank, handed to this user of a gateway; `key` is the user's, sealed.
+        """Set the gateway user that gets the turns of a tenant, or of one bank; `key` is the user's, sealed.
 
-        The same user again gets this key and scope, deliveries under way included. Another replaces the one before.
-        Raises NotFound for an unknown host, TargetTaken.
+        The same user again gets this key and scope, also for deliveries under way. Another user replaces the one
+        before. Raises NotFound for an unknown host, TargetTaken.
         """
         async with self._database.operator() as connection:
             return await _set_target(connection, (host, bank), user, scope, key)
 
     async def unset(self, host: UUID, bank: UUID | None, by: str) -> tuple[list[UUID], int]:
-        """Hand nothing more to the targets of a tenant, or of one bank, replaced ones too, and forget their keys.
+        """Unset the targets of a tenant, or of one bank, replaced ones included, and delete their keys.
 
-        What waits for them ends as skipped, on record as `by`'s doing. Returns the targets, and how many deliveries
-        that ended. What is accepted in the same moment is skipped by the worker that comes to it.
+        Waiting deliveries to them end as skipped, recorded as done by `by`. Returns the targets, and how many
+        deliveries that ended. A worker skips a delivery that is opened at the same moment.
         """
         async with self._database.operator() as connection:
             await connection.execute(LOCK, {"host": host})
@@ -205,7 +205,7 @@ class GatewayTargets:
         return targets, await self.end_deliveries(host, targets, by)
 
     async def end_deliveries(self, host: UUID, targets: Sequence[UUID], by: str) -> int:
-        """End as skipped what waits for unset targets; returns how many deliveries that were."""
+        """End waiting deliveries to unset targets as skipped; return how many that were."""
         ended, more = 0, bool(targets)
         arguments = {"host": host, "targets": list(targets), "by": by, "reason": UNSET, "limit": TOGETHER}
         while more:
@@ -217,10 +217,10 @@ class GatewayTargets:
     async def follow_settings(
         self, host: str, user: GatewayUser | None, scope: Sequence[str], by: str
     ) -> GatewayTarget | None:
-        """Make the target of the settings that of this tenant (None: there is none), and end other targets of settings.
+        """Set the target of the settings for this tenant (None: none), and unset other targets of settings.
 
-        One that an operator set for the tenant stays, and is returned. The host is made where there is none yet.
-        Raises TargetTaken; what was the settings' before has ended then.
+        A target that an operator set for the tenant stays, and is returned. The host is created where it is missing.
+        Raises TargetTaken; the settings' former target is unset then.
         """
         found: GatewayTarget | None = None
         async with self._database.operator() as connection:
@@ -245,7 +245,7 @@ class GatewayTargets:
             return [GatewayTarget.of(row) for row in (await connection.execute(query)).mappings()]
 
     async def reseal(self, target: GatewayTarget, key: str) -> bool:
-        """Keep a target's key sealed anew; False: it was set anew meanwhile."""
+        """Store a target's key sealed anew; False: the target was set again meanwhile."""
         async with self._database.operator() as connection:
             done = await connection.execute(
                 _update_target(target.host_id, target.target_id)
@@ -255,7 +255,7 @@ class GatewayTargets:
             return bool(done.rowcount)
 
     async def list(self, host: UUID | None = None, *, unset: bool = False) -> list[ListedTarget]:
-        """List targets of all hosts or one, in force or replaced, and with `unset` those that ended, too."""
+        """Return targets of all hosts or one, in force or replaced, and with `unset` also unset ones."""
         async with self._database.operator() as connection:
             found = await connection.execute(LIST, {"host": host, "unset": unset})
             rows = [(GatewayTarget.of(row), row["host_name"], row["waiting"]) for row in found.mappings()]
@@ -288,7 +288,7 @@ async def _set_target(
         raise await _describe_taken(connection, same.host_id, of_bank=same.bank_id is not None)
     current = await _read_current(connection, host, bank)
     if current is not None and (same is None or current.target_id != same.target_id):
-        # Of the settings' target the key is in the settings, which have another now: nothing can be sent to it.
+        # The key of the settings' target is in the settings, which now have another: nothing more can be sent to it.
         unset_at = case((_TARGET.of_settings, func.now()))
         replaced = _update_target(host, current.target_id).values(replaced_at=func.now(), unset_at=unset_at)
         await connection.execute(replaced)
@@ -317,7 +317,7 @@ def _name_of(host: UUID) -> Select[str]:
 
 
 def _target_of_user(host: UUID, user: GatewayUser) -> Select[UUID, UUID, UUID | None]:
-    """Find whose this user of a gateway is; of this service itself each tenant has its own."""
+    """Return the query of the tenant and bank that own a gateway user; at this service itself, within the tenant."""
     here = _TARGET.base_url == user.base_url
     if user.base_url is None:
         here = and_(_TARGET.base_url.is_(None), _TARGET.host_id == host)

@@ -1,4 +1,4 @@
-"""Tenants by name: the row that everything of one hangs on."""
+"""Creates the row of a tenant, to which all its other rows refer."""
 
 from uuid import UUID
 
@@ -13,7 +13,7 @@ ADD_HOST = insert(HOST).on_conflict_do_nothing()
 
 
 async def ensure_host(database: Database, name: str) -> UUID:
-    """Return a tenant's id; it is there from now on."""
+    """Create a tenant of this name unless it exists; return its id."""
     host = identity.host_id(name)
     async with database.operator() as connection:
         await connection.execute(ADD_HOST, {"host_id": host, "name": name})

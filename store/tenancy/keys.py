@@ -1,6 +1,6 @@
 """Bearer keys: tenant and rights of their holder. Only hashes are stored.
 
-What a key leaves open it reaches; what it names it is held to: banks, one user, one agent, reading alone, a time.
+A key reaches everything of its tenant that it does not restrict: to banks, one user, one agent, reading, a time.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from store.tenancy.recent_answers import RecentAnswers
 from store.tenancy.spaces import Space
 from store.tenancy.tokens import is_well_formed, new_token
 
-#: How long an answer is believed without asking again, in seconds: a revoked key works at most that much longer.
+#: Seconds for which an answer is cached: a revoked key works at most that much longer.
 CACHE_S = 2.0
 #: Answers kept of each kind, keys and misses; about 300 bytes each.
 CACHE_LIMIT = 10_000
@@ -62,16 +62,16 @@ RETIRE = text("""
      where k.key_id = old.key_id
        and not exists (select from afterturn.api_key_t s where s.rotated_from = :old)
     returning now() + (old.expires_at - old.created_at) as expires_at""")
-#: What a successor has from the key before it.
+#: Columns that a successor takes over from its predecessor.
 INHERITED = ("host_id", "label", "banks", "can_write", "can_curate", "gateway_user", "user_name", "agent")
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a key allows. `banks` None: every bank of the host; empty: none. `user`, `agent` None: of everybody.
+    """The rights of a key. `banks` None: every bank of the host; empty: none. `user`, `agent` None: not restricted.
 
-    `curate`: a key of a user or an agent may lay down directives and pin in banks that others share, too.
-    `own_key`: the key itself as it came with a request, so that it is not kept with what is written.
+    `curate`: a key of a user or an agent may also write directives and pins in banks that others share.
+    `own_key`: the key itself as it came with a request, so that it can be redacted from what is written.
     """
 
     key_id: UUID
@@ -86,11 +86,11 @@ class Grant:
 
     @property
     def space(self) -> Space:
-        """The space of names whose banks are the holder's own."""
+        """The name space of the holder's own banks."""
         return Space(self.user, self.agent)
 
     def allows(self, bank: str) -> bool:
-        """Say whether the key reaches this bank."""
+        """Return whether the key reaches this bank."""
         return self.banks is None or bank in self.banks
 
 
@@ -116,7 +116,7 @@ class KeyInfo:
 
 @dataclass(frozen=True, slots=True)
 class Successor:
-    """What replaces a key: the new one's id and token (the only time it is seen), and when it expires, if ever."""
+    """A key's successor: its id, its token (shown only now), and when it expires, if ever."""
 
     key_id: UUID
     token: str
@@ -127,7 +127,7 @@ class Successor:
 
 
 def hash_token(token: str) -> bytes:
-    """Return what is kept of a token."""
+    """Return the hash under which a token is stored."""
     # A token is 256 random bits: nothing to guess, so a fast hash is enough, and equality of hashes leaks nothing.
     return hashlib.sha256(token.encode("ascii")).digest()
 
@@ -140,9 +140,9 @@ class Keys:
         self._known = RecentAnswers(self._find, CACHE_S, CACHE_LIMIT)
 
     async def authenticate(self, token: str) -> Grant | None:
-        """Return what the token allows, or None: unknown, revoked and malformed tokens look alike.
+        """Return the rights of a token, or None: unknown, revoked and malformed tokens look alike.
 
-        A malformed one costs no query; an answer of either kind is believed for `CACHE_S`.
+        A malformed one costs no query; any other answer is cached for `CACHE_S` seconds.
         """
         if not is_well_formed(token):
             return None
@@ -165,7 +165,7 @@ class Keys:
         agent: str | None = None,
         expires_at: datetime | None = None,
     ) -> str:
-        """Create a key of a host (and the host, if new) and return its token: the only time it is seen."""
+        """Create a key of a host (and the host, if new) and return its token, which is shown only now."""
         token = _make_token(gateway_user)
         host_uuid = identity.host_id(host)
         async with self._database.operator() as connection:
@@ -188,17 +188,17 @@ class Keys:
         return token
 
     async def add_host(self, host: str) -> None:
-        """Make a host of this name, if there is none."""
+        """Create a host of this name, if there is none."""
         async with self._database.operator() as connection:
             await connection.execute(ADD_HOST, {"host_id": identity.host_id(host), "name": host})
 
     async def hosts(self) -> dict[UUID, str]:
-        """Return the hosts there are, by id."""
+        """Return the names of all hosts by id."""
         async with self._database.operator() as connection:
             return {row.host_id: row.name for row in await connection.execute(select(HOST.c.host_id, HOST.c.name))}
 
     async def list(self, host: str) -> list[KeyInfo]:
-        """List the keys of a host, revoked and expired ones included, oldest first."""
+        """Return the keys of a host, revoked and expired ones included, oldest first."""
         async with self._database.operator() as connection:
             rows = await connection.execute(LIST.where(_KEY.host_id == identity.host_id(host)))
             infos = [KeyInfo(*row) for row in rows]
@@ -207,10 +207,10 @@ class Keys:
     async def rotate(
         self, host: str, key_id: UUID, overlap: timedelta, *, expires_at: datetime | None = None
     ) -> Successor:
-        """Make a key that may do the same, and let this one expire after `overlap`; both work meanwhile.
+        """Create a key with the same rights, and let this one expire after `overlap`; both work meanwhile.
 
-        Without `expires_at` the successor lives as long as its predecessor was made to live. Raises NotFound for a
-        key that is unknown, revoked, expired or replaced already.
+        Without `expires_at` the successor gets the lifetime of its predecessor. Raises NotFound for a key that is
+        unknown, revoked, expired or replaced already.
         """
         host_uuid = identity.host_id(host)
         async with self._database.operator() as connection:

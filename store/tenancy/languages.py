@@ -1,7 +1,7 @@
 """The language of a bank: reads and changes it; words are re-indexed afterwards.
 
 The language is the bank's own state, changed by an event. From then on words are written by the new rules, and
-questions are cut by both, until maintenance has cut every older unit's words anew.
+questions are analysed by both, until maintenance has analysed every older unit's words anew.
 """
 
 import time
@@ -25,9 +25,9 @@ from store.schema import BANK_LANGUAGE, in_bank, same_bank
 from store.tenancy.recent_answers import RecentAnswers
 from store.text.word_rules import AUTO, NONE, WordRules, rules_of, supported_languages
 
-#: How long a process believes what it read of a host's banks, in seconds.
+#: Seconds for which a process caches the rules of a host's banks.
 BELIEVED_S = 5.0
-#: Hosts that a process remembers.
+#: The most hosts in the cache.
 MOST_HOSTS = 10_000
 
 _LANGUAGE, _BANK = BANK_LANGUAGE.c, schema.BANK.c
@@ -87,7 +87,7 @@ REBUILD = (
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How a bank's new words are cut, and how a question to it is: by more than one while older words follow."""
+    """The word rules of a bank: for new words, and for questions (several while older words still follow a change)."""
 
     writing: WordRules
     asking: tuple[WordRules, ...]
@@ -97,14 +97,14 @@ _USUAL = Rules(rules_of(AUTO), (rules_of(AUTO),))
 
 
 class Languages:
-    """Knows the rules of banks; what it says may be a few seconds old."""
+    """A cache of banks' word rules, at most a few seconds old."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.monotonic) -> None:
         self._database = database
         self._known = RecentAnswers(self._read, BELIEVED_S, MOST_HOSTS, clock)
 
     async def of(self, host: UUID) -> dict[UUID, Rules]:
-        """Return the rules of those banks of a host that have others than the usual ones."""
+        """Return the rules of a host's banks by id, for those that have others than the usual ones."""
         return await self._known.get(host) or {}
 
     async def _read(self, host: UUID) -> dict[UUID, Rules]:
@@ -112,12 +112,12 @@ class Languages:
             return await read_languages(connection, host)
 
     async def asking(self, host: UUID, bank: UUID) -> tuple[WordRules, ...]:
-        """Return how a question to a bank is cut."""
+        """Return the rules by which a question to a bank is analysed."""
         return rules_of_bank(await self.of(host), bank).asking
 
 
 async def read_languages(connection: AsyncConnection, host: UUID) -> dict[UUID, Rules]:
-    """Return the rules of a host's banks that have others than the usual ones, as they are now."""
+    """Read the current rules of a host's banks by id, for those that have others than the usual ones."""
     return {row.bank_id: _build_rules(row) for row in await connection.execute(OF_HOST, {"host": host})}
 
 
@@ -127,17 +127,17 @@ def rules_of_bank(rules: Mapping[UUID, Rules], bank: UUID) -> Rules:
 
 
 def rules_for_writing(rules: Mapping[UUID, Rules], bank: UUID) -> WordRules:
-    """Return how words of a bank are cut that are written now."""
+    """Return the rules for new words of a bank."""
     return rules_of_bank(rules, bank).writing
 
 
 def list_nameable_languages() -> list[str]:
-    """Return the languages that a bank's state may name beside the usual one."""
+    """Return the languages that a bank's state may name besides the usual one."""
     return [NONE, *supported_languages()]
 
 
 async def rebuild_language(connection: AsyncConnection, host: UUID, bank: UUID) -> None:
-    """Make the language by which a bank's words are cut the one that its state names; its words are not touched."""
+    """Set the language of a bank's word rules to the one that its state names; its words stay unchanged."""
     for statement in REBUILD:
         await connection.execute(
             statement, {"host": host, "bank": bank, "known": list_nameable_languages(), "usual": AUTO}
@@ -145,7 +145,7 @@ async def rebuild_language(connection: AsyncConnection, host: UUID, bank: UUID) 
 
 
 async def change_language(connection: AsyncConnection, origin: Origin, language: str) -> bool:
-    """Make this the language of a bank, inside a tenant's transaction that writes nothing else; say if it was another.
+    """Set a bank's language, inside a tenant's transaction that writes nothing else; return whether it changed.
 
     `language` is `auto`, `none` or one of word_rules.supported_languages(). Raises NotFound, TurnBusy while the bank's
     words still follow the change before.
@@ -178,7 +178,7 @@ def updated_event(
 ) -> dict[str, Any]:
     """Return the event with the whole state of the bank (a row of BANK) and these changes, by the fields' names.
 
-    `disposition`: what changes of what it is like, its language among it. None takes a field away.
+    `disposition`: changes of its disposition, which includes the language. None removes a field.
     """
     fields = {
         "bankName": bank.bank_name,

@@ -1,4 +1,4 @@
-"""Keys of operators: they have no tenant, open the operator's calls alone and read no content. Only hashes are kept."""
+"""Keys of operators: they have no tenant, allow operators' calls alone and read no content. Only hashes are stored."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -51,7 +51,7 @@ class OperatorKeys:
         return None if found is None else UUID(int=found.int)
 
     async def create(self, label: str, expires_at: datetime | None = None) -> str:
-        """Create a key and return its token: the only time it is seen."""
+        """Create a key and return its token, which is shown only now."""
         token = new_token(OPERATOR_PREFIX)
         new = {"key_id": uuid4(), "key_hash": hash_token(token), "label": label, "expires_at": expires_at}
         async with self._database.operator() as connection:
@@ -59,7 +59,7 @@ class OperatorKeys:
         return token
 
     async def list(self) -> list[OperatorKey]:
-        """List the keys, revoked and expired ones included, oldest first."""
+        """Return the keys, revoked and expired ones included, oldest first."""
         async with self._database.operator() as connection:
             return [OperatorKey(*row) for row in await connection.execute(LIST)]
 

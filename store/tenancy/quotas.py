@@ -22,7 +22,7 @@ from store.schema import QUOTA
 
 T = TypeVar("T")
 
-#: SQLSTATE of a quota whose last was taken between look and payment; and how often that may happen to one write.
+#: SQLSTATE of a quota that another writer used up between check and charge, and how often a write is repeated then.
 USED_UP = "ZQ001"
 LOOK_AGAIN = Retry(AT_ONCE, attempts=20)
 
@@ -44,11 +44,11 @@ SHOW = select(
 
 @dataclass(frozen=True, slots=True)
 class QuotaLimits:
-    """What is allowed; None: without limit. Banks only for a whole host.
+    """The limits of a host or bank; None: without limit. `max_banks` applies to a whole host only.
 
     Bytes are those that callers wrote, in UTF-8, for what is still remembered: messages with their parts and metadata,
-    single memories, documents, directives, links, each version of what was corrected or pinned, and recall jobs
-    until they expire.
+    single memories, documents, directives, links, each version of a corrected or pinned unit, and recall jobs until
+    they expire.
     """
 
     max_turns: int | None = None
@@ -59,7 +59,7 @@ class QuotaLimits:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """The limits of a host (`bank` None) or of a bank, and what of them is used."""
+    """The limits of a host (`bank` None) or of a bank, and its usage."""
 
     bank: str | None
     limits: QuotaLimits
@@ -76,7 +76,7 @@ class Quotas:
         self._clock = clock
 
     async def set(self, host: str, bank: str | None, limits: QuotaLimits) -> None:
-        """Set all limits of a host or of a bank; without any, there is no quota any more. What is there is counted."""
+        """Set all limits of a host or bank, and count its usage; without any limit the quota is removed."""
         host_id = identity.host_id(host)
         given = {name: value for name, value in asdict(limits).items() if value is not None}
         arguments = {
@@ -97,7 +97,7 @@ class Quotas:
 
 
 async def retry_on_quota(write: Callable[[], Awaitable[T]]) -> T:
-    """Do a write that is charged at its end; repeat it where another writer took the last of a quota meanwhile."""
+    """Run a write that is charged at its end; repeat it where another writer used up the quota meanwhile."""
     try:
         return await LOOK_AGAIN.call(write, again_after(USED_UP))
     except (DBAPIError, PostgresError) as error:
@@ -107,16 +107,16 @@ async def retry_on_quota(write: Callable[[], Awaitable[T]]) -> T:
 
 
 async def charge_quota(connection: AsyncConnection, host: UUID, bank: UUID, size: int) -> None:
-    """Charge the quotas of a host and a bank the bytes that this transaction writes, as its last statement.
+    """Charge a host's and a bank's quota for the bytes of this transaction, as its last statement.
 
-    The transaction took the quota's lock shared, before the bank's. Raises QuotaExceeded: it must write nothing.
+    The transaction took the quota's lock shared, before the bank's. After QuotaExceeded it must write nothing.
     """
     with translate_refusals():
         await connection.execute(CHARGE, {"host": host, "bank": bank, "bytes": size})
 
 
 async def within_quota(database: Database, host: UUID, now: datetime, write: Callable[[], Awaitable[T]]) -> T:
-    """Do a write that is charged; where a quota is full, once more after what is held was counted anew.
+    """Run a write that is charged; where a quota is full, recount the usage and run it once more.
 
     Raises QuotaExceeded.
     """
@@ -129,7 +129,7 @@ async def within_quota(database: Database, host: UUID, now: datetime, write: Cal
 
 
 async def recount_quota(database: Database, host: UUID, now: datetime) -> bool:
-    """Count anew what a host holds, at most once a minute; say whether that was done."""
+    """Recount a host's usage, at most once a minute; return whether that was done."""
     async with database.call() as connection:
         return bool((await connection.execute(RECOUNT, {"host": host, "now": now})).scalar_one())
 

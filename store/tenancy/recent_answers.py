@@ -1,4 +1,4 @@
-"""A cache of the database's answers for a few seconds: not every call asks it again."""
+"""A cache of the database's answers for a few seconds."""
 
 import asyncio
 import time

@@ -17,14 +17,14 @@ TABLES = text("""
      where n.nspname = 'afterturn' and c.relkind in ('r', 'p') and not c.relispartition order by 1""")
 #: Claims of workers: without them, their work for these hosts is rolled back.
 CLAIMS = ("claim_t", "ledger_t", "recall_job_t")
-#: What met workers in a deadlock is made again.
+#: A deletion that ended in a deadlock with workers is repeated.
 EMPTY_AGAIN = Retry(evenly(0.25), attempts=20)
-#: A bank takes what hangs on it along; hosts are last, since everything hangs on them.
+#: Banks first, whose rows are deleted with them; hosts last, since all rows refer to them.
 LAST = ("agent_memory_bank_t", "host_t")
 
 
 async def remove_hosts(owner_url: str, hosts: Sequence[UUID]) -> None:
-    """Delete every row of these hosts; running work of theirs is fenced."""
+    """Delete every row of these hosts; their running work is fenced."""
     engine = create_owner_engine(owner_url, poolclass=NullPool)
     try:
         async with engine.connect() as connection:
@@ -36,7 +36,7 @@ async def remove_hosts(owner_url: str, hosts: Sequence[UUID]) -> None:
 
 
 def tenant_table(name: str) -> TableClause:
-    """Return a table that the catalog names, by what every table of tenants has; not all are declared (partitions)."""
+    """Return a table of the catalog with the column that every table of tenants has; partitions are not declared."""
     return table(name, column("host_id", Uuid), schema="afterturn")
 
 

@@ -1,7 +1,7 @@
-"""Sealing: a secret is kept in the database in a form that only a key from the settings opens (Fernet).
+"""Seals secrets: the database stores them in a form that only a key from the settings opens (Fernet).
 
-A seal is bound to its place: it names what the secret belongs to, so one that was copied into another row, or whose row
-was changed to send the secret elsewhere, does not open there.
+A seal is bound to its place, the owner of the secret: one that was copied into another row, or whose row was changed
+to send the secret elsewhere, does not open there.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from store.errors import SealBroken
 
 
 class Sealer:
-    """Seals with the first of its keys and opens with any: a key is rotated by putting another before it."""
+    """A sealer: seals with the first of its keys and opens with any, so a key is rotated by putting another first."""
 
     def __init__(self, keys: Sequence[str]) -> None:
-        """Take Fernet keys (32 bytes in URL-safe base64). Raises ValueError, which shows none of them."""
+        """Keep Fernet keys (32 bytes in URL-safe base64). Raises ValueError, which shows none of them."""
         try:
             made = [Fernet(key) for key in keys]
         except ValueError:
@@ -26,7 +26,7 @@ class Sealer:
         self._keys = MultiFernet(made) if made else None
 
     def __bool__(self) -> bool:
-        """Say whether there is a key to seal with."""
+        """Return whether there is a key to seal with."""
         return self._keys is not None
 
     def seal(self, secret: str, place: Sequence[str]) -> str:

@@ -1,8 +1,8 @@
 """Derives a bank's owner from its name. Pure.
 
-Three scopes: a host's bank belongs to everybody of the host, an agent's to one agent and all its users, a user's to
-one user. A key of a user or an agent makes banks in a space of its own, so that two users can both call a bank
-`notes` and neither can learn that the other did: `~ana/notes`, `@planner/notes`, `~ana@planner/notes`.
+Three scopes: a host's bank is shared by all of the host, an agent's by all users of that agent, a user's belongs to
+one user. A key of a user or an agent creates banks in a name space of its own, so that two users can both have a bank
+`notes` and neither can learn of the other's: `~ana/notes`, `@planner/notes`, `~ana@planner/notes`.
 """
 
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ NAME_BYTES = 256
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Whose names: a user's, an agent's, or those of a user with an agent; neither: the host's."""
+    """A name space of banks: of a user, of an agent, of a user with an agent, or of the host."""
 
     user: str | None = None
     agent: str | None = None
 
     @property
     def prefix(self) -> str:
-        """What the names of this space begin with; empty for the host's."""
+        """The prefix of the names of this space; empty for the host's."""
         if self.user is None and self.agent is None:
             return ""
         user = "" if self.user is None else "~" + _escape_name(self.user)

@@ -40,7 +40,7 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class TenantShown(Tenant):
-    """A tenant, how many of its keys work, and how much of its work is undone."""
+    """A tenant with the number of its working keys and of its undone ledger rows."""
 
     active_keys: int
     undone: int
@@ -53,7 +53,7 @@ class Tenants:
         self._database = database
 
     async def list(self, after: str, limit: int) -> list[Tenant]:
-        """List tenants by name, from behind one."""
+        """Return tenants by name, after one of them."""
         async with self._database.operator() as connection:
             return [Tenant(*row) for row in await connection.execute(LIST, {"after": after, "limit": limit})]
 

@@ -25,7 +25,7 @@ def new_token(prefix: str) -> str:
 
 
 def is_well_formed(token: str) -> bool:
-    """Say whether the form and the checksum are those of a token."""
+    """Return whether the form and the checksum are those of a token."""
     if FORM.fullmatch(token) is None:
         return False
     return token.endswith(token_checksum(token[:-CHECKSUM_DIGITS]))

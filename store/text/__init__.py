@@ -1,1 +1,1 @@
-"""Pure rules about texts, with no input or output: what is a secret in them, so far."""
+"""Pure rules about texts: index terms, languages, times, secrets, and the extraction rules."""

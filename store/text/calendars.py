@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 _FILE = Path(__file__).parent / "data" / "calendars.toml"
 _WORD = re.compile(r"[^\W\d_]+")
-#: What no text holds.
+#: A pattern that matches no text.
 _NEVER = "(?!)"
 T = TypeVar("T")
 #: Days of a unit: of a month and a year, their average.
@@ -31,9 +31,9 @@ FIGURES = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Calendar:
-    """The words of one language, as the file tells them, in lower case and without accents.
+    """The time words of one language, from the file, in lower case and without accents.
 
-    What the language does not have is a pattern that fits nothing. January is 1, Monday is 0.
+    An expression that the language lacks is a pattern that matches nothing. January is 1, Monday is 0.
     """
 
     months: Mapping[str, int]
@@ -63,7 +63,7 @@ class Calendar:
 
     @property
     def full_months(self) -> Sequence[str]:
-        """The months by their names that are not shortened."""
+        """The months by their unabbreviated names."""
         return [names.partition("|")[0] for names in self.months]
 
     @property
@@ -72,12 +72,12 @@ class Calendar:
         return "|".join((r"\d{1,3}", *self.vague, *self.numbers))
 
     def count(self, word: str) -> float:
-        """Return the number that a match of `counts` says."""
+        """Return the number of a match of `counts`."""
         return int(word) if word.isdecimal() else find_value({**self.vague, **self.numbers}, word)
 
     @property
     def signs(self) -> frozenset[str]:
-        """Words of which every time but a year holds one."""
+        """A pattern of the words of which every time expression but a year holds one."""
         kinds = (self.months, self.weekdays, self.seasons, self.units, self.days)
         phrases = (phrase for kind in kinds for words in kind for phrase in words.split("|"))
         return frozenset(_WORD.findall(phrase)[-1] for phrase in (*phrases, *self.weekend.split("|")))
@@ -85,13 +85,13 @@ class Calendar:
 
 @cache
 def load_calendars() -> Mapping[str, Calendar]:
-    """Return the calendars there are, by the codes of their languages; English first."""
+    """Return all calendars by the codes of their languages, English first."""
     told = tomllib.loads(_FILE.read_text(encoding="utf-8"))
     return {code: _build_calendar(fields) for code, fields in told.items()}
 
 
 def find_value(values: Mapping[str, T], word: str) -> T:
-    """Return the value of the pattern that a word fits, in any case. It fits one: a pattern of all of them found it."""
+    """Return the value of the pattern that matches a word, ignoring case; one does, as a pattern of all found it."""
     return next(value for pattern, value in values.items() if re.fullmatch(pattern, word, re.IGNORECASE))
 
 

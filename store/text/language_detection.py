@@ -13,9 +13,9 @@ _BEGINNING = 400
 
 
 def detect_language(text: str) -> str | None:
-    """Return the code of the language with most of its words in a text, English before others; None where none has any.
+    """Return the code of the language with most of its words in a text, English first among equals; None without any.
 
-    Of languages that have a calendar; what is in another is taken for one of them, whose rules then find little.
+    Only languages with a calendar are known; a text in another is taken for one of them, whose rules then find little.
     """
     words = frozenset(_WORD.findall(strip_accents(text[:_BEGINNING].lower())))
     known = {code: len(words & common) for code, common in _common_words().items()}

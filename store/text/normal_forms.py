@@ -16,7 +16,7 @@ _PHRASES = ("\ufdfa", "\ufdfb")
 
 
 def _character_class(characters: Sequence[str]) -> str:
-    """Return characters, in order, for a class."""
+    """Return a regular expression's character class of these characters, in order."""
     found: list[list[str]] = []
     for one in characters:
         if found and ord(one) == ord(found[-1][-1]) + 1:

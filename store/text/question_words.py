@@ -13,10 +13,10 @@ _FILE = Path(__file__).parent / "data" / "questions.toml"
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """How questions of one language are read.
+    """The question words of one language.
 
-    `self_words` are what a speaker says for himself and for what is his; `asks_assistant` is what a question that wants
-    something the assistant said, or was asked, holds, searched anywhere in it in lower case and without accents.
+    `self_words`: words by which speakers name themselves and their own things. `asks_assistant`: a pattern of
+    questions about what the assistant said or was asked, searched in lower case and without accents.
     """
 
     self_words: tuple[str, str]
@@ -42,7 +42,7 @@ ENGLISH = Language(
 
 @cache
 def question_languages() -> Mapping[str, Language]:
-    """Return the languages there are, by code."""
+    """Return the question words of all languages by code."""
     told = tomllib.loads(_FILE.read_text(encoding="utf-8"))
     others = {
         code: Language((asks["i"], asks["my"]), _any_word_pattern(asks["assistant"])) for code, asks in told.items()

@@ -1,7 +1,7 @@
-"""Secrets in a text are replaced before the text is stored, logged or sent on. Pure, and linear in the text.
+"""Replaces secrets in a text before the text is stored, logged or sent on. Pure, and linear in the text.
 
-Rules are tried in order, and what one found no later one finds again. A redacted text stays as it is when redacted
-again. Of an assignment the name is kept: `X_API_KEY=[REDACTED:API_KEY]`. A token is recognised by its form, so that
+Rules are tried in order; a later one skips what an earlier one found. A redacted text stays the same when redacted
+again. The name of an assignment is kept: `X_API_KEY=[REDACTED:API_KEY]`. A token is recognised by its form, so that
 paths, hashes, UUIDs, identifiers and placeholders (`$TOKEN`, `<your key>`) stay readable.
 """
 
@@ -18,7 +18,7 @@ SHORTEST_BLOB = 33
 
 
 class Redaction(StrEnum):
-    """How much is replaced."""
+    """Which secrets are replaced."""
 
     #: Nothing.
     OFF = "off"
@@ -29,7 +29,7 @@ class Redaction(StrEnum):
 
 
 class SecretSpan(NamedTuple):
-    """Where a secret stands in a text, and what kind it is."""
+    """The place of a secret in a text, and its kind."""
 
     label: str
     start: int
@@ -37,9 +37,9 @@ class SecretSpan(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """What a secret looks like; the group `secret`, else the whole match, is replaced where `is_one` agrees.
+    """The pattern of a secret; its group `secret`, else the whole match, is replaced where `is_one` agrees.
 
-    `hint` stands, in small letters, in every text with such a secret: most texts are looked at no further.
+    Every text with such a secret contains `hint` in lower case, so most texts are searched no further.
     """
 
     label: str
@@ -49,7 +49,7 @@ class _Rule(NamedTuple):
 
 
 def redact_secrets(text: str, level: Redaction = Redaction.KEYS, own_keys: Iterable[str] = ()) -> str:
-    """Return the text with each secret replaced by `[REDACTED:LABEL]`; `own_keys` are keys that the caller sent."""
+    """Return the text with each secret replaced by `[REDACTED:LABEL]`; `own_keys`: the keys of the caller."""
     return _replace_secrets(text, find_secrets(text, level, own_keys))
 
 
@@ -77,7 +77,7 @@ def _find_matches(text: str, rule: _Rule) -> Iterator[SecretSpan]:
 
 
 def _merge_secrets(before: list[SecretSpan], new: Iterable[SecretSpan]) -> list[SecretSpan]:
-    """Return both in their order, without what is new and touches what was found before."""
+    """Return both lists in order of place, without new secrets that overlap known ones."""
     merged, n = list[SecretSpan](), 0
     for one in new:
         while n < len(before) and before[n].end <= one.start:
@@ -106,7 +106,7 @@ _HARMLESS = frozenset(
 
 
 def _is_value(value: str) -> bool:
-    """Say whether what is assigned may be a secret: no placeholder, no code, no small number."""
+    """Return whether an assigned value may be a secret: no placeholder, no code, no small number."""
     bare = value.strip("\"'")
     return not (
         not bare
@@ -122,7 +122,7 @@ _LONGEST_COUNT = 9
 
 
 def _is_mixed(value: str) -> bool:
-    """Say whether a value has digits among its letters, or capitals behind small ones: words have neither."""
+    """Return whether a value has digits among its letters, or capitals behind small ones: words have neither."""
     return _is_value(value) and bool(_DIGIT.search(value) or _HUMP.search(value))
 
 
@@ -131,7 +131,7 @@ _HUMP = re.compile(r"[a-z][A-Z]")
 
 
 def _is_dashed_token(value: str) -> bool:
-    """Say whether a token that may hold dashes is one: the names of things that begin alike have no digits."""
+    """Return whether a match that may hold dashes is a token: names of things with the same prefix have no digits."""
     return _UNBROKEN.match(value) is not None or _is_mixed(value)
 
 
@@ -139,7 +139,7 @@ _UNBROKEN = re.compile(r"[A-Za-z]+-[A-Za-z0-9]{16}")
 
 
 def _is_bearer(value: str) -> bool:
-    """Say whether what follows `bearer` is a token: mixed, or longer than a word."""
+    """Return whether the word after `bearer` is a token: mixed, or longer than a word."""
     return _is_mixed(value) or _UNBROKEN_WORD.fullmatch(value) is not None
 
 

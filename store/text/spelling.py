@@ -15,10 +15,10 @@ _SOUNDS = (("ph", "f"), ("ck", "k"), ("c", "k"), ("h", ""), ("ie", "i"), ("y", "
 
 
 def find_meant(name: str, speakers: Iterable[str]) -> str | None:
-    """Return the one speaker a name, folded, is a misspelling of; None where there is none, or more than one.
+    """Return the one speaker of whose name a folded name is a misspelling; None where there is none, or several.
 
-    One letter is wrong, missing, too many or changes places with the next one; in a long name two. A name that others
-    have, too, is only meant for one that sounds the same: "Sara" for "Sarah", not "Mario" for "Maria".
+    A misspelling has one letter wrong, missing, added or swapped with the next; in a long name two. A known given name
+    counts only as a misspelling of one that sounds the same: "Sara" of "Sarah", not "Mario" of "Maria".
     """
     if not may_be_misspelt(name):
         return None
@@ -27,12 +27,12 @@ def find_meant(name: str, speakers: Iterable[str]) -> str | None:
 
 
 def may_be_misspelt(name: str) -> bool:
-    """Say whether a name, folded, is worth comparing with speakers': it is none of a known place, thing or firm."""
+    """Return whether a folded name is worth comparing with speakers' names: no known place, thing or firm has it."""
     return LEAST <= len(name) <= MOST and name.isalpha() and name not in known_things()
 
 
 def count_wrong_letters(one: str, other: str) -> int:
-    """Return how many letters to change, add, leave out or swap with the next one make a word another."""
+    """Return how many letters must be changed, added, removed or swapped with the next to turn a word into another."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, a in enumerate(one, 1):
@@ -57,7 +57,7 @@ def _is_near(name: str, word: str) -> bool:
 
 
 def _spell_sound(name: str) -> str:
-    """Return a name with one spelling for what sounds the same."""
+    """Return a name in a spelling that names of the same sound share."""
     for spelling, sound in _SOUNDS:
         name = name.replace(spelling, sound)
     return _DOUBLED.sub(r"\1", name).removesuffix("e")

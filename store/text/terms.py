@@ -44,7 +44,7 @@ _AUTO = rules_of(AUTO)
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the index knows of a text: how often each term occurs, and how many words it has.
+    """The index terms of a text: how often each occurs, and the number of words.
 
     `length` counts words, stop words left out.
     """
@@ -54,7 +54,7 @@ class Terms:
 
 
 def analyse_text(text: str, rules: WordRules = _AUTO) -> Terms:
-    """Return the terms of a text: lower case, accents and stop words out, stems by the bank's rules.
+    """Return the terms of a text: in lower case, without accents and stop words, stemmed by the bank's rules.
 
     Scripts without spaces give overlapping pairs of characters.
     A term longer than 64 bytes is cut and ends in a digest, so no two of them become one. Of a text with more than
@@ -70,7 +70,7 @@ def analyse_text(text: str, rules: WordRules = _AUTO) -> Terms:
 
 
 def question_terms(text: str, rules: Sequence[WordRules]) -> Mapping[str, int]:
-    """Return the terms a question is looked up by, where a bank's words are cut by any of these rules."""
+    """Return the terms to look up for a question to a bank whose words follow any of these rules."""
     counts: dict[str, int] = {}
     for one in rules:
         for term, count in analyse_text(text, one).counts.items():
@@ -79,7 +79,7 @@ def question_terms(text: str, rules: Sequence[WordRules]) -> Mapping[str, int]:
 
 
 def lexical_text(name: str | None, occurred_at: datetime | None, content: str, rules: WordRules = _AUTO) -> str:
-    """Return what the index reads of a message: `[8 May 2023] Name: text`, so days and people are words too.
+    """Return the text that is indexed for a message: `[8 May 2023] Name: text`, so days and people are words too.
 
     `name` is the speaker's name, or the role where there is none. The day is the day in UTC, its month as the bank's
     language calls it.
@@ -92,7 +92,7 @@ def lexical_text(name: str | None, occurred_at: datetime | None, content: str, r
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text as they stand: lower case, accents out, neither stemmed nor stopped."""
+    """Return the words of a text in lower case and without accents, neither stemmed nor without stop words."""
     if text.isascii():
         return _ASCII_PIECE.findall(text.lower())
     return [match.group() for match in _PIECE.finditer(_fold_text(text))]
@@ -146,7 +146,7 @@ def _character_pieces(run: str) -> list[str]:
 
 
 def _read_text(text: str, rules: WordRules) -> str:
-    """Return a text as its rules read it: where stems depend on accents, they stay until the words are cut."""
+    """Return a text prepared for its rules; where stems depend on accents, these stay until the words are stemmed."""
     if rules.name == FIRST:
         return _fold_text(text)
     if not rules.english:
@@ -157,13 +157,13 @@ def _read_text(text: str, rules: WordRules) -> str:
 
 
 def _fold_text(text: str) -> str:
-    """Compatibility forms, case and Latin accents gone; a dakuten or a Hangul syllable stays whole."""
+    """Return a text in compatibility forms, without case and Latin accents; dakuten and Hangul syllables stay whole."""
     plain = normalise_text("NFKD", text.casefold())
     return _APOSTROPHES.sub("'", normalise_text("NFC", _ACCENTS.sub("", plain)).casefold())
 
 
 def _first_of(terms: Sequence[str]) -> list[str]:
-    """Return the terms without those that are not among the first MOST_TERMS different ones."""
+    """Return the terms that are among the first MOST_TERMS different ones."""
     first = frozenset(islice(dict.fromkeys(terms), MOST_TERMS))
     return [term for term in terms if term in first]
 

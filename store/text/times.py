@@ -32,18 +32,18 @@ _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 
 @dataclass(frozen=True, slots=True, order=True)
 class TimeSpan:
-    """From `begin` to `end`, which is no longer in it; both in UTC."""
+    """A span of time from `begin` to `end` (exclusive), both in UTC."""
 
     begin: datetime
     end: datetime
 
     @property
     def length(self) -> timedelta:
-        """How long it is."""
+        """The span's duration."""
         return self.end - self.begin
 
     def shifted(self, by: timedelta) -> "TimeSpan":
-        """Return the span so much later."""
+        """Return the span moved by this much."""
         return TimeSpan(self.begin + by, self.end + by)
 
 
@@ -51,11 +51,11 @@ Read = Callable[[Match[str], datetime, Calendar], Iterable[TimeSpan]]
 
 
 def find_spans(text: str, today: datetime) -> list[TimeSpan]:
-    """Return the spans of time that a text names, said at `today`; in the order of their beginning, none twice.
+    """Return the spans of time that a text of `today` names, in the order of their beginning, none twice.
 
-    It is read by the calendar of its language. A month or a day without a year is that of any of the last years. A date
-    that does not exist is none. Of a long text only the beginning is read, and only the first times in it: a text that
-    names more is a list. Takes time in proportion to what is read.
+    The text is read by the calendar of its language. A month or a day without a year is that of any of the last years.
+    A date that does not exist is skipped. Only the beginning of a long text is read, and only the first times in it: a
+    text that names more is a list. Takes time in proportion to what is read.
     """
     now = today.astimezone(UTC)
     calendar = load_calendars()[detect_language(text) or USUAL]
@@ -89,7 +89,7 @@ def _spans_in_calendar(text: str, today: datetime, calendar: Calendar) -> Iterat
 def _apply_references(
     found: Sequence[TimeSpan], before: str, today: datetime, calendar: Calendar
 ) -> Iterator[TimeSpan]:
-    """Yield what the words before a time make of it: "two weeks before ..", "since ..", "until .."."""
+    """Yield the spans that the words before a time refer to: "two weeks before ..", "since ..", "until .."."""
     away, until, since = _reference_patterns(calendar)
     if match := away.search(before):
         sign = -1 if re.fullmatch(calendar.earlier, match["way"]) else 1
@@ -104,7 +104,7 @@ def _apply_references(
 
 
 def _span_around(span: TimeSpan, number: float, unit: str) -> TimeSpan:
-    """Return the span a number of units away: as wide as one of them, and no narrower than it was."""
+    """Return the span at a number of units' distance: at least one unit wide, and no narrower than it was."""
     middle = span.begin + span.length / 2 + timedelta(days=number * DAYS[unit])
     half = max(span.length, timedelta(days=DAYS[unit])) / 2
     return TimeSpan(middle - half, middle + half)
@@ -123,7 +123,7 @@ def _reference_patterns(calendar: Calendar) -> tuple[Pattern[str], Pattern[str],
 
 @cache
 def _time_forms(calendar: Calendar) -> Sequence[tuple[Pattern[str], Read]]:
-    """Return what times look like and how each is read, the most exact first."""
+    """Return the patterns of times and the function that reads each, the most exact first."""
     words = _pattern_alternatives(calendar)
     day = rf"(?P<day>\d{{1,2}})(?:{calendar.ordinal})?"
     month, year = rf"(?P<month>{words['month']})\.?", r"(?P<year>(?:19|20)\d\d)"
@@ -148,7 +148,7 @@ def _time_forms(calendar: Calendar) -> Sequence[tuple[Pattern[str], Read]]:
 
 
 def _with_which(calendar: Calendar, which: str, of: str, year: str) -> Iterator[tuple[str, Read]]:
-    """Yield the forms that "last", "this" and "next" belong to, which some languages put behind what they tell of."""
+    """Yield the forms with "last", "this" and "next", which some languages put after the word they belong to."""
     words = _pattern_alternatives(calendar)
     weekend, weekday = rf"(?P<weekend>{calendar.weekend})", rf"(?P<weekday>{words['weekday']})"
     season, month = rf"(?P<season>{words['season']})", rf"(?P<month>{words['month']})"
@@ -177,7 +177,7 @@ def _pattern_alternatives(calendar: Calendar) -> Mapping[str, str]:
 
 
 def _read_date(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[TimeSpan]:
-    """Read what has a year, a month or a day: a span of the least of them, in each year where none is told."""
+    """Yield the spans of a match with year, month or day: of the smallest unit, in each year where none is given."""
     told = match.groupdict()
     number = told.get("number") or told.get("month")
     month = None if number is None else int(number) if number.isdigit() else find_value(calendar.months, number)
@@ -255,7 +255,7 @@ def _read_days(match: Match[str], today: datetime, calendar: Calendar) -> Iterat
 
 
 def _choose_span(found: Sequence[TimeSpan], which: str, today: datetime, calendar: Calendar) -> TimeSpan:
-    """Return the last that is over, the next that has not begun, or the one of this year; spans in order."""
+    """Return, of spans in order, the last that is over, the next that has not begun, or the one of this year."""
     way = _direction_of(which, calendar)
     if way < 0:
         return next(span for span in reversed(found) if span.end <= today)

@@ -1,8 +1,8 @@
 """Stems and stop words, by the script of a word and the bank's language.
 
-A bank that says nothing is `auto`: each word by the usual language of its script, Latin letters as English. A bank's
-own language takes the place of the usual one of its script; `none` leaves every word as it stands. The languages are
-data (data/languages.toml). Chinese, Japanese, Korean and other scripts without spaces need none: `terms` cuts them in
+A bank without a language is `auto`: each word follows the usual language of its script, Latin letters English. A
+bank's own language replaces the usual one of its script; `none` leaves every word unchanged. The languages are data
+(data/languages.toml). Chinese, Japanese, Korean and other scripts without spaces need none: `terms` splits them into
 pairs of characters.
 """
 
@@ -23,7 +23,7 @@ from store.text.stopwords import STOP_WORDS
 
 AUTO = "auto"
 NONE = "none"
-#: How all banks were cut before scripts were told apart; kept for what is still to be cut anew.
+#: The rules of all banks before scripts had rules of their own; needed while older words follow a change.
 FIRST = "first"
 
 LATIN = "latin"
@@ -49,7 +49,7 @@ _FILE = Path(__file__).parent / "data" / "languages.toml"
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """How words of one language are cut; without a stemmer they stay as they are."""
+    """The stemmer and stop words of one language; without a stemmer words stay unchanged."""
 
     script: str
     stemmer: str | None = None
@@ -57,7 +57,7 @@ class Words:
     prefixes: tuple[str, ...] = ()
 
     def cut(self, words: Iterable[str]) -> list[str]:
-        """Return the stems of words in lower case, stop words left out, accents gone."""
+        """Return the stems of words in lower case, without accents and without stop words."""
         kept = [word for word in words if strip_accents(word) not in self.stop]
         if self.prefixes:
             kept = [self._bare(word) for word in kept]
@@ -75,7 +75,7 @@ _AS_IT_STANDS = Words("")
 
 @dataclass(frozen=True, slots=True)
 class WordRules:
-    """How a bank's words are cut, and what its months are called."""
+    """The rules for a bank's words by script, and its names of months."""
 
     name: str
     scripts: Mapping[str, Words] = field(repr=False)
@@ -87,7 +87,7 @@ class WordRules:
         return self.scripts.get(LATIN) is _ENGLISH
 
     def stems(self, words: Sequence[str]) -> list[str]:
-        """Return the stems of words that follow each other, each by the rules of its script."""
+        """Return the stems of a sequence of words, each by the rules of its script."""
         found: list[str] = []
         for script, run in groupby(words, script_of):
             found += self.scripts.get(script, _AS_IT_STANDS).cut(run)
@@ -95,7 +95,7 @@ class WordRules:
 
 
 def supported_languages() -> Mapping[str, str]:
-    """Return the languages a bank may have, with their scripts."""
+    """Return the languages that a bank may have, with their scripts."""
     return {code: str(told["script"]) for code, told in _load_table().items()}
 
 
@@ -114,17 +114,17 @@ def rules_of(language: str) -> WordRules:
 
 
 def script_of(word: str) -> str:
-    """Return the script a word begins in, empty for one without rules."""
+    """Return the script of a word's first letter; empty for a script without rules."""
     return _BLOCKS[bisect(_STARTS, ord(word[0])) - 1][1]
 
 
 def stop_words(language: str) -> frozenset[str]:
-    """Return the words of a language that tell no two texts apart, in lower case and without accents."""
+    """Return the stop words of a language, in lower case and without accents."""
     return _words_of_language(language).stop
 
 
 def strip_accents(word: str) -> str:
-    """Return a text without accents and points; the short i keeps its own, without which it is another letter."""
+    """Return a text without accents and vowel points; й keeps its breve, without which it is another letter."""
     if word.isascii():
         return word
     parts = normalise_text("NFKD", word).replace("\u0438\u0306", "\u0439")

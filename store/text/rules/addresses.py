@@ -48,7 +48,7 @@ def _parse_url(match: re.Match[str]) -> tuple[TextSpan, str] | None:
 
 
 def _url_name(url: str) -> str | None:
-    """Host without case and `www.`, then path and query: what two spellings of one address share."""
+    """Return the normalised URL: the host without case and `www.`, then path and query; None for no URL."""
     try:
         parts = urlsplit(url if "://" in url else f"https://{url}")
     except ValueError:

@@ -11,7 +11,7 @@ _WEEK = 7
 
 
 def day_of(year: int, month: int, day: int) -> date | None:
-    """Return the day, or None where the calendar has no such day."""
+    """Return the date, or None where the calendar has no such day."""
     try:
         return date(year, month, day)
     except ValueError:
@@ -41,14 +41,14 @@ def nearest_day(said: date, month: int, day: int, weekday: int | None) -> date |
 
 
 def next_weekday(said: date, weekday: int) -> date | None:
-    """Return that weekday of next week, but None while this week's is still ahead: both are said so."""
+    """Return that weekday of next week; None while this week's is still ahead, since the words can mean both."""
     ahead = (weekday - said.weekday()) % _WEEK or _WEEK
     in_next_week = weekday - said.weekday() + _WEEK
     return shift_day(said, ahead) if ahead == in_next_week else None
 
 
 def last_weekday(said: date, weekday: int) -> date | None:
-    """Return that weekday of last week, but None once this week's is over: both are said so."""
+    """Return that weekday of last week; None once this week's is over, since the words can mean both."""
     back = (said.weekday() - weekday) % _WEEK or _WEEK
     in_last_week = said.weekday() - weekday + _WEEK
     return shift_day(said, -back) if back == in_last_week else None

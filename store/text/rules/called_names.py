@@ -61,7 +61,7 @@ _INTRODUCED = _compile(
 
 
 def find_addressed(text: str) -> list[str]:
-    """Return the names a message's speaker calls others by, folded, each once, in order; ordinary words are none."""
+    """Return the folded names by which a message addresses others, each once, in order, without ordinary words."""
     read = text[:MOST_CHARACTERS]
     found = [
         address["name"]
@@ -78,7 +78,7 @@ def _match_address(text: str, word: str, start: int) -> re.Match[str] | None:
 
 
 def find_own_names(text: str) -> list[str]:
-    """Return the names a message's speaker has by own account, folded; after "I'm" only a known given name is one."""
+    """Return the folded names by which a speaker introduces themselves; after "I'm" only a known given name counts."""
     read = text[:MOST_CHARACTERS]
     low = read.lower()
     found = [m["name"] for m in _NAMED.finditer(read)] if any(phrase in low for phrase in _NAMING) else []
@@ -95,7 +95,7 @@ def mark_names(text: str) -> list[str]:
 
 
 def find_asked_names(text: str) -> list[str]:
-    """Return the words of a question that may be a person's name, folded: an ordinary word needs a capital."""
+    """Return the folded words of a question that may be a person's name; an ordinary word needs a capital."""
     found = (
         _fold(token.bare)
         for token in tokenize_text(text[:ASKED_CHARACTERS])
@@ -114,7 +114,7 @@ def _is_only_name(low: str) -> bool:
 
 
 def _fold(name: str) -> str:
-    """Return a name as questions are compared with it; empty for what is not one word of a name's length."""
+    """Return a name folded for comparison with questions; empty unless it is one word of a name's length."""
     words = words_of(name) if name.isalpha() and _SHORTEST <= len(name) <= _LONGEST else ()
     return words[0] if len(words) == 1 and len(words[0]) >= _SHORTEST else ""
 

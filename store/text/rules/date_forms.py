@@ -1,4 +1,4 @@
-"""Patterns of dates and their meaning."""
+"""Patterns of dates, each with the function that reads its day."""
 
 import re
 from collections.abc import Callable

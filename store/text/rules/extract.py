@@ -17,7 +17,7 @@ from store.text.rules.names import names_in
 VERSION = "rules-2"
 #: Most mentions of a message that are kept: what names more is a list, and pairs grow with the square.
 MAX_MENTIONS = 256
-#: What one turn or document gives at most, the first of it: each is an event, and rows beside it.
+#: The most mentions and facts of one turn or document, the first of them: each is an event with rows of its own.
 MAX_MENTIONS_OF_TURN, MAX_FACTS_OF_TURN = 4096, 512
 
 
@@ -64,7 +64,7 @@ def _speaker_mentions(messages: Sequence[MessageText]) -> Iterable[Mention]:
 
 
 def _text_mentions(messages: Sequence[MessageText], said: date | None) -> Iterable[Mention]:
-    """Addresses first, then dates and names outside of code: each in what is left of the text."""
+    """Yield addresses first, then dates and names outside of code, each found in the rest of the text."""
     left: list[str] = []
     for ordinal, message in enumerate(messages):
         found = [*_address_mentions(ordinal, message.content)]
@@ -111,6 +111,6 @@ def as_entities(mentions: Iterable[Mention]) -> tuple[ExtractedEntity, ...]:
 
 
 def shown_as(mention: Mention) -> str:
-    """Return what a mention calls its entity, as people read it."""
+    """Return the entity's name as the mention writes it, for people to read."""
     written = mention.kind in {MentionKind.DATE, MentionKind.URL, MentionKind.EMAIL, MentionKind.HANDLE}
     return mention.entity or "" if written else display_name(mention.surface)

@@ -15,7 +15,7 @@ _APOSTROPHE = "['\u2019]"
 
 
 class ValueShape(Enum):
-    """What the value must look like for the fact to be one."""
+    """The required form of a fact's value."""
 
     ANY = auto()
     NAME = auto()  # a capitalised name: what comes behind it is cut off
@@ -34,8 +34,8 @@ class Rule:
 
     `key` None means that the matched group `key`, or else the value, is the key. `says` is the fact as a
     sentence with {who}, {key}, {relation} and {value}. A text with none of the words `needs` is not searched.
-    A contracted rule takes its first value as it comes; of the others, each value counts of those that are `many`, and
-    else the one that was said last.
+    A contracted rule takes its first value as it comes. Other rules take every value where they are `many`, else the
+    value that was said last.
     """
 
     opening: re.Pattern[str]
@@ -52,7 +52,7 @@ class Rule:
 
 
 def _compile_phrase(text: str) -> re.Pattern[str]:
-    """Words only as whole words, any case, either apostrophe, a gap of one to three blanks."""
+    """Return the pattern of a phrase: whole words, any case, either apostrophe, gaps of one to three blanks."""
     pattern = text.replace(" ", SPACE).replace("'", _APOSTROPHE)
     return re.compile(rf"(?<![\w'\u2019]){pattern}{SPACE}(?=\S)", re.IGNORECASE)
 

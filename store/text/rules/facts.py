@@ -1,4 +1,4 @@
-"""Durable facts people say of themselves: the opening phrase, then the value up to where it ends."""
+"""Finds durable facts that people state about themselves: an opening phrase, then the value up to its end."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -17,7 +17,7 @@ from store.text.rules.tokens import tokenize_text
 from store.text.rules.vocabulary import is_word, known_places, known_things
 
 MAX_VALUE_BYTES = 128
-#: What is to be done in a day or a week is no trait of anybody, and passes by.
+#: Ids of passing facts: tasks of a day or a week, which are no trait of a person.
 PASSING = frozenset({"today_task", "weekly_task"})
 #: Days that tasks of a tier are kept.
 DAYS_KEPT: Mapping[Tier, int] = MappingProxyType({Tier.L1: 1, Tier.L2: 7})
@@ -66,9 +66,9 @@ _LINE_END = re.compile(r"[\n\r\0!?;]")
 
 
 def find_facts(message: MessageText, ordinal: int) -> list[ExtractedFact]:
-    """Return the facts of a message in the order of its text, but what it says was so long ago first.
+    """Return the facts of a message in the order of its text, those that it places long ago first.
 
-    Only messages of role `user` have any; what they quote has none. No two have one slug. Values keep their case and
+    Only messages of role `user` have any; quoted text has none. No two have the same slug. Values keep their case and
     are cut at 128 bytes between characters. Takes time in proportion to the text, never raises.
     """
     if message.role != MINED_ROLE:
@@ -81,7 +81,7 @@ def find_facts(message: MessageText, ordinal: int) -> list[ExtractedFact]:
 
 
 def _apply_rule(rule: Rule, message: MessageText, ordinal: int, said: str) -> Collection[ExtractedFact]:
-    """Return what counts of what a rule finds in what the message says itself."""
+    """Return the facts of a rule in the message's own words, without quotations (`said`)."""
     found: dict[str, ExtractedFact] = {}
     for match in islice(rule.opening.finditer(said), MOST_OPENINGS):
         if (span := _find_value(rule, message.content, match)) is not None:
@@ -95,7 +95,7 @@ def _apply_rule(rule: Rule, message: MessageText, ordinal: int, said: str) -> Co
 
 
 def _told_apart(found: Iterable[ExtractedFact]) -> list[ExtractedFact]:
-    """Return the facts with a slug of its own each; the first keeps what its rule gave it."""
+    """Return the facts with unique slugs; the first of equals keeps the slug of its rule."""
     slugs: dict[str, ExtractedFact] = {}
     for fact in found:
         slug = f"{fact.slug}-{canonical_name(fact.value)}" if fact.slug in slugs else fact.slug
@@ -127,7 +127,7 @@ def _build_fact(rule: Rule, message: MessageText, ordinal: int, match: re.Match[
 
 
 def _find_value(rule: Rule, text: str, match: re.Match[str]) -> TextSpan | None:
-    """Return where the value stands, None when what follows is no value of the rule's shape."""
+    """Return the value's span, None when the text after the opening has not the rule's shape."""
     start = match.end()
     window = text[start : start + 2 * MAX_VALUE_BYTES]
     end = _VALUE_END.search(window)
@@ -146,7 +146,7 @@ def _find_value(rule: Rule, text: str, match: re.Match[str]) -> TextSpan | None:
 
 
 def _is_supposed(text: str, start: int) -> bool:
-    """Whether the sentence only asks or supposes: "if I moved to", "when I live in"."""
+    """Return whether the sentence only asks or supposes: "if I moved to", "when I live in"."""
     return _SUPPOSED.search(text[max(0, start - _SUPPOSED_LENGTH) : start]) is not None
 
 
@@ -157,7 +157,7 @@ def _find_day(window: str, start: int) -> TextSpan | None:
 
 
 def _match_shape(shape: ValueShape, value: str) -> str:
-    """Return as much of the value as has the shape, nothing if its beginning has not."""
+    """Return the beginning of the value that has the shape, empty if there is none."""
     match shape:
         case ValueShape.THING:
             thing = _ARTICLE.match(value) or _leading_name(value)
@@ -176,7 +176,7 @@ def _match_shape(shape: ValueShape, value: str) -> str:
 
 
 def _leading_name(value: str) -> NameRun | None:
-    """Return the name a value begins with, behind an article perhaps."""
+    """Return the name at the beginning of a value, perhaps after an article; None where there is none."""
     name = next(find_runs(tokenize_text(value)), None)
     if name is None or name.start > _ARTICLE_LENGTH:
         return None
@@ -185,7 +185,7 @@ def _leading_name(value: str) -> NameRun | None:
 
 
 def _match_name(shape: ValueShape, opening: str, value: str) -> str:
-    """Return the name a value begins with as it is written, nothing where it is not what the opening promised."""
+    """Return the name at the beginning of a value, empty where it does not fit the opening phrase."""
     name = _leading_name(value)
     if name is None:
         return ""
@@ -196,7 +196,7 @@ def _match_name(shape: ValueShape, opening: str, value: str) -> str:
 
 
 def _may_be_place(name: NameRun, before: str) -> bool:
-    """Whether one may live there: not in what is listed as something else, nor come from, or to, a mere word."""
+    """Return whether a name may be a place: not listed as another kind, and no ordinary word after "from" or "to"."""
     if name.name in known_places():
         return True
     mere = before != "in" and len(name.parts) == 1 and is_word(name.lows[0])
@@ -204,9 +204,9 @@ def _may_be_place(name: NameRun, before: str) -> bool:
 
 
 def passes_at(fact: ExtractedFact, said_at: datetime) -> datetime | None:
-    """Return when a fact passes by that was said at a moment (aware): a task does, at a midnight of UTC.
+    """Return when a fact that was said at this time (aware) expires: a task at a midnight of UTC; None for others.
 
-    Source: the turn tools' retention of one day and of seven, from the beginning of the day on. Other facts last.
+    Source: the turn tools' retention of one day and of seven, from the beginning of the day on.
     """
     if fact.fact_id not in PASSING:
         return None
@@ -215,7 +215,7 @@ def passes_at(fact: ExtractedFact, said_at: datetime) -> datetime | None:
 
 
 def cut_value(value: str) -> str:
-    """Return as many whole characters as fit into the allowed bytes."""
+    """Return the beginning of a value: as many whole characters as fit into MAX_VALUE_BYTES."""
     while len(value.encode("utf-8", "surrogatepass")) > MAX_VALUE_BYTES:
         value = value[:-1]
     return value

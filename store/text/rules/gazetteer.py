@@ -11,7 +11,7 @@ _BETWEEN = re.compile(r"[^\w'\u2019-]+")
 
 @cache
 def name_list(*files: str) -> frozenset[str]:
-    """Names that may have several words: separated by commas or lines, compared without case.
+    """Return the names of these files, which may have several words: separated by commas or lines, without case.
 
     Only words are compared: "AT&T" is "at t", "St. Louis" is "st louis".
     """
@@ -23,7 +23,7 @@ def name_list(*files: str) -> frozenset[str]:
 
 @cache
 def word_list(file: str, section: str | None = None) -> frozenset[str]:
-    """Single words: a whole file, or the lines of it that begin with `section:`."""
+    """Return the single words of a file, or of its lines that begin with `section:`."""
     found: set[str] = set()
     for line in _read_list(f"{file}_words" if section else file).splitlines():
         label, colon, rest = line.partition(":")
@@ -33,7 +33,7 @@ def word_list(file: str, section: str | None = None) -> frozenset[str]:
 
 
 def raw_list(file: str) -> str:
-    """Return a list as it is written."""
+    """Return the text of a list's file."""
     return (_FOLDER / f"{file}.txt").read_text(encoding="utf-8")
 
 

@@ -42,7 +42,7 @@ _LONGEST_STRANGER = 3
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A kind, and whether the text itself or the lists speak for it (`sure`) or little does."""
+    """A guessed kind; `sure`: the text itself or a list supports it."""
 
     kind: MentionKind
     sure: bool
@@ -52,7 +52,7 @@ _UNSURE = Guess(MentionKind.NAME, sure=False)
 
 
 def guess_kind(run: NameRun) -> Guess:
-    """Return what the run most likely names; `name` and not sure when nothing tells."""
+    """Return the most likely kind of the run; `name`, not sure, without evidence."""
     for rule in _SURE:
         if (kind := rule(run)) is not None:
             return Guess(kind, sure=True)
@@ -60,7 +60,7 @@ def guess_kind(run: NameRun) -> Guess:
 
 
 def is_believable(run: NameRun, found: Guess) -> bool:
-    """Whether the run is a name at all: a capital at a sentence's beginning or on a common word is not enough."""
+    """Return whether the run is a name: a capital at a sentence's beginning or on a common word is not enough."""
     if len(run.parts) > 1:
         return found.sure or _is_telling(run)
     low = run.lows[0]
@@ -76,7 +76,7 @@ def is_believable(run: NameRun, found: Guess) -> bool:
 
 
 def is_titled_work(run: NameRun) -> bool:
-    """Whether a capital "The" before the run makes it a title: "The Rusty Anchors", but not "The Hague"."""
+    """Return whether a capital "The" before the run makes it a title: "The Rusty Anchors", but not "The Hague"."""
     before = run.before()
     if before is None or before.text != "The" or before.opens or run.parts[0].gap != " ":
         return False
@@ -88,13 +88,13 @@ def is_titled_work(run: NameRun) -> bool:
 
 
 def _is_telling(run: NameRun) -> bool:
-    """Whether enough of the words are no everyday words, which headings are made of."""
+    """Return whether enough of the words are no everyday words, which headings are made of."""
     strange = sum(low not in everyday_words() for low in run.lows)
     return strange * 2 >= len(run.parts) if run.opens else strange > 0
 
 
 def _is_subject(run: NameRun) -> bool:
-    """Whether the run is what its sentence is about: "X is", "X's"."""
+    """Return whether the run is what its sentence is about: "X is", "X's"."""
     after = run.after()
     if after is None:
         return False
@@ -103,7 +103,7 @@ def _is_subject(run: NameRun) -> bool:
 
 
 def _subject_listed(run: NameRun) -> MentionKind | None:
-    """Let a listed name that is a rare word as well begin a sentence when a verb follows: "Python was"."""
+    """Return the listed kind of a rare word that begins a sentence as its subject: "Python was"."""
     after = run.after()
     rare = run.lows[0] not in everyday_words() and run.lows[0] not in known_places()
     does = after is not None and after.gap == " " and after.low.endswith("ed")
@@ -161,7 +161,7 @@ def _is_brief(run: NameRun) -> bool:
 
 
 def _kind_by_given_name(run: NameRun) -> MentionKind | None:
-    """Tell by a given name; one that is a word needs a last name that is none: "Rose Garden" is no person."""
+    """Return PERSON by a given name; one that is also a word needs a last name that is none: not "Rose Garden"."""
     lows = run.lows
     if not is_given_name(lows[0]) or len(lows) > _LONGEST_PERSON:
         return None
@@ -190,7 +190,7 @@ def _kind_by_person_cues(run: NameRun) -> MentionKind | None:
 
 
 def _is_unknown_person(run: NameRun) -> bool:
-    """Whether an unknown name is a person's rather than a thing's: foreign words, a family name, "he" behind it."""
+    """Return whether an unknown name is rather a person's: foreign words, a family name, "he" after it."""
     lows = run.lows
     foreign = not any(is_word(low) for low in lows)
     if len(lows) > 1:

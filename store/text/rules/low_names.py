@@ -24,7 +24,7 @@ Found = tuple[TextSpan, MentionKind]
 
 
 def low_names(found: Sequence[Token], taken: frozenset[int]) -> Iterator[Found]:
-    """Yield the names written small: people and the rest where the message begins small, places everywhere.
+    """Yield names in lower case: places in every message, others where the message begins in lower case.
 
     Words that start at a character in `taken` are part of another name already.
     """
@@ -43,7 +43,7 @@ def low_names(found: Sequence[Token], taken: frozenset[int]) -> Iterator[Found]:
 
 @cache
 def _listed_beginnings() -> frozenset[str]:
-    """Return the words a name can begin with that is looked for here: one look-up for most words of a text."""
+    """Return the first words of all names that are looked for here, so that most words cost one look-up."""
     people = frozenset(low for low in word_list("given_names") if not is_word(low))
     return people | known_lengths().keys() | known_places() | name_list("organisations")
 
@@ -86,6 +86,6 @@ def _is_place(found: Sequence[Token], place: int, *, casual: bool) -> bool:
 
 
 def _is_addressed(found: Sequence[Token], place: int) -> bool:
-    """Whether the word before says that a person comes: "call maria"."""
+    """Return whether the word before says that a person comes: "call maria"."""
     before = found[place - 1] if place and found[place].gap == " " else None
     return before is not None and (before.low in word_list("people", "meets") or before.low in {"call", "with"})

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class MentionKind(StrEnum):
-    """What a mention is a mention of; `name` is a named thing of no kind the rules can tell."""
+    """The kinds of mentions; `name` is a named thing whose kind the rules cannot tell."""
 
     PERSON = "person"
     PLACE = "place"
@@ -19,7 +19,7 @@ class MentionKind(StrEnum):
 
 
 class Tier(StrEnum):
-    """How long a fact is worth keeping: L0 for good, L1 for a day, L2 for a week."""
+    """How long a fact is worth keeping: L0 for ever, L1 a day, L2 a week."""
 
     L0 = "L0"
     L1 = "L1"
@@ -45,7 +45,7 @@ class TurnText:
 
 @dataclass(frozen=True, slots=True, order=True)
 class TextSpan:
-    """Where something stands in a message: characters, `start` included, `end` not."""
+    """A span of characters in a message: `start` included, `end` not."""
 
     start: int
     end: int
@@ -53,7 +53,7 @@ class TextSpan:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """One place where a turn speaks of something.
+    """One mention of an entity or a date in a turn.
 
     `ordinal` is the message's number in the turn. `span` is None for the speaker, who stands beside the
     text, not in it; else `surface == content[span.start : span.end]`. `entity` is the normalised name of
@@ -70,7 +70,7 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class ExtractedEntity:
-    """Something a turn speaks of, once however often: `normalised` is its identity, `name` for people to read.
+    """An entity of a turn, once however often it is mentioned: `normalised` is its identity, `name` for people to read.
 
     A day is an entity named in ISO form.
     """
@@ -82,7 +82,7 @@ class ExtractedEntity:
 
 @dataclass(frozen=True, slots=True)
 class ExtractedFact:
-    """Something durable a person said of themselves; `span` is where its value stands.
+    """A durable statement of a person about themselves; `span` is that of its value.
 
     `fact_id` and `key` are its identity together with `subject`, the speaker's name if there is one. `slug`
     is unique within a message. `value` keeps its case and has at most 128 bytes of UTF-8. `statement` is the
@@ -103,7 +103,7 @@ class ExtractedFact:
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """All that follows from one turn: mentions and facts in the order of the text, entities by name."""
+    """All findings of one turn: mentions and facts in the order of the text, entities by name."""
 
     mentions: tuple[Mention, ...]
     entities: tuple[ExtractedEntity, ...]

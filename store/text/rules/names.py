@@ -1,4 +1,4 @@
-"""The names of a turn: runs of capitalised words, judged in their message and then across the turn."""
+"""Finds the names of a turn: runs of capitalised words, judged in their message and then across the turn."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ class Named:
 def names_in(texts: Sequence[str], people: Iterable[str]) -> list[Named]:
     """Return the names of a turn's messages in order; `people` are its speakers, known to be persons.
 
-    A name is judged once for the whole turn: what is sure in one place counts in all others.
+    A name is judged once for the whole turn: a certain kind in one place counts in all others.
     """
     speakers = _with_first_names(people)
     found = [named for ordinal, text in enumerate(texts) for named in _names_of_message(ordinal, text)]
@@ -73,7 +73,7 @@ def _name_of_span(ordinal: int, text: str, span: TextSpan, kind: MentionKind) ->
 
 
 def _coordinate_kinds(judged: list[tuple[NameRun, Guess]]) -> list[tuple[NameRun, Guess]]:
-    """Let "X and Y" be of one kind when only one of them is known; first along the text, then back."""
+    """Give both names of "X and Y" one kind when only one of them is known; forwards through the text, then back."""
     along = _passed_on(judged)
     return _passed_on(along[::-1])[::-1]
 

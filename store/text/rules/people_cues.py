@@ -28,7 +28,7 @@ _VET_NEAR = 6
 
 
 def is_actor(run: NameRun) -> bool:
-    """Whether the name is a subject only people are: "X said", "X can't eat", or spoken to: "X, can you"."""
+    """Return whether the name is a subject only people are: "X said", "X can't eat", or spoken to: "X, can you"."""
     after = run.after()
     if after is None:
         return False
@@ -43,12 +43,12 @@ _CONTRACTED = frozenset({"in", "at", "not", "been", "going", "coming", "leaving"
 
 
 def _proving_verbs(run: NameRun) -> str:
-    """Name the verbs that prove a person: all of them for what is a name for certain, else the telling ones."""
+    """Return the verbs that prove a person: all of them after a certain name, else only the telling ones."""
     return "says" if _is_certain(run) else "speaks"
 
 
 def _is_certain(run: NameRun) -> bool:
-    """Whether the capital proves a name: inside a sentence, on no word, or on a given name that is a rare word."""
+    """Return whether the capital proves a name: inside a sentence, on no word, or on a given name and rare word."""
     first = run.lows[0]
     return not run.opens or not is_word(first) or (is_given_name(first) and first not in everyday_words())
 
@@ -66,7 +66,7 @@ def _spoken_to(run: NameRun, after: Token) -> bool:
 
 
 def is_addressee(run: NameRun) -> bool:
-    """Whether something is done to the name, or given to it, that is done to people."""
+    """Return whether something is done to the name, or given to it, that is done to people."""
     before, gap = run.before(), run.parts[0].gap
     if before is None or run.opens or gap != " ":
         return False
@@ -92,7 +92,7 @@ def _by_preposition(run: NameRun, before: Token) -> bool:
 
 
 def beside_me(run: NameRun) -> bool:
-    """Whether the name is joined to a person by "and": "X and I", "me and X"."""
+    """Return whether the name is joined to a person by "and": "X and I", "me and X"."""
     link, other = run.after(), run.after(2)
     if link is not None and other is not None and link.low in {"and", "or"} and link.gap == other.gap == " ":
         return other.low in {"i", "me", "her", "him"}
@@ -102,7 +102,7 @@ def beside_me(run: NameRun) -> bool:
 
 
 def is_paired(run: NameRun) -> bool:
-    """Whether a given name begins a sentence with another: "Grace and Mark are"."""
+    """Return whether a given name begins a sentence with another: "Grace and Mark are"."""
     link, other = run.after(), run.after(2)
     if link is None or not is_given_name(run.lows[0]) or not run.opens:
         return False
@@ -112,7 +112,7 @@ def is_paired(run: NameRun) -> bool:
 
 
 def is_owner(run: NameRun) -> bool:
-    """Whether the name owns what people have: "X's birthday"."""
+    """Return whether the name owns what people have: "X's birthday"."""
     noun = run.after()
     if noun is None or not run.parts[-1].possessive or noun.gap != " ":
         return False
@@ -120,7 +120,7 @@ def is_owner(run: NameRun) -> bool:
 
 
 def is_signature(run: NameRun) -> bool:
-    """Whether the name is a letter's signature or is followed by what is said of people."""
+    """Return whether the name is a letter's signature or is followed by what is said of people."""
     before, after = run.before(), run.after()
     if after is not None and after.gap == ", " and after.low in {"who", "whom", "whose"}:
         return True
@@ -129,18 +129,18 @@ def is_signature(run: NameRun) -> bool:
 
 
 def has_pronoun(run: NameRun) -> bool:
-    """Whether "he" or "she" follows soon: a weak sign."""
+    """Return whether "he" or "she" follows soon: a weak sign."""
     near = run.words[run.last : run.last + _LOOK_AHEAD]
     return any(token.low in _PERSONAL for token in near)
 
 
 def is_tended(run: NameRun) -> bool:
-    """Whether a vet, a leash or a bark is near: then the unknown name is an animal's."""
+    """Return whether a vet, a leash or a bark is near: then the unknown name is an animal's."""
     near = run.words[max(0, run.first - _VET_NEAR) : run.last + _VET_NEAR]
     return any(token.low in word_list("people", "vet") for token in near)
 
 
 def has_word_before(run: NameRun, wanted: frozenset[str]) -> bool:
-    """Whether one of the words stands up to five words before the name, the nearest left out."""
+    """Return whether one of the words stands up to five words before the name, the nearest left out."""
     near = (run.before(steps) for steps in range(2, 2 + _LOOK_BACK))
     return any(token is not None and token.low in wanted for token in near)

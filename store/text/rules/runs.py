@@ -67,7 +67,7 @@ _LEADS = frozenset({"the", "a", "an", "my", "our"})
 
 @dataclass(frozen=True, slots=True)
 class NameRun:
-    """The words `first` to `last` (not included) of a message's words, all of one name."""
+    """A run of capitalised words: those from `first` to `last` (exclusive) of a message, all of one name."""
 
     words: list[Token]
     first: int
@@ -91,12 +91,12 @@ class NameRun:
 
     @property
     def lows(self) -> list[str]:
-        """The words of the name, for looking up."""
+        """The words of the name, in lower case, for look-ups."""
         return [token.low for token in self.parts]
 
     @property
     def name(self) -> str:
-        """The name as one text, for looking up."""
+        """The name as one text in lower case, for look-ups."""
         return " ".join(self.lows)
 
     @property
@@ -110,7 +110,7 @@ class NameRun:
         return self.words[place] if place >= 0 else None
 
     def after(self, steps: int = 1) -> Token | None:
-        """Return the word this many steps behind the name."""
+        """Return the word this many steps after the name."""
         place = self.last - 1 + steps
         return self.words[place] if place < len(self.words) else None
 
@@ -138,7 +138,7 @@ def find_runs(found: list[Token]) -> Iterator[NameRun]:
 
 
 def _known_end(found: list[Token], first: int) -> int:
-    """Return where the longest known name of several words ends that begins here, 0 if there is none."""
+    """Return the end of the longest known name of several words that begins here, 0 if there is none."""
     lengths = known_lengths().get(found[first].low)
     if lengths is None:
         return 0
@@ -159,7 +159,7 @@ def _begins_run(found: list[Token], place: int) -> bool:
 
 
 def _named_as_month(found: list[Token], place: int) -> bool:
-    """Whether a month's name is a person's here: "Aunt May", "April told me"."""
+    """Return whether a month's name is a person's here: "Aunt May", "April told me"."""
     token = found[place]
     if token.low not in _NAMING_MONTHS or not token.text.istitle():
         return False
@@ -176,7 +176,7 @@ def _named_as_month(found: list[Token], place: int) -> bool:
 
 
 def is_nameable(token: Token) -> bool:
-    """Whether a word by itself may stand in a name: a capital, no digits, no shouting, not on the lists."""
+    """Return whether a word by itself may stand in a name: a capital, no digits, no shouting, not on the lists."""
     text, low = token.text, token.low
     if not token.capital or len(text) > _LONGEST_WORD:
         return False
@@ -225,14 +225,14 @@ def _is_closing(token: Token) -> bool:
 
 
 def _is_linking(head: Token, token: Token) -> bool:
-    """Whether a small word may stand inside the name that begins with `head`."""
+    """Return whether a small word may stand inside the name that begins with `head`."""
     if token.low in _PARTICLES:
         return True
     return token.low in _OF and (head.low in _OF_HEADS or head.low in word_list("organisation", "any"))
 
 
 def _trim_run(run: NameRun) -> NameRun | None:
-    """Leave out what only a sentence's beginning or an article made part of the run."""
+    """Return the run without words that only a sentence's beginning or an article added to it."""
     first, last = run.first, run.last
     while first < last and _is_leading_word(NameRun(run.words, first, last)):
         first += 1
@@ -242,14 +242,14 @@ def _trim_run(run: NameRun) -> NameRun | None:
 
 
 def _is_whole_name(run: NameRun) -> bool:
-    """Whether the run is a name as it stands: listed, titled, or ending like an organisation's."""
+    """Return whether the run is a name as it stands: listed, titled, or ending like an organisation's."""
     first, last = run.words[run.first].low, run.words[run.last - 1].low
     organised = run.last - run.first > 1 and last in word_list("organisation", "any")
     return organised or first in word_list("people", "title") or run.name in known_things()
 
 
 def _is_leading_word(run: NameRun) -> bool:
-    """Whether the first word of a run is no part of the name."""
+    """Return whether the first word of a run is no part of the name."""
     token = run.words[run.first]
     if token.low not in _may_lead():
         return _is_opener(run)
@@ -266,7 +266,7 @@ def _is_leading_word(run: NameRun) -> bool:
 
 
 def _is_opener(run: NameRun) -> bool:
-    """Whether a sentence only begins with its word, right before a name: "Forward Anna the mail"."""
+    """Return whether a sentence only begins with its word, right before a name: "Forward Anna the mail"."""
     first, *rest = run.parts
     if (
         not rest
@@ -284,7 +284,7 @@ def _is_opener(run: NameRun) -> bool:
 
 
 def _is_trailing_word(run: NameRun) -> bool:
-    """Whether the last word of a run is no part of the name."""
+    """Return whether the last word of a run is no part of the name."""
     low = run.words[run.last - 1].low
     return (low in _PARTICLES or low in word_list("not_names")) and not _is_whole_name(run)
 

@@ -24,14 +24,14 @@ _DESCRIBED = (
 
 
 def kind_of_noun(noun: Token) -> MentionKind | None:
-    """Return the kind of what the noun calls it: "sister", "cat", "startup", "village", "band"."""
+    """Return the kind that a noun stands for: "sister", "cat", "startup", "village", "band"."""
     if noun.low in word_list("people", "person") or noun.low in _SOMEBODY:
         return MentionKind.PERSON
     return next((kind for file, section, kind in _DESCRIBED if noun.low in word_list(file, section)), None)
 
 
 def kind_by_noun_before(run: NameRun) -> MentionKind | None:
-    """Tell by the noun right before: "my sister X", "our cat X", "the band X", "hello X"."""
+    """Return the kind by the noun right before: "my sister X", "our cat X", "the band X", "hello X"."""
     before, gap = run.before(), run.parts[0].gap
     if before is None or run.opens or gap not in {" ", ", "}:
         return None
@@ -43,13 +43,13 @@ def kind_by_noun_before(run: NameRun) -> MentionKind | None:
 
 
 def _kind_by_apposition(run: NameRun, noun: Token, kind: MentionKind | None) -> MentionKind | None:
-    """Tell by "my nanny, X": a comma needs an owner before the noun."""
+    """Return the kind by an apposition, "my nanny, X": a comma needs an owner before the noun."""
     owner = run.before(2)
     return kind if owner is not None and owner.low in _OWNERS and noun.gap == " " else None
 
 
 def kind_by_noun_behind(run: NameRun) -> MentionKind | None:
-    """Tell by the noun behind: "X, my brother", "X, a startup", "X is my cat"."""
+    """Return the kind by the noun after: "X, my brother", "X, a startup", "X is my cat"."""
     owner = run.after()
     if owner is None or run.parts[-1].possessive:
         return None
@@ -69,7 +69,7 @@ def kind_by_noun_behind(run: NameRun) -> MentionKind | None:
 
 
 def kind_by_naming(run: NameRun) -> MentionKind | None:
-    """Tell by what was given the name: "a dog named X", "a man called X", "her name is X"."""
+    """Return the kind by what was given the name: "a dog named X", "a man called X", "her name is X"."""
     before = run.before()
     if before is None or run.parts[0].gap != " ":
         return None
@@ -85,14 +85,14 @@ def kind_by_naming(run: NameRun) -> MentionKind | None:
 
 
 def just_called(run: NameRun) -> MentionKind | None:
-    """Tell a name by "called" or "named" where no noun says of what."""
+    """Return NAME after "called" or "named" without a noun, else None."""
     before = run.before()
     named = before is not None and before.low in {"called", "named"} and run.parts[0].gap == " "
     return MentionKind.NAME if named else None
 
 
 def kind_by_work(run: NameRun) -> MentionKind | None:
-    """Tell by work and trade: "works at X", "a refund from X", "joined X"; else by "at X"."""
+    """Return ORGANISATION by work and trade: "works at X", "a refund from X", "joined X"; else None."""
     before = run.before()
     if before is None or run.opens or run.parts[0].gap != " ":
         return None
@@ -107,7 +107,7 @@ def kind_by_work(run: NameRun) -> MentionKind | None:
 
 
 def stands_at(run: NameRun) -> MentionKind | None:
-    """Tell by "at X": who is at home there, where one arrives, else a body of people."""
+    """Return the kind after "at": a person for "at X's", a place after a verb of arriving, else an organisation."""
     before = run.before()
     if before is not None and before.low == "the":
         before = run.before(2)
@@ -119,7 +119,7 @@ def stands_at(run: NameRun) -> MentionKind | None:
 
 
 def kind_by_in(run: NameRun) -> MentionKind | None:
-    """Tell by "in X", which is said of places even where the name is given to people, too."""
+    """Return PLACE after "in", even for a name that people have, too; None for a full name of a person."""
     before = run.before()
     if before is None or run.opens or before.low not in _WITHIN or run.parts[-1].possessive:
         return None
@@ -128,7 +128,7 @@ def kind_by_in(run: NameRun) -> MentionKind | None:
 
 
 def kind_by_movement(run: NameRun) -> MentionKind | None:
-    """Tell by "around X", "moved to X", "left for X", "I'm from X"."""
+    """Return PLACE by movement: "around X", "moved to X", "left for X", "I'm from X"; else None."""
     before = run.before()
     if before is None or run.opens:
         return None
@@ -151,7 +151,7 @@ def _has_moved(run: NameRun, before: Token) -> bool:
 
 
 def kind_by_enjoyment(run: NameRun) -> MentionKind | None:
-    """Tell a work by what is done with it: "watched X", "listened to X"."""
+    """Return the kind of a work by what is done with it: "watched X", "listened to X"; else None."""
     before = run.before()
     if before is not None and before.low == "to" and run.parts[0].gap == " ":
         before = run.before(2)

@@ -13,9 +13,9 @@ _POSSESSIVES = ("'s", "\u2019s", "\u02bcs", "'S", "\u2019S")
 
 
 class Token(NamedTuple):
-    """A word: `text` stands at `start`, `gap` is what stands between it and the word before.
+    """A word of a text: `text` at `start`, after `gap`, the characters between it and the word before.
 
-    `low` is the word for looking up, without case and possessive; `opens` says that it begins a sentence.
+    `low` is the word for look-ups, without case and possessive; `opens`: it begins a sentence.
     """
 
     text: str
@@ -69,7 +69,7 @@ def _opens_sentence(found: list[Token], gap: str) -> bool:
 
 
 def _joins_full_stop(before: Token, gap: str) -> bool:
-    """Whether a full stop belongs to the word before it: a title's or an initial's."""
+    """Return whether a full stop belongs to the word before it: a title's or an initial's."""
     return gap == ". " and before.capital and (len(before.text) == 1 or before.low in _load_abbreviations())
 
 

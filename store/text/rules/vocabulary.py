@@ -9,7 +9,7 @@ _ENDINGS = (
     *(("s", ""), ("es", ""), ("ies", "y"), ("ed", ""), ("ed", "e"), ("ied", "y")),
     *(("ing", ""), ("ing", "e"), ("ly", ""), ("er", ""), ("er", "e"), ("est", ""), ("ness", ""), ("iness", "y")),
 )
-# What only words end in, whether listed or not.
+# Endings that only ordinary words have, listed or not.
 _WORDY = ("ness", "tion", "sion", "ment", "ism", "able", "ible", "less", "ship", "ology", "ically", "ingly", "ously")
 _SHORTEST_WORDY = 7
 _PLURALS = ("s", "es")
@@ -17,19 +17,19 @@ _PLURALS = ("s", "es")
 
 @cache
 def known_places() -> frozenset[str]:
-    """Places of the lists."""
+    """Return the places of the lists."""
     return name_list("countries", "places")
 
 
 @cache
 def known_things() -> frozenset[str]:
-    """Every place, organisation and product of the lists."""
+    """Return every place, organisation and product of the lists."""
     return known_places() | name_list("organisations", "products")
 
 
 @cache
 def known_lengths() -> dict[str, tuple[int, ...]]:
-    """How many words the known names of several words have, by their first word; the longest first."""
+    """Return the lengths in words of the known names of several words, by their first word, the longest first."""
     found: dict[str, set[int]] = {}
     for name in known_things():
         first, *rest = name.split(" ")
@@ -40,7 +40,7 @@ def known_lengths() -> dict[str, tuple[int, ...]]:
 
 @cache
 def people_nouns() -> frozenset[str]:
-    """Nouns for people and animals that stand before a name."""
+    """Return nouns for people and animals that stand before a name."""
     return word_list("people", "person") | word_list("people", "animal")
 
 
@@ -51,23 +51,23 @@ def everyday_words() -> frozenset[str]:
 
 
 def is_given_name(low: str) -> bool:
-    """Whether the word is a given name, perhaps a word as well."""
+    """Return whether the word is a given name, perhaps a word as well."""
     return low in word_list("given_names")
 
 
 def is_family_name(low: str) -> bool:
-    """Whether the word is a family name, perhaps a word as well."""
+    """Return whether the word is a family name, perhaps a word as well."""
     return low in word_list("family_names")
 
 
 def is_family_plural(low: str) -> bool:
-    """Whether the word is a family name in the plural: "the Johnsons"."""
+    """Return whether the word is a family name in the plural: "the Johnsons"."""
     return any(low.endswith(tail) and is_family_name(low[: -len(tail)]) for tail in _PLURALS)
 
 
 @lru_cache(maxsize=8192)
 def is_word(low: str) -> bool:
-    """Whether English has the word, in this or a simpler form."""
+    """Return whether English has the word, in this or a simpler form."""
     listed = word_list("dictionary")
     if low in everyday_words() or low in listed or low in word_list("not_names") or _has_stem(low, listed):
         return True
