@@ -1,13 +1,13 @@
 """Errors of the interfaces.
 
 ProducerError
-├── Invalid            what was handed in breaks a rule; names the fields, never their values
-├── TooLarge           something is past its size limit; names the limit
-├── TooSlow            a request's body, or the taking of its answer, was not over in its time
-├── Unauthenticated    no key, or one that opens nothing
-├── PermissionDenied   the key is known, and does not reach this
+├── Invalid            the input breaks a rule; names the fields, never their values
+├── TooLarge           the input exceeds a size limit; names the limit
+├── TooSlow            a request's body, or the sending of its answer, took too long
+├── Unauthenticated    no key, or an invalid one
+├── PermissionDenied   the key is known, and does not allow this
 │   └── InsufficientScope  the token of an issuer is valid, and lacks a scope
-├── Overloaded         too much is still to be done; come again after `retry_after_s`
+├── Overloaded         the service sheds this call; try again after `retry_after_s`
 └── Unavailable        the database cannot answer now; nothing was promised, try again
 """
 
@@ -20,17 +20,17 @@ PROBLEMS_SHOWN = 10
 
 
 class ProducerError(Exception):
-    """The base of every error that interfaces raise on purpose; its text never holds content."""
+    """Base of the errors that interfaces raise on purpose; their text never holds content."""
 
     @property
     def details(self) -> Mapping[str, Any]:
-        """What a program may want to know, free of content."""
+        """Details for programs, without content."""
         return {}
 
 
 @dataclass(frozen=True, slots=True)
 class FieldProblem:
-    """One rule that is broken: the dotted path of the field, and what is wrong with it."""
+    """One broken rule: the dotted path of the field, and the problem with it."""
 
     field: str
     problem: str
@@ -40,7 +40,7 @@ class FieldProblem:
 
 
 class Invalid(ProducerError):
-    """What was handed in breaks a rule."""
+    """The input breaks a rule."""
 
     def __init__(self, *problems: FieldProblem) -> None:
         super().__init__("; ".join(map(str, problems[:PROBLEMS_SHOWN])))
@@ -53,7 +53,7 @@ class Invalid(ProducerError):
 
 
 class TooLarge(ProducerError):
-    """Something is past its size limit."""
+    """The input exceeds a size limit."""
 
     def __init__(self, field: str, limit: str, limit_bytes: int) -> None:
         super().__init__(f"{field} is larger than {limit} allows: {limit_bytes} bytes")
@@ -66,11 +66,11 @@ class TooLarge(ProducerError):
 
 
 class TooSlow(ProducerError):
-    """A request's body, or the taking of its answer, was not over in its time."""
+    """A request's body, or the sending of its answer, took too long."""
 
 
 class Unauthenticated(ProducerError):
-    """No key, or one that opens nothing. `challenge` says how to come by one, in a header of the answer."""
+    """No key, or an invalid one. `challenge`: the answer's header that says how to get one."""
 
     def __init__(self, message: str, challenge: str = "Bearer") -> None:
         super().__init__(message)
@@ -78,7 +78,7 @@ class Unauthenticated(ProducerError):
 
 
 class PermissionDenied(ProducerError):
-    """The key is known, and does not reach this."""
+    """The key is known, and does not allow this."""
 
 
 class InsufficientScope(PermissionDenied):
@@ -94,7 +94,7 @@ class Unavailable(ProducerError):
 
 
 class Overloaded(ProducerError):
-    """Too much is still to be done to take this in now."""
+    """The service sheds this call under load, or for its caller's share or backlog."""
 
     def __init__(self, message: str, retry_after_s: int) -> None:
         super().__init__(message)

@@ -2,14 +2,14 @@
 
 Every call of a tenant takes a slot before it works, and gives it back when its answer is made or while it waits for
 something else (`sleep_without_slot`). A slot has a weight in units: a turn is TURN_WEIGHT, a recall RECALL_WEIGHT, and
-each BYTES_A_UNIT of a body are 1 more, as those of an answer are once it is made. A tenant alone may have all units.
+each BYTES_A_UNIT of a body adds 1, as does that of an answer once it is made. A tenant alone may have all units.
 Once another was active within ACTIVE_S, a tenant whose demand (units that wait, and those started of late) is above the
-mean may have `share`, and the others twice that. What counts is what was asked for, and not for how long it was under
-way: under load that grows for all.
-A call over that waits in its own tenant's queue, and the tenant that has least under way is served first.
+mean may have `share`, and the others twice that. Demand counts the units asked for, not their duration, which grows for
+all tenants under load.
+A call beyond the share waits in its own tenant's queue, and the tenant with the fewest running units is served first.
 
-With `share` 4 and this rule, what another tenant feels of 32 turns or recalls at a time is within three times its quiet
-p95; with a share of 8 for every tenant alike it was ten times (`afterturn bench attacks`, 2 cores).
+With `share` 4 and this rule, 32 concurrent turns or recalls of one tenant keep another's p95 within three times its
+quiet one; with a share of 8 for every tenant alike it was ten times (`afterturn bench attacks`, 2 cores).
 
     offer -> starts at once, or waits -> starts when another ends; refused when its queue is full or its time is over
 """
@@ -31,9 +31,9 @@ TURN_WEIGHT, RECALL_WEIGHT = 2, 4
 BYTES_A_UNIT = 16_384
 #: Units that may wait in one queue: with the bodies they stand for, 64 MiB.
 UNITS_WAITING = 4096
-#: A tenant counts as active for so long after its last call, in seconds; who was active will soon be again.
+#: Seconds for which a tenant counts as active after its last call.
 ACTIVE_S = 1.0
-#: How long started work counts as a tenant's demand, in seconds: then it has faded to a third.
+#: Seconds after which a started unit counts as a third in its tenant's demand.
 DEMAND_S = 1.0
 RETRY_AFTER_S = 1
 
@@ -43,7 +43,7 @@ CURRENT: ContextVar["Slot | None"] = ContextVar("slot", default=None)
 
 @dataclass(slots=True, eq=False)
 class QueuedCall:
-    """One call of a tenant; `start` is called once, when it may work."""
+    """One call of a tenant; `start` is called once, when the call gets its slot."""
 
     host: UUID
     weight: int
@@ -54,9 +54,9 @@ class QueuedCall:
 
 @dataclass(slots=True)
 class _Tenant:
-    """What one tenant has under way (units) and waiting, when it last had anything, and when its turn last came.
+    """The queue of one tenant: units running and waiting, the time of its last call, and the number of its last start.
 
-    `served` counts the units that were started until `served_at`, those of long ago less.
+    `served` is the number of units started until `served_at`, exponentially weighted by age.
     """
 
     running: int = 0
@@ -68,20 +68,20 @@ class _Tenant:
     served_at: float = 0.0
 
     def demand(self, now: float) -> float:
-        """Return how much work it asked for of late, in units: what was started, faded, and what waits."""
+        """Return the tenant's recent demand in units: started ones, weighted by age, and waiting ones."""
         return self.fade_served(now) + self.units_waiting
 
     def fade_served(self, now: float) -> float:
-        """Return the units that were started of late."""
+        """Return the started units, weighted by their age at `now`."""
         return self.served * math.exp((self.served_at - now) / DEMAND_S)
 
     def add_served(self, units: int, now: float) -> None:
-        """Count units that were started, or that a call turned out to be more."""
+        """Add started units, or units by which a call turned out larger."""
         self.served, self.served_at = self.fade_served(now) + units, now
 
 
 class FairQueue:
-    """Decides whose call is next. Knows no event loop; `clock` counts seconds."""
+    """The scheduler of calls between tenants. It needs no event loop; `clock` counts seconds."""
 
     def __init__(self, settings: FairnessSettings, clock: Callable[[], float] = time.monotonic) -> None:
         self.settings = settings
@@ -90,7 +90,7 @@ class FairQueue:
         self._turns = 0
 
     def offer(self, call: QueuedCall, *, again: bool = False) -> None:
-        """Start a call now, or have it wait. `again`: it was let in before. Raises Overloaded for a full queue."""
+        """Start a call now, or queue it. `again`: it had a slot before. Raises Overloaded for a full queue."""
         tenant = self._find_tenant(call.host)
         full = len(tenant.waiting) >= self.settings.queue_calls or tenant.units_waiting + call.weight > UNITS_WAITING
         if full and not again:
@@ -101,7 +101,7 @@ class FairQueue:
         self._start_next()
 
     def withdraw(self, call: QueuedCall) -> None:
-        """End a call, or have it wait no longer, and start what may start now; again, it changes nothing."""
+        """End a running or waiting call, and start calls that may start now; idempotent."""
         tenant = self._find_tenant(call.host)
         if call.running:
             tenant.running -= self._count_units(call)
@@ -112,12 +112,12 @@ class FairQueue:
         self._start_next()
 
     def charge(self, host: UUID, units: int) -> None:
-        """Count work of a tenant's call that was not known when it came, as the size of its answer."""
+        """Add units to a tenant's demand that were not known when its call came, such as the size of the answer."""
         if host in self._tenants:
             self._tenants[host].add_served(units, self._clock())
 
     def is_contended(self, host: UUID) -> bool:
-        """Say whether any other tenant is active."""
+        """Return whether any other tenant is active."""
         now = self._clock()
         others = (tenant for name, tenant in self._tenants.items() if name != host)
         return any(one.running or one.waiting or now - one.seen_at < ACTIVE_S for one in others)
@@ -136,13 +136,13 @@ class FairQueue:
         return tenant
 
     def _count_units(self, call: QueuedCall) -> int:
-        """Return what a call counts for: no more than the smallest share, so that there can be room for it."""
+        """Return the units that a call takes: at most the smallest share, so that it can ever start."""
         return min(call.weight, self.settings.share)
 
     def _start_next(self) -> None:
-        """Start what may start, of the tenant first that has least under way, of equals whose turn was longest ago.
+        """Start calls that may start: first of the tenant with the fewest running units, then of the longest unserved.
 
-        When there is no room for that one, none overtakes it.
+        When there is no room for that tenant's call, no other overtakes it.
         """
         while call := self._choose_next():
             tenant = self._tenants[call.host]
@@ -156,7 +156,7 @@ class FairQueue:
             call.start()
 
     def _compute_limits(self) -> dict[UUID, int]:
-        """Return the units each tenant may have beside others."""
+        """Return the units that each tenant may have while others are active."""
         now = self._clock()
         demands = {name: tenant.demand(now) for name, tenant in self._tenants.items()}
         mean = math.fsum(demands.values()) / max(len(demands), 1)
@@ -164,7 +164,7 @@ class FairQueue:
 
     def _choose_next(self) -> QueuedCall | None:
         units, limits = self.settings.units, self._compute_limits()
-        # What a tenant has beyond its limit, from when it was alone, takes no room from the others.
+        # Units beyond a tenant's limit, from when it was alone, take no room from the others.
         taken = sum(min(tenant.running, limits[name]) for name, tenant in self._tenants.items())
         waiting = [(name, tenant) for name, tenant in self._tenants.items() if tenant.waiting]
         for name, tenant in sorted(waiting, key=lambda one: (one[1].running, one[1].turn)):
@@ -177,14 +177,14 @@ class FairQueue:
 
 
 class Slot:
-    """The place of one call among those that work."""
+    """The slot of one call."""
 
     def __init__(self, queue: FairQueue, host: UUID, weight: int) -> None:
         self._queue = queue
         self._call = QueuedCall(host, weight, lambda: None)
 
     async def take(self, *, again: bool = False) -> None:
-        """Wait for the call's turn. Raises Overloaded when its queue is full or the wait too long."""
+        """Wait for the slot. Raises Overloaded when the tenant's queue is full or the wait too long."""
         mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._call.start = lambda: None if mine.done() else mine.set_result(None)
         self._queue.offer(self._call, again=again)
@@ -200,29 +200,29 @@ class Slot:
             metrics.FAIR_WAIT_SECONDS.observe(time.monotonic() - begun)
 
     async def _wait(self, mine: "asyncio.Future[None]") -> None:
-        """Wait until the call starts; a tenant that is alone is never refused for the time it takes."""
+        """Wait until the call starts; a tenant that is alone is never refused for its waiting time."""
         while not mine.done():
             await asyncio.wait((mine,), timeout=self._queue.settings.wait_seconds)
             if not mine.done() and self._queue.is_contended(self._call.host):
                 raise refuse_overload("other calls of its own took all of its share meanwhile (fairness.wait_seconds)")
 
     def charge_answer(self, size: int) -> None:
-        """Count an answer of this many bytes as work of the call's tenant."""
+        """Add an answer of this many bytes to the tenant's demand."""
         self._queue.charge(self._call.host, size // BYTES_A_UNIT)
 
     def give_back(self) -> None:
-        """Let the next call begin; doing it again changes nothing."""
+        """Release the slot, so that the next call can begin; idempotent."""
         self._queue.withdraw(self._call)
 
 
 def give_back() -> None:
-    """Give the current call's slot back: what remains to be done waits for something else, or costs next to nothing."""
+    """Release the current call's slot, where the rest of its work only waits, or costs next to nothing."""
     if slot := CURRENT.get():
         slot.give_back()
 
 
 async def sleep_without_slot(seconds: float) -> None:
-    """Sleep without a slot. Raises Overloaded when the call's turn does not come again."""
+    """Sleep without a slot, then take it again. Raises Overloaded when the wait for it is too long."""
     slot = CURRENT.get()
     if slot is None:
         await asyncio.sleep(seconds)
@@ -238,6 +238,6 @@ def weight_of(size: int) -> int:
 
 
 def refuse_overload(why: str) -> Overloaded:
-    """Return the refusal of a call that would get more than its tenant's share."""
+    """Count and return the refusal of a call beyond its tenant's share."""
     metrics.SHED.labels("fairness").inc()
     return Overloaded(f"this tenant sends more than its share while others are served: {why}", RETRY_AFTER_S)

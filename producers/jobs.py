@@ -1,17 +1,17 @@
-"""The one place where queue names, actor names and job payloads are written. Payloads are ids, never content.
+"""Defines queue names, actor names and job payloads, for senders and workers. Payloads are ids, never content.
 
-The one exception are turn queues (`queue.tenants`, off by default): what agents publish there is content until it is
-accepted. Each has a namespace of its own, whose layout docs/queue.md describes.
+The one exception are turn queues (`queue.tenants`, off by default): agents publish content there, which stays until it
+is accepted. Each has a namespace of its own, whose layout docs/queue.md describes.
 
-A notification says that a stage has work; the work itself stands in the ledger. Notifications are coalesced by a flag:
+A notification says that a stage has work; the work itself is in the ledger. Notifications are coalesced by a flag:
 
     <namespace>:notified:<stage>   set by the sender (SET NX PX 1000), deleted by the worker before it claims
     <namespace>:notified:<job>     the same for one recall job (SET NX PX 5000), deleted before it is taken
 
-No notification is lost by that. A sender has committed first. If it finds the flag, the message that belongs to the
+That loses no notification. A sender has committed first. If it finds the flag, the message that belongs to the
 flag has not been taken yet: its worker will delete the flag, then claim, and so see the committed row. A worker that
 deleted the flag before it claimed lets the next sender enqueue again. A sender that dies between flag and message
-costs a second, then the flag has expired; and the sweeper notifies workers of what was missed.
+costs a second, after which the flag has expired; and the sweeper notifies workers of missed work.
 """
 
 from uuid import UUID
@@ -20,9 +20,8 @@ from dramatiq import Message
 
 from store.ledger.stages import STAGES, Queue, Stage
 
-#: How long a notification may stay unanswered before the next sender enqueues again, in milliseconds: of a stage, of
-#: a job.
-#: A stage's one message is for all its work; those of jobs wait behind each other, and one more makes that longer.
+#: After how many milliseconds without an answer the next sender enqueues again: of a stage, of a job. Longer for jobs,
+#: whose messages queue up, while a stage's one message is for all its work.
 FLAG_MS, JOB_FLAG_MS = 1000, 5000
 
 

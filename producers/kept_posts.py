@@ -1,6 +1,6 @@
-"""POSTs to a Memory Gateway on kept connections, over aiohttp.
+"""Sends POSTs to a Memory Gateway on kept connections, over aiohttp.
 
-A worker posts twice for every turn, and httpx takes three times as much of the processor over each.
+A worker posts twice for every turn, and httpx takes three times the processor time for each.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from aiohttp.http_exceptions import ContentEncodingError
 
 from store.tracing import current_traceparent
 
-#: A body of more bytes leaves in pieces: what has not left yet when its call is given up never leaves.
+#: A body of more bytes is sent in pieces, so that a cancelled call sends no more of it.
 WHOLE_BYTES = 1 << 18
 #: Single steps have no limit: each call is limited as a whole.
 NO_TIMEOUTS: Final = ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None)
@@ -34,20 +34,20 @@ NO_TIMEOUTS: Final = ClientTimeout(total=None, connect=None, sock_connect=None, 
 
 @dataclass(slots=True)
 class Leaving:
-    """Whether the bytes of a request may have begun to leave: there is a connection for them."""
+    """The state of a request: whether bytes of it may have been sent, because it got a connection."""
 
     begun: bool = False
 
 
-#: Of the call that asks for a connection.
+#: The state of the call that asks for a connection.
 _LEAVING: ContextVar[Leaving] = ContextVar("leaving")
 
 
 class KeptPosts:
-    """POSTs of JSON to addresses under `base_url`, each sent exactly once within `timeout_s` seconds in all.
+    """A sender of JSON POSTs to URLs under `base_url`, each sent exactly once within `timeout_s` seconds in all.
 
-    A connection that idled for less than `keep_s` is used again: keep that well below what the gateway allows, since
-    one that it closes at the moment of a call makes that call's outcome unknown. With 0 each call has its own.
+    A connection that idled for less than `keep_s` seconds is used again: keep that well below the gateway's limit,
+    since one that it closes at the moment of a call makes that call's outcome unknown. With 0 each call has its own.
     Belongs to one event loop. Raises InvalidRequestError where the environment names a proxy that does not speak HTTP.
     """
 
@@ -59,7 +59,7 @@ class KeptPosts:
         self._under_way, self._closed = 0, False
 
     async def send(self, path: str, body: bytes) -> Reply | Lost:
-        """Return the answer, or what is known of a call without one. Raises RuntimeError when all is closed."""
+        """Send once; return the answer, or a Lost for a call without one. Raises RuntimeError after `aclose`."""
         if self._closed:
             raise RuntimeError("the client is closed")
         self._under_way += 1
@@ -70,7 +70,7 @@ class KeptPosts:
             await self._close_unused()
 
     async def aclose(self) -> None:
-        """Send no more, and close what is open; a call under way still comes to its end."""
+        """Refuse further calls and close the connections, after calls under way have ended."""
         self._closed = True
         await self._close_unused()
 
@@ -91,7 +91,7 @@ class KeptPosts:
                 try:
                     answer = await _read_body(response)
                 finally:
-                    # Of one that was read to its end the connection is kept already.
+                    # After a completely read answer the connection is kept already.
                     response.close()
         except TimeoutError:
             lost = "timeout"
@@ -103,7 +103,7 @@ class KeptPosts:
         return Lost(lost, leaving.begun, time.monotonic() - started)
 
     def _open(self) -> aiohttp.ClientSession:
-        """Return the session, which is made on the event loop it is for."""
+        """Return the session, created at the first call on its event loop."""
         if self._session is None:
             kept: dict[str, Any] = {"keepalive_timeout": self._keep_s} if self._keep_s > 0 else {"force_close": True}
             self._session = aiohttp.ClientSession(
@@ -121,9 +121,9 @@ class KeptPosts:
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Lends a kept connection again only while nothing has come on it.
+    """A connector that reuses a kept connection only while no bytes have arrived on it.
 
-    What came is the end of the connection, which the event loop may not have seen yet, or an answer to no call.
+    Bytes mean the end of the connection, which the event loop may not have seen yet, or an unrequested answer.
     """
 
     def __init__(self, **how: Any) -> None:
@@ -140,7 +140,7 @@ class _Connector(aiohttp.TCPConnector):
             connection.close()
         if protocol is not None:
             self._lent.add(protocol)
-        # Not sooner, as aiohttp's traces tell it: one that is not lent after all has carried nothing.
+        # Not earlier, as aiohttp's trace events would be: a connection that is closed above has carried nothing.
         _LEAVING.get().begun = True
         return connection
 
@@ -170,7 +170,7 @@ async def _read_body(response: aiohttp.ClientResponse) -> bytes | None:
 
 
 def _trace_headers() -> dict[str, str] | None:
-    """Return what continues the current trace at the gateway, if there is one."""
+    """Return the traceparent header of the current trace, None where there is none."""
     return {"traceparent": traceparent} if (traceparent := current_traceparent()) else None
 
 

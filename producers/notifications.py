@@ -27,7 +27,7 @@ FAULTS = (redis.RedisError, BrokerError, OSError)
 
 
 class Notifier:
-    """Notifies workers of new work. Call it after the commit, on the event loop that owns the instance.
+    """A sender of notifications to workers. Call it after the commit, on the event loop that owns the instance.
 
     `notify` and `notify_job` return at once; a task sends from a thread of its own, with the time-outs of the
     broker's client. While the broker is away notifications are kept, counted as failed, and sent when it is back.
@@ -47,27 +47,27 @@ class Notifier:
         self._start()
 
     def notify_job(self, host: UUID, job: UUID) -> None:
-        """Notify workers of a recall job that waits for its answer; a job that is still unsent is sent once."""
+        """Notify workers of a waiting recall job; a job whose notification is still unsent is sent once."""
         self._keep([(host, job)])
         self._start()
 
     def acknowledge(self, subject: Stage | UUID) -> None:
         """Delete the flag of a stage or a job; a worker calls it before it claims. Blocks: not for the event loop.
 
-        A broker that is away is no reason not to work: the flag then expires by itself.
+        While the broker is away the worker goes on: the flag then expires by itself.
         """
         with suppress(*FAULTS):
             self._broker.client.delete(flag_key(self._broker.namespace, subject))
 
     async def reachable(self) -> bool:
-        """Say whether Redis answers."""
+        """Return whether Redis answers."""
         try:
             return bool(await asyncio.get_running_loop().run_in_executor(None, self._broker.client.ping))
         except FAULTS:
             return False
 
     async def close(self) -> None:
-        """Send what is unsent, for a second at most, and stop."""
+        """Send unsent notifications, for a second at most, and stop."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -94,7 +94,7 @@ class Notifier:
             await asyncio.sleep(SPACING_S)
 
     async def _send_pending(self) -> None:
-        """Send what is pending; what could not be sent stays pending."""
+        """Send pending notifications; those that could not be sent stay pending."""
         stages, jobs = list(self._stages), list(self._jobs)
         self._stages.clear()
         self._jobs.clear()
@@ -109,7 +109,7 @@ class Notifier:
             raise
 
     def _keep(self, jobs: Iterable[tuple[UUID, UUID]]) -> None:
-        """Keep jobs until they are sent; the oldest are dropped past JOBS_KEPT."""
+        """Keep jobs until they are sent; beyond JOBS_KEPT the oldest are dropped."""
         self._jobs.update(dict.fromkeys(jobs))
         while len(self._jobs) > JOBS_KEPT:
             del self._jobs[next(iter(self._jobs))]

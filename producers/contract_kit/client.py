@@ -32,7 +32,7 @@ _URLS = "give http://HOST:PORT, https://HOST, or unix:/PATH/TO.SOCK; a path pref
 
 @dataclass(frozen=True, slots=True)
 class PluginTarget:
-    """Where a plugin listens; `base` ends without a slash, `socket` is the path of a unix socket."""
+    """The address of a plugin; `base` ends without a slash, `socket` is the path of a unix socket."""
 
     shown: str
     base: str
@@ -40,7 +40,7 @@ class PluginTarget:
 
 
 def parse_target(url: str) -> PluginTarget:
-    """Return where a URL points to; raises UnusableError for one that names no plugin."""
+    """Return the target of a URL. Raises UnusableError for an unusable URL."""
     if url.startswith("unix:"):
         socket, _, prefix = re.sub("^//(?=/)", "", url.removeprefix("unix:")).partition(":")
         if not socket.startswith("/") or prefix.strip("/") != prefix.strip("/").strip():
@@ -63,7 +63,7 @@ def _path_prefix(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PluginReply:
-    """What the plugin answered to one request; `did` and `saw` are the two as a person reads them."""
+    """The plugin's answer to one request; `did` and `saw` describe request and answer for a person."""
 
     did: str
     status: int
@@ -81,7 +81,7 @@ class PluginReply:
 
     @property
     def is_json(self) -> bool:
-        """Whether the body is JSON as the RFC has it."""
+        """Whether the body is JSON by the RFC."""
         try:
             parse_json(self.raw)
         except ValueError:
@@ -149,7 +149,7 @@ class Plugin:
     async def _send_once(
         self, did: str, method: str, path: str, content: bytes | None
     ) -> tuple[PluginReply, float | None]:
-        """Send it once; return the answer, and how many seconds it asks to wait."""
+        """Send a request once; return the answer, and how many seconds it asks to wait."""
         request = httpx.Request(method, self.target.base + path, headers=self._headers, content=content)
         if content is not None:
             request.headers["Content-Type"] = "application/json"

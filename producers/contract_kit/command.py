@@ -113,7 +113,7 @@ async def _run_cases(
     token: str | None,
     ca_file: Path | None,
 ) -> None:
-    """Run the cases; a terminal sees meanwhile how far they are."""
+    """Run the cases, with a progress line on a terminal."""
     status = Console(stderr=True).status("asking for the plugin's health")
 
     def show(result: Result) -> None:
@@ -148,7 +148,7 @@ def _print_json(value: Mapping[str, Any]) -> None:
 
 
 def _build_console() -> Console:
-    """Return where people read; texts are shown as they are, and nothing is cut off in a pipe."""
+    """Return the console for people: texts are shown unchanged, and nothing is cut off in a pipe."""
     return Console(markup=False, highlight=False, emoji=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
 
@@ -172,7 +172,7 @@ def _read_token(file: Path | None) -> str | None:
 
 
 def _check_writable(file: Path | None) -> None:
-    """Make the file, so that a run of minutes does not end without its report."""
+    """Create the report's file now, so that a run of minutes does not end without its report."""
     if file is not None:
         try:
             file.write_bytes(b"")

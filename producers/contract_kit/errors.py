@@ -10,7 +10,7 @@ from producers.contract_kit.findings import ContractFinding
 
 
 class KitError(Exception):
-    """The base of every error of the kit."""
+    """Base of the errors of the kit."""
 
 
 class UnusableError(KitError):
@@ -18,7 +18,7 @@ class UnusableError(KitError):
 
 
 class NoAnswerError(KitError):
-    """A request was sent (`did`) and got no answer; the message says why."""
+    """A request (`did`) got no answer; the message says why."""
 
     def __init__(self, did: str, reason: str) -> None:
         super().__init__(reason)
@@ -26,7 +26,7 @@ class NoAnswerError(KitError):
 
 
 class DeviationError(KitError):
-    """The plugin deviates from the contract so that the case ends here."""
+    """The plugin deviates from the contract in a way that ends the case."""
 
     def __init__(self, finding: ContractFinding) -> None:
         super().__init__(finding.saw)

@@ -9,7 +9,7 @@ LONGEST_SHOWN = 400
 
 @dataclass(frozen=True, slots=True)
 class ContractFinding:
-    """What the kit did, what the contract has the plugin do, and what the plugin did."""
+    """A deviation: what the kit did, what the contract requires, and what the plugin did."""
 
     did: str
     expected: str
@@ -17,7 +17,7 @@ class ContractFinding:
 
 
 def as_text(value: object) -> str:
-    """Return a value as authors of any language read it: a text as it is, anything else as JSON."""
+    """Return a value for authors in any language: a text unchanged, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=_plain_value)
 
 

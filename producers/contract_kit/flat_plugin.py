@@ -4,7 +4,7 @@ It keeps everything in memory, claims no capability, and passes every case of th
 
     python flat_plugin.py --listen 127.0.0.1:9100
 
-`FlatStore` is what a plugin decides, `FlatHandler` how it is reached: replace the first and keep the second, or use a
+`FlatStore` has a plugin's own decisions, `FlatHandler` its HTTP routes: replace the first and keep the second, or use a
 framework. Both are made to be subclassed.
 """
 
@@ -50,7 +50,7 @@ def bad_request(message: str) -> PluginError:
 
 
 def not_found(message: str) -> PluginError:
-    """Return the error for something that is not there."""
+    """Return the error for something that does not exist."""
     return PluginError(404, "not_found", message)
 
 
@@ -149,7 +149,7 @@ class FlatStore:
         return optional_object(body, "metadata")
 
     def memory_fields(self, body: Body) -> Body:
-        """Return what is kept of a memory, checked; fields of capabilities that are not claimed are ignored."""
+        """Return the stored fields of a memory, checked; fields of capabilities that are not claimed are ignored."""
         content = body.get("content")
         if not isinstance(content, str) or not content.strip():
             raise bad_request("content must be a text that is not blank")
@@ -160,7 +160,7 @@ class FlatStore:
         }
 
     def ranked(self, found: list[Body], body: Body) -> list[Body]:  # noqa: ARG002 - a search has more to say
-        """Return memories in the order of a listing: the newest first, the id settles what is equal."""
+        """Return memories in the order of a listing: the newest first, equal times by id."""
         return sorted(found, key=lambda one: (one["created_at"], one["id"]), reverse=True)
 
     def known_namespace(self, name: str) -> Body:
@@ -171,7 +171,7 @@ class FlatStore:
 
 
 def check_name(value: object) -> str:
-    """Return a name that keeps the contract's rule."""
+    """Return the name if it keeps the contract's rule. Raises PluginError."""
     if not isinstance(value, str) or len(value.encode(errors="replace")) > LONGEST_NAME or not _NAME.fullmatch(value):
         raise bad_request(f"a namespace is named like workspace:abc, in at most {LONGEST_NAME} bytes")
     return value
@@ -281,7 +281,7 @@ class FlatHandler(BaseHTTPRequestHandler):
         return [unquote(part) for part in self.path.partition("?")[0].split("/")[1:]]
 
     def read_body(self) -> bytes:
-        """Return the request's body, read whole: what stays unread would be taken for the next request."""
+        """Return the request's body, read completely: unread bytes would be taken for the next request."""
         length = self.headers.get("Content-Length", "0")
         if "Transfer-Encoding" in self.headers or not length.isdigit() or int(length) > LARGEST_BODY:
             self.close_connection = True
@@ -310,7 +310,7 @@ def refuse_constant(name: str) -> float:
 
 
 class FlatServer(ThreadingHTTPServer):
-    """Listens at an address; a thread for each connection."""
+    """An HTTP server with a thread for each connection."""
 
     daemon_threads = True
     request_queue_size = 128

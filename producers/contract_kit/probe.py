@@ -22,7 +22,7 @@ SHOWN_STEPS = 6
 
 @dataclass(frozen=True, slots=True)
 class ContractSettings:
-    """How the kit behaves; `prefix` begins the name of every namespace that it makes."""
+    """The settings of the kit; `prefix` begins the name of every namespace that it makes."""
 
     prefix: str = "custom:contract-kit"
     #: Numbers in an embedding; the reference plugin's column has 1536.
@@ -31,7 +31,7 @@ class ContractSettings:
 
 
 class Names:
-    """Names of namespaces that no other run uses, and which of them still need to be deleted."""
+    """Unused namespace names of this run, and those that still need to be deleted."""
 
     def __init__(self, prefix: str, run: str) -> None:
         self.stem = f"{prefix}-{run}"
@@ -47,7 +47,7 @@ class Names:
 
 
 class Probe:
-    """One case's view of the plugin. What deviates is kept in `findings`; a case goes on where it can."""
+    """One case's access to the plugin. Deviations are collected in `findings`; a case goes on where it can."""
 
     def __init__(self, plugin: Plugin, settings: ContractSettings, claimed: Container[str], names: Names) -> None:
         self.settings = settings
@@ -58,11 +58,11 @@ class Probe:
         self._claimed = claimed
 
     def claims(self, capability: str) -> bool:
-        """Say whether the plugin claims a capability."""
+        """Return whether the plugin claims a capability."""
         return capability in self._claimed
 
     def store_away(self) -> AbstractAsyncContextManager[None]:
-        """Take the plugin's store away for a block; only for cases that need the store commands."""
+        """Stop the plugin's store for a block; only for cases that need the store commands."""
         if self.settings.switch is None:
             raise DeviationError(ContractFinding("nothing", "the two store commands", "none"))
         return self.settings.switch.store_away()
@@ -167,18 +167,18 @@ class Probe:
         return self.expect(answer, accepted, BAD_REQUEST)
 
     def judge(self, answer: PluginReply, expected: str, *, holds: bool, saw: str | None = None) -> bool:
-        """Note a deviation of the plugin's unless the expectation holds; return whether it does."""
+        """Note a deviation unless the expectation holds; return whether it does."""
         if not holds:
             self.findings.append(ContractFinding(answer.did, expected, saw or answer.saw))
         return holds
 
     def judge_last(self, expected: str, *, holds: bool, saw: object) -> bool:
-        """Like `judge`, for what the latest answers came to."""
+        """Note a deviation like `judge`, about the latest requests together."""
         return self.judge(self.steps[-1], expected, holds=holds, saw=show_text(as_text(saw)))
 
     @property
     def did(self) -> str:
-        """The case's latest requests, for a person."""
+        """The case's latest requests, described for a person."""
         left_out = len(self.steps) - SHOWN_STEPS
         latest = "; ".join(show_text(step.did, 120) for step in self.steps[-SHOWN_STEPS:])
         return f"{left_out} requests before; {latest}" if left_out > 0 else latest or "nothing"

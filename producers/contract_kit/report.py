@@ -16,7 +16,7 @@ PASSED_STATUS, FAILED_STATUS, UNUSABLE_STATUS, INTERRUPTED_STATUS = 0, 1, 2, 130
 
 
 class CaseVerdict(StrEnum):
-    """How a case ended."""
+    """The outcome of a case."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -25,7 +25,7 @@ class CaseVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One case's end. A failed one has a finding for each deviation, a skipped one says which needs are `missing`."""
+    """The result of one case. A failed one has a finding for each deviation, a skipped one its `missing` needs."""
 
     case: Case
     verdict: CaseVerdict
@@ -36,7 +36,7 @@ class Result:
 
     @property
     def why_skipped(self) -> str:
-        """Why it was skipped, for a person; empty where it was not."""
+        """The reason why it was skipped, for a person; empty where it was not."""
         return why_skipped(self.missing)
 
     def as_json(self) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class Result:
 
 
 def why_skipped(missing: Collection[str]) -> str:
-    """Return what was missing, for a person."""
+    """Return the reason for missing needs, for a person."""
     unclaimed = [name for name in CAPABILITIES if name in missing]
     why = [f"the plugin does not claim {', '.join(unclaimed)}"] if unclaimed else []
     return "; ".join([*why, *(["needs --stop-store and --start-store"] if STORE_COMMANDS in missing else [])])
@@ -64,7 +64,7 @@ def why_skipped(missing: Collection[str]) -> str:
 
 @dataclass(slots=True)
 class ContractReport:
-    """The results of a run, complete at every moment: what is interrupted has reported what it did."""
+    """The results of a run so far; an interrupted run reports the cases that ended."""
 
     url: str = ""
     namespaces: str = ""
@@ -86,7 +86,7 @@ class ContractReport:
 
     @property
     def exit_status(self) -> int:
-        """What the command exits with."""
+        """The exit status of the command."""
         if self.interrupted:
             return INTERRUPTED_STATUS
         if self.unusable is not None:

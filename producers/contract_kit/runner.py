@@ -1,4 +1,4 @@
-"""Runs cases against a plugin, one after the other, and deletes what they made."""
+"""Runs cases against a plugin, one after the other, and deletes the namespaces they made."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ _NEEDS_TOKEN = (401, 403)
 
 @dataclass(frozen=True, slots=True)
 class ContractRun:
-    """What one run judges: the cases, how it behaves, and whether it ends at the first failure."""
+    """The plan of one run: the cases, the settings, and whether it ends at the first failure."""
 
     cases: Sequence[Case]
     settings: ContractSettings
@@ -30,10 +30,10 @@ class ContractRun:
 async def run_cases(
     run: ContractRun, plugin: Plugin, report: ContractReport, on_result: Callable[[Result], None] = lambda _: None
 ) -> None:
-    """Judge the plugin; the results are in `report` at every moment, also when this is cancelled.
+    """Run the cases and write their results into `report` one by one, so that a cancelled run keeps them.
 
     Namespaces that the cases make are deleted after each of them, a cancelled one included. Raises UnusableError
-    where the plugin is not there or has no health to go by.
+    where the plugin does not answer or its health is unusable.
     """
     names = Names(_checked_prefix(run.settings.prefix), token_hex(4))
     began = time.monotonic()
@@ -82,7 +82,7 @@ async def _run_case(case: Case, probe: Probe, report: ContractReport) -> Result:
 
 
 async def _claimed_capabilities(plugin: Plugin, report: ContractReport) -> frozenset[str]:
-    """Ask the plugin for its health; raises UnusableError where there is none to go by."""
+    """Return the capabilities of the plugin's health. Raises UnusableError where it is unusable."""
     try:
         answer = await plugin.send("GET", "/v1/health")
     except NoAnswerError as error:

@@ -22,7 +22,7 @@ class StoreSwitch:
 
     @asynccontextmanager
     async def store_away(self) -> AsyncIterator[None]:
-        """Run the block while the store is away; the store is brought back however the block ends.
+        """Stop the store, run the block, and restart the store however the block ends.
 
         Raises DeviationError where a command fails.
         """
@@ -34,7 +34,7 @@ class StoreSwitch:
 
 
 def parse_switch(stop: str | None, start: str | None) -> StoreSwitch | None:
-    """Return the switch of two command lines, None where neither is given; raises UnusableError for half of one."""
+    """Return the switch of two command lines, None without either. Raises UnusableError for one without the other."""
     if stop is None and start is None:
         return None
     try:

@@ -17,7 +17,7 @@ _STYLES = {CaseVerdict.PASSED: "green", CaseVerdict.FAILED: "bold red", CaseVerd
 
 
 def print_report(report: ContractReport, console: Console) -> None:
-    """Print what a run came to."""
+    """Print the report of a run."""
     claims = ", ".join(report.claimed) or "no capability"
     console.print(f"memory plugin at {report.url}, version {report.version or 'unknown'}, claims {claims}\n")
     console.print(_cases_table(report.results))
@@ -30,7 +30,7 @@ def print_report(report: ContractReport, console: Console) -> None:
 
 
 def format_summary(report: ContractReport) -> str:
-    """Return the run in one line."""
+    """Return the summary of a run in one line."""
     counts = ", ".join(f"{number} {name}" for name, number in report.counts().items() if number or name == "passed")
     ended = "interrupted: " if report.interrupted else f"stopped: {report.stopped}: " if report.stopped else ""
     why = why_skipped({need for one in report.results for need in one.missing})
@@ -38,7 +38,7 @@ def format_summary(report: ContractReport) -> str:
 
 
 def print_cases(cases: Sequence[Case], console: Console) -> None:
-    """Print what there is to run."""
+    """Print the list of cases."""
     table = Table("case", "contract", "needs", "promise", box=None, pad_edge=False, header_style="bold")
     for one in cases:
         table.add_row(one.id, one.clause, ", ".join(one.needs), one.promise)

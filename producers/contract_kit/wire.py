@@ -1,4 +1,4 @@
-"""The words of contract v1 and its values: names, codes, times, JSON. Pure rules."""
+"""Checks names, codes, times and JSON by contract v1. Pure rules."""
 
 import json
 import math
@@ -27,7 +27,7 @@ Wire = Mapping[str, Any]
 
 
 def parse_json(raw: bytes) -> Any:
-    """Return the value of a JSON text; raises ValueError, for NaN and Infinity too, which JSON does not have."""
+    """Return the value of a JSON text. Raises ValueError, also for NaN and Infinity, which are not JSON."""
     try:
         return json.loads(raw, parse_constant=_refuse_constant)
     except RecursionError:
@@ -35,12 +35,12 @@ def parse_json(raw: bytes) -> Any:
 
 
 def is_text(value: object) -> bool:
-    """Say whether a value is a text that says something."""
+    """Return whether a value is a text that is not blank."""
     return isinstance(value, str) and bool(value.strip())
 
 
 def is_number(value: object) -> bool:
-    """Say whether a value is a finite JSON number."""
+    """Return whether a value is a finite JSON number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -57,7 +57,7 @@ def parse_instant(value: object) -> datetime | None:
 
 
 def same_json(one: object, other: object) -> bool:
-    """Say whether two JSON values are equal: 1 and 1.0 are, 1 and true are not, the order of keys does not matter."""
+    """Return whether two JSON values are equal: 1 and 1.0 are, 1 and true are not, in any order of keys."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same_json(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):
@@ -66,7 +66,7 @@ def same_json(one: object, other: object) -> bool:
 
 
 def health_problem(value: object) -> str | None:
-    """Return what is wrong with a HealthResponse; None when it is as the contract has it."""
+    """Return the problem of a HealthResponse; None when it fits the contract."""
     if not isinstance(value, dict):
         return "the body is no JSON object"
     if value.get("status") not in {"ok", "degraded"}:
@@ -81,7 +81,7 @@ def health_problem(value: object) -> str | None:
 
 
 def error_problem(value: object) -> str | None:
-    """Return what is wrong with an Error body; None when it is as the contract has it."""
+    """Return the problem of an Error body; None when it fits the contract."""
     if not isinstance(value, dict):
         return "the body is no JSON object"
     if value.get("code") not in CODES:
@@ -92,7 +92,7 @@ def error_problem(value: object) -> str | None:
 
 
 def memory_problem(value: object) -> str | None:
-    """Return what is wrong with a Memory; None when it is as the contract has it."""
+    """Return the problem of a Memory; None when it fits the contract."""
     if not isinstance(value, dict):
         return "a memory is no JSON object"
     for name in ("id", "namespace", "content"):
@@ -108,7 +108,7 @@ def memory_problem(value: object) -> str | None:
 
 
 def _optional_problem(memory: Wire) -> str | None:
-    """Return what is wrong with the fields a Memory may leave out, or set to null."""
+    """Return the problem of a Memory's optional fields; None when they fit the contract."""
     if memory.get("expires_at") is not None and parse_instant(memory["expires_at"]) is None:
         return "`expires_at` is no RFC 3339 time"
     if not isinstance(memory.get("pin"), bool | None):

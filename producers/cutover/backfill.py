@@ -27,11 +27,11 @@ from producers.plugin.wire import Capability, MemoryKind, MemoryWrite, Namespace
 from store.off_loop import off_loop
 from store.text.redaction import Redaction
 
-#: Seconds for which a plugin that is away is waited for.
+#: The longest wait for a plugin that is away, in seconds.
 PATIENCE_S = 600.0
 #: Between two looks at a plugin that is away.
 LOOK_AGAIN = Backoff(0.5, factor=2.0, longest_s=10.0)
-#: A row that fails so often while the plugin says that it is well is left behind.
+#: A row that fails this many times while the plugin's health is ok counts as an error.
 ATTEMPTS = 3
 _NOT_FOUND = 404
 
@@ -41,7 +41,7 @@ Result = TypeVar("Result")
 
 @dataclass
 class BackfillCounts:
-    """What became of the rows; `left` are rows beyond the limit, which were not looked at."""
+    """The counts of a backfill; `left` are rows beyond the limit, which were not looked at."""
 
     scanned: int = 0
     copied: int = 0
@@ -60,18 +60,18 @@ class BackfillCounts:
 
 
 class Unmappable(Exception):
-    """A row that has no namespace; its text says why."""
+    """A row has no namespace; the text says why."""
 
 
 class NamespaceMap:
-    """From a row to its namespace, by the tree as it is at the first row of each workspace."""
+    """A cached map from rows to namespaces, by the tree at the first row of each workspace."""
 
     def __init__(self, tree: WorkspaceTree) -> None:
         self._tree = tree
         self._known: dict[str, tuple[NamespaceAccess, ...] | Unmappable] = {}
 
     async def namespace_of(self, workspace: str, scope: str) -> NamespaceAccess:
-        """Return where a row belongs. Raises Unmappable, TreeUnreadable.
+        """Return the namespace of a row. Raises Unmappable, TreeUnreadable.
 
         A GLOBAL row belongs to the organisation, whichever workspace wrote it: all of them could read it before.
         """
@@ -99,7 +99,7 @@ class NamespaceMap:
 
 @dataclass
 class Patience:
-    """Waits for a plugin that is away, at most `seconds` for one outage."""
+    """Repeats calls while a plugin is away, at most `seconds` for one outage."""
 
     plugin: PluginClient
     say: Say
@@ -108,9 +108,9 @@ class Patience:
     clock: Clock = time.monotonic
 
     async def insist(self, call: Callable[[], Awaitable[Result]]) -> Result:
-        """Return what the call returns, after every outage again.
+        """Return the result of the call, repeated after every outage.
 
-        Raises GaveUp; PluginUnavailable where it alone fails, again and again, while the plugin is well.
+        Raises GaveUp; PluginUnavailable where this call fails repeatedly while the plugin's health is ok.
         """
 
         async def attempt() -> Result:
@@ -123,14 +123,14 @@ class Patience:
         return await self._retry(ATTEMPTS).call(attempt, _when_unavailable)
 
     async def _call_when_allowed(self, call: Callable[[], Awaitable[Result]]) -> Result:
-        """Come again when the plugin says so."""
+        """Return the result of the call, repeated after the Retry-After of each 429. Raises GaveUp."""
         try:
             return await self._retry().call(call, _as_asked, deadline=self.clock() + self.seconds)
         except PluginOverloaded:
             raise GaveUp(f"the plugin was overloaded for {self.seconds:.0f} s") from None
 
     async def _wait_until_well(self) -> None:
-        """Wait until the plugin is well. Raises GaveUp."""
+        """Wait until the plugin's health is ok. Raises GaveUp."""
         said = False
 
         def again(error: Exception) -> float | None:
@@ -161,9 +161,9 @@ def _as_asked(error: Exception) -> float | None:
 
 @dataclass
 class Backfill:
-    """One run. Without a `plugin` it is a dry one: nothing is asked of any, and nothing is written.
+    """A backfill run; without a `plugin` a dry run, which sends no requests.
 
-    `say` receives a line for every row that a person should see; `advance` the rows done, and the rows in all.
+    `say` is called with a line for every row that a person should see; `advance` with the rows done and in all.
     """
 
     source: LegacyMemories
@@ -240,7 +240,7 @@ class Backfill:
         self._made.add(entry.name)
 
     async def _write_memory(self, plugin: PluginClient, entry: NamespaceAccess, write: MemoryWrite) -> None:
-        """Write, and make the namespace again where it was deleted meanwhile."""
+        """Write a memory; create the namespace again where it was deleted meanwhile."""
         try:
             await plugin.write(entry.name, write)
         except PluginRefused as refusal:

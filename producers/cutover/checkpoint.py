@@ -16,9 +16,9 @@ EVERY = 100
 
 @dataclass
 class Checkpoint:
-    """The place up to which everything is copied; `source` and `target` name both sides, without secrets.
+    """The place up to which all rows are copied; `source` and `target` name both sides, without secrets.
 
-    It stands still at the first row that failed, so that the next run begins with that one.
+    It stops at the first row that failed, so that the next run begins with that one.
     """
 
     file: Path
@@ -46,7 +46,7 @@ class Checkpoint:
         self.after = place
 
     def passed(self, place: LegacyCursor) -> None:
-        """Note a row that needs no second try. Raises UnusableFile where it cannot be saved."""
+        """Advance past a row that needs no second try. Raises UnusableFile where it cannot be saved."""
         if not self._standing:
             self.after = place
             self._unsaved += 1
@@ -54,11 +54,11 @@ class Checkpoint:
                 self.save()
 
     def failed(self) -> None:
-        """Note a row that does: the place stands still."""
+        """Stop advancing, after a row that needs a second try."""
         self._standing = True
 
     def save(self) -> None:
-        """Write the file, whole or not at all. Raises UnusableFile."""
+        """Write the file atomically. Raises UnusableFile."""
         if self.after is None:
             return
         kept = {
@@ -77,7 +77,7 @@ class Checkpoint:
         self._unsaved = 0
 
     def end(self) -> None:
-        """Remove the file where every row was passed: the next run looks at all again. Else save it."""
+        """Remove the file where no row failed, so that the next run begins anew; else save it."""
         if self._standing:
             self.save()
         else:

@@ -2,7 +2,7 @@
 
 CutoverError
 ├── LegacyUnreadable   the table of memories, or its database, does not answer
-├── GaveUp             the plugin was away for longer than was to be waited
+├── GaveUp             the plugin was away for longer than the wait
 └── UnusableFile       a checkpoint or an export is not one, or is not of this source and target
 """
 
@@ -10,7 +10,7 @@ from producers.errors import ProducerError
 
 
 class CutoverError(ProducerError):
-    """The base of everything the cut-over raises on purpose."""
+    """Base of the errors that the cut-over raises on purpose."""
 
 
 class LegacyUnreadable(CutoverError):
@@ -18,8 +18,8 @@ class LegacyUnreadable(CutoverError):
 
 
 class GaveUp(CutoverError):
-    """The plugin was away for longer than was to be waited; the same command goes on."""
+    """The plugin was away for longer than the wait; running the same command again continues."""
 
 
 class UnusableFile(CutoverError):
-    """A file is not what it should be."""
+    """A file is no checkpoint or export, or is of another source or target."""

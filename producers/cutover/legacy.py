@@ -35,7 +35,7 @@ _CREATED = func.coalesce(cast(_MEMORIES.c.created_at, DateTime(timezone=True)), 
 
 @dataclass(frozen=True, slots=True)
 class LegacyCursor:
-    """Where a row stands in the order of the table: the oldest first."""
+    """A row's place in the order of the table: the oldest first."""
 
     created_at: datetime
     id: UUID
@@ -43,7 +43,7 @@ class LegacyCursor:
 
 @dataclass(frozen=True, slots=True)
 class LegacyMemory:
-    """One row."""
+    """One row of the table."""
 
     id: UUID
     workspace: str
@@ -53,7 +53,7 @@ class LegacyMemory:
 
     @property
     def place(self) -> LegacyCursor:
-        """Where it stands."""
+        """The row's place in the order of the table."""
         return LegacyCursor(self.created_at, self.id)
 
 
@@ -64,7 +64,7 @@ class LegacyMemories:
         self._engine = engine
 
     async def ids(self, workspace: str | None = None, after: LegacyCursor | None = None) -> Sequence[UUID]:
-        """Return the ids of all rows, or of a workspace's, in their order; `after`: of those behind that place.
+        """Return the ids of all rows, or of a workspace's, in their order; with `after` of those after that place.
 
         They are read at once, sixteen bytes each: a table has no index by time, and a page would sort it anew.
         """
@@ -100,7 +100,7 @@ class LegacyMemories:
         return found
 
     async def add(self, memory: LegacyMemory) -> bool:
-        """Add a row, and say whether it was added: one that is there stays as it is."""
+        """Add a row unless its id exists; return whether it was added."""
         values = {
             "id": memory.id,
             "workspace_id": memory.workspace,
@@ -131,7 +131,7 @@ def _narrow_query(query: Select[UUID], workspace: str | None) -> Select[UUID]:
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Turn the driver's errors into one of ours; their texts may hold rows."""
+    """Turn the driver's errors, whose texts may hold rows, into LegacyUnreadable."""
     try:
         yield
     except (SQLAlchemyError, OSError) as error:

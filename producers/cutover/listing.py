@@ -1,4 +1,4 @@
-"""All memories of a namespace: a plugin answers a search with a hundred at most."""
+"""Lists all memories of a namespace; a plugin answers a search with a hundred at most."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from producers.plugin.wire import LARGEST_LIMIT, Capability, Found, Memory, Memo
 
 @dataclass(frozen=True, slots=True)
 class MemoryListing:
-    """Memories by id; `complete`: these are all. `namespace`: what an export says of it, None where it says nothing."""
+    """Memories by id; `complete`: these are all. `namespace`: its record in an export, None where there is none."""
 
     memories: dict[str, Memory]
     complete: bool
@@ -19,8 +19,8 @@ class MemoryListing:
 async def list_memories(plugin: PluginClient, namespace: str, *, export: bool = False) -> MemoryListing:
     """Return the memories of a namespace: all of them where the plugin pages (`cursor`).
 
-    `export`: with callers' vectors, and with its end and metadata, where the plugin shows these (`export`). Of a plugin
-    without pages, a hundred of each kind are the most that can be had. Raises what the client raises.
+    `export`: with callers' vectors, and with its end and metadata, where the plugin has the capability `export`. A
+    plugin without pages returns at most a hundred of each kind. Raises the client's errors.
     """
     promised = await plugin.capabilities()
     if Capability.CURSOR in promised:
@@ -37,7 +37,7 @@ async def list_memories(plugin: PluginClient, namespace: str, *, export: bool = 
 
 
 async def find_memory(plugin: PluginClient, namespace: str, memory_id: str, content: str) -> Memory | None:
-    """Return the memory of this id by asking for its own words; None where that does not find it."""
+    """Return the memory of this id by a search for its own text; None where that does not find it."""
     if Capability.FTS not in await plugin.capabilities():
         return None
     return _by_id(await _search_namespace(plugin, namespace, query=content[:LONGEST_QUERY])).get(memory_id)

@@ -16,7 +16,7 @@ _SCOPE_OF = {kind: scope for scope, kind in SCOPES.items()}
 
 @dataclass
 class ReverseTally:
-    """What was found: `listed` memories that the table lacks, and `gone` rows that the plugin shows no more."""
+    """The counts of a reverse run: `listed` memories that the table lacks, `gone` rows that the plugin lacks."""
 
     listed: int = 0
     written: int = 0
@@ -32,13 +32,13 @@ class ReverseTally:
 
     @property
     def clean(self) -> bool:
-        """Whether everything that is new could be listed, and has a place in the table."""
+        """Whether all new memories could be listed, and fit into the table."""
         return not (self.skipped or self.errors)
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose row a memory of a namespace becomes, and with which scope."""
+    """The workspace and the scope of the rows that memories of a namespace become."""
 
     workspace: str
     scope: str
@@ -46,7 +46,7 @@ class Owner:
 
 @dataclass
 class Reverse:
-    """One run; only with `apply` anything is written. Rows that are there stay as they are."""
+    """A reverse run; it writes only with `apply`. Existing rows stay as they are."""
 
     source: LegacyMemories
     tree: WorkspaceTree
@@ -57,7 +57,7 @@ class Reverse:
     tally: ReverseTally = field(default_factory=ReverseTally)
 
     async def run(self) -> ReverseTally:
-        """List what is new, and write it back. Raises LegacyUnreadable, TreeUnreadable."""
+        """List new memories, and write them back with `apply`. Raises LegacyUnreadable, TreeUnreadable."""
         map_ = NamespaceMap(self.tree)
         legacy = await self._legacy_ids(map_)
         for namespace, owner in (await self._read_owners(map_)).items():
@@ -76,7 +76,7 @@ class Reverse:
         return self.tally
 
     async def _legacy_ids(self, map_: NamespaceMap) -> dict[str, set[str]]:
-        """Return the ids of the rows by the namespace that they belong to."""
+        """Return the ids of the rows by their namespace."""
         ids = dict[str, set[str]]()
         async for row in self.source.rows(await self.source.ids(self.workspace)):
             try:
@@ -87,7 +87,7 @@ class Reverse:
         return ids
 
     async def _read_owners(self, map_: NamespaceMap) -> dict[str, Owner]:
-        """Return every namespace with the first workspace that a backfill would copy there from."""
+        """Return the owner of each namespace: the first workspace whose rows a backfill would copy there."""
         owners = dict[str, Owner]()
         workspaces = await self.tree.workspace_ids() if self.workspace is None else [self.workspace]
         for workspace in workspaces:

@@ -1,7 +1,7 @@
-"""Export and import of what a memory plugin holds for the workspaces of a tree: JSON Lines, every memory under its id.
+"""Exports and imports a memory plugin's memories of a tree's workspaces: JSON Lines, every memory under its id.
 
-The first line names the format, the last one how many memories there are: a file that was cut off is seen as one.
-Callers' vectors, and the ends and metadata of namespaces, are in it where the plugin shows them (capability `export`).
+The first line names the format, the last one the number of memories, so that a file that was cut off is detected.
+It has callers' vectors, and ends and metadata of namespaces, where the plugin has the capability `export`.
 """
 
 import json
@@ -28,7 +28,7 @@ LONGEST_LINE = 16_777_216
 
 @dataclass
 class TransferTally:
-    """What was exported or imported; as it is printed: `total` is the sum of the other three."""
+    """The counts of an export or import; `total` is the sum of the other three."""
 
     imported: int = 0
     skipped: int = 0
@@ -36,7 +36,7 @@ class TransferTally:
 
     @property
     def total(self) -> int:
-        """Memories that were looked at."""
+        """The number of memories that were looked at."""
         return self.imported + self.skipped + self.errors
 
     def as_json(self) -> dict[str, int]:
@@ -49,8 +49,8 @@ async def export_memories(
 ) -> tuple[int, int]:
     """Write every memory of every workspace's namespaces once; return how many, and how many namespaces are cut off.
 
-    Secrets are replaced again: what was written past the perimeter may hold some. Raises TreeUnreadable and what the
-    plugin's client raises.
+    Secrets are replaced again, since memories written without the perimeter may hold some. Raises TreeUnreadable and
+    the errors of the plugin's client.
     """
     namespaces = await _namespaces_of(tree, say)
     _write_line(out, {"format": FORMAT, "contract": VERSION})
@@ -115,7 +115,7 @@ def _parse_line(line: bytes, number: int) -> dict[str, Any]:
 
 @dataclass
 class Import:
-    """One run: every memory is written under its id, so that it may be run again."""
+    """An import run: every memory is written under its id, so that it may be run again."""
 
     plugin: PluginClient
     redaction: Redaction = Redaction.ALL
@@ -176,7 +176,7 @@ class Import:
         self.tally.imported += 1
 
     async def _as_write(self, memory: Memory, promised: frozenset[str]) -> MemoryWrite:
-        """Return the write that makes a memory again. Raises InvalidCall, ValueError."""
+        """Return the write request for an exported memory. Raises InvalidCall, ValueError."""
         return make(
             MemoryWrite,
             id=UUID(memory.id),

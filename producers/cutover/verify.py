@@ -1,4 +1,4 @@
-"""Compares `agent_memories` with what a memory plugin shows: every row is there, under its id and in its words."""
+"""Checks that a memory plugin has every row of `agent_memories`, under its id and with its text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,12 +21,12 @@ SHOWN_BYTES = 80
 
 
 class Unverifiable(Exception):
-    """Whether a row is there cannot be found out; its text says why."""
+    """It cannot be determined whether the plugin has a row; the text says why."""
 
 
 @dataclass
 class VerificationReport:
-    """What was found; `skipped` are rows that no backfill copies, because they have no namespace or no text."""
+    """The counts of a comparison; `skipped` are rows that no backfill copies: without a namespace or a text."""
 
     sampled: int = 0
     matches: int = 0
@@ -40,13 +40,13 @@ class VerificationReport:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing that could be copied is missing."""
+        """Whether no row that can be copied is missing."""
         return not (self.mismatches or self.errors)
 
 
 @dataclass
 class Verify:
-    """One run over a workspace, or over a sample of all. What a plugin has beyond the table is no mismatch.
+    """A comparison of a workspace, or of a sample of all. Memories that the table lacks are no mismatch.
 
     Texts are compared as they are stored: without secrets, as `redaction` says.
     """
@@ -63,7 +63,7 @@ class Verify:
     verdict: VerificationReport = field(default_factory=VerificationReport)
 
     async def run(self) -> VerificationReport:
-        """Compare. Raises LegacyUnreadable, TreeUnreadable."""
+        """Compare the workspaces and return the counts. Raises LegacyUnreadable, TreeUnreadable."""
         self._map, self._listings = NamespaceMap(self.tree), dict[str, MemoryListing]()
         for workspace in await self._sample():
             self.verdict.sampled += 1
@@ -89,7 +89,7 @@ class Verify:
         return self.random.sample(known, min(self.sample, len(known)))
 
     async def _compare(self, workspace: str) -> str | None:
-        """Return what is wrong with the first row that is not there as it should be."""
+        """Return the problem of the first row that is missing or differs; None when all rows match."""
         async for row in self.source.rows(await self.source.ids(workspace)):
             try:
                 entry = await self._map.namespace_of(row.workspace, row.scope)

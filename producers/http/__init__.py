@@ -1,1 +1,1 @@
-"""The HTTP API over the facade, with one place for errors. Public name: `create_app` (app)."""
+"""The HTTP API over the facade; all errors are translated in one module. Public name: `create_app` (app)."""

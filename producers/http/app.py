@@ -49,10 +49,10 @@ def create_app(
 ) -> FastAPI:
     """Return the ASGI application: the native API (version 1), the gateway's three calls, health, metrics, docs.
 
-    Every failure is answered as the contract says, with a request id that also stands in the log. No other origin
-    is allowed to use it from a browser. Each call is noted by the `recorder`, where there is one, and takes its turn
-    in `fair`. `issuers` know the tokens that open MCP beside keys. With `plugin`, the memory plugin's routes are there
-    too, for who shows a key.
+    Every failure is answered as the contract says, with a request id that is also in the log. Browsers may not use it
+    from other origins. The `recorder`, if there is one, records each call; `fair` schedules the calls of tenants.
+    `issuers` accept tokens for MCP beside keys. With `plugin`, it also serves the memory plugin's routes, for callers
+    with a key.
     """
     app = FastAPI(
         title="Afterturn",
@@ -85,7 +85,7 @@ def create_app(
 
 
 async def _answer_unrouted(request: Request, error: Exception) -> Response:
-    """Answer for the router: no such path, no such method."""
+    """Return the answer to a request that no route fits: unknown path, or method not allowed."""
     status = getattr(error, "status_code", 404)
     message = {404: "no such path", 405: "this path does not take this method"}.get(status, "cannot be routed")
     return routing_response(status, message, request.scope[REQUEST_ID], getattr(error, "headers", None))

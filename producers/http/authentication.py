@@ -1,4 +1,4 @@
-"""Who calls: the key of a request becomes what it may do, once the fair queue gives its tenant a slot.
+"""Authenticates requests: a key becomes a grant, once the fair queue gives its tenant a slot.
 
 Handlers take `TenantCall`, `RecallCall` or `OperatorCall` as a parameter; FastAPI resolves it before they begin.
 """
@@ -23,26 +23,26 @@ KEY_NEEDED = "a valid key is needed: Authorization: Bearer <key>"
 
 
 class Authenticator(Protocol):
-    """Knows what tokens allow."""
+    """The protocol of an authenticator of tokens."""
 
     async def authenticate(self, token: str) -> Grant | None:
-        """Return what a token allows, or None where it opens nothing."""
+        """Return the grant of a token, None for an invalid one."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class AuthenticatedCall:
-    """A call with a tenant's key: what the key allows, and the memory that answers."""
+    """A call with a tenant's key: the key's grant, and the facade."""
 
     grant: Grant
     memory: MemoryFacade
 
 
 async def authenticate_and_queue(request: Request, keys: Authenticator, weight: int | None = None) -> Grant:
-    """Return what the bearer's key allows, once the fair queue gives the tenant a slot.
+    """Return the grant of the bearer's key, once the fair queue gives the tenant a slot.
 
-    `weight` is the call's, else its body's. Raises Unauthenticated, Overloaded; PermissionDenied for a key of another
-    interface.
+    `weight`: the call's weight; None: by the size of its body. Raises Unauthenticated, Overloaded; PermissionDenied for
+    a key of another interface.
     """
     token = _read_bearer(request)
     if token.startswith(OPERATOR_PREFIX):
@@ -58,9 +58,9 @@ async def authenticate_and_queue(request: Request, keys: Authenticator, weight: 
 
 
 async def wait_for_slot(request: Request, grant: Grant, weight: int | None = None) -> None:
-    """Note whose request this is, and wait for a slot of the fair queue. Raises Overloaded.
+    """Note the request's grant, and wait for a slot of the fair queue. Raises Overloaded.
 
-    The body is read before: no slot waits for a client that sends slowly.
+    The body is read first, so that no slot is held for a client that sends slowly.
     """
     request.scope[GRANT] = grant
     await request.scope[ENTER](grant.host_id, weight or weight_of(await _measure_body(request)))
@@ -77,13 +77,13 @@ def _read_bearer(request: Request) -> str:
 
 
 def memory_of(request: Request) -> MemoryFacade:
-    """Return the memory that this application serves."""
+    """Return the facade that this application serves."""
     memory: MemoryFacade = request.app.state.memory
     return memory
 
 
 def keys_of(request: Request) -> Authenticator:
-    """Return what knows the keys of tenants."""
+    """Return the authenticator of tenants' keys."""
     keys: Authenticator = request.app.state.keys
     return keys
 
@@ -103,7 +103,7 @@ RecallCall = Annotated[AuthenticatedCall, Depends(_admit_recall)]
 
 @dataclass(frozen=True, slots=True)
 class OperatorGrant:
-    """Which operator's key calls, and for which tenant, as the audit notes it."""
+    """The grant of an operator's key for the audit: the key, and the tenant of the call."""
 
     key_id: UUID
     host_id: UUID = NO_HOST
@@ -118,12 +118,12 @@ class AuthenticatedOperator:
     request: Request
 
     def note_tenant(self, tenant: UUID) -> None:
-        """Have the audit say for which tenant the call was."""
+        """Note the tenant of the call for the audit."""
         self.request.scope[GRANT] = OperatorGrant(self.key, tenant)
 
 
 async def _admit_operator(request: Request) -> AuthenticatedOperator:
-    """Raise Unauthenticated, Overloaded; PermissionDenied for a key of a tenant."""
+    """Return an operator's call. Raises Unauthenticated, Overloaded; PermissionDenied for a key of a tenant."""
     operations: Operations = request.app.state.operations
     token = _read_bearer(request)
     if not token:

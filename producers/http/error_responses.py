@@ -1,6 +1,6 @@
-"""Errors on the wire: the one place where a failure becomes a status, a code and a body.
+"""Translates errors to answers: the one place where a failure becomes a status, a code and a body.
 
-No message here holds content: errors of ours are written so, of any other only that it happened is told.
+No message here holds content: our own errors have none, and of any other the answer says only that it happened.
 """
 
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ class Malformed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """How one kind of failure looks outside."""
+    """The answer to one kind of failure: status, code and whether to try again."""
 
     status: int
     code: str
@@ -111,7 +111,7 @@ ROUTER_CODES = {400: "BAD_REQUEST", 404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
 
 
 def error_to_wire(error: Exception) -> Wire:
-    """Return how a failure looks outside."""
+    """Return the kind of answer to a failure."""
     known = kind_to_wire(type(error))
     return UNAVAILABLE if known is INTERNAL and (is_outage(error) or timed_out(error)) else known
 
@@ -137,7 +137,7 @@ def describe_error(error: Exception) -> dict[str, Any]:
 
 
 def error_response(error: Exception, request_id: str) -> Response:
-    """Return the whole answer for a failure."""
+    """Return the response to a failure."""
     known = error_to_wire(error)
     wait = (
         {"retry-after": str(error.retry_after_s)} if isinstance(error, QuotaExceeded | RateLimited | Overloaded) else {}
@@ -147,7 +147,7 @@ def error_response(error: Exception, request_id: str) -> Response:
 
 
 def routing_response(status: int, message: str, request_id: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return the answer when no route fits."""
+    """Return the response where no route fits."""
     body = {"code": ROUTER_CODES.get(status, "BAD_REQUEST"), "message": message, "retryable": False, "details": {}}
     return _build_response(status, body, request_id, headers or {})
 

@@ -28,10 +28,10 @@ Network = IPv4Network | IPv6Network
 
 
 class RequestBody:
-    """A request's body, handed on as it comes. Raises TooLarge past its limit, TooSlow when its time is over."""
+    """The receiver of a request's body. Raises TooLarge beyond its size limit, TooSlow beyond its time limit."""
 
     def __init__(self, receive: Receive, settings: ApiSettings) -> None:
-        """Begin its time now."""
+        """Begin the body's time limit now."""
         self._receive = receive
         self._limit = settings.max_request_bytes
         self._settings = settings
@@ -40,7 +40,7 @@ class RequestBody:
         self._whole = False
 
     async def __call__(self) -> Message:
-        """Return the next message. Once the body is whole, only the client's leaving is waited for."""
+        """Return the next message. After the complete body, it only waits for the client to disconnect."""
         if self._whole:
             return await self._receive()
         try:
@@ -56,7 +56,7 @@ class RequestBody:
 
 
 class ResponseSender:
-    """Hands an answer to the server. Raises TooSlow when the client has not taken a long one in its time."""
+    """The sender of an answer. Raises TooSlow when the client does not read a long one in its time."""
 
     def __init__(self, send: Send, settings: ApiSettings) -> None:
         self._send = send
@@ -81,14 +81,14 @@ class Unfinished:
     """Counts the unfinished requests of each address."""
 
     def __init__(self, limit: int, trusted: Sequence[Network]) -> None:
-        """Let `limit` requests of an address be unfinished; proxies in `trusted` say whose requests they pass on."""
+        """Allow `limit` unfinished requests of an address; proxies in `trusted` name the client's address."""
         self._limit = limit
         self._trusted = trusted
         self._of: Counter[str] = Counter()
 
     @contextmanager
     def one_more(self, scope: Scope) -> Iterator[None]:
-        """Count a request for as long as the block lasts. Raises Overloaded where its address has too many."""
+        """Count a request during the block. Raises Overloaded where its address has too many."""
         address = client_address(scope, self._trusted)
         if self._of[address] >= self._limit:
             metrics.SHED.labels("address").inc()
@@ -112,7 +112,7 @@ def allowed_seconds(settings: ApiSettings, size: int) -> float:
 
 
 def client_address(scope: Scope, trusted: Sequence[Network]) -> str:
-    """Return whose request this is: the connection's other end, or who a trusted proxy there says it is."""
+    """Return the client's address: the connection's, or the one that a trusted proxy there names."""
     client = scope.get("client")
     name: str = client[0] if client else ""
     if not trusted and ":" not in name:

@@ -4,7 +4,7 @@ import ipaddress
 
 
 def is_loopback(name: str) -> bool:
-    """Say whether a host name means this machine itself."""
+    """Return whether a host name means this machine itself."""
     if name.lower().rstrip(".") == "localhost":
         return True
     try:

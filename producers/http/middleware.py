@@ -25,13 +25,13 @@ from store.tenancy import call_audit
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 REQUEST_ID = "afterturn.request_id"
-#: Which server answers is not told.
+#: Hides which server answers.
 SERVER = (b"server", b"afterturn")
-#: What waits for the turn of the request's tenant: `await scope[ENTER](host_id, weight)`.
+#: The scope's key of the function that takes a slot: `await scope[ENTER](host_id, weight)`.
 ENTER = "afterturn.enter"
-#: What the request's key allows, once that is known.
+#: The scope's key of the request's grant, once that is known.
 GRANT = "afterturn.grant"
-#: How the paths of each interface begin, routed or not; other calls (health, metrics, documentation) are not audited.
+#: The path prefixes of the interfaces, routed or not; other calls (health, metrics, documentation) are not audited.
 INTERFACES = {
     "/api/v1/operator/": call_audit.Interface.OPERATOR,
     "/api/": call_audit.Interface.HTTP,
@@ -39,14 +39,14 @@ INTERFACES = {
     "/mcp": call_audit.Interface.MCP,
     "/v1/": call_audit.Interface.HTTP,
 }
-#: Which tool of MCP a request called, the code with which it was refused and the kind of an unexpected error, if any.
+#: The scope's key of an MCP call: tool, code of a refusal, and class of an unexpected error, if any.
 TOOL = "afterturn.tool"
 
 log = structlog.get_logger("afterturn.api")
 
 
 class CallMiddleware:
-    """Wraps the application; no failure gets past it but as a body of ours, and no failure's text into a log."""
+    """The middleware of every request: answers failures with an error body, and keeps their texts out of the log."""
 
     def __init__(
         self, app: ASGIApp, settings: ApiSettings, fair: FairQueue, recorder: CallRecorder | None = None
@@ -56,8 +56,8 @@ class CallMiddleware:
         self._recorder = recorder
         self._settings = settings
         self._unfinished = Unfinished(settings.max_unfinished_per_address, settings.trusted_proxies)
-        # Only who asks for this machine by a name of its own is let in; a foreign name that was made to point here
-        # (DNS rebinding) is not. Behind another address names are the operator's business.
+        # On a loopback address only this machine's own names are accepted, against DNS rebinding: a foreign name that
+        # was made to point here. On other addresses the operator lists the names.
         self._own_names_only = is_loopback(settings.host) or bool(settings.allowed_hosts)
         self._allowed = frozenset(name.lower().rstrip(".") for name in settings.allowed_hosts)
 
@@ -79,12 +79,12 @@ class CallMiddleware:
             await visit.failed(error, receive)
         finally:
             visit.leave()
-            # The server keeps a connection while anything refers to a body that is not read to its end: no cycle may.
+            # The server keeps a connection while anything refers to an unread body, so no reference cycle may stay.
             del scope[ENTER]
         visit.note(self._recorder)
 
     def _admit(self, scope: Scope) -> None:
-        """Look at what the headers say. Raises TooLarge, PermissionDenied."""
+        """Check the headers. Raises TooLarge, PermissionDenied."""
         for name, value in scope["headers"]:
             if name == b"content-length" and value.isdigit() and int(value) > self._settings.max_request_bytes:
                 raise too_large(self._settings.max_request_bytes)
@@ -94,12 +94,12 @@ class CallMiddleware:
                 raise PermissionDenied("a page of another origin may not call this (api.allowed_hosts)")
 
     def _leads_here(self, name: str) -> bool:
-        """Say whether a host may be asked for by this name."""
+        """Return whether this host name may be used to reach the service."""
         return not self._own_names_only or is_loopback(name) or name.lower().rstrip(".") in self._allowed
 
 
 class _HttpRequest:
-    """One request's number, clock and outcome."""
+    """One request: its id, duration, slot and outcome."""
 
     def __init__(self, scope: Scope, send: Send, fair: FairQueue) -> None:
         self._scope = scope
@@ -118,14 +118,14 @@ class _HttpRequest:
         scope[ENTER] = self.enter
 
     async def enter(self, host: UUID, weight: int) -> None:
-        """Wait for the tenant's turn; it works until the answer is made. Raises Overloaded."""
+        """Take a slot for the tenant, which the request keeps until its answer is made. Raises Overloaded."""
         slot = Slot(self._fair, host, weight)
         await slot.take()
         self._slot = slot
         CURRENT.set(slot)
 
     def leave(self) -> None:
-        """Let the next call begin."""
+        """Release the request's slot."""
         if self._slot is not None:
             self._slot.give_back()
 
@@ -147,7 +147,7 @@ class _HttpRequest:
             await error_responses.error_response(error, self._id)(self._scope, receive, self.send)
 
     def note(self, recorder: CallRecorder | None) -> None:
-        """Count the request, write its line and note it: how it was asked and how it ended, never what was said."""
+        """Count, log and audit the request: method, route, status and times, never content."""
         method = self._scope["method"] if self._scope["method"] in METHODS else "other"
         route = getattr(self._scope.get("route"), "path", "unrouted")
         metrics.REQUESTS.labels(method, route, str(self._status)).inc()

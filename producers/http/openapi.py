@@ -1,6 +1,6 @@
-"""The description of the API: of every operation its promise, who may call it, its bodies, answers and errors.
+"""Describes the API for OpenAPI: the promise of every operation, its callers, bodies, answers and errors.
 
-Bodies are judged by the facade and answers are made by hand, so it is told here which model stands where.
+Bodies are validated by the facade and answers are built by hand, so the models of both are declared here.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -209,7 +209,7 @@ def _build_error_response(codes: Mapping[str, Wire]) -> dict[str, Any]:
 
 
 def _restore_examples(described: Mapping[str, Any], routes: Iterable[BaseRoute]) -> None:
-    """Write the answers' examples once more: FastAPI leaves out what is null in them."""
+    """Write the answers' examples again, since FastAPI drops their null fields."""
     for route in routes:
         if not isinstance(route, APIRoute) or not route.include_in_schema:
             continue
@@ -221,7 +221,7 @@ def _restore_examples(described: Mapping[str, Any], routes: Iterable[BaseRoute])
 
 
 def complete_description(app: FastAPI) -> None:
-    """Make the app's description hold what its routes point at: the bodies, the errors, the key."""
+    """Add to the app's description the components that its routes refer to: bodies, errors, and the key."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:

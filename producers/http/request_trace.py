@@ -22,7 +22,7 @@ FAILED = 500
 
 
 def trace_request(scope: Scope) -> AbstractContextManager[TraceSpan]:
-    """Trace a request, as a part of the trace that its `traceparent` header names, if it names one."""
+    """Trace a request, within the trace of its `traceparent` header, if it has one."""
     if not is_tracing():
         return nullcontext(NO_SPAN)
     given = next((value for name, value in scope["headers"] if name == b"traceparent"), b"")
@@ -31,7 +31,7 @@ def trace_request(scope: Scope) -> AbstractContextManager[TraceSpan]:
 
 
 def describe_request(told: Mapping[str, object], grant: Grant | None, failure: str | None = None) -> None:
-    """Say in the span of the request what its line in the log says; `failure` is why it failed, a code or a class."""
+    """Record the request's log fields in its span; `failure`: the code or class of a failure."""
     if not is_tracing():
         return
     method, route, status = str(told["method"]), str(told["route"]), int(str(told["status"]))

@@ -1,4 +1,4 @@
-"""From a request to values, the JSON body and the parameters, and from a value to a JSON answer."""
+"""Reads the JSON body and the parameters of a request, and writes JSON answers."""
 
 import json
 from typing import Any, TypeVar
@@ -63,7 +63,7 @@ async def body_of(request: Request) -> Any:
 
 
 def _as_the_standard_reads(raw: bytes) -> Any:
-    """Return what the faster parser refuses though it is JSON (lone surrogates, great numbers), to judge it by rule."""
+    """Parse JSON that the faster parser refuses (lone surrogates, large numbers), so that rules can refuse it."""
     try:
         return json.loads(raw, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
@@ -75,7 +75,7 @@ def _refuse_constant(_name: str) -> None:
 
 
 def read_parameters(request: Request, model: type[P]) -> P:
-    """Return the query's parameters. Raises Invalid for unknown, repeated and wrong ones."""
+    """Return the query's parameters. Raises Invalid for unknown, repeated and invalid ones."""
     given = request.query_params.multi_items()
     if len({name for name, _ in given}) < len(given):
         raise Invalid(FieldProblem("query", "a parameter is given more than once"))
@@ -83,7 +83,7 @@ def read_parameters(request: Request, model: type[P]) -> P:
 
 
 def parse_identifier(text: str) -> UUID:
-    """Return the id in a path. Raises NotFound: what is no id names nothing."""
+    """Return the id in a path. Raises NotFound for an invalid one."""
     try:
         return UUID(text)
     except ValueError:
@@ -96,7 +96,7 @@ def json_response(value: Any, status: int = 200) -> Response:
 
 
 def _encode_uuid(value: Any) -> str:
-    """Return what orjson does not know: a database driver's own kind of UUID."""
+    """Return a database driver's own UUID type, which orjson does not know, as text."""
     if isinstance(value, UUID):
         return str(value)
     raise TypeError(type(value).__name__)

@@ -1,4 +1,4 @@
-"""What the memory tools take, and the bodies of the facade that it becomes. Pure.
+"""Arguments of the memory tools, and their translation to bodies of the facade. Pure.
 
 Agents leave out what they do not know: the project and the session are `default`, a turn without a name gets one.
 """
@@ -18,16 +18,16 @@ Items = list[dict[str, Any]]
 
 
 class Untitled(GenerateJsonSchema):
-    """Schemas without a title for each field, which says nothing and fills an agent's context."""
+    """A generator of schemas without titles of fields, which only fill an agent's context."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        """Return False."""
+        """Return False: no field gets a title."""
         del schema
         return False
 
 
 class ToolArguments(BaseModel):
-    """What every tool takes."""
+    """Arguments of every tool."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -36,7 +36,7 @@ class ToolArguments(BaseModel):
 
 
 class TurnArguments(ToolArguments):
-    """What both calls of a turn's life cycle take."""
+    """Arguments of both calls of a turn's life cycle."""
 
     session_id: str = Field(DEFAULT, description="conversation")
     turn_id: str | None = Field(
@@ -164,7 +164,7 @@ def make_turn_id() -> str:
 
 
 def as_items(given: Items | dict[str, Any] | str, role: str) -> Items:
-    """Return items as they are, one item, or a text that a role said, as items."""
+    """Return the items of an argument: items unchanged, one item, or a text in this role."""
     if isinstance(given, list):
         return given
     if isinstance(given, dict):

@@ -1,6 +1,6 @@
 """MCP prompts and resources: the prompt `recall`, and each project's facts.
 
-Both are for keys that have `memory_search`; both are data framed as untrusted, never in a role that instructs.
+Both are for keys with `memory_search`; both are data framed as untrusted, never in a role that gives instructions.
 """
 
 from collections.abc import Mapping

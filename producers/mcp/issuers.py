@@ -1,4 +1,4 @@
-"""Tokens (JWTs) of other issuers: which of them open the interface, for whom, and to do what.
+"""Authenticates tokens (JWTs) of other issuers: the issuers, users and scopes that are accepted.
 
 The issuer decides who a user is and what its tokens may do; the tenant is that of the issuer's settings. A token that
 is not valid in every way is refused, without saying why.
@@ -27,7 +27,7 @@ log = structlog.get_logger("afterturn.mcp")
 
 #: Bytes of a token, and of an issuer's keys.
 LONGEST_TOKEN, LONGEST_JWKS = 8_192, 262_144
-#: How long keys are believed, and how soon an unknown one has them read again, in seconds.
+#: Seconds for which keys are cached, and seconds after which an unknown key id has them read again.
 KEPT_S, AGAIN_S = 600.0, 10.0
 #: How long an issuer's keys are waited for, in seconds.
 TIMEOUT_S = 5.0
@@ -38,10 +38,10 @@ _NAME: TypeAdapter[str] = TypeAdapter(Name)
 
 
 class SigningKeys:
-    """An issuer's public keys by their ids, from a file or a URL; read again when they are old or one is missing."""
+    """An issuer's public keys by id, from a file or a URL; read again when they are old or one is missing."""
 
     def __init__(self, source: str, http: httpx.AsyncClient) -> None:
-        """Read from `source` when a key is asked for first."""
+        """Keep the source (a file or a URL), which is read at the first `find`."""
         self._source = source
         self._http = http
         self._keys: Mapping[str | None, jwt.PyJWK] = {}
@@ -49,7 +49,7 @@ class SigningKeys:
         self._reading = asyncio.Lock()
 
     async def find(self, key_id: str | None) -> jwt.PyJWK | None:
-        """Return the key of this id; without an id, the only key there is. None: there is none, or none can be read."""
+        """Return the key of this id; without an id, the only key. None: there is none, or none can be read."""
         if self._is_due(key_id):
             async with self._reading:
                 if self._is_due(key_id):
@@ -63,7 +63,7 @@ class SigningKeys:
         return age >= KEPT_S or (age >= AGAIN_S and key_id not in self._keys and key_id is not None)
 
     async def _read(self) -> None:
-        """Read the keys; those that were read before stay where that fails."""
+        """Read the keys; after a failure, the ones read before stay."""
         self._read_at = time.monotonic()
         try:
             told = jwt.PyJWKSet.from_dict(orjson.loads(await self._fetch()))
@@ -87,19 +87,19 @@ class SigningKeys:
 
 
 class TokenIssuers:
-    """Says what a bearer's token allows: a key of ours, or a token of an issuer that is set."""
+    """The authenticator of bearer tokens: keys of this service, or tokens of the configured issuers."""
 
     def __init__(self, keys: Keys, settings: McpSettings, http: httpx.AsyncClient) -> None:
-        """Go by these settings; `http` fetches the keys of issuers."""
+        """Keep keys and settings; `http` fetches the keys of issuers."""
         self._keys = keys
         self._settings = settings
         self._issuers = {one.issuer: (one, SigningKeys(one.jwks, http)) for one in settings.issuers}
         self._hosts: set[str] = set()
 
     async def authenticate(self, token: str) -> Grant | None:
-        """Return what a token allows; None for one that is not valid.
+        """Return the grant of a token; None for an invalid one.
 
-        Raises InsufficientScope for a valid one that may not even read.
+        Raises InsufficientScope for a valid one without the scope to read.
         """
         if token.count(".") != 2 or len(token) > LONGEST_TOKEN:  # noqa: PLR2004 - header, claims and signature
             return await self._keys.authenticate(token)
@@ -107,7 +107,7 @@ class TokenIssuers:
         return None if claims is None else await self._allow(self._issuers[claims["iss"]][0], claims)
 
     async def _verify(self, token: str) -> Mapping[str, Any] | None:
-        """Return the claims of a token that an issuer signed, for us and for now."""
+        """Return the claims of a token whose signature, audience and time are valid, else None."""
         try:
             head = jwt.get_unverified_header(token)
             named = jwt.decode(token, options={"verify_signature": False}).get("iss")

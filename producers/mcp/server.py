@@ -1,8 +1,8 @@
 """The protocol: the official SDK's server, which lists the tools and calls them as the owner of a request's key.
 
-Stateless: each exchange has all it needs, so any API process answers any call, for clients of every revision of the
-protocol. What goes wrong within a tool is an answer of it (`isError`) with a code, as the contract says; a message of
-the SDK, which may repeat arguments, reaches neither client nor log.
+Stateless: each exchange carries all it needs, so any API process answers any call, for clients of every revision of the
+protocol. A failure within a tool is its answer (`isError`) with a code, as the contract says; messages of the SDK,
+which may repeat arguments, reach neither client nor log.
 """
 
 import logging
@@ -56,15 +56,15 @@ PROTOCOL_ERRORS: Mapping[int, str] = {
     types.INTERNAL_ERROR: "internal error",
 }
 
-# The SDK logs what it was sent; of each request a line of ours tells how it ended.
+# The SDK would log the messages it gets; our own log line has the outcome of each request.
 logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
 
 
 class McpServer:
-    """Serves exchanges of the protocol, one request each."""
+    """The MCP server: each exchange is one request."""
 
     def __init__(self, memory: MemoryFacade, switches: ToolSwitches, most_bytes: int) -> None:
-        """Serve the tools of `memory` that a key is to have; a request may have `most_bytes`."""
+        """Serve the tools that `switches` allow a key, on `memory`; a request may have `most_bytes`."""
         self._memory = memory
         self._switches = switches
         self._most_bytes = most_bytes
@@ -144,7 +144,7 @@ class McpServer:
 
     @contextmanager
     def _open_operation(self, context: Any, operation: str) -> Iterator[Grant]:
-        """Lend the grant to a call of what is no tool, and note how it ended; what goes wrong is an error of ours."""
+        """Lend the grant to a call of a prompt or resource, and note its outcome; errors become MCPError."""
         scope: Scope = context.request.scope
         code, kind = None, None
         try:
@@ -160,14 +160,14 @@ class McpServer:
 
 
 def _trace_call(tool: McpTool, asked: types.CallToolRequestParams) -> AbstractContextManager[TraceSpan]:
-    """Trace a call: in the trace that its message names (`_meta.traceparent`), else in that of its request."""
+    """Trace a call within the trace of its message (`_meta.traceparent`), else of its request."""
     named = {"mcp.method.name": "tools/call", "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool.name}
     parent = read_traceparent((asked.meta or {}).get("traceparent"))
     return trace_operation(f"tools/call {tool.name}", named, kind=SpanRole.SERVER, parent=parent)
 
 
 def describe_tool(tool: McpTool) -> types.Tool:
-    """Return a tool as clients see it."""
+    """Return the description of a tool for clients."""
     return types.Tool(
         name=tool.name,
         title=tool.title,
@@ -197,7 +197,7 @@ def _refuse_call(tool: McpTool | None, error: Exception, scope: Scope) -> types.
 
 
 def _describe_failure(error: Exception) -> tuple[dict[str, Any], str | None]:
-    """Return an error in the contract's words, and its kind where it is unexpected."""
+    """Return the contract's body for an error, and the error's class where it is unexpected."""
     known = error_to_wire(error)
     told = describe_error(error)
     internal = known is INTERNAL
@@ -210,7 +210,7 @@ def _describe_failure(error: Exception) -> tuple[dict[str, Any], str | None]:
 
 
 def without_echoes(send: Send) -> Send:
-    """Return what sends an answer that is whole, and whose errors repeat nothing of the request."""
+    """Return a sender that sends an answer at once, with errors that repeat nothing of the request."""
     started: dict[str, Any] = {}
     body = bytearray()
 
@@ -229,7 +229,7 @@ def without_echoes(send: Send) -> Send:
 
 
 def _say_less(body: bytes) -> bytes:
-    """Return an answer whose error, if it is one of JSON-RPC itself, has our words and nothing else."""
+    """Return the answer; the message of a JSON-RPC error is replaced by ours."""
     if b'"error"' not in body:
         return body
     answer = orjson.loads(body)
@@ -240,7 +240,7 @@ def _say_less(body: bytes) -> bytes:
 
 
 def _replay_body(body: bytes, receive: Receive) -> Receive:
-    """Return what gives the body that was read once more, then what comes after it."""
+    """Return a receiver that returns the read body again, and then later messages."""
     rest: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def again() -> Message:

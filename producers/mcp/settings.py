@@ -32,7 +32,7 @@ NO_EFFECT = "x-no-effect"
 
 
 def _without_effect(default: Any, why: str, **rules: Any) -> Any:
-    """Return a field that is checked and changes nothing, for this reason."""
+    """Return a setting that is validated but has no effect, for this reason."""
     return Field(
         default=default, description=f"accepted, without effect: {why}", json_schema_extra={NO_EFFECT: why}, **rules
     )

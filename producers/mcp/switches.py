@@ -9,15 +9,15 @@ from store.tenancy.keys import Grant
 
 
 class ToolSwitches:
-    """Answers which tools there are for a key. A tool that is switched off does not exist for it."""
+    """The switches that select a key's tools. A tool that is switched off does not exist for it."""
 
     def __init__(self, settings: ToolSettings) -> None:
-        """Go by these settings."""
+        """Keep the settings of the switches."""
         self._settings = settings
         self._tenants = {identity.host_id(name): switches for name, switches in settings.tenants.items()}
 
     def tools_of(self, grant: Grant) -> Mapping[str, McpTool]:
-        """Return the tools that a key is served, by name."""
+        """Return the tools that a key may use, by name."""
         layers = (self._settings.keys.get(grant.key_id, {}), self._tenants.get(grant.host_id, {}), self._settings.each)
         merged: dict[str, bool] = {}
         for layer in layers:

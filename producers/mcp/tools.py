@@ -1,4 +1,4 @@
-"""The memory tools: what each takes, does and answers. A new tool is one entry in TOOLS."""
+"""The registry of the memory tools: arguments, answer and action of each. A new tool is one entry in TOOLS."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -95,10 +95,10 @@ class Listing(WireModel):
 
 @dataclass(frozen=True, slots=True)
 class McpTool:
-    """A tool as it is listed, and what it does: `run` gets arguments that fit `takes` and answers what fits `answers`.
+    """The registry's entry of a tool: `run` takes arguments of the model `takes` and returns an answer of `answers`.
 
-    `says` is for the model that chooses among tools. Every tool may be called again with the same arguments. `on`:
-    whether it is served where no setting says so.
+    `says` is the description for the model that chooses among tools. Every tool may be called again with the same
+    arguments. `on`: whether it is served by default.
     """
 
     name: str
@@ -112,23 +112,23 @@ class McpTool:
     on: bool = True
 
     async def call(self, memory: MemoryFacade, grant: Grant, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the tool's answer. Raises Invalid for arguments that break a rule, and what the facade raises."""
+        """Return the tool's answer. Raises Invalid for invalid arguments, and the facade's errors."""
         answer = await self.run(memory, grant, parse_body(self.takes, dict(given)))
         return {name: answer[name] for name in self.answers.model_fields}
 
 
 async def prepare_turn(memory: MemoryFacade, grant: Grant, asked: TurnArguments) -> Mapping[str, Any]:
-    """Return what to give the model."""
+    """Return the model's input for a turn."""
     return await memory.lifecycle.before_turn(grant, asked.body())
 
 
 async def keep_turn(memory: MemoryFacade, grant: Grant, asked: TurnArguments) -> Mapping[str, Any]:
-    """Keep a completed turn, exactly once."""
+    """Store a completed turn, exactly once."""
     return await memory.lifecycle.after_turn(grant, asked.body())
 
 
 async def run_turn(memory: MemoryFacade, grant: Grant, asked: RunTurnArguments) -> Mapping[str, Any]:
-    """Prepare a turn; with its token, keep it."""
+    """Prepare a turn, or with its token store it."""
     if asked.token is None:
         return {**await memory.open_turns.begin(grant, asked.body()), "kept": False}
     named = asked.project if "project" in asked.model_fields_set else None
@@ -138,13 +138,13 @@ async def run_turn(memory: MemoryFacade, grant: Grant, asked: RunTurnArguments) 
 
 
 async def search_memory(memory: MemoryFacade, grant: Grant, asked: SearchArguments) -> Mapping[str, Any]:
-    """Return what is recalled for a question."""
+    """Return the memories recalled for a question."""
     answer = await memory.recalls.recall(grant, {"bank": asked.project, "query": asked.query, "k": asked.k})
     return {"project": asked.project, **orjson.loads(await answer_as_json(answer, MOST_BYTES))}
 
 
 async def remember_text(memory: MemoryFacade, grant: Grant, asked: RememberArguments) -> Mapping[str, Any]:
-    """Keep a text as a memory of its own; one that is too long for one vector as a document, in pieces."""
+    """Store a text as a single memory, or as a document in chunks where it is too long for one vector."""
     title = {} if asked.title is None else {"title": asked.title}
     told, text = {"ok": True, "project": asked.project}, {"bank": asked.project, "content": asked.text, **title}
     if len(asked.text) > CHUNK_CHARACTERS:
@@ -155,7 +155,7 @@ async def remember_text(memory: MemoryFacade, grant: Grant, asked: RememberArgum
 
 
 async def forget_unit(memory: MemoryFacade, grant: Grant, asked: ForgetArguments) -> Mapping[str, Any]:
-    """Forget one unit, or a text that was remembered."""
+    """Forget one unit, or a remembered text."""
     try:
         named = UUID(asked.id)
     except ValueError:
@@ -168,7 +168,7 @@ async def forget_unit(memory: MemoryFacade, grant: Grant, asked: ForgetArguments
 
 
 async def run_maintenance(memory: MemoryFacade, grant: Grant, asked: SessionArguments) -> Mapping[str, Any]:
-    """Work off what a session's turns left to do."""
+    """Have the pending work of a session's turns done."""
     return await memory.sessions.run_maintenance(grant, asked.project, asked.session_id)
 
 

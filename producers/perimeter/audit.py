@@ -30,7 +30,7 @@ class OrganisationWrite:
         return cls(at, workspace, namespace, memory_id, hashlib.sha256(content.encode()).hexdigest())
 
     def as_json(self) -> dict[str, Any]:
-        """Return the row as it is kept."""
+        """Return the row in its stored form."""
         return {
             "at": format_time(self.at),
             "action": ACTION,
@@ -41,15 +41,15 @@ class OrganisationWrite:
 
 
 class OrganisationAudit(Protocol):
-    """Keeps these rows."""
+    """The protocol of a store of audit rows."""
 
     async def record(self, write: OrganisationWrite) -> None:
-        """Keep one row; what it raises is logged, and fails no write."""
+        """Store one row; errors are logged, and fail no write."""
         ...
 
 
 class AuditFile:
-    """Keeps the rows as JSON Lines in a file that its owner alone reads."""
+    """An audit in a JSON Lines file that only its owner can read."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

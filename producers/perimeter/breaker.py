@@ -1,4 +1,4 @@
-"""A circuit breaker within one process: a plugin that failed repeatedly is not asked for a while."""
+"""A circuit breaker within one process: after repeated failures, a plugin gets no calls for a while."""
 
 import time
 from collections.abc import Callable
@@ -11,7 +11,7 @@ COOLDOWN_S = 60.0
 
 
 class CircuitBreaker:
-    """Opens at `threshold` failures in a row, for `cooldown_s` seconds of the clock `now`; then it counts anew."""
+    """A breaker that opens after `threshold` failures in a row for `cooldown_s` seconds of the clock `now`."""
 
     def __init__(
         self, threshold: int = THRESHOLD, cooldown_s: float = COOLDOWN_S, now: Callable[[], float] = time.monotonic
@@ -21,7 +21,7 @@ class CircuitBreaker:
         self._open_until: float | None = None
 
     def check(self) -> None:
-        """Let a call pass. Raises CircuitOpen."""
+        """Return if a call may be made. Raises CircuitOpen."""
         if self._open_until is None:
             return
         left = self._open_until - self._now()
@@ -30,13 +30,13 @@ class CircuitBreaker:
         self._open_until, self._failures = None, 0
 
     def record_failure(self) -> None:
-        """Count a call that got no answer, or a 5xx; one that was under way when the breaker opened is not counted."""
+        """Count a call without an answer, or with a 5xx; calls under way when the breaker opened are not counted."""
         if self._open_until is None:
             self._failures += 1
             if self._failures >= self._threshold:
                 self._open_until = self._now() + self._cooldown_s
 
     def record_success(self) -> None:
-        """Start to count anew: the plugin answered, if only with a refusal."""
+        """Reset the count: the plugin answered, even if with a refusal."""
         if self._open_until is None:
             self._failures = 0

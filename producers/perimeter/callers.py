@@ -13,31 +13,31 @@ from producers.perimeter.errors import UnknownCaller
 
 @dataclass(frozen=True, slots=True)
 class CallingWorkspace:
-    """A workspace that calls; its own `key` is replaced in what it writes."""
+    """The workspace of a caller; its own `key` is redacted from texts that it writes."""
 
     workspace: str
     key: str | None = field(default=None, repr=False)
 
 
 class Callers(Protocol):
-    """Knows whose a key is."""
+    """The protocol of a look-up of callers by key."""
 
     async def find(self, key: str) -> CallingWorkspace:
-        """Return who calls with this key. Raises UnknownCaller."""
+        """Return the caller of this key. Raises UnknownCaller."""
         ...
 
 
 class CallerFile:
     """Keys in a JSON file that is read at every call: `{"keys": [{"sha256": "...", "workspace": "..."}]}`.
 
-    It holds digests alone; a line that is taken out revokes its key at once.
+    It holds digests alone; removing a line revokes its key at once.
     """
 
     def __init__(self, file: Path) -> None:
         self._file = file
 
     async def find(self, key: str) -> CallingWorkspace:
-        """Return who calls with this key. Raises UnknownCaller, for a file that cannot be read, too."""
+        """Return the caller of this key. Raises UnknownCaller, also for an unreadable file."""
         digest = hashlib.sha256(key.encode(errors="replace")).hexdigest()
         try:
             listed = json.loads(await asyncio.to_thread(self._file.read_bytes))["keys"]

@@ -40,13 +40,13 @@ TIMEOUT_S = 2.0
 #: A 429 is obeyed RETRIES times, while it asks for LONGEST_PAUSE_S seconds at most; beyond that the caller waits.
 RETRIES = 3
 LONGEST_PAUSE_S = 5.0
-#: Every attempt waits for itself: for as long as any call was asked to.
+#: Every attempt waits on its own, for the longest pause that any call was asked for.
 OBEY = Retry(AT_ONCE, attempts=RETRIES + 1)
 #: Bytes of an answer that are read: a hundred memories of 64 KiB.
 LARGEST_ANSWER = 16_777_216
 #: Bytes of a body that is no Error which its message repeats.
 SHOWN_BYTES = 256
-#: Seconds for which a plugin's capabilities are believed.
+#: Seconds for which a plugin's capabilities are cached.
 CAPABILITIES_S = 60.0
 CONNECTIONS = 16
 
@@ -60,9 +60,9 @@ Body = TypeVar("Body", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class PluginAddress:
-    """Where a plugin listens, and how to reach it: `http(s)://HOST/PREFIX` or `unix:/SOCKET`.
+    """The address of a plugin: `http(s)://HOST/PREFIX` or `unix:/SOCKET`, and the time-out of its requests.
 
-    `timeout_s` is of one request as a whole. Raises InvalidCall for a URL that names no plugin.
+    `timeout_s` limits one request as a whole. Raises InvalidCall for an unusable URL.
     """
 
     url: str = DEFAULT_URL
@@ -102,10 +102,10 @@ def make(model: type[Body], /, **fields: Any) -> Body:
 
 
 class PluginClient:
-    """Speaks to one plugin; reads no proxy and no credential from the environment. Belongs to one event loop.
+    """The client of one plugin; reads no proxy and no credential from the environment. Belongs to one event loop.
 
-    Requests are checked before they leave. Raises InvalidCall; PluginRefused for a 4xx; PluginUnavailable (CircuitOpen,
-    PluginOverloaded) where there is no answer or a 5xx; UnreadableAnswer for a 2xx that the contract does not know.
+    Requests are validated before they are sent. Raises InvalidCall; PluginRefused for a 4xx; PluginUnavailable
+    (CircuitOpen, PluginOverloaded) for no answer or a 5xx; UnreadableAnswer for a 2xx that does not fit the contract.
     Without a `breaker` every call is tried.
     """
 
@@ -144,15 +144,15 @@ class PluginClient:
         await self._http.aclose()
 
     async def health(self) -> Health:
-        """Return what the plugin says of itself; a 503 is PluginUnavailable, whichever body it has."""
+        """Return the plugin's health; a 503 is PluginUnavailable, whatever its body."""
         health = await self._ask("GET", "/v1/health", None, Health)
         self._capabilities = (self._now(), frozenset(health.capabilities))
         return health
 
     async def capabilities(self) -> frozenset[str]:
-        """Return what the plugin promises, at most a minute old; while it is away, what was last known.
+        """Return the plugin's capabilities, at most a minute old; while it is away, the last known ones.
 
-        Raises as every call where nothing was ever known: what a plugin does not keep must not be sent unawares.
+        Raises like every call where none were ever known, since fields that a plugin ignores must not be sent unawares.
         """
         known = self._capabilities
         if known is None:
@@ -163,11 +163,11 @@ class PluginClient:
         return known[1]
 
     async def upsert_namespace(self, name: str, body: NamespaceUpsert) -> Namespace:
-        """Make a namespace or change what the body names of it."""
+        """Create a namespace, or change the fields that the body names."""
         return await self._ask("PUT", _path(name), body.as_json(), Namespace)
 
     async def patch_namespace(self, name: str, body: NamespacePatch) -> Namespace:
-        """Change what the body names; null clears."""
+        """Change the fields of a namespace that the body names; null clears one."""
         return await self._ask("PATCH", _path(name), body.as_json(), Namespace)
 
     async def delete_namespace(self, name: str) -> None:
@@ -203,7 +203,7 @@ class PluginClient:
         return await OBEY.call(partial(self._exchange_once, method, path, body), _when_bearable)
 
     async def _exchange_once(self, method: str, path: str, body: Mapping[str, Any] | None) -> tuple[int, bytes]:
-        """Send a request once it may be sent. Raises PluginOverloaded, having noted how long it is to wait."""
+        """Send a request after any pause. Raises PluginOverloaded, after noting the plugin's Retry-After."""
         await self._wait()
         status, headers, raw = await self._send(method, path, body)
         if _OK <= status < _REDIRECT:
@@ -215,7 +215,7 @@ class PluginClient:
         raise PluginOverloaded(pause_s)
 
     async def _wait(self) -> None:
-        """Wait for as long as the plugin asked all to. Raises PluginOverloaded where that is long, CircuitOpen."""
+        """Wait for the pause that the plugin asked for. Raises PluginOverloaded where that is long, CircuitOpen."""
         pause_s = self._pause_until - self._now()
         if pause_s > LONGEST_PAUSE_S:
             raise PluginOverloaded(pause_s)
@@ -227,7 +227,7 @@ class PluginClient:
     async def _send(
         self, method: str, path: str, body: Mapping[str, Any] | None
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """Send once and record the outcome in the breaker."""
+        """Send a request once, and record its outcome in the breaker."""
         content = None if body is None else json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
         headers = self._headers if content is None else {**self._headers, "content-type": "application/json"}
         request = httpx.Request(method, self._base + path, content=content, headers=headers)
@@ -272,7 +272,7 @@ def _refusal(status: int, raw: bytes) -> PluginRefused:
 
 
 def _message(status: int, raw: bytes) -> str:
-    """Return what an answer that is no success says, for the caller."""
+    """Return the message of an unsuccessful answer, for the caller."""
     problem = _problem(raw)
     if problem:
         return problem.message

@@ -1,16 +1,16 @@
 """Errors of the perimeter; no text of one holds content, a key, or a URL, but a plugin's own message may be in it.
 
 PerimeterError
-├── InvalidCall            what was asked breaks a rule; nothing was sent
+├── InvalidCall            the call breaks a rule; nothing was sent
 ├── NotConfigured          no plugin is set
 ├── NotPermitted           the caller does not reach this namespace
-├── UnknownCaller          no key, or one that names no workspace
+├── UnknownCaller          no key, or one of no workspace
 ├── PluginRefused          the plugin answered 4xx: `status`, `code`
-├── PluginUnavailable      the plugin cannot answer now; of a write nothing is known
+├── PluginUnavailable      the plugin cannot answer now; whether a write was done is not known
 │   ├── CircuitOpen        it failed too often: nothing was sent
-│   └── PluginOverloaded   it asked for time (429): nothing was done, `retry_after_s`
-├── UnreadableAnswer       the plugin answered 2xx with what the contract does not know
-└── TreeError              the tree of workspaces does not say what a caller reaches
+│   └── PluginOverloaded   it answered 429: nothing was done, `retry_after_s`
+├── UnreadableAnswer       the plugin answered 2xx with a body that does not fit the contract
+└── TreeError              the tree of workspaces does not give the caller's namespaces
     ├── WorkspaceNotFound
     ├── OrphanedWorkspace  a parent does not exist
     ├── WorkspaceCycle     the parents lead back
@@ -27,15 +27,15 @@ NOT_CONFIGURED = "memory plugin is not configured (set MEMORY_PLUGIN_URL)"
 
 
 class PerimeterError(ProducerError):
-    """The base of everything the perimeter raises on purpose."""
+    """Base of the errors that the perimeter raises on purpose."""
 
-    #: What a program goes by.
+    #: The code for programs.
     wire_code = "internal"
     retryable = False
 
 
 class InvalidCall(PerimeterError):
-    """What was asked breaks a rule; nothing was sent."""
+    """The call breaks a rule; nothing was sent."""
 
     wire_code = "bad_request"
 
@@ -72,7 +72,7 @@ class PluginRefused(PerimeterError):
 
     @property
     def details(self) -> Mapping[str, Any]:
-        """What the plugin says beside it."""
+        """The details of the plugin's error."""
         return self._details
 
 
@@ -84,7 +84,7 @@ class PluginUnavailable(PerimeterError):
 
 
 class CircuitOpen(PluginUnavailable):
-    """The plugin failed too often, and is not asked for a while; nothing was sent."""
+    """The plugin failed too often and gets no calls for a while; nothing was sent."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"memory is unavailable: the plugin failed repeatedly and is asked again in {seconds:.0f} s")
@@ -92,7 +92,7 @@ class CircuitOpen(PluginUnavailable):
 
 
 class PluginOverloaded(PluginUnavailable):
-    """The plugin asked for time; nothing was done."""
+    """The plugin answered 429; nothing was done."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"the memory plugin is overloaded and asks to come again in {seconds:.0f} s")
@@ -100,11 +100,11 @@ class PluginOverloaded(PluginUnavailable):
 
 
 class UnreadableAnswer(PerimeterError):
-    """The plugin answered 2xx with what the contract does not know; a write may have been done."""
+    """The plugin answered 2xx with a body that does not fit the contract; a write may have been done."""
 
 
 class TreeError(PerimeterError):
-    """The tree of workspaces does not say what a caller reaches, so that it reaches nothing."""
+    """The tree of workspaces does not give the caller's namespaces, so the caller reaches none."""
 
     wire_code = "forbidden"
 
@@ -116,11 +116,11 @@ class WorkspaceNotFound(TreeError):
 
 
 class OrphanedWorkspace(TreeError):
-    """A parent in the way to the root does not exist."""
+    """A parent on the path to the root does not exist."""
 
 
 class WorkspaceCycle(TreeError):
-    """The parents lead back to a workspace that was passed."""
+    """The parents form a cycle."""
 
 
 class TreeTooDeep(TreeError):

@@ -1,4 +1,4 @@
-"""How memories of an organisation are marked when they are read, and how no text can imitate that mark. Pure rules."""
+"""Marks memories of an organisation when they are read, and disarms imitations of the mark. Pure rules."""
 
 import re
 
@@ -9,10 +9,10 @@ _MARK = re.compile(
 
 
 def mark_organisation(memory_id: str, namespace: str, content: str) -> str:
-    """Return a text as it is shown: with the organisation's mark, and no other."""
+    """Return a text with the organisation's mark, and no other."""
     return f"[MEMORY id={memory_id} scope=ORG ns={namespace}]: {disarm_marks(content)}"
 
 
 def disarm_marks(content: str) -> str:
-    """Return the text in which no mark stands: `[MEMORY ` becomes `[_MEMORY `. A disarmed text stays as it is."""
+    """Return the text without marks: `[MEMORY ` becomes `[_MEMORY `. A disarmed text stays the same."""
     return _MARK.sub(r"\1_", content)

@@ -1,6 +1,6 @@
 """HTTP routes for a platform: a workspace's namespaces, and its memories to list and forget.
 
-The key says which workspace calls; a path with another workspace is answered as one that does not exist.
+The key identifies the workspace; a path with another workspace is answered like one that does not exist.
 """
 
 from collections.abc import Awaitable, Callable
@@ -78,7 +78,7 @@ async def _answer_unknown(_request: Request, error: Exception) -> Response:
 
 
 async def _caller(request: Request, callers: Callers) -> CallingWorkspace:
-    """Return whose key it is. Raises UnknownCaller; WorkspaceNotFound where the path names another workspace."""
+    """Return the caller by the key. Raises UnknownCaller; WorkspaceNotFound where the path names another workspace."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer":
         raise UnknownCaller("a valid key is needed: Authorization: Bearer <key>")

@@ -29,7 +29,7 @@ log = structlog.get_logger("afterturn.perimeter")
 
 
 class PerimeterMcp:
-    """An ASGI application for one path: each exchange has all it needs, and its key says which workspace calls."""
+    """An ASGI application for one path, stateless; the key of each request identifies its workspace."""
 
     def __init__(self, toolbox: Toolbox, callers: Callers) -> None:
         self._toolbox, self._callers = toolbox, callers
@@ -43,7 +43,7 @@ class PerimeterMcp:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request. Raises UnknownCaller, before anything of its body is read."""
+        """Serve one request. Raises UnknownCaller before it reads the body."""
         scheme, _, key = Request(scope).headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             raise UnknownCaller("a valid key is needed: Authorization: Bearer <key>")
@@ -70,7 +70,7 @@ class PerimeterMcp:
 
 
 def _told(answer: Answer, *, is_error: bool = False) -> types.CallToolResult:
-    """Return a tool's answer: JSON, or the sentence that the older recall tool says for nothing."""
+    """Return a tool's answer: JSON, or the older recall tool's sentence for no results."""
     words = answer if isinstance(answer, str) else orjson.dumps(answer).decode()
     structured = answer if isinstance(answer, dict) and not is_error else None
     content = [types.TextContent(type="text", text=words)]

@@ -1,4 +1,4 @@
-"""Namespaces of a workspace: its own, its team's and its organisation's. Pure rules."""
+"""Derives the namespaces of a workspace: its own, its team's and its organisation's. Pure rules."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,16 +19,16 @@ class NamespaceAccess:
     display_name: str | None = None
 
     def as_json(self) -> dict[str, object]:
-        """Return it as the tools answer it; `display_name` only where there is one."""
+        """Return the entry in the tools' form; `display_name` only where there is one."""
         shown = {"name": self.name, "kind": self.kind, "description": self.description, "writable": self.writable}
         return shown | ({"display_name": self.display_name} if self.display_name else {})
 
 
 def derive_namespaces(path: Sequence[Workspace]) -> tuple[NamespaceAccess, NamespaceAccess, NamespaceAccess]:
-    """Return the three namespaces of the first workspace of a way to the root, always in this order.
+    """Return the three namespaces of the first workspace of a path to the root, always in this order.
 
-    Its own and its team's (its parent's, or its own where it is the root) are written by it, the organisation's by the
-    root alone. Raises InvalidCall where an id of a workspace cannot name a namespace.
+    It may write its own and its team's (its parent's, or its own where it is the root); the organisation's only the
+    root may write. Raises InvalidCall where an id of a workspace cannot name a namespace.
     """
     own, root = path[0], path[-1]
     parent = path[1] if len(path) > 1 else own
@@ -59,7 +59,7 @@ def derive_namespaces(path: Sequence[Workspace]) -> tuple[NamespaceAccess, Names
 def writable_entry(entries: Sequence[NamespaceAccess], name: str | None) -> NamespaceAccess:
     """Return the namespace to write to; None is the workspace's own. Raises NotPermitted.
 
-    A namespace that is not reached and one that does not exist are refused in the same words.
+    A foreign namespace and one that does not exist are refused with the same message.
     """
     if name is None:
         return entries[0]
@@ -70,5 +70,5 @@ def writable_entry(entries: Sequence[NamespaceAccess], name: str | None) -> Name
 
 
 def readable_entries(entries: Sequence[NamespaceAccess], names: Sequence[str]) -> tuple[NamespaceAccess, ...]:
-    """Return the namespaces to read: of those asked for the ones that are reached; all of them where none is named."""
+    """Return the namespaces to read: the reachable ones among `namespaces`; all reachable ones where none is named."""
     return tuple(entry for entry in entries if not names or entry.name in names)

@@ -30,9 +30,9 @@ from producers.plugin.wire import (
 from store.off_loop import off_loop
 from store.text.redaction import Redaction, redact_secrets
 
-#: How long a summary is kept that names no end.
+#: The lifetime of a summary without an `expires_at`.
 SUMMARY_TTL = timedelta(days=30)
-#: Namespaces of which a process knows that they were made.
+#: The most namespaces that a process remembers as created.
 MOST_KNOWN = 10_000
 _NOT_FOUND = 404
 
@@ -56,7 +56,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Where it is remembered; `ignored` names what the plugin does not promise, and was left out."""
+    """The result of a commit; `ignored`: fields left out because the plugin lacks their capability."""
 
     id: str
     namespace: str
@@ -65,24 +65,24 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """What a search found; `ignored` as of a commit."""
+    """The results of a search; `ignored` as in Committed."""
 
     memories: Sequence[Memory] = ()
     ignored: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as it is answered; `ignored` only where there is something."""
-        # A plugin's vectors are nothing for an agent to read.
+        """Return the answer's JSON; `ignored` only where there is something."""
+        # Agents do not read the plugin's vectors.
         told = [memory.model_copy(update={"embedding": None}) for memory in self.memories]
         answer: dict[str, Any] = {"memories": [memory.as_json() for memory in told]}
         return answer | ({"ignored": list(self.ignored)} if self.ignored else {})
 
 
 class Perimeter:
-    """Stands between workspaces and one plugin. What a caller reaches is read from the tree at every call.
+    """The access of workspaces to one plugin. A caller's namespaces are read from the tree at every call.
 
-    Every call raises TreeError, InvalidCall, NotPermitted, NotConfigured (`plugin` None), and what the plugin's client
-    raises. `redaction` says which secrets are replaced before a text leaves.
+    Every call raises TreeError, InvalidCall, NotPermitted, NotConfigured (`plugin` None), and the errors of the
+    plugin's client. `redaction` says which secrets are replaced before a text is sent.
     """
 
     def __init__(
@@ -98,20 +98,20 @@ class Perimeter:
         self._made: dict[str, None] = {}
 
     async def readable(self, caller: CallingWorkspace) -> Sequence[NamespaceAccess]:
-        """Return the namespaces that the caller reads."""
+        """Return the namespaces that the caller can read."""
         self._wired()
         return derive_namespaces(await self._tree.path_to_root(caller.workspace))
 
     async def writable(self, caller: CallingWorkspace) -> Sequence[NamespaceAccess]:
-        """Return the namespaces that the caller writes."""
+        """Return the namespaces that the caller can write."""
         return tuple(entry for entry in await self.readable(caller) if entry.writable)
 
     async def capabilities(self) -> frozenset[str]:
-        """Return what the plugin promises."""
+        """Return the plugin's capabilities."""
         return await self._wired().capabilities()
 
     async def commit(self, caller: CallingWorkspace, commit: Commit) -> Committed:
-        """Remember a text: without secrets, and without what imitates the organisation's mark."""
+        """Store a text, without secrets, and without imitations of the organisation's mark."""
         plugin = self._wired()
         write = make(
             MemoryWrite,
@@ -138,7 +138,7 @@ class Perimeter:
         kinds: Sequence[MemoryKind] = (),
         limit: int = 0,
     ) -> Hits:
-        """Return memories of the namespaces that the caller reads; of an organisation marked as such."""
+        """Return memories of the caller's readable namespaces; those of the organisation carry its mark."""
         plugin = self._wired()
         entries = readable_entries(await self.readable(caller), namespaces)
         if not entries:
@@ -150,7 +150,7 @@ class Perimeter:
             request, ignored = request.model_copy(update={"query": None}), ("query",)
         found = (await plugin.search(request)).memories
         now = self._clock()
-        # A plugin that answers with more than it was asked for changes nothing of what a workspace reads.
+        # Memories that the plugin returns beyond the request are dropped, so that a workspace reads no others.
         shown = (
             _shown(memory, names[memory.namespace])
             for memory in found
@@ -159,13 +159,13 @@ class Perimeter:
         return Hits(tuple(shown), ignored)
 
     async def forget(self, caller: CallingWorkspace, memory_id: UUID, namespace: str | None = None) -> None:
-        """Forget a memory of a namespace that the caller writes."""
+        """Forget a memory of a namespace that the caller can write."""
         plugin = self._wired()
         entry = writable_entry(await self.readable(caller), namespace)
         await plugin.forget(memory_id, make(ForgetRequest, requested_by_namespace=entry.name))
 
     def clean(self, content: str, caller: CallingWorkspace | None = None) -> str:
-        """Return a text as it is stored: its secrets replaced, the caller's own key among them, its marks disarmed."""
+        """Return a text to store: with secrets (and the caller's own key) replaced, and marks disarmed."""
         return clean(content, self._redaction, (caller.key,) if caller and caller.key else ())
 
     def _wired(self) -> PluginClient:
@@ -180,9 +180,9 @@ class Perimeter:
         return commit.expires_at or (now + SUMMARY_TTL if commit.kind is MemoryKind.SUMMARY else None)
 
     async def _write(self, plugin: PluginClient, entry: NamespaceAccess, write: MemoryWrite) -> Written:
-        """Write to a namespace, which is made where it is not known to be there.
+        """Write to a namespace; create it where this process has not done so yet, or the plugin does not have it.
 
-        It is not made before every write: some plugins forget a namespace's metadata and end when it is made again.
+        It is not created before every write: some plugins lose a namespace's metadata and end when it is created again.
         """
         if entry.name not in self._made:
             await self._make(plugin, entry)
@@ -201,7 +201,7 @@ class Perimeter:
         self._made[entry.name] = None
 
     async def _note(self, write: OrganisationWrite) -> None:
-        """Note a write that was done; it is not undone where that fails."""
+        """Audit a write; a failure of the audit does not undo it."""
         try:
             await self._audit.record(write)
         except Exception as error:  # noqa: BLE001 - an audit of any kind fails no write
@@ -210,12 +210,12 @@ class Perimeter:
 
 
 def clean(content: str, redaction: Redaction, own_keys: Sequence[str] = ()) -> str:
-    """Return a text as it is stored: its secrets replaced, its marks disarmed."""
+    """Return a text to store: with secrets replaced, and marks disarmed."""
     return disarm_marks(redact_secrets(content, redaction, own_keys))
 
 
 def _degrade(write: MemoryWrite, promised: frozenset[str]) -> tuple[MemoryWrite, tuple[str, ...]]:
-    """Return the write without what the plugin does not promise to keep, and the names of that."""
+    """Return the write without fields whose capability the plugin lacks, and the names of these fields."""
     ignored = {
         field: default
         for field, default, capability in (("expires_at", None, Capability.TTL), ("pin", False, Capability.PIN))
@@ -225,7 +225,7 @@ def _degrade(write: MemoryWrite, promised: frozenset[str]) -> tuple[MemoryWrite,
 
 
 def _shown(memory: Memory, kind: NamespaceKind) -> Memory:
-    """Return a memory as a workspace sees it: memories of an organisation carry its mark, no other does."""
+    """Return a memory for a workspace to read: only memories of the organisation carry its mark."""
     content = memory.content
     shown = (
         mark_organisation(memory.id, memory.namespace, content) if kind is NamespaceKind.ORG else disarm_marks(content)

@@ -1,6 +1,6 @@
-"""The perimeter's tools as agents are shown them: names, schemas and answers, for any server of MCP.
+"""The perimeter's tools for agents: names, schemas and answers, for any MCP server.
 
-The surface follows the plugin: what it does not promise to keep is in no schema. An agent that sends such an argument
+The schemas follow the plugin: arguments whose capability it lacks are left out. An agent that sends such an argument
 all the same (its list of tools may be older) is served without it, and the answer says so under `ignored`.
 """
 
@@ -29,7 +29,7 @@ class _Arguments(BaseModel):
 
 
 class CommitArguments(_Arguments):
-    """What commit_memory takes; `scope` is the older word for a namespace."""
+    """Arguments of commit_memory; `scope` is the older word for a namespace."""
 
     content: StrictStr = Field(description="The text to remember: a sentence that is understood by itself.")
     namespace: StrictStr | None = Field(None, description=NAMESPACE)
@@ -40,7 +40,7 @@ class CommitArguments(_Arguments):
 
 
 class SummaryArguments(_Arguments):
-    """What commit_summary takes."""
+    """Arguments of commit_summary."""
 
     content: StrictStr = Field(description="The summary.")
     namespace: StrictStr | None = Field(None, description=NAMESPACE)
@@ -48,7 +48,7 @@ class SummaryArguments(_Arguments):
 
 
 class SearchArguments(_Arguments):
-    """What search_memory takes."""
+    """Arguments of search_memory."""
 
     query: StrictStr | None = Field(None, description="What to look for; without it, the newest are listed.")
     namespaces: tuple[StrictStr, ...] = Field((), description="Where to look; the default is all that are readable.")
@@ -57,18 +57,18 @@ class SearchArguments(_Arguments):
 
 
 class ForgetArguments(_Arguments):
-    """What forget_memory takes."""
+    """Arguments of forget_memory."""
 
     memory_id: UUID = Field(description="The id of the memory.")
     namespace: StrictStr | None = Field(None, description=NAMESPACE)
 
 
 class NoArguments(_Arguments):
-    """For tools that take nothing."""
+    """Arguments of tools without any."""
 
 
 class RecallArguments(_Arguments):
-    """What the older recall_memory takes."""
+    """Arguments of the older recall_memory."""
 
     query: StrictStr | None = Field(None, description="What to look for; without it, the newest are listed.")
     scope: StrictStr | None = Field(None, description="LOCAL, TEAM (which finds LOCAL as well), or all without one.")
@@ -90,7 +90,7 @@ class PerimeterTool:
     idempotent: bool = False
 
     def schema(self, promised: frozenset[str] | None = None) -> dict[str, Any]:
-        """Return the schema without what a plugin with these capabilities does not keep; None: with everything."""
+        """Return the schema without arguments that need other capabilities; None: with all arguments."""
         schema = self.arguments.model_json_schema()
         for name, capability in _NEEDS.items():
             if promised is not None and capability not in promised:
@@ -139,7 +139,7 @@ async def _list_writable(perimeter: Perimeter, caller: CallingWorkspace, _: NoAr
 
 
 async def _recall(perimeter: Perimeter, caller: CallingWorkspace, given: RecallArguments) -> Answer:
-    """Answer as the older tool did: a list with scopes, or a sentence where there is nothing."""
+    """Return the older tool's answer: a list with scopes, or a sentence where there is nothing."""
     if (given.scope or "") not in _READ_BY_SCOPE:
         raise _unknown_scope(given.scope)
     kinds = _READ_BY_SCOPE[given.scope or ""]
@@ -210,14 +210,14 @@ class ToolFailed(Exception):
 
 
 class Toolbox:
-    """The tools before one perimeter; `legacy` adds the older recall tool."""
+    """The tools of one perimeter; `legacy` adds the older recall tool."""
 
     def __init__(self, perimeter: Perimeter, *, legacy: bool = False) -> None:
         self._perimeter = perimeter
         self._tools = {tool.name: tool for tool in (*TOOLS, *(LEGACY_TOOLS if legacy else ()))}
 
     async def listed(self) -> Sequence[dict[str, Any]]:
-        """Return the tools as MCP lists them; while the plugin cannot be asked, with all their arguments."""
+        """Return the tools for MCP's list; with all arguments while the plugin's capabilities are unknown."""
         try:
             promised = await self._perimeter.capabilities()
         except PerimeterError:

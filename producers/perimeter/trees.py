@@ -1,4 +1,4 @@
-"""Trees of workspaces: from a workspace to its root, read anew at every call, because a tree may change at any time."""
+"""Trees of workspaces: paths to the root, read anew at every call, because a tree may change at any time."""
 
 import asyncio
 import json
@@ -34,10 +34,10 @@ class Workspace:
 
 
 class WorkspaceTree(Protocol):
-    """Knows of every workspace which one is its parent."""
+    """The protocol of a tree of workspaces."""
 
     async def path_to_root(self, workspace_id: str) -> Sequence[Workspace]:
-        """Return the workspace, its parent, and so on to the root. Raises TreeError."""
+        """Return the workspaces from this one to its root, parent by parent. Raises TreeError."""
         ...
 
     async def workspace_ids(self) -> Sequence[str]:
@@ -46,7 +46,7 @@ class WorkspaceTree(Protocol):
 
 
 def walk_to_root(known: Mapping[str, Workspace], workspace_id: str) -> Sequence[Workspace]:
-    """Return the way from a workspace to its root. Raises TreeError."""
+    """Return the path from a workspace to its root, given the parents. Raises TreeError."""
     if workspace_id not in known:
         raise WorkspaceNotFound("there is no such workspace")
     path = [known[workspace_id]]
@@ -70,7 +70,7 @@ class FileTree:
         self._file = file
 
     async def path_to_root(self, workspace_id: str) -> Sequence[Workspace]:
-        """Return the way from a workspace to its root, as the file has it now. Raises TreeError."""
+        """Return the path from a workspace to its root, by the current file. Raises TreeError."""
         return walk_to_root(await asyncio.to_thread(self._read), workspace_id)
 
     async def workspace_ids(self) -> Sequence[str]:
@@ -95,7 +95,7 @@ class FileTree:
 
 @dataclass(frozen=True, slots=True)
 class TreeTable:
-    """How a platform's table of workspaces is called; `status_column` None: no workspace counts as removed."""
+    """Names of a platform's table of workspaces and its columns; `status_column` None: no workspace is removed."""
 
     table: str = "workspaces"
     schema: str | None = None
@@ -118,7 +118,7 @@ class TableTree:
         )
 
     async def path_to_root(self, workspace_id: str) -> Sequence[Workspace]:
-        """Return the way from a workspace to its root, as the table has it now. Raises TreeError."""
+        """Return the path from a workspace to its root, by the current table. Raises TreeError."""
         inner, layout = self._table, self._layout
         own, parent = inner.c[layout.id_column], inner.c[layout.parent_column]
         # A table of workspaces is small: the first row may be looked for as text, its parents come by their keys.

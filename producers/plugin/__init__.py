@@ -1,4 +1,4 @@
-"""Memory plugin contract v1 on our side: `wire` has the objects that cross it, checked as the contract says.
+"""Serves memory plugin contract v1: `wire` has its requests and answers, validated as the contract says.
 
-`app.PluginApp` answers its seven routes before any `store.PluginStore`.
+`app.PluginApp` answers its seven routes over any `store.PluginStore`.
 """

@@ -1,8 +1,8 @@
-"""The seven routes of memory plugin contract v1, in plain ASGI, before a store.
+"""The seven routes of memory plugin contract v1, in plain ASGI, over a store.
 
-A path is split first and decoded then, once: `%2F` is no slash, `%253A` no colon. Fields of capabilities that the store
-does not claim are passed over, as are fields that the contract does not know; what it refuses is 400 and reaches no
-store. A 5xx opens a caller's circuit breaker, so that nothing but an outage, or a fault of ours, is one.
+A path is split first and then decoded, once: `%2F` is no slash, `%253A` no colon. Fields of capabilities that the store
+does not claim are ignored, as are fields unknown to the contract; a request that it refuses is 400 and reaches no
+store. A 5xx opens a caller's circuit breaker, so only outages and our own faults are answered with one.
 """
 
 import asyncio
@@ -94,7 +94,7 @@ class _Forget(ForgetRequest):
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """What logs and metrics call a request's path."""
+    """The name of a request's route for logs and metrics."""
 
     path: str
 
@@ -114,7 +114,7 @@ class Refusal(Exception):
         self.status, self.code, self.details, self.headers = status, code, details, headers
 
     def response(self) -> Response:
-        """Return the answer."""
+        """Return the response with the Error body."""
         body: dict[str, Any] = {"code": self.code, "message": str(self)}
         if self.details:
             body["details"] = dict(self.details)
@@ -126,11 +126,11 @@ StoreOf = Callable[[Request], Awaitable[PluginStore]]
 
 
 class PluginApp:
-    """The application. `store_of` finds the store of a request; limits of a body and of its time are the API's.
+    """The ASGI application. `store_of` finds the store of a request; limits of a body and of its time are the API's.
 
-    `fair`: where requests of tenants take turns; whose share is used up is told so by a 429. `alone`: it has a listener
-    of its own, so that it counts its requests itself; `is_own_name` says which host names lead there, None: all do. A
-    web page that had its own name point here would otherwise read and write memory by its visitors' browsers.
+    `fair`: the fair queue of tenants' requests; a tenant beyond its share gets a 429. `alone`: it has a listener of its
+    own, and so counts its requests itself. `is_own_name` accepts host names, None: all. Without that check a web page
+    whose host name was made to point here could read and write memory through its visitors' browsers.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class PluginApp:
 
     @staticmethod
     def _note(scope: Scope, status: int, took_s: float) -> None:
-        """Count a request and write its line: how it was asked and how it ended, never what was said."""
+        """Count and log a request: method, route, status and time, never content."""
         method, route = scope["method"] if scope["method"] in METHODS else "other", scope["route"].path
         metrics.REQUESTS.labels(method, route, str(status)).inc()
         describe_request({"method": method, "route": route, "status": status}, None)
@@ -199,7 +199,7 @@ class PluginApp:
 
     @asynccontextmanager
     async def _turn(self, tenant: UUID, size: int) -> AsyncGenerator[None]:
-        """Wait for the tenant's turn. Raises Overloaded."""
+        """Hold a slot of the fair queue during the block. Raises Overloaded."""
         if self._fair is None:
             yield
             return
@@ -213,7 +213,7 @@ class PluginApp:
 
 
 class _PluginRequest:
-    """One request before its store."""
+    """One request to its store."""
 
     def __init__(self, store: PluginStore, raw: bytes) -> None:
         self._store, self._raw = store, raw
@@ -243,7 +243,7 @@ class _PluginRequest:
         raise Refusal(404, "not_found", "no such path")
 
     async def _health(self) -> Response:
-        """Answer how the store is; while it is away, in both shapes: as HealthResponse and as Error."""
+        """Return the health of the store; while it is away, as HealthResponse and Error in one body."""
         try:
             async with asyncio.timeout(HEALTH_S):
                 health = await self._store.health()
@@ -271,7 +271,7 @@ class _PluginRequest:
         return JSONResponse({"id": written.id, "namespace": written.namespace}, 201)
 
     def _read(self, model: type[Request_]) -> Request_:
-        """Return the body as what it must be. Raises Refusal, which names fields and never values."""
+        """Return the body as an object of this model. Raises Refusal, which names fields and never values."""
         claimed = self._store.capabilities
         body = {
             name: value
@@ -296,13 +296,13 @@ _ALLOW = {"allow": "PUT, PATCH, DELETE"}
 
 
 def _segments(scope: Scope) -> Sequence[str]:
-    """Return the parts of the path behind the first slash, decoded once; bytes that are no UTF-8 match no name."""
+    """Return the segments of the path, decoded once; bytes that are not UTF-8 match no name."""
     parts = (scope.get("raw_path") or scope["path"].encode()).partition(b"?")[0].split(b"/")[1:]
     return [unquote_to_bytes(part).decode(errors="replace") for part in parts]
 
 
 def _label(scope: Scope) -> str:
-    """Return a path as logs and metrics call it, without the names in it."""
+    """Return the route of a path for logs and metrics, without the names in it."""
     match _segments(scope):
         case "v1", "health" | "search" | "openapi.json" as last:
             return f"/v1/{last}"
@@ -329,7 +329,7 @@ def _uuid(text: str) -> UUID:
 
 
 def _changes(body: NamespaceUpsert | NamespacePatch) -> dict[str, Any]:
-    """Return what a body names beside the kind; metadata without a field is as good as none."""
+    """Return the fields that a body names besides the kind; empty metadata counts as none."""
     named: dict[str, Any] = {
         field: getattr(body, field) for field in ("expires_at", "metadata") if field in body.model_fields_set
     }
@@ -341,7 +341,7 @@ def _shown(answer: BaseModel) -> dict[str, Any]:
 
 
 def _gone(receipts: Sequence[UUID]) -> Response:
-    """Answer that something is gone; the header names the receipts of its erasure, where they are few."""
+    """Return the answer to a deletion; the header names the receipts of its erasure, where they are few."""
     named = ",".join(map(str, receipts[:RECEIPTS_NAMED]))
     return Response(status_code=204, headers={RECEIPTS: named} if named else None, media_type="application/json")
 
@@ -350,11 +350,11 @@ def _gone(receipts: Sequence[UUID]) -> Response:
 
 
 class _Rounded(float):
-    """A number that a double cannot keep digit for digit."""
+    """A number that a double cannot hold digit for digit."""
 
 
 def _object(raw: bytes) -> dict[str, Any]:
-    """Return the object that a body is. Raises Refusal."""
+    """Return the JSON object of a body. Raises Refusal."""
     try:
         value = orjson.loads(raw)
         if isinstance(value, dict) and any(value.get(name) is not None for name in AS_SENT):
@@ -376,7 +376,7 @@ def _number(text: str) -> float:
 
 
 def _leaves(value: object) -> Iterator[object]:
-    """Yield what a JSON value is made of: texts, keys of objects among them, and numbers."""
+    """Yield the texts (keys of objects included) and numbers of a JSON value."""
     waiting = [value]
     while waiting:
         one = waiting.pop()
@@ -397,7 +397,7 @@ def _bad(message: str) -> Refusal:
 
 
 def _refusal_of(error: Exception) -> Refusal:
-    """Return how an error looks outside; of an unexpected one the caller learns only that it happened."""
+    """Return the refusal for an error; an unexpected one is only reported as such to the caller."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, TurnBusy):
@@ -412,7 +412,7 @@ def _refusal_of(error: Exception) -> Refusal:
 
 
 def _refusal_of_request(error: Exception) -> Refusal | None:
-    """Return the refusal of what was asked, by whom and of what."""
+    """Return the refusal for an error of authentication, permission, target or input, else None."""
     match error:
         case Unauthenticated():
             return Refusal(401, "forbidden", str(error), None, {"www-authenticate": "Bearer"})
@@ -426,7 +426,7 @@ def _refusal_of_request(error: Exception) -> Refusal | None:
 
 
 def _refusal_of_limit(error: Exception) -> Refusal | None:
-    """Return the refusal of what is too much, too large or too slow."""
+    """Return the refusal for an exceeded limit of size, rate or time, else None."""
     match error:
         case TooLarge():
             return Refusal(413, "bad_request", str(error), error.details, {"connection": "close"})

@@ -1,4 +1,4 @@
-"""The plugin's store over our own: namespaces are banks, memories units of origin `memory` there."""
+"""The plugin's store over our own: namespaces are banks, memories are units of origin `memory` in them."""
 
 import asyncio
 import base64
@@ -50,14 +50,14 @@ CAPABILITIES = (
     Capability.CURSOR,
     Capability.EXPORT,
 )
-#: How often an erasure that met others is tried at once; then the sweeper goes on with it.
+#: How often a blocked erasure is tried at once; then the sweeper runs it.
 ERASE_TRIES = 3
 
 log = structlog.get_logger("afterturn.plugin")
 
 
 class EraseQueue:
-    """Erases in the background, one after the other, what was forgotten; what it leaves, maintenance goes on with."""
+    """A queue that runs erasures of forgotten memories in the background; maintenance runs those that it leaves."""
 
     def __init__(self, erasures: Erasures, after_s: float) -> None:
         self._erasures, self._after = erasures, timedelta(seconds=after_s)
@@ -65,7 +65,7 @@ class EraseQueue:
         self._task: asyncio.Task[None] | None = None
 
     async def add(self, host: UUID, erasures: Sequence[UUID]) -> None:
-        """Have these erasures done: now, or once `after_s` have passed."""
+        """Queue these erasures, or put them off by `after_s` seconds for maintenance."""
         for erasure in erasures:
             if self._after:
                 await self._erasures.put_off(host, erasure, self._after)
@@ -75,7 +75,7 @@ class EraseQueue:
             self._task = asyncio.get_running_loop().create_task(self._work(), name="erase what was forgotten")
 
     async def close(self) -> None:
-        """Stop; what is left is done by maintenance."""
+        """Stop; maintenance runs the remaining erasures."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -91,16 +91,16 @@ class EraseQueue:
 
 
 class Notify(Protocol):
-    """Has workers look for work of these stages; returns at once."""
+    """The protocol of a call that notifies workers of stages and returns at once."""
 
     def __call__(self, *stages: Stage) -> None:
-        """Notify them."""
+        """Notify the workers of these stages."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PluginParts:
-    """What the store of any tenant stands on."""
+    """The dependencies of every tenant's store."""
 
     namespaces: Namespaces
     memories: PluginMemories
@@ -112,7 +112,7 @@ class PluginParts:
 
 @dataclass(frozen=True, slots=True)
 class BankPluginStore:
-    """The namespaces and memories of one tenant; `grant`: what the caller's key allows, None for a keyless listener."""
+    """The namespaces and memories of one tenant; `grant`: that of the caller's key, None for a keyless listener."""
 
     host: UUID
     parts: PluginParts
@@ -120,21 +120,21 @@ class BankPluginStore:
 
     @property
     def tenant(self) -> UUID:
-        """Whose they are."""
+        """The tenant's id."""
         return self.host
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """All of the contract, and both of ours."""
+        """All capabilities of the contract, and our extensions."""
         return frozenset(CAPABILITIES)
 
     async def health(self) -> Health:
-        """Return how it is, once the database has answered."""
+        """Return the health, once the database has answered."""
         await self.parts.namespaces.of(self.host, [])
         return Health(status="ok", version=VERSION, capabilities=CAPABILITIES)
 
     async def upsert_namespace(self, name: str, kind: NamespaceKind, changes: Mapping[str, Any]) -> Namespace:
-        """Make a namespace and its bank, or change it; a deletion that was cut off is ended before."""
+        """Create a namespace and its bank, or change it; first completes an interrupted deletion."""
         self._require(name, writes=True)
         if await self.parts.namespaces.is_ending(self.host, name):
             await self._end(name)
@@ -152,14 +152,14 @@ class BankPluginStore:
         return await self._end(name)
 
     async def write(self, namespace: str, memory: MemoryWrite) -> Written:
-        """Write a memory, and have the stages know of it. Raises NotFound, QuotaExceeded, RateLimited."""
+        """Write a memory, and notify the stages. Raises NotFound, QuotaExceeded, RateLimited."""
         self._require(namespace, writes=True)
         memory_id = await self.parts.memories.write(self.host, namespace, _as_stored(memory))
         self.parts.notify(Stage.EXTRACTION, Stage.EMBEDDING)
         return Written(id=str(memory_id), namespace=namespace)
 
     async def search(self, request: SearchRequest) -> Found:
-        """Return memories of the named namespaces. Raises Invalid for a cursor or a vector that fits nothing there."""
+        """Return memories of the named namespaces. Raises Invalid for a cursor or a vector that does not fit them."""
         for name in request.namespaces:
             self._require(name, writes=False)
         asked = SearchQuery(
@@ -179,7 +179,7 @@ class BankPluginStore:
         return Found(memories=tuple(_as_memory(one, names) for one in found))
 
     async def forget(self, namespace: str, memory_id: UUID) -> Sequence[UUID]:
-        """Forget a memory; returns its erasure. Raises NotFound."""
+        """Forget a memory; return the ids of its erasure. Raises NotFound."""
         self._require(namespace, writes=True)
         erasure = await self.parts.memories.forget(self.host, namespace, memory_id)
         await self.parts.erasing.add(self.host, [erasure])
@@ -210,7 +210,7 @@ class BankPluginStore:
         )
 
     async def _find(self, asked: SearchQuery, query: str, embedding: Sequence[float] | None) -> Sequence[StoredMemory]:
-        """Search by the caller's vector where one of its dimension is kept, else by the text."""
+        """Return the memories found by the caller's vector where its dimension is stored, else by the text."""
         search, reference = self.parts.search, self.parts.settings.search_mode is SearchMode.REFERENCE
         if embedding:
             found = await search.nearest(self.host, asked, normalise(embedding), pins_first=not reference)
@@ -228,7 +228,7 @@ class BankPluginStore:
         return await search.find(self.host, asked, query, by_words=reference, pins_first=not reference)
 
     def _require(self, namespace: str, *, writes: bool) -> None:
-        """Hold a key to what it allows. Raises PermissionDenied."""
+        """Check the key's rights to these namespaces. Raises PermissionDenied."""
         grant = self.grant
         if grant is None:
             return

@@ -1,4 +1,4 @@
-"""The description of the seven routes, OpenAPI 3.1, made of the objects that cross them: `GET /v1/openapi.json`."""
+"""Builds the OpenAPI 3.1 description of the seven routes from their models: `GET /v1/openapi.json`."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -21,7 +21,7 @@ from producers.plugin.wire import (
     Written,
 )
 
-#: What the contract calls these objects.
+#: The contract's names of these models.
 NAMES: Mapping[type[BaseModel], str] = {
     Health: "HealthResponse",
     NamespaceUpsert: "NamespaceUpsert",
@@ -34,7 +34,7 @@ NAMES: Mapping[type[BaseModel], str] = {
     ForgetRequest: "ForgetRequest",
     Problem: "Error",
 }
-#: Method, path, what it takes, the status of success, what it answers then, and the refusals that the contract names.
+#: Method, path, body, status of success, answer, and the refusals that the contract names.
 ROUTES: Sequence[tuple[str, str, type[BaseModel] | None, int, type[BaseModel] | None, tuple[int, ...]]] = (
     ("get", "/v1/health", None, 200, Health, (503,)),
     ("put", "/v1/namespaces/{name}", NamespaceUpsert, 200, Namespace, (400,)),
@@ -50,7 +50,7 @@ ADDED = (401, 403, 429, 503)
 
 @cache
 def describe_routes() -> Mapping[str, Any]:
-    """Return the document."""
+    """Return the OpenAPI document."""
     requests = {model for _, _, model, *_ in ROUTES if model}
     modes: list[Any] = [(model, "validation" if model in requests else "serialization") for model in NAMES]
     found, definitions = models_json_schema(modes, ref_template="#/components/schemas/{model}")

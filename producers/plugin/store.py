@@ -1,8 +1,7 @@
 """The protocol of a store behind the contract's routes; its arguments are validated.
 
-Its errors are those of the service: NotFound for a namespace or memory that is not there, Invalid for what the contract
-allows and the store cannot keep, OverQuota, Overloaded and RateLimited, and the database's errors when it is
-away.
+Its errors are those of the service: NotFound for an unknown namespace or memory, Invalid for input that the contract
+allows and the store cannot hold, OverQuota, Overloaded and RateLimited, and the database's errors when it is away.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,41 +16,41 @@ class PluginStore(Protocol):
 
     @property
     def tenant(self) -> UUID:
-        """Whose they are; requests of one tenant take turns with those of others."""
+        """The tenant's id, by which the fair queue schedules requests."""
         ...
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What it promises; fields of anything else never reach it."""
+        """The store's capabilities; fields of others never reach it."""
         ...
 
     async def health(self) -> Health:
-        """Return how it is, after a look at what it stands on; raises where that is away."""
+        """Return the health, after a check of the store's dependencies; raises where these are away."""
         ...
 
     async def upsert_namespace(self, name: str, kind: NamespaceKind, changes: Mapping[str, Any]) -> Namespace:
-        """Make a namespace, or change its kind and what `changes` names (expires_at, metadata); all else is kept."""
+        """Create a namespace, or change its kind and the fields in `changes` (expires_at, metadata) alone."""
         ...
 
     async def patch_namespace(self, name: str, changes: Mapping[str, Any]) -> Namespace:
-        """Change what `changes` names; None clears. Raises NotFound."""
+        """Change the fields in `changes`; None clears one. Raises NotFound."""
         ...
 
     async def delete_namespace(self, name: str) -> Sequence[UUID]:
         """Delete a namespace and its memories. Raises NotFound.
 
-        Returns the ids of receipts, where there are any: under these it stands when and how the texts were erased.
+        Returns the ids of the erasures' receipts, where there are any.
         """
         ...
 
     async def write(self, namespace: str, memory: MemoryWrite) -> Written:
-        """Write a memory; one of the same id there is replaced in every field but created_at. Raises NotFound."""
+        """Write a memory; one of the same id in the namespace is replaced, except created_at. Raises NotFound."""
         ...
 
     async def search(self, request: SearchRequest) -> Found:
-        """Return memories of these namespaces alone; a namespace that is not there has none."""
+        """Return memories of these namespaces alone; an unknown namespace has none."""
         ...
 
     async def forget(self, namespace: str, memory_id: UUID) -> Sequence[UUID]:
-        """Forget a memory of this namespace; returns receipts as `delete_namespace` does. Raises NotFound."""
+        """Forget a memory of this namespace; return receipts like `delete_namespace`. Raises NotFound."""
         ...

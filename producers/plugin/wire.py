@@ -1,7 +1,7 @@
-"""The objects of memory plugin contract v1, checked before they are sent and after they came. Pure rules.
+"""Requests and answers of memory plugin contract v1, validated when sent and when received. Pure rules.
 
-Requests refuse what the contract refuses, unknown fields included; answers take what the contract takes and leave the
-rest aside. `as_json` gives the least JSON: a field that is not set is not sent.
+Requests refuse all that the contract refuses, unknown fields included; answers ignore unknown fields. `as_json` gives
+minimal JSON: a field that is not set is not sent.
 """
 
 import json
@@ -42,11 +42,11 @@ _RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:
 
 
 class Capability(StrEnum):
-    """What a plugin may promise beyond storing and listing; other words are passed over.
+    """The capabilities that a plugin may claim beyond storing and listing; unknown ones are ignored.
 
     The last three are not of contract v1: a plugin that lists them takes `created_at` in a write, answers a listing
-    with `next_cursor`, which the next request sends as `cursor`, and adds to a listing that is asked for with `export`
-    what others do not show: callers' vectors, and the namespaces with their ends and metadata.
+    with `next_cursor`, which the next request sends as `cursor`, and adds to a listing with `export` the callers'
+    vectors, and the namespaces with their ends and metadata.
     """
 
     EMBEDDING = "embedding"
@@ -85,7 +85,7 @@ class Source(StrEnum):
 
 
 def is_namespace(name: str) -> bool:
-    """Say whether a text may name a namespace: `workspace:abc`, at most 256 bytes, no trailing line end."""
+    """Return whether a text is a valid namespace name: `workspace:abc`, at most 256 bytes, no trailing line end."""
     return len(name) <= LONGEST_NAME and _NAME.fullmatch(name) is not None
 
 
@@ -161,7 +161,7 @@ class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the least JSON that says it."""
+        """Return minimal JSON, without fields that are not set."""
         return self.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
 
 
@@ -267,7 +267,7 @@ class Memory(_Answer):
     embedding: tuple[float, ...] | None = Field(default=None, repr=False)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it with the fields that are set."""
+        """Return the JSON of the fields that are set."""
         return self.model_dump(mode="json", exclude_none=True)
 
 
@@ -282,7 +282,7 @@ class Found(_Answer):
     namespaces: Annotated[tuple[Namespace, ...], BeforeValidator(_none_as_empty)] = ()
 
     def as_bytes(self) -> bytes:
-        """Return the least JSON that says it: fields that are set, no memories as an empty list."""
+        """Return minimal JSON as bytes: fields that are set; no memories are an empty list."""
         return self.model_dump_json(exclude_none=True, exclude_defaults=True).encode()
 
 

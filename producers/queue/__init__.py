@@ -1,1 +1,1 @@
-"""The queue interface: turns and questions that agents publish. Hands out what reads and judges one message."""
+"""The queue interface: turns and questions that agents publish; reads and validates one message at a time."""

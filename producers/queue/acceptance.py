@@ -1,4 +1,4 @@
-"""One message of a turn queue: accepted, to be tried again, or never to be accepted, and why."""
+"""Processes one message of a turn queue: accepts it, has it tried again, or rejects it with a reason."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,12 +18,12 @@ from store.tracing import SpanRole, trace_operation
 
 
 class TryAgain(Exception):
-    """The same message may be accepted a little later; it stays in its queue."""
+    """The message may be accepted later; it stays in its queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why a message is never accepted: `code` and `message` as HTTP says them, free of content."""
+    """The reason why a message is never accepted: `code` and `message` as in HTTP, without content."""
 
     code: str
     message: str
@@ -32,10 +32,10 @@ class Rejection:
 
 @dataclass(slots=True)
 class QueueIntake:
-    """Accepts what one tenant's queue holds, in the name of that tenant: no field of a message chooses another.
+    """Accepts the messages of one tenant's queue for that tenant: no field of a message chooses another.
 
-    `most_bytes` a message may have; `max_attempts` of one that fails otherwise than for an outage; `ensure_tenant`
-    makes the tenant where it has no key yet.
+    `most_bytes`: the size limit of a message; `max_attempts`: for one that fails for other reasons than an outage;
+    `ensure_tenant` creates the tenant where it has no key yet.
     """
 
     memory: MemoryFacade
@@ -46,9 +46,9 @@ class QueueIntake:
     _ensured: bool = False
 
     async def accept(self, raw: bytes, attempt: int) -> Rejection | None:
-        """Accept a message: what it carries is durable when this returns None. `attempt` counts from 0.
+        """Accept a message, which is durable when this returns None, or return its rejection. `attempt` counts from 0.
 
-        Raises TryAgain for what may pass: an outage, a turn that another request writes, a limit for a time.
+        Raises TryAgain for passing reasons: an outage, a turn that another request writes, a rate limit.
         """
         try:
             published = read_message(raw, self.most_bytes)

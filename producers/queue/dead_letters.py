@@ -1,9 +1,10 @@
-"""Dead letters of a turn queue: messages that are never accepted, with their reason, on the queue's own server.
+"""Stores dead letters of a turn queue: rejected messages with their reasons, on the queue's own server.
 
     <queue's prefix>:dead         a hash: message id -> the letter's JSON
     <queue's prefix>:dead.times   a sorted set of their ids, by when they died (epoch milliseconds)
 
-A publisher's user reaches neither. Without `keep_content` a letter holds no word of its message: it cannot be replayed.
+A publisher's user can access neither. Without `keep_content` a letter holds no text of its message, so it cannot be
+replayed.
 """
 
 import time
@@ -23,7 +24,7 @@ DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that was never accepted: when (epoch milliseconds), from `turns` or `recalls`, its size, and why."""
+    """A rejected message: when (epoch milliseconds), from `turns` or `recalls`, its size, and the reason."""
 
     message_id: str
     queue: str
@@ -46,7 +47,7 @@ class DeadLetters:
     days: float = 30.0
 
     def put(self, message_id: str, queue: str, raw: bytes, attempts: int, why: Rejection) -> None:
-        """Keep a letter; put twice, it is one. Prunes the queue's letters."""
+        """Store a letter, once by its id, and prune the queue's letters."""
         now = time.time_ns() // 1_000_000
         kept = raw.decode("utf-8", errors="replace") if self.keep_content else None
         told = (why.code, why.message, dict(why.details))
@@ -58,7 +59,7 @@ class DeadLetters:
         self.prune(now)
 
     def prune(self, now_ms: int) -> int:
-        """Remove letters older than `days`, and the oldest past MOST_LETTERS; returns how many went."""
+        """Delete letters older than `days`, and the oldest beyond MOST_LETTERS; return how many were deleted."""
         with self.client.pipeline() as pipeline:
             pipeline.zrangebyscore(self._times_key, "-inf", now_ms - self.days * DAY_MS)
             pipeline.zrange(self._times_key, 0, -MOST_LETTERS - 1)
@@ -72,7 +73,7 @@ class DeadLetters:
         return sorted((DeadLetter(**orjson.loads(one)) for one in found), key=lambda letter: letter.died_ms)
 
     def replay(self, letter: DeadLetter) -> bool:
-        """Put a letter back to the end of its queue, with all its attempts; False where its content was not kept."""
+        """Put a letter back at the end of its queue, with a fresh attempt budget; False without its content."""
         if letter.body is None:
             return False
         key = f"{self.prefix}:{letter.queue}"
@@ -86,7 +87,7 @@ class DeadLetters:
         return True
 
     def drop(self, message_ids: Sequence[str]) -> None:
-        """Remove letters for good."""
+        """Delete letters."""
         if message_ids:
             with self.client.pipeline() as pipeline:
                 pipeline.hdel(self._letters_key, *message_ids)

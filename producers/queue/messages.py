@@ -1,4 +1,4 @@
-"""What a message of a turn queue must be: a dramatiq message whose one argument is a CloudEvents envelope. Pure."""
+"""Parses messages of a turn queue: dramatiq messages whose one argument is a CloudEvents envelope. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ TENANT_FIELDS = frozenset({"tenant", "host"})
 
 
 class Envelope(BaseModel):
-    """A CloudEvents 1.0 envelope; attributes that are not known here are extensions, and ignored."""
+    """A CloudEvents 1.0 envelope; unknown attributes are extensions, and ignored."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
 
@@ -32,7 +32,7 @@ class Envelope(BaseModel):
 
 
 class MessageArguments(BaseModel):
-    """What is read of a dramatiq message: its one argument."""
+    """The part of a dramatiq message that is read: its one argument."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
 
@@ -41,7 +41,7 @@ class MessageArguments(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What was published: the body of the HTTP call its type stands for; `job` of a question; of which trace it is."""
+    """A published message: the body of the HTTP call of its type; `job`: the id of a question's job; its trace."""
 
     kind: str
     body: Mapping[str, Any] = field(repr=False)
@@ -50,7 +50,7 @@ class Published:
 
 
 def read_message(raw: bytes, most_bytes: int) -> Published:
-    """Return what a message carries. Raises Invalid, TooLarge."""
+    """Return the content of a message. Raises Invalid, TooLarge."""
     if len(raw) > most_bytes:
         raise TooLarge("message", "max_request_bytes", most_bytes)
     try:

@@ -1,8 +1,8 @@
-"""The audit of calls: every call with a valid key is recorded, without a call ever waiting for it.
+"""Records every call with a valid key in the audit, without delaying the call.
 
-Records gather in memory and are written in batches. What comes faster than it can be written, or while the database is
-away for long, is dropped and counted: an audit must not be what takes the service down. Calls without a valid key are
-counted and summed up, one row a minute for each way of being refused, so that they cannot crowd out the others.
+Records gather in memory and are written in batches. Records that come faster than they can be written, or while the
+database is away for long, are dropped and counted, so that the audit cannot take the service down. Calls without a
+valid key are summed up, one row a minute for each kind of refusal, so that they cannot crowd out the others.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ from store.tenancy.call_audit import NO_HOST, AuditedCall, Interface
 
 log = structlog.get_logger("afterturn.audit")
 
-#: Notes that wait at most; about 300 bytes each.
+#: The most records that wait; about 300 bytes each.
 WAITING_LIMIT = 20_000
-#: Notes written by one statement.
+#: Records written by one statement.
 BATCH = 1000
 #: Pause between two batches, in seconds.
 PAUSE_S = 1.0
@@ -35,7 +35,7 @@ SUM_EVERY_S = 60.0
 SUMMED_UP = "calls without a valid key"
 
 Write = Callable[[Sequence[AuditedCall]], Awaitable[None]]
-#: By which interface a call came in, and how it was refused: status and code.
+#: The interface of a refused call, and its status and code.
 _Refusal = tuple[Interface, int | None, str | None]
 
 
@@ -62,7 +62,7 @@ class CallRecorder:
         self._sum_at = float("-inf")
 
     def note(self, call: AuditedCall) -> None:
-        """Record a call, or drop it when too many wait already; one without a valid key is only counted."""
+        """Queue a call's record, or drop it when too many wait; a call without a valid key is only counted."""
         if call.host_id == NO_HOST and call.key_id is None:
             self._count(call)
         elif len(self._waiting) >= self._limit:
@@ -77,7 +77,7 @@ class CallRecorder:
         self._first.setdefault(refusal, call)
 
     def _sum_up(self) -> None:
-        """Have one row for each way of being refused wait, in place of all such calls since the last time."""
+        """Queue one row for each kind of refusal, with the number of such calls since the last time."""
         self._waiting.extend(
             replace(call, operation=SUMMED_UP, request_id=None, rows=self._strangers[refusal])
             for refusal, call in self._first.items()
@@ -88,7 +88,7 @@ class CallRecorder:
 
     @asynccontextmanager
     async def writing(self) -> AsyncGenerator[None]:
-        """Write what is noted for as long as the block lasts, and at its end what is left, for a moment."""
+        """Write records during the block, and at its end the remaining ones, for `LAST_S` seconds at most."""
         ending = asyncio.Event()
         task = asyncio.create_task(self._run(ending), name="write the call audit")
         try:
@@ -97,14 +97,14 @@ class CallRecorder:
             ending.set()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LAST_S):
-                    # A batch that is cut off may be written, and would be written again.
+                    # Awaited: a cancelled batch may have been written, and would be written again.
                     await task
                     self._sum_up()
                     await self.flush()
             CALLS_AUDITED.labels("dropped").inc(len(self._waiting))
 
     async def flush(self) -> bool:
-        """Write all that waits; False when that failed, and it waits on."""
+        """Write all waiting records; False when that failed, and they still wait."""
         if self._first and self._now() >= self._sum_at and len(self._waiting) < self._limit:
             self._sum_up()
         while self._waiting:

@@ -1,8 +1,8 @@
 """Authorises changes of stored memories, for every interface.
 
-A key without a user and an agent belongs to who keeps the host's memory: it may change all that it reaches. A key of a
-user or an agent may change everything in banks of its own. In a bank that others share it may change what its user or
-agent began (by the first event of each unit), and nothing that concerns every reader, unless it has the scope `curate`.
+A key without a user and an agent may change everything that it reaches. A key of a user or an agent may change
+everything in banks of its own. In a bank that others share it may change units and documents that its user or agent
+began (by the first event of each), and nothing that concerns every reader, unless it has the scope `curate`.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class Action(Enum):
     CHANGE_BANK = "change its language or its end"
 
 
-#: What decides what every reader of a bank is shown first.
+#: Actions that decide what every reader of a bank gets first.
 CURATION = frozenset({Action.DIRECT, Action.PIN})
 
 
@@ -49,9 +49,9 @@ class Authorisation:
     async def require(
         self, grant: Grant, action: Action, bank: str, *, units: Sequence[UUID] = (), document: UUID | None = None
     ) -> None:
-        """Let a key do something in the bank of this whole name, which it reaches; `units`, `document`: to what.
+        """Check that a key may do this action in the bank of this whole name; `units`, `document`: its targets.
 
-        Raises PermissionDenied; NotFound for a unit or a document that is not there.
+        Raises PermissionDenied; NotFound for an unknown unit or document.
         """
         require_write(grant)
         if grant.user is None and grant.agent is None:
@@ -72,7 +72,7 @@ class Authorisation:
         )
 
     async def _owns_bank(self, grant: Grant, bank: str) -> bool:
-        """Say whether a bank is the key's own: of its user with any agent it may use, or of its agent for all users."""
+        """Return whether a bank is the key's own: of its user (with any agent it may use), or of its agent alone."""
         user, agent = await self.banks.owners(grant.host_id, bank)
         own_user, own_agent = space_ids(grant.host_id, grant.space)
         if own_user is None:
@@ -87,7 +87,7 @@ def require_write(grant: Grant) -> None:
 
 
 def require_user_erasure(grant: Grant, user: str) -> None:
-    """Let a key erase a user, from all banks: its own user, or any by a key of the whole host.
+    """Check that a key may erase this user from all banks: its own user, or any by a key of the whole host.
 
     Raises PermissionDenied.
     """

@@ -1,6 +1,6 @@
 """Resolves and authorises the bank of every read and write.
 
-A key's banks are compared with the names its holder uses. A key of a user or an agent then meets its own banks and
+A key's banks are compared with the names its holder uses. A key of a user or an agent then reaches its own banks and
 those that are shared with it; every other bank is answered like one that does not exist.
 """
 
@@ -120,7 +120,7 @@ BANKS: ListOrder[Bank] = ListOrder("banks", _bank_place, (read_name,))
 
 
 async def resolve_bank(banks: Banks, grant: Grant, bank: str) -> str:
-    """Return the whole name of the bank a key's holder means. Raises PermissionDenied, Invalid for too long a name."""
+    """Return the whole name of the bank that a key's holder names. Raises PermissionDenied, Invalid if too long."""
     space = grant.space
     if not (grant.allows(bank) or (space.prefix and grant.allows(bank.removeprefix(space.prefix)))):
         raise PermissionDenied("this key does not reach this bank")
@@ -128,7 +128,7 @@ async def resolve_bank(banks: Banks, grant: Grant, bank: str) -> str:
 
 
 async def reaches_bank(banks: Banks, grant: Grant, name: str) -> bool:
-    """Say whether a key reaches the bank of this whole name."""
+    """Return whether a key reaches the bank of this whole name."""
     try:
         return await resolve_bank(banks, grant, name) == name
     except (PermissionDenied, Invalid):
@@ -136,14 +136,14 @@ async def reaches_bank(banks: Banks, grant: Grant, name: str) -> bool:
 
 
 def fit_name(name: str) -> str:
-    """Return the whole name of a bank. Raises Invalid when the owner's name leaves too little room for the bank's."""
+    """Return the whole name of a bank. Raises Invalid when it is too long together with its owner's name."""
     if len(name.encode()) > BANK_BYTES:
         raise Invalid(FieldProblem("bank", f"must have at most {BANK_BYTES} bytes together with the name of its owner"))
     return name
 
 
 def written_by(grant: Grant, turn: NewTurn, bank: str) -> NewTurn:
-    """Return the turn as the key's user and agent say it, in this bank.
+    """Return the turn with the key's user and agent as its authors, in this bank.
 
     Raises PermissionDenied for a turn of another user.
     """
@@ -153,35 +153,35 @@ def written_by(grant: Grant, turn: NewTurn, bank: str) -> NewTurn:
 
 
 def resolve_speaker(grant: Grant, user: str | None) -> str | None:
-    """Return who writes: whom the key says, else whom the body says. Raises PermissionDenied where these differ."""
+    """Return the writing user: the key's, else the body's. Raises PermissionDenied where these differ."""
     if grant.user is not None and user not in (None, grant.user):
         raise PermissionDenied("this key writes as its own user only")
     return grant.user or user
 
 
 def space_for(grant: Grant, body: BankBody) -> Space:
-    """Return whose a new bank shall be. Raises PermissionDenied for anybody but the key's own user and agent."""
+    """Return the owner of a new bank. Raises PermissionDenied for another user or agent than the key's."""
     if grant.agent is not None and body.agent not in (None, grant.agent):
         raise PermissionDenied("this key makes banks of its own agent only")
     return Space(resolve_speaker(grant, body.user_id), grant.agent or body.agent)
 
 
 def listable_names(grant: Grant) -> list[str] | None:
-    """Return the whole names a key may list; None for all it sees."""
+    """Return the whole names of the banks that a key may list; None: all that it sees."""
     if grant.banks is None:
         return None
     return sorted({*grant.banks, *(grant.space.name(bank) for bank in grant.banks)})
 
 
 def describe_keeper(grant: Grant) -> str:
-    """Return how readers of a bank are told whose key laid something down for them."""
+    """Return the author of a directive by the key: `user NAME`, `agent NAME` or `operator`."""
     if grant.user is not None:
         return f"user {grant.user}"
     return "operator" if grant.agent is None else f"agent {grant.agent}"
 
 
 def as_json(bank: Bank) -> dict[str, Any]:
-    """Return a bank as the API shows it."""
+    """Return the API's JSON of a bank."""
     owners = {"user": bank.user and str(bank.user), "agent": bank.agent and str(bank.agent)}
     return {
         "bank": bank.name,

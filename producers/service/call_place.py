@@ -16,7 +16,7 @@ class CallPlace:
     turn: UUID | None = None
 
     def fields(self) -> dict[str, str]:
-        """Return what is known, as fields of a log line."""
+        """Return the known ids as fields of a log line."""
         known = {"project": self.project, "session": self.session, "turn": self.turn}
         return {name: str(value) for name, value in known.items() if value is not None}
 
@@ -26,7 +26,7 @@ CURRENT: ContextVar[CallPlace | None] = ContextVar("call place", default=None)
 
 
 def note_place(host: UUID, bank: str, session: str, turn: str | None = None) -> None:
-    """Note what the request that is being served is about; `bank` is the whole name."""
+    """Note bank (by its whole name), session and turn of the current request."""
     if (place := CURRENT.get()) is None:
         return
     place.project = identity.bank_id(host, bank)

@@ -1,4 +1,4 @@
-"""Corrections of a unit's text, as requests."""
+"""Parses requests to correct a unit's text."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -22,7 +22,7 @@ class CorrectionBody(RequestModel):
 
 
 def correction_of(value: Any, settings: ApiSettings) -> CorrectionBody:
-    """Return the correction a JSON value is. Raises Invalid, or TooLarge for a text past a message's limit."""
+    """Return the correction in a JSON value. Raises Invalid, or TooLarge for a text beyond a message's limit."""
     body = parse_body(CorrectionBody, value)
     if not body.content.strip():
         raise Invalid(FieldProblem("content", "must not be blank; to remove a unit, delete it"))

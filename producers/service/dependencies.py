@@ -1,4 +1,4 @@
-"""The collaborators of the facade: stores, clocks and notifiers that each of its modules gets."""
+"""The dependencies of the facade: stores, clocks and notifiers that each of its modules gets."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from store.tenancy.keys import Grant
 
 @dataclass(frozen=True, slots=True)
 class ServiceDependencies:
-    """Collaborators of the facade."""
+    """The dependencies of the facade's modules."""
 
     turns: TurnStore
     units: Units
@@ -39,22 +39,22 @@ class ServiceDependencies:
     persons: Persons
     memories: Memories
     pressure: Pressure | None = None
-    #: Takes new turns (host, ids, characters in all) to embed them at once, or leaves them to the workers (False).
+    #: Starts to embed new turns (host, ids, characters in all) at once; False: they are left to the workers.
     embed: Callable[[UUID, Sequence[UUID], int], bool] | None = None
     words: KeptShort | None = None
-    #: Ends what is over by its own time when maintenance is asked for; workers do by schedule.
+    #: Ends expired units and banks on request; workers do so by schedule.
     ending: ExpiryTask | None = None
 
     @property
     def authorisation(self) -> Authorisation:
-        """The rule that says who may change what."""
+        """The checks of rights to change stored memories."""
         return Authorisation(self.banks, self.units, self.documents)
 
     def admit(self, grant: Grant, what: Shed) -> None:
-        """Return, or raise Overloaded where this is shed for the tenant."""
+        """Return unless load shedding refuses this work for the tenant. Raises Overloaded."""
         if self.pressure is not None:
             self.pressure.admit(grant.host_id, what)
 
     async def reach(self, grant: Grant, bank: str) -> str:
-        """Return the whole name of the bank that is meant. Raises PermissionDenied."""
+        """Return the whole name of the bank that the grant means by this name. Raises PermissionDenied."""
         return await resolve_bank(self.banks, grant, bank)

@@ -1,4 +1,4 @@
-"""Requests of erasures, and their receipts on the wire."""
+"""Parses requests of erasures, and serialises their receipts."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -44,7 +44,7 @@ class ErasureBody(RequestModel):
 
     @property
     def name(self) -> str:
-        """What the thing is called."""
+        """The id of the target."""
         return self.unit_id or self.session_id or self.user_id or ""
 
 
@@ -93,7 +93,7 @@ class ReceiptAnswer(WireModel):
 
 
 def may_see_receipt(grant: Grant, receipt: Receipt) -> bool:
-    """Say whether a key may see a receipt that is in sight of its user and agent."""
+    """Return whether a key may see a receipt that its user and agent can see."""
     if grant.banks is None:
         return receipt.kind is not Kind.USER or grant.agent is None
     names = {*grant.banks, *(grant.space.name(bank) for bank in grant.banks)}
@@ -101,14 +101,14 @@ def may_see_receipt(grant: Grant, receipt: Receipt) -> bool:
 
 
 def scope_of(grant: Grant) -> tuple[UUID | None, UUID | None]:
-    """Return the user and the agent a key is limited to."""
+    """Return the ids of the user and the agent that a key is restricted to."""
     host = grant.host_id
     user = None if grant.user is None else identity.user_id(host, grant.user)
     return user, None if grant.agent is None else identity.agent_id(host, grant.agent)
 
 
 def as_json(receipt: Receipt) -> dict[str, Any]:
-    """Return a receipt as it is told outside."""
+    """Return the API's JSON of a receipt."""
     return {
         "erasure_id": str(receipt.erasure_id),
         "kind": receipt.kind.value,

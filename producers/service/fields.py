@@ -19,7 +19,7 @@ TURN_BYTES = 256
 NAME_BYTES = 256
 #: Positions are bigints.
 POSITION_MAX = 2**63 - 1
-#: What is said now or was said within living memory; anything else is a mistake of units.
+#: The accepted range of times; a time outside is a mistake of units.
 EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 LATEST = datetime(3000, 1, 1, tzinfo=UTC)
 
@@ -45,7 +45,7 @@ def _limit_bytes(limit: int) -> Callable[[str], str]:
 
 
 def session_name(text: str) -> str:
-    """Return a session's name if it can stand as one segment of a path."""
+    """Return a session's name if it is valid as one segment of a path."""
     _limit_bytes(SESSION_BYTES)(text)
     if text in {".", ".."} or "/" in text or "\\" in text or _CONTROL.search(text):
         raise field_error("must not be . or .., nor contain a slash, a backslash or a control character")

@@ -1,4 +1,4 @@
-"""Recalled text is data: framed as untrusted by the same function that frames it in the agent's process.
+"""Frames recalled text as untrusted data, by the same function as in the agent's process.
 
 A frame is a message of the user's role, never of the system's. Its form, and how it is taken out again, is the
 client's `reference` module: both sides must agree to the letter.
@@ -46,11 +46,11 @@ class ReferenceDirective:
 def frame_message(
     items: Sequence[ReferenceItem], directives: Sequence[ReferenceDirective] = ()
 ) -> dict[str, str] | None:
-    r"""Return the message an agent may put before the user's own words, or None when there is nothing to show.
+    r"""Return the message for an agent to put before the user's own text, or None when there is nothing to show.
 
     The message is `{"role": "user", "content": "<memory_reference>\n{json}\n</memory_reference>"}`; empty fields
-    of items are left out, scores are text. Directives stand before it, in `<memory_directives>` of their own. How much
-    may be in it was decided by `k` and `max_tokens` already.
+    of items are left out, scores are text. Directives come first, in `<memory_directives>` of their own. Its size was
+    limited by `k` and `max_tokens` already.
     """
     standing = reference.frame_directives([asdict(one) for one in directives])
     recalled = reference.frame([_framed_item(item) for item in items], max_characters=None)

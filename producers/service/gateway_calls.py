@@ -54,7 +54,7 @@ class Scoped(Credentials):
     @property
     def bank(self) -> str:
         """The bank that holds the memory of this user, application and project."""
-        # The sign that escapes is escaped too, or two users could come to share a name.
+        # The escape character is escaped, too: otherwise two users could share a name.
         named = (self.app_id, self.project_id, self.user_id)
         parts = (part.replace("%", "%25").replace(":", "%3A") for part in named)
         return shorten_name("gateway:" + ":".join(parts), BANK_BYTES)
@@ -211,7 +211,7 @@ def shorten_name(name: str, limit: int) -> str:
 
 
 def session_of(name: str) -> str:
-    """Return the session's name here; one that could not stand in a path is kept like one that is too long."""
+    """Return the session's name here; a name that is invalid in a path is shortened like one that is too long."""
     short = shorten_name(name, SESSION_BYTES)
     try:
         return session_name(short)
@@ -221,7 +221,7 @@ def session_of(name: str) -> str:
 
 
 def turns_of(body: AddBody, settings: ApiSettings, redactor: Redactor) -> list[NewTurn]:
-    """Return each message as a turn of its own, named by its digest: the same message again is the same turn.
+    """Return each message as a turn of its own, named by its digest, so that a repeated message is the same turn.
 
     Blank messages and recalled text are left out. Raises TooLarge.
     """
@@ -232,7 +232,7 @@ def turns_of(body: AddBody, settings: ApiSettings, redactor: Redactor) -> list[N
 
 
 def _without_secrets(message: AddedMessage, redactor: Redactor) -> AddedMessage:
-    """Return a message as it is kept: its name is made from that."""
+    """Return a message without secrets, in the form from which its turn's name is made."""
     said = message.content
     return message.model_copy(update={"content": Content(redactor.text(said.text), redactor.parts(said.parts))})
 
@@ -258,7 +258,7 @@ def _digest_message(body: AddBody, message: AddedMessage) -> str:
 
 
 def question_of(body: SearchBody) -> RecallQuery | None:
-    """Return what to ask the memory; None when only resources are asked for, of which there are none here."""
+    """Return the query for the memory; None when only resources are searched, of which there are none here."""
     everywhere = ALL_USER_MEMORY in body.scope
     if not everywhere and CURRENT_CHAT not in body.scope:
         return None
@@ -275,7 +275,7 @@ def question_of(body: SearchBody) -> RecallQuery | None:
 
 
 def answer_of(body: SearchBody, found: Sequence[Recalled]) -> dict[str, Any]:
-    """Return what was found as the contract's answer: the best, as many as it has room for, and a note if not all."""
+    """Return the contract's answer: the best results that fit, and a note if some do not."""
     own = session_of(CHAT + body.conversation_id)
     results, room = list[dict[str, Any]](), MOST_BYTES - ROOM_AROUND - ROOM_FOR_NOTE
     for item in found:

@@ -1,7 +1,6 @@
-"""Clients of Memory Gateways, one for each target: the address and key it names, and a gate of its own before it.
+"""Clients of Memory Gateways, one for each target, with its URL, its key, and a gate (circuit breaker and rate limit).
 
-Turns are delivered and recalls are asked through them. What the gateway of one tenant does or fails to do concerns no
-other tenant.
+Deliveries and recalls use them. A failing gateway of one tenant affects no other tenant.
 """
 
 from collections.abc import Callable
@@ -41,7 +40,7 @@ class Calling:
 
 
 def canonical_url(base_url: str) -> str:
-    """Return an address as targets are told apart by it. Raises InvalidRequestError, which does not show it."""
+    """Return the canonical form of a gateway's URL. Raises InvalidRequestError, which does not show it."""
     return str(httpx.URL(check_base_url(base_url))).rstrip("/")
 
 
@@ -62,7 +61,7 @@ class GatewayClients:
         self._gates: dict[UUID, Gate] = {}
 
     def client(self, target: GatewayTarget) -> GatewayClient:
-        """Return a client of a target; its connections are closed with this. Raises TargetUnusable."""
+        """Return the client of a target; `aclose` closes its connections. Raises TargetUnusable."""
         access, user = self._access(target), target.user
         try:
             posts = self._posts.get(access.base_url) or self._open(access.base_url)
@@ -74,7 +73,7 @@ class GatewayClients:
         return GatewayClient(access.base_url, user.user_id, key, user.app_id, user.project_id, patience_s, posts=posts)
 
     def gate(self, target: GatewayTarget) -> Gate:
-        """Return the gate before a target, which all processes share."""
+        """Return the gate of a target, whose state all processes share."""
         if (found := self._gates.get(target.target_id)) is None:
             name = gate_name("gateway", str(target.target_id), *self._use)
             found = self._gates[target.target_id] = Gate(self._database, name, self._calling.policy)
@@ -82,7 +81,7 @@ class GatewayClients:
 
     @property
     def failing(self) -> int:
-        """How many targets are not called because they fail, as far as this process knows."""
+        """The number of targets with an open circuit breaker, as far as this process knows."""
         return sum(gate.failing for gate in self._gates.values())
 
     async def aclose(self) -> None:

@@ -1,7 +1,7 @@
 """Recall through a Memory Gateway, merged with local results.
 
-It fails open: a failure of the gateway becomes a word of `degraded`. It is asked with a deadline, not while
-its gate is shut, and no connection is held meanwhile. How it went is written down: names and counts, no text.
+It fails open: a failure of the gateway becomes an entry of `degraded`. A call has a deadline, is not made while the
+gate is shut, and holds no database connection. Its outcome is audited: names and counts, no text.
 """
 
 import time
@@ -60,10 +60,10 @@ class GatewayRecall:
     database: Database
 
     async def choose(self, grant: Grant, bank: str) -> UUID:
-        """Return the target a key may ask about a bank it reaches.
+        """Return the target that a key may search for a bank it reaches.
 
-        A gateway user's memory is all that was ever said in the target's place. So the target of one bank may be asked
-        by every key that reaches the bank, that of a tenant only by keys that reach all of the tenant.
+        A gateway user's memory holds everything ever delivered to the target. So every key that reaches a bank may
+        search the bank's own target, but only keys that reach all of the tenant may search the tenant's.
 
         Raises Invalid where there is none, PermissionDenied.
         """
@@ -78,7 +78,7 @@ class GatewayRecall:
         return target.target_id
 
     async def find(self, question: GatewayQuestion) -> GatewayFinding:
-        """Ask once. Never raises for what the gateway does or leaves undone."""
+        """Search once; failures of the gateway are in the result, and not raised."""
         start = time.perf_counter()
         finding, scopes = await self._ask(question)
         took = round((time.perf_counter() - start) * 1000, 2)
@@ -91,11 +91,11 @@ class GatewayRecall:
         await self.clients.aclose()
 
     async def _ask(self, question: GatewayQuestion) -> tuple[GatewayFinding, Sequence[str]]:
-        """Return what the target finds, and the scopes that were looked in."""
+        """Return the target's results, and the scopes that were searched."""
         bank = identity.bank_id(question.host, question.bank)
         target = await self.targets.of_bank(question.host, bank)
         if target is None or target.target_id != question.target:
-            # The caller was admitted for another target.
+            # The caller was authorised for another target.
             return GatewayFinding((), 0.0, "target_changed"), ()
         try:
             client = self.clients.client(target)
@@ -105,7 +105,7 @@ class GatewayRecall:
         passage = await gate.enter()
         if not passage.granted:
             return GatewayFinding((), 0.0, "circuit_open" if gate.failing else "rate_limited"), target.scope
-        # What a search calls the session, a gateway reads as `chat:` and that.
+        # A search names the session without the prefix `chat:`, which the gateway adds.
         conversation = target.session(question.bank, question.session).removeprefix(CHAT)
         try:
             hits = await client.search(conversation, question.query, target.scope, question.k)
@@ -153,7 +153,7 @@ def cut_finding(finding: GatewayFinding, room: int) -> GatewayFinding:
 
 
 async def record_outcome(gate: Gate, error: GatewayError | None) -> None:
-    """Tell the gate how a call went. A gateway that answers is healthy, unless it answers with a failure."""
+    """Report a call's outcome to the gate. A gateway that answers is healthy, unless it answers with a failure."""
     failed = error is not None and (error.status is None or error.status >= SERVER_ERRORS)
     limited = error is not None and error.status == TOO_MANY_REQUESTS
     await gate.report(well=not failed, pause_s=error.retry_after if error is not None and limited else None)

@@ -29,13 +29,13 @@ from store.memory.turns import Appended, NewTurn, Refused, TurnStatus
 from store.off_loop import off_loop
 from store.tenancy.keys import Grant
 
-#: What comes of one turn: it was taken in, or why it was refused.
+#: The result of one turn: accepted, or the error that refuses it.
 TurnResult = Appended | ProducerError | StoreError
 A = TypeVar("A", bound=TurnResult)
 
-#: Turns of a batch that are judged in one go.
+#: Turns of a batch that are validated before other calls may work.
 SLICE = 16
-#: How often a message is offered again that another request is just writing, and for how long, in seconds.
+#: Seconds between two tries of a message that another request is writing, and for how long it is tried.
 LOOK_AGAIN_S, BUSY_S = 0.025, 1.0
 
 
@@ -43,12 +43,12 @@ class Intake:
     """Accepts completed turns, and reads their status."""
 
     def __init__(self, dependencies: ServiceDependencies, settings: ApiSettings) -> None:
-        """Keep the collaborators."""
+        """Keep the dependencies and settings."""
         self._dependencies = dependencies
         self._settings = settings
 
     async def add_turn(self, grant: Grant, turn: Any) -> Appended:
-        """Take in one completed turn: durable, readable and on its way through the stages when this returns.
+        """Accept one completed turn: durable, readable and on its way through the stages when this returns.
 
         Raises Invalid, TooLarge, PermissionDenied, TurnConflict, TurnBusy.
         """
@@ -58,21 +58,21 @@ class Intake:
         raise answer
 
     async def add_turns(self, grant: Grant, batch: Any) -> list[TurnResult]:
-        """Take in turns together and answer for each, in order; a refused turn undoes no other.
+        """Accept turns together and return the result of each, in order; a refused turn affects no other.
 
-        Raises Invalid for what is no batch, PermissionDenied for a key that may not write, Overloaded.
+        Raises Invalid for an invalid batch, PermissionDenied for a key that may not write, Overloaded.
         """
         self._dependencies.admit(grant, Shed.BATCHES)
         return await self._accept(grant, parse_body(BatchBody, batch).turns)
 
     async def add_messages(self, grant: Grant, added: Any) -> int:
-        """Take in messages as a gateway's client adds them, each as a turn; returns how many are now remembered.
+        """Accept messages that a gateway's client adds, each as a turn; return how many are now remembered.
 
-        The same message again is the same turn. What this service hands to itself (`--gateway self`) is remembered as
-        the turn it is of: there is no second copy, which an erasure of the turn would have to find.
+        The same message again is the same turn. Messages that this service delivers to itself (`--gateway self`) are
+        not stored a second time, so that an erasure of their turn leaves no copy.
 
         Raises Invalid, TooLarge, PermissionDenied, NotFound; TurnBusy, QuotaExceeded and RateLimited, whose details say
-        how many are remembered all the same: they need not be added again.
+        how many messages are remembered all the same, and need not be added again.
         """
         body = parse_body(AddBody, added)
         require_write(grant)
@@ -89,16 +89,16 @@ class Intake:
         return len(turns)
 
     async def append_turn(self, grant: Grant, turn: NewTurn, busy_s: float) -> Appended | StoreError:
-        """Append a turn that was judged elsewhere, and count it as any other, within a `time_call`.
+        """Append a turn that was validated elsewhere, and count it like any other, within a `time_call`.
 
-        One that another request is just writing is offered again for `busy_s` seconds. Returns TurnConflict, TurnBusy,
+        A turn that another request is just writing is tried again for `busy_s` seconds. Returns TurnConflict, TurnBusy,
         QuotaExceeded, RateLimited.
         """
         [answer] = _count_answers(await self._append_when_free(grant, [turn], busy_s))
         return answer
 
     async def turn(self, grant: Grant, bank: str, session_id: str, turn_id: str) -> TurnStatus:
-        """Say how far a turn has come. Raises NotFound, PermissionDenied."""
+        """Return the status of a turn. Raises NotFound, PermissionDenied."""
         bank = await self._dependencies.reach(grant, bank)
         return await self._dependencies.turns.status(grant.host_id, bank, session_id, turn_id)
 
@@ -113,7 +113,7 @@ class Intake:
             return _count_answers([next(answers) if isinstance(one, NewTurn) else one for one in judged])
 
     async def _judge(self, grant: Grant, value: Any, known: set[tuple[str, UUID]]) -> Judged:
-        """Return the turn or why it is none; `known` are documents that were looked up already."""
+        """Return the validated turn, or the error that refuses it; `known`: documents that were found already."""
         try:
             turn = read_turn(value, self._settings)
             turn = written_by(grant, turn, await self._dependencies.reach(grant, turn.bank))
@@ -126,7 +126,7 @@ class Intake:
         return turn
 
     async def _require_pin(self, grant: Grant, turn: NewTurn) -> None:
-        """Let a key hand in a turn whose metadata pin it. Raises PermissionDenied."""
+        """Check that a key may add a turn whose metadata pin it. Raises PermissionDenied."""
         if turn.metadata.get(PINNED) != "true":
             return
         try:
@@ -140,7 +140,7 @@ class Intake:
         return messages
 
     async def _append_when_free(self, grant: Grant, turns: list[NewTurn], busy_s: float) -> list[Appended | StoreError]:
-        """Append turns; what another request is just writing is offered again until that has ended, or for `busy_s`."""
+        """Append turns; try those that another request is writing again, for `busy_s` seconds at most."""
         until = time.monotonic() + busy_s
         answers = await self._append(grant, turns)
         while busy := [n for n, answer in enumerate(answers) if isinstance(answer, TurnBusy)]:
@@ -153,7 +153,7 @@ class Intake:
         return answers
 
     async def _append(self, grant: Grant, turns: list[NewTurn]) -> list[Appended | StoreError]:
-        """Append judged turns, then notify the stages that have something to do now."""
+        """Append validated turns, then notify the stages that have work now."""
         if not turns:
             return []
         turns = await self._redact(grant, turns)
@@ -183,7 +183,7 @@ class Intake:
 
 
 async def _iterate_in_slices(values: Sequence[Any]) -> AsyncIterator[Any]:
-    """Yield each value, and let other calls work after each slice: a large batch holds none of them up."""
+    """Yield each value, and let other calls work after each slice, so that a large batch delays none of them."""
     for n, value in enumerate(values):
         if n % SLICE == SLICE - 1:
             await asyncio.sleep(0)
@@ -191,7 +191,7 @@ async def _iterate_in_slices(values: Sequence[Any]) -> AsyncIterator[Any]:
 
 
 def _count_units(host: UUID, turns: Sequence[NewTurn]) -> Counter[UUID]:
-    """Return how many units these turns are, by bank."""
+    """Return how many units these turns have, by bank."""
     units: Counter[UUID] = Counter()
     for turn in turns:
         units[identity.bank_id(host, turn.bank)] += len(turn.messages)
@@ -205,7 +205,7 @@ def _turn_identity(host: UUID, turn: NewTurn) -> UUID:
 
 @contextmanager
 def time_call(turns: int) -> Iterator[None]:
-    """Time one call; when it ends without an answer, none of its turns went well."""
+    """Measure the time of one call; an exception counts all its turns as errors."""
     start = time.perf_counter()
     try:
         yield

@@ -1,4 +1,4 @@
-"""Documents, directives, links and reflections: written by command, read outside recall."""
+"""Commands and reads of documents, directives, links and reflections, outside recall."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -231,7 +231,7 @@ class Knowledge:
     """Documents, directives, links and reflections of banks; every call takes the grant of a key."""
 
     def __init__(self, dependencies: ServiceDependencies, settings: ApiSettings) -> None:
-        """Keep the collaborators; a directive has the limit of a message."""
+        """Keep the dependencies and settings; a directive has the size limit of a message."""
         self._dependencies = dependencies
         self._settings = settings
         self._documents = dependencies.documents
@@ -240,7 +240,7 @@ class Knowledge:
         self._notifier = dependencies.notifier
 
     async def add_document(self, grant: Grant, asked: Any) -> AddedDocument:
-        """Take in a document; the same content again is the same document.
+        """Add a document; the same content again is the same document.
 
         Raises Invalid, TooLarge, PermissionDenied, QuotaExceeded, RateLimited.
         """
@@ -273,7 +273,7 @@ class Knowledge:
         return await self._documents.get(grant.host_id, await self._dependencies.reach(grant, bank), doc)
 
     async def list_documents(self, grant: Grant, asked: BankPageParameters) -> Page[Document]:
-        """List a bank's documents, those written last first. Raises Invalid, PermissionDenied."""
+        """Return a page of a bank's documents, the last written first. Raises Invalid, PermissionDenied."""
         bank = await self._dependencies.reach(grant, asked.bank)
         place = DOCUMENTS.open(grant.host_id, bank, asked.cursor)
         after = DocumentPlace(*place) if place else None
@@ -289,9 +289,9 @@ class Knowledge:
         self._notifier.notify(Stage.PROJECTION)
 
     async def lay_down(self, grant: Grant, asked: Any) -> tuple[Directive, bool]:
-        """Make or change a directive; returns it and whether anything changed.
+        """Write a directive; return it and whether anything changed.
 
-        Raises Invalid, TooLarge for a text past a message's limit, PermissionDenied, QuotaExceeded.
+        Raises Invalid, TooLarge for a text beyond a message's limit, PermissionDenied, QuotaExceeded.
         """
         require_write(grant)
         body = parse_body(DirectiveBody, asked)
@@ -304,7 +304,7 @@ class Knowledge:
         return await self._curation.lay_down(grant.host_id, bank, new, grant.user)
 
     async def directives(self, grant: Grant, asked: BankPageParameters) -> Page[Directive]:
-        """List a bank's directives. Raises Invalid, PermissionDenied."""
+        """Return a page of a bank's directives. Raises Invalid, PermissionDenied."""
         bank = await self._dependencies.reach(grant, asked.bank)
         place = DIRECTIVES.open(grant.host_id, bank, asked.cursor)
         found = await self._curation.directives(grant.host_id, bank, asked.limit + 1, place)
@@ -318,7 +318,7 @@ class Knowledge:
         await self._curation.withdraw(grant.host_id, bank, directive, grant.user)
 
     async def link(self, grant: Grant, asked: Any) -> bool:
-        """Link two units; returns whether anything changed. Raises Invalid, NotFound, PermissionDenied."""
+        """Link two units; return whether anything changed. Raises Invalid, NotFound, PermissionDenied."""
         require_write(grant)
         body = parse_body(LinkBody, asked)
         bank = await self._dependencies.reach(grant, body.bank)
@@ -327,7 +327,7 @@ class Knowledge:
         return await self._curation.link(grant.host_id, bank, link, grant.user)
 
     async def reflections(self, grant: Grant, asked: BankPageParameters) -> Page[Reflection]:
-        """List what a bank came to see. Raises Invalid, PermissionDenied."""
+        """Return a page of a bank's reflections. Raises Invalid, PermissionDenied."""
         bank = await self._dependencies.reach(grant, asked.bank)
         place = REFLECTIONS.open(grant.host_id, bank, asked.cursor)
         found = await self._curation.reflections(grant.host_id, bank, asked.limit + 1, place)

@@ -166,19 +166,19 @@ class Lists:
     """Lists of what a key can read; every call takes its grant."""
 
     def __init__(self, dependencies: ServiceDependencies) -> None:
-        """Keep the collaborators."""
+        """Keep the dependencies."""
         self._dependencies = dependencies
         self._listings = dependencies.turns.listings
 
     async def sessions(self, grant: Grant, asked: BankPageParameters) -> Page[SessionListed]:
-        """List a bank's sessions. Raises Invalid, PermissionDenied."""
+        """Return a page of a bank's sessions. Raises Invalid, PermissionDenied."""
         bank = await self._dependencies.reach(grant, asked.bank)
         place = SESSIONS.open(grant.host_id, bank, asked.cursor)
         found = await self._listings.sessions(grant.host_id, bank, place, asked.limit + 1)
         return SESSIONS.close(grant.host_id, bank, found, asked.limit)
 
     async def turns(self, grant: Grant, asked: TurnsParameters) -> Page[TurnListed]:
-        """List a session's turns. Raises Invalid, PermissionDenied."""
+        """Return a page of a session's turns. Raises Invalid, PermissionDenied."""
         bank = await self._dependencies.reach(grant, asked.bank)
         scope = f"{bank}\0{asked.session_id}"
         place = TURNS.open(grant.host_id, scope, asked.cursor)
@@ -188,19 +188,19 @@ class Lists:
         return TURNS.close(grant.host_id, scope, found, asked.limit)
 
     async def messages(self, grant: Grant, bank: str, session_id: str, turn_id: str) -> list[TurnMessageShown]:
-        """Return the messages of a turn that are remembered. Raises PermissionDenied."""
+        """Return the remembered messages of a turn. Raises PermissionDenied."""
         bank = await self._dependencies.reach(grant, bank)
         return await self._listings.messages(grant.host_id, bank, session_id, turn_id)
 
     async def units(self, grant: Grant, asked: BankPageParameters) -> Page[UnitListed]:
-        """List a bank's units. Raises Invalid, PermissionDenied."""
+        """Return a page of a bank's units. Raises Invalid, PermissionDenied."""
         bank = await self._dependencies.reach(grant, asked.bank)
         place = UNITS.open(grant.host_id, bank, asked.cursor)
         found = await self._listings.units(grant.host_id, bank, place[0] if place else None, asked.limit + 1)
         return UNITS.close(grant.host_id, bank, found, asked.limit)
 
     async def users(self, grant: Grant, asked: PageParameters) -> Page[UserListed]:
-        """List the users a key reaches: its own alone, for a key of a user. Raises Invalid."""
+        """Return a page of the users that a key reaches: for a user's key, its own user alone. Raises Invalid."""
         place = USERS.open(grant.host_id, "", asked.cursor)
         names = listable_names(grant)
         if grant.user is not None:

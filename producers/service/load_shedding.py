@@ -5,8 +5,8 @@
     3  batches of turns (`batch_rows`, `batch_age_s`)          429 RATE_LIMITED with Retry-After
     -  a single turn is never refused for the sake of a backlog: only where the database cannot take it (503)
 
-A tenant's own rows count and no others: the backlog of one tenant refuses nothing to another. Backlogs are read beside
-the requests, never by one of them: the last reading is used while the next is taken.
+Only a tenant's own rows count: the backlog of one tenant refuses nothing to another. Backlogs are read in the
+background, never within a request: the last reading is used while the next is taken.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Shed(IntEnum):
 
 @dataclass(slots=True)
 class Pressure:
-    """Estimates the backlog of each tenant that sends requests."""
+    """The load shedding of one process: estimates the backlog of each tenant that sends requests."""
 
     look: Look
     settings: PressureSettings
@@ -58,14 +58,14 @@ class Pressure:
     _looking: asyncio.Task[None] | None = None
 
     def level(self, host: UUID) -> Shed:
-        """Return what is shed for a tenant; returns at once, and starts the next reading when it is due."""
+        """Return the level of shedding for a tenant, at once; start the next reading when it is due."""
         self._asked.add(host)
         if self.clock() >= self._look_at and (self._looking is None or self._looking.done()):
             self._looking = asyncio.get_running_loop().create_task(self.refresh(), name="read the backlogs")
         return level_of(self._depths.get(host, Depth()), self.settings)
 
     def admit(self, host: UUID, what: Shed) -> None:
-        """Return, or raise Overloaded where this is shed for the tenant."""
+        """Return unless this work is shed for the tenant. Raises Overloaded."""
         if self.level(host) >= what:
             metrics.SHED.labels(what.name.lower()).inc()
             raise Overloaded(
@@ -74,7 +74,7 @@ class Pressure:
             )
 
     async def refresh(self) -> None:
-        """Read the backlogs of all tenants that asked since the last reading. A failure sheds nothing."""
+        """Read the backlogs of all tenants with requests since the last reading. After a failure nothing is shed."""
         start, hosts = self.clock(), list(self._asked)
         self._asked.clear()
         try:
@@ -93,7 +93,7 @@ class Pressure:
 
 
 def level_of(depth: Depth, settings: PressureSettings) -> Shed:
-    """Return what is shed at such a depth."""
+    """Return the level of shedding at this depth of a backlog."""
     limits = (
         (Shed.BATCHES, settings.batch_rows, settings.batch_age_s),
         (Shed.RECALL_JOBS, settings.recall_job_rows, settings.recall_job_age_s),
@@ -106,7 +106,7 @@ def level_of(depth: Depth, settings: PressureSettings) -> Shed:
 
 
 def highest_limit(settings: PressureSettings) -> int:
-    """Return how far it is worth counting: to the highest limit."""
+    """Return the highest limit of rows, up to which backlogs are counted."""
     limits = (settings.batch_rows, settings.recall_job_rows, settings.embedding_rows)
     return max((limit for limit in limits if limit is not None), default=0)
 

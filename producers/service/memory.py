@@ -1,7 +1,7 @@
 """The facade: every operation of the memory, the same for every interface.
 
-Every call takes the grant of a key; the tenant comes from it and from nothing else. Calls take JSON values and judge
-them, so that no interface has rules of its own.
+Every call takes the grant of a key, which alone determines the tenant. Calls take JSON values and validate them, so
+that no interface has rules of its own.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ class MemoryFacade:
     """The facade: every operation of an agent, for all interfaces."""
 
     def __init__(self, dependencies: ServiceDependencies, settings: ApiSettings) -> None:
-        """Keep the collaborators."""
+        """Keep the dependencies."""
         self._dependencies = dependencies
         self.intake = Intake(dependencies, settings)
         self.lifecycle = TurnLifecycle(dependencies, settings, self.intake)
@@ -45,7 +45,7 @@ class MemoryFacade:
         self.lists = Lists(dependencies)
 
     async def create_bank(self, grant: Grant, asked: Any) -> tuple[Bank, bool]:
-        """Make a bank before its first turn; returns it and whether it is new.
+        """Create a bank before its first turn; return it and whether it is new.
 
         Raises Invalid, PermissionDenied, QuotaExceeded.
         """
@@ -58,7 +58,7 @@ class MemoryFacade:
         return await self._dependencies.banks.create(grant.host_id, space.user, name, body.expires_at)
 
     async def change_bank(self, grant: Grant, bank: str, asked: Any) -> Bank:
-        """Change a bank's language, which its words follow, or its end.
+        """Change a bank's language, which its words then follow, or its expiry; return the bank.
 
         Raises Invalid, NotFound, PermissionDenied, TurnBusy.
         """
@@ -73,7 +73,7 @@ class MemoryFacade:
         return changed
 
     async def list_banks(self, grant: Grant, asked: BanksParameters) -> Page[Bank]:
-        """List the banks a key reaches, by name. Raises Invalid."""
+        """Return a page of the banks that a key reaches, by name. Raises Invalid."""
         place = BANKS.open(grant.host_id, "", asked.cursor)
         after = place[0] if place else asked.after
         found = await self._dependencies.banks.list(
@@ -82,5 +82,5 @@ class MemoryFacade:
         return BANKS.close(grant.host_id, "", found, asked.limit)
 
     async def profile(self, grant: Grant, asked: ProfileParameters) -> Person:
-        """Tell what is known of a person, and from where. Raises Invalid, PermissionDenied."""
+        """Return a person's profile with its sources. Raises Invalid, PermissionDenied."""
         return await read_profile(self._dependencies.persons, self._dependencies.banks, grant, asked)

@@ -1,7 +1,7 @@
-"""A turn in two calls of one tool: prepared, then kept with its output behind a token.
+"""Turns in two calls of one tool: the first prepares a turn and returns a token, the second stores it with its output.
 
-What the first call asked waits in the database, without secrets, for an hour. The turn is kept as `after_turn` keeps
-it: once, under its own name, so that a token and another interface cannot both write it.
+The first call's request waits in the database, without secrets, for an hour. The turn is stored like by `after_turn`:
+once, under its own name, so that a token and another interface cannot both write it.
 """
 
 from datetime import UTC
@@ -26,15 +26,15 @@ class OpenTurnCalls:
     """Begins and completes turns of memory_run_turn."""
 
     def __init__(self, dependencies: ServiceDependencies, settings: ApiSettings, lifecycle: TurnLifecycle) -> None:
-        """Keep the collaborators."""
+        """Keep the dependencies."""
         self._dependencies = dependencies
         self._settings = settings
         self._lifecycle = lifecycle
 
     async def begin(self, grant: Grant, asked: Any) -> dict[str, Any]:
-        """Return what to give the model, as `before_turn` does, `turn_id`, and the `token` that completes the turn.
+        """Return the answer of `before_turn` with `turn_id`, and the `token` that completes the turn.
 
-        Raises what `before_turn` raises, and RateLimited where too many turns of the tenant are open.
+        Raises the errors of `before_turn`, and RateLimited where too many turns of the tenant are open.
         """
         require_write(grant)
         answer = await self._lifecycle.before_turn(grant, asked)
@@ -53,10 +53,10 @@ class OpenTurnCalls:
         return {**answer, "turn_id": place.turn, "token": token, "expires_at": expires_at.astimezone(UTC).isoformat()}
 
     async def complete(self, grant: Grant, token: str, output: Any, project: str | None = None) -> dict[str, Any]:
-        """Keep the turn of a token with its output items; the same again changes nothing. Returns `project`, `turn_id`.
+        """Store the turn of a token with its output items; repeating it changes nothing. Return `project`, `turn_id`.
 
-        Raises Invalid for a token that opens nothing, or nothing of this `project`; TurnConflict for another output
-        than the first, or a turn that is kept with other words already; and what `after_turn` raises: then the same
+        Raises Invalid for an invalid token, or one of another `project`; TurnConflict for another output than the
+        first, or a turn that is stored with another body already; and the errors of `after_turn`, after which the same
         output may be sent again.
         """
         require_write(grant)
@@ -64,7 +64,7 @@ class OpenTurnCalls:
         if project not in (None, turn.request["project"]):
             raise Invalid(FieldProblem("project", "is not the one that the token is of"))
         body = {**turn.request, "output_items": output}
-        # What breaks a rule must not become the output that the token is used with.
+        # Validated first: an invalid output must not become the one that the token is bound to.
         read_after(parse_body(AfterTurnBody, body), self._settings.max_message_bytes)
         await self._dependencies.turns.open.claim(grant.host_id, turn, output)
         if not turn.kept:
@@ -80,5 +80,5 @@ class OpenTurnCalls:
 
 
 def _holder_of(grant: Grant) -> str:
-    """Return whose a token is: the key's, and where an issuer's key stands for many users, the user's."""
+    """Return the holder of a token: the key, together with the user, since an issuer's key can stand for many users."""
     return f"{grant.key_id}\0{grant.user or ''}"

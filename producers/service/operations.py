@@ -1,7 +1,7 @@
 """Operations of an operator over all tenants; never content or names given by tenants.
 
-Everything is read and written as afterturn_operator, who sees no column that holds content; changes of rows are made as
-the tenant whose rows they are, and noted under the key that did it.
+Everything is read and written as afterturn_operator, who sees no column that holds content; rows are changed as the
+tenant who owns them, and audited under the operator's key.
 """
 
 from collections.abc import Callable, Mapping
@@ -296,7 +296,7 @@ class Operations:
     """Operations for operators; the caller is already authenticated."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
-        """Ask this database, by this clock."""
+        """Keep the database and the clock."""
         self.keys = OperatorKeys(database)
         self.work = OperatorWork(database)
         self._database = database
@@ -304,7 +304,7 @@ class Operations:
         self._tenant_keys = Keys(database)
 
     async def tenants(self, asked: PageParameters) -> Page[Tenant]:
-        """List tenants by name. Raises Invalid."""
+        """Return a page of tenants by name. Raises Invalid."""
         place = TENANTS.open(NO_HOST, "", asked.cursor)
         found = await Tenants(self._database).list(place[0] if place else "", asked.limit + 1)
         return TENANTS.close(NO_HOST, "", found, asked.limit)
@@ -314,7 +314,7 @@ class Operations:
         return asdict(await Tenants(self._database).get(tenant))
 
     async def status(self) -> dict[str, Any]:
-        """Count turns and work."""
+        """Return the counts of turns and work."""
         ledger = Ledger(self._database)
         turns, rows = await ledger.counts(), await ledger.gauges()
         shown = [stage for stage in Stage if stage in TURN_STAGES or any(turns[stage].counts.values())]
@@ -328,11 +328,11 @@ class Operations:
         }
 
     async def tenant_keys(self, tenant: str) -> dict[str, Any]:
-        """List a tenant's keys."""
+        """Return a tenant's keys."""
         return {"keys": [asdict(key) for key in await self._tenant_keys.list(tenant)]}
 
     async def create_key(self, asked: Any) -> tuple[UUID, dict[str, Any]]:
-        """Make a key of a tenant, and the tenant with its first one. Raises Invalid."""
+        """Create a key of a tenant, and the tenant with its first key. Raises Invalid."""
         body = parse_body(NewKeyBody, asked)
         if body.curate and not body.write:
             raise Invalid(FieldProblem("curate", "a key that only reads lays nothing down"))
@@ -350,7 +350,7 @@ class Operations:
         return identity.host_id(body.tenant), {"key": token, "expires_at": until}
 
     async def rotate_key(self, key: UUID, asked: Any) -> tuple[UUID, dict[str, Any]]:
-        """Make a successor of a key. Raises Invalid, NotFound."""
+        """Create a successor of a key. Raises Invalid, NotFound."""
         body = parse_body(RotateBody, asked)
         made = await self._tenant_keys.rotate(body.tenant, key, timedelta(seconds=body.overlap_s))
         return identity.host_id(body.tenant), {"key": made.token, "expires_at": made.expires_at}
@@ -361,7 +361,7 @@ class Operations:
         return identity.host_id(tenant)
 
     async def quotas(self, tenant: str) -> dict[str, Any]:
-        """Show a tenant's quotas."""
+        """Return a tenant's quotas."""
         shown = [
             {
                 "bank": one.bank,
@@ -385,7 +385,7 @@ class Operations:
         return identity.host_id(body.tenant), await self.quotas(body.tenant)
 
     async def audit(self, asked: AuditParameters) -> dict[str, Any]:
-        """List calls."""
+        """Return audited calls."""
         sought = Sought(
             host=None if asked.tenant is None else identity.host_id(asked.tenant),
             door=asked.door,
@@ -410,7 +410,7 @@ class Operations:
         return {"calls": shown, "has_more": more}
 
     async def targets(self, tenant: str | None) -> dict[str, Any]:
-        """List gateway targets, without their keys."""
+        """Return gateway targets, without their keys."""
         host = None if tenant is None else identity.host_id(tenant)
         shown = [
             {

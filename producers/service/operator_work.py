@@ -51,7 +51,7 @@ class JobFilter(BaseModel):
     older_than_s: float | None = Field(None, ge=0, le=10 * 366 * 86_400)
 
     def select(self, after: LedgerCursor | None = None) -> Selection:
-        """Return the rows that are meant, those behind a place. Raises Invalid."""
+        """Return the selection of rows after a place. Raises Invalid."""
         if self.bank is not None and self.tenant is None:
             raise Invalid(FieldProblem("bank", "is a bank of a tenant: name the tenant, too"))
         host = None if self.tenant is None else identity.host_id(self.tenant)
@@ -237,7 +237,7 @@ class OperatorWork:
         self._workers = WorkerRegistry(database)
 
     async def list_jobs(self, asked: JobsParameters) -> dict[str, Any]:
-        """List rows of the ledger. Raises Invalid."""
+        """Return a page of ledger rows. Raises Invalid."""
         scope = asked.model_dump_json(exclude={"limit", "cursor"})
         place = JOBS.open(NO_HOST, scope, asked.cursor)
         rows, _ = await self._backlog.rows(asked.select(LedgerCursor(*place) if place else None), asked.limit + 1)
@@ -245,7 +245,7 @@ class OperatorWork:
         return page.as_json("jobs", [_describe_job(row) for row in page.rows])
 
     async def count_jobs(self, asked: JobFilter) -> dict[str, int]:
-        """Count rows by status; one that the filter leaves out is 0. Raises Invalid."""
+        """Return the number of rows by status; a status that the filter leaves out is 0. Raises Invalid."""
         chosen = asked.select()
         counts = await self._backlog.count_by_status(chosen)
         return {status: number if status in chosen.statuses else 0 for status, number in counts.items()}
@@ -261,7 +261,7 @@ class OperatorWork:
         return rows[0].host_id, {"turn_id": rows[0].turn_id, "jobs": jobs, "history": history}
 
     async def change_jobs(self, by: UUID, asked: Any) -> tuple[UUID, dict[str, Any]]:
-        """Retry or drop rows; returns the tenant's id, too. Raises Invalid, NotFound."""
+        """Retry or drop rows; return the counts and the tenant's id. Raises Invalid, NotFound."""
         body = parse_body(JobsBody, asked)
         host, wanted = identity.host_id(body.tenant), {_parse_id(one) for one in body.ids}
         found = [row for one in wanted for row in await self._backlog.of_turn(one, host)]
@@ -271,11 +271,11 @@ class OperatorWork:
         return host, {"ok": True, "changed": done.changed, "left": len(wanted) - done.changed}
 
     async def list_workers(self) -> dict[str, Any]:
-        """List worker processes."""
+        """Return the worker processes."""
         return {"workers": [asdict(one) for one in await self._workers.list()]}
 
     async def drain_workers(self, asked: Any) -> dict[str, Any]:
-        """Have worker processes take no more work. Raises Invalid."""
+        """Mark worker processes for draining. Raises Invalid."""
         body = parse_body(DrainBody, asked)
         if bool(body.workers) is body.everyone:
             raise Invalid(FieldProblem("workers", "name worker processes, or say everyone: true"))

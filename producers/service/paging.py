@@ -1,4 +1,4 @@
-"""Pages of lists: a cursor says behind which row the next page begins, and means nothing anywhere else. Pure."""
+"""Pages of lists: a cursor names the row after which the next page begins, and is valid for its list alone. Pure."""
 
 import base64
 import binascii
@@ -56,7 +56,7 @@ class Page(Generic[T]):
     cursor: str | None
 
     def as_json(self, name: str, rows: Sequence[Any] | None = None) -> dict[str, Any]:
-        """Return the page as the API shows it: its rows, or what is shown of them, under `name`."""
+        """Return the API's JSON of the page: its rows, or their shown form, under `name`."""
         return {name: self.rows if rows is None else rows, "cursor": self.cursor, "has_more": self.cursor is not None}
 
 
@@ -71,7 +71,7 @@ class ListOrder(Generic[T]):
     def open(self, host: UUID, scope: str, cursor: str | None) -> tuple[Any, ...] | None:
         """Return the place that a cursor names, None without one.
 
-        Raises Invalid for what no page of this list, of this tenant and scope, gave.
+        Raises Invalid for a cursor that is not of this list, tenant and scope.
         """
         if cursor is None:
             return None
@@ -84,7 +84,7 @@ class ListOrder(Generic[T]):
             raise Invalid(FieldProblem("cursor", "must be a cursor that a page of this list gave")) from None
 
     def close(self, host: UUID, scope: str, found: Sequence[T], limit: int) -> Page[T]:
-        """Return the page of what was found, which is one more than `limit` where there is a next one."""
+        """Return the page of the rows found, which are one more than `limit` where there is a next page."""
         if len(found) <= limit:
             return Page(found, None)
         values = [self._sign_scope(host, scope), *map(str, self.place(found[limit - 1]))]
@@ -95,7 +95,7 @@ class ListOrder(Generic[T]):
 
 
 def read_position(value: str) -> int:
-    """Return a number that a column can hold. Raises ValueError."""
+    """Return a position that a column can hold. Raises ValueError."""
     number = int(value)
     if not -1 <= number <= POSITION_MAX:
         raise ValueError("no position")

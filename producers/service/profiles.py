@@ -91,7 +91,7 @@ class ProfileAnswer(WireModel):
 
 
 async def read_profile(persons: Persons, banks: Banks, grant: Grant, asked: ProfileParameters) -> Person:
-    """Tell what is known of a person. A user's key asks about its own user, and by name in a bank it reaches.
+    """Return a person's profile. A user's key can ask for its own user, and by name in a bank it reaches.
 
     Raises Invalid where no person is named, PermissionDenied.
     """
@@ -108,7 +108,7 @@ async def read_profile(persons: Persons, banks: Banks, grant: Grant, asked: Prof
 
 
 def as_json(person: Person) -> dict[str, Any]:
-    """Return a profile as the API shows it."""
+    """Return the API's JSON of a profile."""
     return {
         "names": list(person.names),
         "facts": [_fact_json(one) for one in person.facts],

@@ -1,4 +1,4 @@
-"""Recalls on a read replica: the token of read-your-writes decides whether it may answer."""
+"""Recalls on a read replica: `min_position` decides whether the replica may answer."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -18,7 +18,7 @@ class RecallReader(Protocol):
     """The protocol of a recaller."""
 
     async def recall(self, host: UUID, query: RecallQuery) -> RecallAnswer:
-        """Return the units found, best first, and how fresh the read was."""
+        """Return the recalled units, best first, and the read's freshness."""
         ...
 
 
@@ -26,14 +26,14 @@ class RecallReader(Protocol):
 class ReadReplica:
     """A streaming replica that answers recalls whose `min_position` it has replayed; the primary answers the others.
 
-    One that is behind is waited for as long as the call allows; one that is away is not.
+    A call waits for a replica that is behind as long as it allows, and not for one that is away.
     """
 
     recaller: RecallReader
     waiter: Waiter
 
     async def shows(self, host: UUID, position: int, wait_ms: int) -> bool:
-        """Wait until the replica shows a position, at most `wait_ms`; False also where it does not answer."""
+        """Wait until the replica shows a position, at most `wait_ms`; return whether it does (False while away)."""
         try:
             shown = await self.waiter.reached(host, position, wait_ms)
         except Exception as error:  # noqa: BLE001 - what is no outage is raised again
@@ -45,7 +45,7 @@ class ReadReplica:
 
 
 def note_failure(error: Exception) -> None:
-    """Count a replica that does not answer now; raises the error where it is of another kind."""
+    """Count an outage of the replica. Raises the error where it is of another kind."""
     if not may_pass(error):
         raise error
     metrics.REPLICA_RECALLS.labels("failed").inc()

@@ -28,7 +28,7 @@ TIMES_WRITTEN = 2
 ROOM_FOR_NOTE, LONGEST_CHARACTER = 512, 24
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
-#: What a frame says of a directive that does not tell who laid it down: it came with events from elsewhere.
+#: The author in a frame of a directive without one, which came with events from elsewhere.
 UNKNOWN = "unknown"
 
 
@@ -162,15 +162,15 @@ class JobAnswer(WireModel):
 
 
 async def answer_as_json(answer: RecallResult, most_bytes: int) -> bytes:
-    """Return what `as_json` does, made off the event loop where its texts are long."""
+    """Return the result of `as_json`, computed off the event loop where the texts are long."""
     return await off_loop(sum(len(item.text) for item in answer.items), as_json, answer, most_bytes)
 
 
 def as_json(answer: RecallResult, most_bytes: int = MOST_BYTES) -> bytes:
-    """Return the answer as the contract writes it, with the reference message ready for a prompt.
+    """Return the contract's JSON of an answer, with the reference message ready for a prompt.
 
-    Where it would have more than `most_bytes`, it says that it is `truncated` and holds the best results alone, as many
-    as there is room for; of the first, if there is none for it, the beginning.
+    An answer of more than `most_bytes` is `truncated`: it holds the best results that fit, or at least the beginning
+    of the first.
     """
     found = len(answer.items)
     if sum(_least_bytes(item) for item in answer.items) <= most_bytes:
@@ -180,7 +180,7 @@ def as_json(answer: RecallResult, most_bytes: int = MOST_BYTES) -> bytes:
     room = most_bytes - len(_write_answer(replace(answer, items=()))) - ROOM_FOR_NOTE
     kept = _fit_items(answer.items, room, _least_bytes)
     if kept:
-        # Most texts need no escapes: then this is the answer, and each text was written once.
+        # Most texts need no escapes: then this fits, and each text was serialised once.
         written = _write_answer(replace(answer, items=kept), describe_cut(found, len(kept), most_bytes))
         if len(written) <= most_bytes:
             return written
@@ -192,12 +192,12 @@ def as_json(answer: RecallResult, most_bytes: int = MOST_BYTES) -> bytes:
 
 
 def _least_bytes(item: Recalled) -> int:
-    """Return how many bytes an item has at the least: a result and the frame hold its text, as JSON."""
+    """Return the least bytes of an item: its result and the frame each hold its text, as JSON."""
     return TIMES_WRITTEN * len(item.text)
 
 
 def _fit_items(items: Sequence[Recalled], room: int, measure: Callable[[Recalled], int]) -> list[Recalled]:
-    """Return the first items that together have room."""
+    """Return the first items whose sizes together fit into the room."""
     sizes = accumulate(measure(item) for item in items)
     return [item for item, _ in takewhile(lambda pair: pair[1] <= room, zip(items, sizes, strict=True))]
 
@@ -205,7 +205,7 @@ def _fit_items(items: Sequence[Recalled], room: int, measure: Callable[[Recalled
 def describe_cut(
     found: int, kept: int, most_bytes: int, advice: str = "ask for fewer (k) or for less text (max_tokens)"
 ) -> Mapping[str, Any]:
-    """Return what an answer says that has room for `kept` of the results alone."""
+    """Return the fields `truncated` and `note` of an answer that holds `kept` of the results found."""
     return {"truncated": True, "note": f"{kept} of {found} results: an answer has at most {most_bytes} bytes; {advice}"}
 
 
@@ -233,12 +233,12 @@ def _write_answer(answer: RecallResult, note: Mapping[str, Any] = NOTHING) -> by
 
 
 def freshness_json(freshly: AwaitedFreshness) -> dict[str, Any]:
-    """Return the freshness block."""
+    """Return the JSON of the freshness block."""
     return {**asdict(freshly.freshness), "waited_ms": freshly.waited_ms, "met": freshly.met}
 
 
 def reference_item(item: Recalled) -> ReferenceItem:
-    """Return a recalled unit as an agent is shown it."""
+    """Return a recalled unit in the form for agents."""
     return ReferenceItem(
         id=str(item.unit_id),
         text=item.text,
@@ -268,7 +268,7 @@ def _from_gateway(finding: GatewayFinding | None) -> list[ReferenceItem]:
 
 
 def _gateway_json(finding: GatewayFinding) -> Mapping[str, Any]:
-    """Return what a gateway found, or the note that says why it found nothing."""
+    """Return the JSON of a gateway's results, or of its error."""
     error = None
     if finding.category is not None:
         error = {"category": finding.category, "http_status": finding.status}

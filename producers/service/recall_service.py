@@ -35,12 +35,15 @@ class RecallService:
     """Answers recalls, with their freshness."""
 
     def __init__(self, dependencies: ServiceDependencies, settings: ApiSettings) -> None:
-        """Keep the collaborators; as many recall jobs may wait as the settings say."""
+        """Keep the dependencies and settings, which limit how many recall jobs may wait."""
         self._dependencies = dependencies
         self._settings = settings
 
     async def recall(self, grant: Grant, asked: Any) -> RecallResult:
-        """Answer a question from one bank. Raises Invalid, PermissionDenied, PositionBeyondLog."""
+        """Return the answer to a question, from one bank or across banks.
+
+        Raises Invalid, PermissionDenied, PositionBeyondLog.
+        """
         with count_question():
             body = parse_body(RecallBody, asked)
             if body.across_banks:
@@ -52,13 +55,13 @@ class RecallService:
             )
 
     async def _recall_across_banks(self, grant: Grant, body: RecallBody) -> RecallResult:
-        """Answer from the banks a user wrote to last, of those the key reaches."""
+        """Return the answer from the banks that a user wrote to last, among those the key reaches."""
         whose = await self._resolve_banks(grant, body)
         whole = body.model_copy(update={"user_id": whose["user_id"]})
         return await self._dependencies.recalls.answer_across_banks(grant.host_id, whole, whose["banks"])
 
     async def _resolve_banks(self, grant: Grant, body: RecallBody) -> dict[str, Any]:
-        """Return the user who is asked about, and the banks they wrote to last, of those the key reaches."""
+        """Return the user of the question, and the banks they wrote to last, among those the key reaches."""
         user = resolve_speaker(grant, body.user_id)
         if user is None:
             raise Invalid(FieldProblem("across_banks", "say whose banks: user_id"))
@@ -66,17 +69,17 @@ class RecallService:
         return {"user_id": user, "banks": banks}
 
     async def _resolve_bank(self, grant: Grant, body: RecallBody) -> dict[str, Any]:
-        """Return the bank that is asked, and through which gateway target, if through one."""
+        """Return the whole name of the question's bank, and the gateway target to search, if any."""
         bank = await self._dependencies.reach(grant, body.bank)
         target = await self._dependencies.recalls.choose_target(grant, body, bank)
         return {"bank": bank} | ({} if target is None else {"target": str(target)})
 
     async def request_recall(self, grant: Grant, asked: Any, job: UUID | None = None) -> JobTicket:
-        """Have a worker answer a question; `recall_job` has the answer until it expires.
+        """Open a recall job, which a worker answers; `recall_job` returns the answer until it expires.
 
-        With a `job` that is there already, nothing is asked again.
+        A `job` id that exists already opens no second job.
 
-        Raises as `recall`, Overloaded, QuotaExceeded, and RateLimited where too many of the tenant's wait already.
+        Raises the errors of `recall`, Overloaded, QuotaExceeded, RateLimited where too many jobs of the tenant wait.
         """
         self._dependencies.admit(grant, Shed.RECALL_JOBS)
         with count_question():
@@ -89,7 +92,7 @@ class RecallService:
         return JobTicket(*ticket)
 
     async def recall_job(self, grant: Grant, job: UUID, wait_ms: int = 0) -> RecallJob:
-        """Say how a recall job stands, waiting for its end at most `wait_ms`. Raises NotFound."""
+        """Return the state of a recall job, after waiting for its end at most `wait_ms`. Raises NotFound."""
         begun = time.monotonic()
         while True:
             found = await self._read_job(grant, job)
@@ -99,12 +102,12 @@ class RecallService:
             await fair_queue.sleep_without_slot(look_after(waited))
 
     async def cancel_recall(self, grant: Grant, job: UUID) -> None:
-        """Remove a recall job and its answer. Raises NotFound."""
+        """Delete a recall job and its answer. Raises NotFound."""
         await self._read_job(grant, job)
         await self._dependencies.jobs.cancel(grant.host_id, job)
 
     async def search_messages(self, grant: Grant, asked: Any) -> dict[str, Any]:
-        """Answer a gateway's client; without results they are an empty list. Raises Invalid, PermissionDenied."""
+        """Return the results for a gateway's client, perhaps an empty list. Raises Invalid, PermissionDenied."""
         with count_question():
             body = parse_body(SearchBody, asked)
             await self._dependencies.reach(grant, body.bank)
@@ -115,7 +118,7 @@ class RecallService:
     async def freshness(
         self, grant: Grant, bank: str, position: int | None = None, wait_ms: int = 0
     ) -> AwaitedFreshness:
-        """Say how far the stages of a bank have come; with a position, wait until all passed it or time is up.
+        """Return a bank's freshness; with a position, wait until all stages passed it or the time is up.
 
         Raises PermissionDenied, PositionBeyondLog.
         """
@@ -123,7 +126,7 @@ class RecallService:
         return await self._dependencies.recalls.freshness(grant.host_id, bank, position, wait_ms)
 
     async def _read_job(self, grant: Grant, job: UUID) -> RecallJob:
-        """Return a job the grant may see; another bank's does not exist."""
+        """Return a job that the grant may see; a foreign one does not exist."""
         found = await self._dependencies.jobs.read(grant.host_id, job)
         if not all([await reaches_bank(self._dependencies.banks, grant, bank) for bank in found.banks]):
             raise NotFound("no such recall job")
@@ -132,7 +135,7 @@ class RecallService:
 
 @contextmanager
 def count_question() -> Iterator[None]:
-    """Count a question by how it ends."""
+    """Count a question by its outcome."""
     try:
         yield
     except Exception:

@@ -1,6 +1,6 @@
 """Requests and answers of recall, the same for every interface.
 
-A recall waits for the position it was told to show, then reads once; it says what it could not show.
+A recall waits for the position it shall show, then reads once; the answer says whether it shows it.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ MAX_QUERY_BYTES = 16_384
 MAX_WAIT_MS = 10_000
 MAX_TTL_S = 86_400
 MAX_METADATA, MAX_KINDS, MAX_SESSIONS = 16, 16, 64
-#: What a gateway is asked for where a question does not say how many.
+#: The number of results requested from a gateway where a question names none.
 GATEWAY_K = 8
 #: As many messages as a session's history shows at once, and some.
 MAX_RECENT = 64
@@ -114,7 +114,7 @@ class RecallBody(RequestModel):
         return self
 
     def query_of_store(self, host: UUID) -> RecallQuery:
-        """Return the question in the store's terms."""
+        """Return the question as a query of the store."""
         return RecallQuery(
             metadata=self.metadata,
             user=None if self.user_id is None else identity.user_id(host, self.user_id),
@@ -205,7 +205,7 @@ class Recalls:
         self._replica = replica
 
     async def choose_target(self, grant: Grant, body: RecallBody, bank: str) -> UUID | None:
-        """Return the gateway target that a question to this bank is asked through; None where it asks no gateway.
+        """Return the gateway target to search for a question to this bank; None where it searches no gateway.
 
         Raises Invalid, PermissionDenied.
         """
@@ -216,11 +216,11 @@ class Recalls:
         return await self._gateway.choose(grant, bank)
 
     async def answer(self, host: UUID, body: RecallBody, target: UUID | None = None) -> RecallResult:
-        """Answer a question from all its sources, at once; the answer names a gateway that failed.
+        """Return the answer to a question from all its sources, searched in parallel; it names a gateway that failed.
 
         `target` is the gateway target that was chosen for the caller.
 
-        Raises PositionBeyondLog for a position that was never issued, Unavailable when the gateway alone was asked
+        Raises PositionBeyondLog for a position that was never issued, Unavailable when only the gateway was searched
         and did not answer.
         """
         if "gateway" not in body.sources or self._gateway is None:
@@ -244,14 +244,14 @@ class Recalls:
         return replace(answer, gateway=finding, took_ms=max(answer.took_ms, finding.took_ms))
 
     async def _answer_nothing(self, host: UUID, body: RecallBody) -> RecallResult:
-        """Return what a question that is not asked here is answered with: how fresh an answer would have been."""
+        """Return the answer of a question without the source `local`: no results, only the freshness."""
         return RecallResult((), await self.freshness(host, body.bank, None, 0), 0.0)
 
     async def answer_across_banks(self, host: UUID, body: RecallBody, banks: Sequence[str]) -> RecallResult:
-        """Answer from several banks as from one, each asked alike; every item says which it is from.
+        """Return one answer from several banks, each searched alike; every item names its bank.
 
-        `freshness` is the least of theirs, their work added up. A bank's directives are for those who ask that bank, so
-        there are none. Where there are no banks, the answer says nothing of the named one: it may be another user's.
+        `freshness` is the lowest of theirs, with their undone rows added up. It has no directives, which are for
+        readers of a single bank. Without any bank, it says nothing of the named one, which may be another user's.
         Raises PositionBeyondLog.
         """
         if not banks:
@@ -268,7 +268,7 @@ class Recalls:
             some = asked[at : at + BANKS_TOGETHER]
             answers = await asyncio.gather(*(self.find(host, one, recaller) for one in some))
             found = [replace(item, bank=of.bank) for of, one in zip(some, answers, strict=True) for item in one.items]
-            # WHY at once: what is not among the best `k` of some banks is not among those of all, and is long.
+            # WHY in each round: an item that is not among the best `k` of some banks is not among those of all.
             items = _merge_items([*items, *found], query.most)
             fresh += [one.freshness for one in answers]
             room = answers[0].room
@@ -303,7 +303,7 @@ class Recalls:
     async def ask(
         self, host: UUID, query: RecallQuery, min_position: int | None, wait_ms: int
     ) -> tuple[RecallAnswer, AwaitedFreshness]:
-        """Wait for a position to be shown, then ask the store. Raises PositionBeyondLog."""
+        """Wait until a position is shown, then return the store's answer. Raises PositionBeyondLog."""
         start = time.perf_counter()
         recaller, met = await self._choose_reader(host, min_position, wait_ms)
         waited = 0 if min_position is None else round((time.perf_counter() - start) * 1000)
@@ -311,9 +311,9 @@ class Recalls:
         return found, AwaitedFreshness(found.freshness, waited, met)
 
     async def _choose_reader(self, host: UUID, min_position: int | None, wait_ms: int) -> tuple[RecallReader, bool]:
-        """Return who answers, and whether it shows the position.
+        """Return the recaller to use, and whether it shows the position.
 
-        The replica, where the call names a position and the replica shows it within `wait_ms`; else the primary.
+        It is the replica where the call names a position and the replica shows it within `wait_ms`, else the primary.
         Raises PositionBeyondLog.
         """
         if min_position is None:
@@ -325,7 +325,7 @@ class Recalls:
         return self._recaller, await self._waiter.shown(host, min_position, 0)
 
     async def find(self, host: UUID, query: RecallQuery, recaller: RecallReader | None = None) -> RecallAnswer:
-        """Ask the store (None: the primary) and take the time; where a replica fails, the primary answers."""
+        """Return the answer of a recaller (None: the primary), and measure its time; the primary replaces a replica."""
         place = (query.bank, query.session_id, None)
         with metrics.RECALL_SECONDS.time(), trace_memory(MemoryOperation.SEARCH, host, [place]) as span:
             if recaller is None or recaller is self._recaller:
@@ -356,7 +356,7 @@ class Recalls:
 
 
 def _merge_items(items: Sequence[Recalled], k: int) -> list[Recalled]:
-    """Return the best `k` of what several banks answered; what all of them pin has one answer's share of the places."""
+    """Return the best `k` items of several banks; their pinned units together get one answer's share of the places."""
     ranked = sorted(items, key=lambda item: (-item.score, item.unit_id))
     behind = [item for item in ranked if item.pinned][most_first(k) :]
     left_behind = {(item.bank, item.unit_id) for item in behind}

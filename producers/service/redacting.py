@@ -1,6 +1,6 @@
 """Redacts secrets from writes, before the digest, names, events and words are computed.
 
-Every write of the facade passes here. Only texts are looked at: metadata, ids and binary parts stay as they are.
+Every write of the facade is redacted here. Only texts are searched: metadata, ids and binary parts stay as they are.
 """
 
 import json
@@ -15,7 +15,7 @@ from store.memory.turns import NewMessage, NewTurn
 from store.tenancy.keys import Grant
 from store.text.redaction import Redaction, redact_secrets
 
-#: What stands under these names is no text: who and what an item names, and what is binary.
+#: Fields of an item that hold no text: names, ids and binary data.
 UNREAD = OPAQUE | {
     *("metadata", "type", "role", "name", "id", "call_id", "tool_call_id", "file_id", "filename"),
     *("image_url", "file_data", "file_url", "data", "audio"),
@@ -27,14 +27,14 @@ _BARE = re.compile(r'(?<!")\[REDACTED:\w+\](?!")')
 
 @dataclass(frozen=True, slots=True)
 class Redactor:
-    """Redacts one caller's texts: its own key, and whatever has the form of a credential."""
+    """A redactor of one caller's texts: replaces its own key, and text in the form of a credential."""
 
     level: Redaction
     own_keys: tuple[str, ...] = field(default=(), repr=False)
 
     @classmethod
     def of(cls, settings: ApiSettings, grant: Grant) -> Self:
-        """Return the one for who holds a grant."""
+        """Return the redactor for the holder of a grant."""
         return cls(settings.redact, () if grant.own_key is None else (grant.own_key,))
 
     def text(self, text: str) -> str:
@@ -42,14 +42,14 @@ class Redactor:
         return redact_secrets(text, self.level, self.own_keys)
 
     def turn(self, turn: NewTurn) -> NewTurn:
-        """Return a turn without secrets in what is said, nor in the request that makes two turns the same."""
+        """Return a turn without secrets in its messages and its request."""
         if self.level is Redaction.OFF:
             return turn
         said = [self.message(message) for message in turn.messages]
         return replace(turn, messages=said, request=self.value(turn.request))
 
     def message(self, message: NewMessage) -> NewMessage:
-        """Return a message without secrets; one that is a whole item says what the item says."""
+        """Return a message without secrets; the text of one that is a whole item is taken from the item."""
         parts = self.parts(message.parts)
         if parts is not None and len(parts) == 1 and isinstance(item := parts[0].get("item"), dict):
             return replace(message, content=text_of(item), parts=parts)
@@ -79,7 +79,7 @@ class Redactor:
 
 
 def _as_json(before: str, redacted: str) -> str:
-    """Return a redacted text as JSON where it was JSON: a value lost its quotes with the secret."""
+    """Return a redacted text as valid JSON where it was JSON: a replaced value may have lost its quotes."""
     try:
         json.loads(before)
     except (ValueError, RecursionError):

@@ -19,10 +19,10 @@ from store.ledger.stages import Stage
 from store.maintenance.ending import UNITS
 from store.tenancy.keys import Grant
 
-#: Facts that are told of a project at most.
+#: The most facts of a project that are returned.
 FACTS = 200
 DEFAULT_SESSION = "default"
-#: How long maintenance is waited for, in seconds: the contract's answer comes within ten.
+#: How many seconds a call waits for maintenance: the contract requires an answer within ten.
 WAIT_S = 8.0
 
 
@@ -30,14 +30,14 @@ class SessionCalls:
     """Calls about whole sessions."""
 
     def __init__(self, dependencies: ServiceDependencies) -> None:
-        """Keep the collaborators."""
+        """Keep the dependencies."""
         self._dependencies = dependencies
 
     async def run_maintenance(self, grant: Grant, project: str, session: str) -> dict[str, Any]:
-        """End what is over, have workers do what a session's turns left to do, and say how far that came in `WAIT_S`.
+        """End expired units, have workers do a session's pending work, and return the progress after `WAIT_S` at most.
 
-        Answers {ok, project, done, left, counts}: `left` steps go on in the background, `counts` were done meanwhile,
-        by stage, and `ended`. Raises Invalid, PermissionDenied, ResourceBusy.
+        Returns {ok, project, done, left, counts}: `left` steps go on in the background; `counts` are the steps done
+        meanwhile, by stage, and `ended`. Raises Invalid, PermissionDenied, ResourceBusy.
         """
         try:
             answer = await self._run(grant, project, session)
@@ -67,7 +67,7 @@ class SessionCalls:
         }
 
     async def _end_what_is_over(self, grant: Grant, bank: str, begun: float) -> int:
-        """End what of the project is over by its own time, page by page while there is time; return how much it was."""
+        """End the project's expired units, page by page while there is time; return how many were ended."""
         ended, bank_id = 0, identity.bank_id(grant.host_id, bank)
         while self._dependencies.ending is not None and time.monotonic() - begun < WAIT_S:
             page = await self._dependencies.ending.end_in_bank(grant.host_id, bank_id)
@@ -88,9 +88,9 @@ class SessionCalls:
     async def list_directories(
         self, grant: Grant, project: str, session: str, wanted: DirectoryQuery
     ) -> dict[str, Any]:
-        """List a session's directories with what each holds; creates nothing. One that is not there has none.
+        """Return a session's directories with an abstract of each; creates nothing. An unknown session has none.
 
-        Answers {project, summaries: [{path, abstract, updated_at, has_overview}], has_more}. Raises Invalid.
+        Returns {project, summaries: [{path, abstract, updated_at, has_overview}], has_more}. Raises Invalid.
         """
         check_session(project, session)
         below = read_path(wanted, session)
@@ -102,7 +102,7 @@ class SessionCalls:
         return {"project": project, "summaries": summaries, "has_more": more}
 
     async def tell_facts(self, grant: Grant, project: str) -> dict[str, Any]:
-        """Return the facts that hold in a project, newest first, as data to be framed. Raises Invalid."""
+        """Return a project's current facts, newest first, as data to be framed. Raises Invalid."""
         check_session(project, DEFAULT_SESSION)
         bank = await self._dependencies.reach(grant, project)
         found = await self._dependencies.turns.sessions.holding(grant.host_id, bank, None, FACTS)

@@ -1,4 +1,4 @@
-"""Single memories: one text each, kept, replaced, read and ended by an id of the caller's choice."""
+"""Commands on single memories: one text each, written, replaced, read and ended by an id of the caller's choice."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
@@ -26,7 +26,7 @@ UNIT = "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20"
 
 
 def _own_text(content: str) -> str:
-    """Return a memory's text without what was recalled."""
+    """Return a memory's text without frames of recalled text."""
     told = strip_frames(content)
     if not told.strip():
         raise field_error("must not be blank or recalled text alone")
@@ -85,12 +85,12 @@ class SingleMemories:
     """Commands on single memories; every call takes the grant of a key."""
 
     def __init__(self, dependencies: ServiceDependencies, settings: ApiSettings) -> None:
-        """Keep the collaborators; a memory has the limit of a message."""
+        """Keep the dependencies and settings; a memory has the size limit of a message."""
         self._dependencies = dependencies
         self._settings = settings
 
     async def keep(self, grant: Grant, asked: Any) -> tuple[str, KeptMemory]:
-        """Write a memory, or replace the one of this id in every field; returns its id and what was done.
+        """Write a memory, or replace the one of this id in every field; return its id and the result.
 
         Raises Invalid, TooLarge, PermissionDenied (another's memory, a pin), QuotaExceeded, RateLimited, TurnBusy.
         """
@@ -118,7 +118,7 @@ class SingleMemories:
         return memory.memory_id, await self.write(grant, memory)
 
     async def write(self, grant: Grant, memory: NewMemory) -> KeptMemory:
-        """Write a memory that was judged elsewhere, into a bank the key reaches; raises as `keep` does."""
+        """Write a memory that was validated elsewhere into a bank that the key reaches. Raises the errors of `keep`."""
 
         async def permit(unit: UUID) -> None:
             await self._dependencies.authorisation.require(grant, Action.CORRECT, memory.bank, units=[unit])
@@ -130,13 +130,13 @@ class SingleMemories:
         return kept
 
     async def read(self, grant: Grant, bank: str, memory_id: str) -> Unit:
-        """Return a memory as the unit it is. Raises NotFound, PermissionDenied."""
+        """Return the unit of a memory. Raises NotFound, PermissionDenied."""
         bank = await self._dependencies.reach(grant, bank)
         unit = await self._dependencies.memories.find(grant.host_id, bank, memory_id)
         return await self._dependencies.units.get(grant.host_id, bank, unit)
 
     async def end(self, grant: Grant, bank: str, memory_id: str) -> ForgottenUnit:
-        """End a memory, with the facts that nothing else says. Raises NotFound, PermissionDenied."""
+        """End a memory, with the facts that have no other source. Raises NotFound, PermissionDenied."""
         require_write(grant)
         bank = await self._dependencies.reach(grant, bank)
         unit = await self._dependencies.memories.find(grant.host_id, bank, memory_id)

@@ -1,7 +1,7 @@
 """The life cycle of a turn: model input before it, storage after it, exactly once.
 
-Items are kept whole beside their text, in the turn's own events; nothing of a request decides what is kept but the
-request itself and what its session holds.
+Items are stored unchanged beside their text, in the turn's own events; which items are stored depends on the request
+and the session's history alone.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from store.memory.turns import NewMessage, NewTurn
 from store.recall.query import RecallAnswer, Recalled, RecallQuery
 from store.tenancy.keys import Grant
 
-#: Stored items that are read to find those that are shown: a call may lie a while before its output.
+#: Stored items that are read to choose the shown ones: a call may be far before its output.
 READ_ITEMS = 128
 #: Facts among which the best are chosen.
 FACTS_READ = 200
@@ -58,7 +58,7 @@ class TurnLifecycle:
         self._intake = intake
 
     async def after_turn(self, grant: Grant, asked: Any) -> dict[str, Any]:
-        """Keep a completed turn: durable and readable when this returns; the same request again changes nothing.
+        """Store a completed turn: durable and readable when this returns; the same request again changes nothing.
 
         Raises Invalid, TooLarge, PermissionDenied, TurnConflict; TurnBusy after five seconds of waiting.
         """
@@ -87,7 +87,7 @@ class TurnLifecycle:
         }
 
     async def before_turn(self, grant: Grant, asked: Any) -> dict[str, Any]:
-        """Return what to give the model: what is recalled, the history, and the current items last; writes nothing.
+        """Return the model's input: recalled memory, the history, and the current items last; writes nothing.
 
         Raises Invalid, TooLarge, PermissionDenied, PositionBeyondLog.
         """
@@ -118,9 +118,9 @@ class TurnLifecycle:
 
     async def _build_turn(self, grant: Grant, bank: str, place: TurnReference, body: AfterTurnBody) -> NewTurn:
         said = read_after(body, self._settings.max_message_bytes)
-        # As it is kept: else what it echoes would not be found again.
+        # Redacted like the stored history, so that echoed items are recognised.
         given = Redactor.of(self._settings, grant).value(said.given)
-        # Something is left behind the history that is echoed: one item alone echoes none.
+        # At least one item is new: a single item echoes no history.
         if said.echoes and len(given) > 1:
             kept = await self._dependencies.turns.sessions.recent(grant.host_id, bank, place.session, READ_ITEMS)
             given = choose_delta(given, [item_of(one) for one in kept])
@@ -138,9 +138,9 @@ class TurnLifecycle:
     async def _read_all(
         self, grant: Grant, bank: str, body: BeforeTurnBody, query: str
     ) -> tuple[tuple[RecallAnswer, AwaitedFreshness], "_Session"]:
-        """Return what is recalled, and the session's history and facts; side by side, unless a position is waited for.
+        """Return the recall's answer, and the session's history and facts, read in parallel.
 
-        What the position brings belongs to the history, too.
+        With `min_position` they are read one after the other, so that the history includes that position, too.
         """
         if body.min_position is not None:
             recalled = await self._recall(grant, bank, body, query)
@@ -176,7 +176,7 @@ class TurnLifecycle:
     def _choose_told(
         self, found: Sequence[Recalled], facts: Sequence[HoldingFact], query: str, shown: "_Shown"
     ) -> RecalledContext:
-        """Return what is told beside the history: what that shows is not told again."""
+        """Return the recalled context, without units that the history shows already."""
         limits = self._settings.mcp.memory
         insights = [insight_json(one) for one in found if one.kind in INSIGHT_KINDS]
         chunks = [
@@ -206,12 +206,12 @@ class _Shown:
     texts: frozenset[str]
 
     def has(self, one: Recalled) -> bool:
-        """Say whether a recalled unit is among it."""
+        """Return whether the model sees this recalled unit already."""
         return one.unit_id in self.units or one.text in self.texts
 
 
 def item_of(kept: KeptMessage) -> Item:
-    """Return a kept message as an item: as it was handed in, unless its text was corrected since."""
+    """Return a stored message as an item: the original one, unless its text was corrected since."""
     if len(kept.parts) == 1 and kept.parts[0].get("type") == KEPT:
         item = kept.parts[0].get("item")
         if isinstance(item, dict) and text_of(item) == kept.content:
@@ -231,9 +231,9 @@ def _trim_to_budget(
     conversation: tuple[Sequence[Item], Sequence[Item], Sequence[Item]],
     most: int,
 ) -> dict[str, Any]:
-    """Return the answer within `most` tokens: the oldest of the stored history goes first, then what is recalled.
+    """Return the answer within `most` tokens: the oldest stored history is dropped first, then recalled context.
 
-    What the caller sent stays, even over the budget.
+    Items of the caller stay, even beyond the budget.
     """
     history, stored, current = conversation
     before = len(stored)

@@ -1,7 +1,7 @@
 """Validation of a completed turn, for every interface. Pure: a JSON value in, a `NewTurn` or a typed error out.
 
-Frames of recalled text are taken out here, so that memory never remembers its own echo; a message that was nothing
-but a frame, or blank, is left out; a turn with nothing left is refused.
+Frames of recalled text are removed here, so that recalled memory is never stored again; a message that was only a
+frame, or blank, is left out; a turn without messages left is refused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 
 B = TypeVar("B", bound=BaseModel)
 
-#: A turn that may come in, or why it may not.
+#: A valid turn, or the error that refuses it.
 Judged = NewTurn | ProducerError | NotFound
 
 
@@ -79,7 +79,7 @@ def _parse_part(value: Any) -> Mapping[str, Any]:
 
 
 def _describe_part(part: Mapping[str, Any]) -> str:
-    """Return what a part says in words: its text, or that there was an image, a file, a tool's call."""
+    """Return a part as text: its text, or a note of an image, a file or a tool's call."""
     if part["type"] in TEXT_PARTS:
         return str(part["text"])
     if part["type"] == KEPT and isinstance(part.get("item"), dict):
@@ -122,7 +122,7 @@ class MessageBody(BaseModel):
 
 
 def _message_of_item(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an item as a message whose one part it is; one that was nothing but a frame is blank."""
+    """Return a message with the item as its one part; blank where the item was only a frame."""
     items = clean_items([value], "messages", LONGEST_TEXT)
     # The name of a call is the tool's.
     speaks = "call" not in str(value.get("type"))
@@ -170,7 +170,7 @@ class BatchBody(RequestModel):
 
 
 def parse_body(model: type[B], value: Any) -> B:
-    """Return the body a JSON value is. Raises Invalid with every broken rule, free of values."""
+    """Return the JSON value as a body of this model. Raises Invalid with every broken rule, without values."""
     if not isinstance(value, dict):
         raise Invalid(FieldProblem("", "must be a JSON object"))
     try:
@@ -181,14 +181,14 @@ def parse_body(model: type[B], value: Any) -> B:
 
 
 def _format_path(place: tuple[int | str, ...]) -> str:
-    """Return a dotted path; names the sender made up are cut."""
+    """Return a dotted path; names chosen by the sender are cut."""
     return ".".join(str(step)[:64].encode(errors="replace").decode() for step in place)
 
 
 def read_turn(value: Any, settings: ApiSettings) -> NewTurn:
-    """Return the turn a JSON value is.
+    """Return the turn in a JSON value.
 
-    Raises Invalid, or TooLarge for a message past its limit.
+    Raises Invalid, or TooLarge for a message beyond its limit.
     """
     body = parse_body(TurnBody, value)
     if len(body.messages) > settings.max_messages:
@@ -231,7 +231,7 @@ def limit_metadata(metadata: Mapping[str, str]) -> None:
 
 
 def limit_call(judged: Sequence[Judged]) -> list[Judged]:
-    """Return what is left of a call's turns: those that no longer fit with their metadata are too large, one by one."""
+    """Return a call's turns, with TooLarge in place of each whose metadata no longer fit into the call's limit."""
     limit, written = MAX_METADATA_BYTES_OF_CALL, 0
     found: list[Judged] = []
     for one in judged:
@@ -247,7 +247,7 @@ def _metadata_written(turn: NewTurn) -> int:
 
 
 def _turn_metadata(body: TurnBody) -> Mapping[str, str | Sequence[str]]:
-    """Return what is kept about a turn: its metadata, and among them its tags, each once."""
+    """Return the stored metadata of a turn, with its tags among them, each once."""
     kept: dict[str, str | Sequence[str]] = dict(body.metadata)
     if body.tags:
         kept[TAGS] = sorted(set(body.tags))
@@ -255,7 +255,7 @@ def _turn_metadata(body: TurnBody) -> Mapping[str, str | Sequence[str]]:
 
 
 def size_of(content: Content) -> int:
-    """Return the bytes a message's content takes."""
+    """Return the size of a message's content in bytes."""
     return len(orjson.dumps(content.parts)) if content.parts else len(content.text.encode())
 
 

@@ -20,7 +20,7 @@ from store.memory.units import ForgottenUnit, Unit
 from store.off_loop import off_loop
 from store.tenancy.keys import Grant
 
-#: How long an erasure is worked on before the answer; the sweeper goes on with the rest.
+#: How long a request works on an erasure before the answer; the sweeper does the rest.
 ERASE_FOR = timedelta(seconds=5)
 
 
@@ -28,7 +28,7 @@ class Revisions:
     """Reads and changes single units."""
 
     def __init__(self, dependencies: ServiceDependencies, settings: ApiSettings) -> None:
-        """Keep the collaborators."""
+        """Keep the dependencies and settings."""
         self._dependencies = dependencies
         self._settings = settings
 
@@ -38,7 +38,7 @@ class Revisions:
         return await self._dependencies.units.get(grant.host_id, bank, unit)
 
     async def correct(self, grant: Grant, bank: str, unit: UUID, asked: Any) -> Corrected:
-        """Make one unit say something else; facts drawn from its old text end.
+        """Change one unit's text; facts drawn from its old text end.
 
         Raises Invalid, TooLarge, NotFound, PermissionDenied, TurnBusy, ConcurrencyError (another version was seen).
         """
@@ -55,7 +55,7 @@ class Revisions:
         return told
 
     async def pin(self, grant: Grant, bank: str, unit: UUID, *, pinned: bool) -> Corrected:
-        """Have one unit told with every answer of its bank, or no longer. Raises NotFound, PermissionDenied."""
+        """Pin one unit, so that every answer of its bank holds it, or unpin it. Raises NotFound, PermissionDenied."""
         require_write(grant)
         bank = await self._dependencies.reach(grant, bank)
         await self._dependencies.authorisation.require(grant, Action.PIN, bank)
@@ -65,7 +65,7 @@ class Revisions:
         return told
 
     async def forget(self, grant: Grant, bank: str, unit: UUID, *, with_facts: bool = False) -> ForgottenUnit:
-        """Forget one unit, and `with_facts` those drawn from it that nothing else says: see store.memory.units.
+        """Forget one unit, and `with_facts` those drawn from it that have no other source: see store.memory.units.
 
         Raises NotFound, PermissionDenied.
         """
@@ -76,10 +76,10 @@ class Revisions:
         return done
 
     async def erase(self, grant: Grant, asked: Any) -> Receipt:
-        """Erase a unit, a session, a user or a bank for good; a large one goes on after this returns.
+        """Erase a unit, a session, a user or a bank; return the receipt. A large erasure goes on after this returns.
 
-        Asked for again, it goes on where it is, or finds nothing left. Raises Invalid, NotFound, PermissionDenied;
-        ResourceBusy where it could not even be taken in.
+        A repeated request continues it, or finds nothing left. Raises Invalid, NotFound, PermissionDenied;
+        ResourceBusy where it could not be accepted.
         """
         require_write(grant)
         body = parse_body(ErasureBody, asked)
@@ -90,7 +90,7 @@ class Revisions:
             with trace_memory(MemoryOperation.DELETE, host):
                 return await erasures.run(host, erasure, ERASE_FOR)
         except ResourceBusy:
-            # It is accepted: the sweeper goes on with it.
+            # The erasure is accepted: the sweeper continues it.
             return await erasures.receipt(host, erasure)
 
     async def _reach_unit(self, grant: Grant, action: Action, bank: str, unit: UUID) -> str:
@@ -100,7 +100,7 @@ class Revisions:
         return name
 
     async def _build_target(self, grant: Grant, body: ErasureBody) -> ErasureTarget:
-        """Return what a key may have erased. Raises NotFound, PermissionDenied."""
+        """Return the target of an erasure that a key may request. Raises NotFound, PermissionDenied."""
         if body.kind == "user":
             require_user_erasure(grant, body.name)
             return ErasureTarget(Kind.USER, None, body.name)

@@ -1,7 +1,7 @@
 """Base models of answers, and the blocks that several of them share.
 
-A model declares an answer, it does not make it: hot answers are prepared bytes, the others plain values. A test calls
-every operation and holds what it answers to the model that is published for it.
+A model declares an answer, it does not build it: hot answers are prepared bytes, the others plain values. A test calls
+every operation and validates its answer by the model that is published for it.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """A session as the contract's 14 directories, each with an abstract of 100 to 200 words. Pure.
 
-Nothing here is a file: each abstract is made of the session's counters when it is asked for.
+No directory is stored: each abstract is computed from the session's counters on request.
 """
 
 import re
@@ -40,7 +40,7 @@ def _say_facts(of: SessionOverview) -> str:
     return f"{facts} hold now; a newer value of one subject and key replaces the older."
 
 
-#: What each directory holds, by its path below the session's.
+#: The content of each directory, by its path below the session's.
 DIRECTORIES: Mapping[str, Told] = {
     "": lambda of: f"This is one conversation. {_say_history(of)} {_say_facts(of)}",
     "events": lambda of: f"What was said and done, as it was handed in. {_say_history(of)}",
@@ -97,9 +97,9 @@ class ListedDirectory:
 
 
 def read_path(wanted: DirectoryQuery, session: str) -> str:
-    """Return the path below the session's folder that is wanted: relative to it, or beginning with it.
+    """Return the requested path below the session's folder, given relative to it or beginning with it.
 
-    Raises Invalid for what leads elsewhere or is no path, and for a depth or limit out of range.
+    Raises Invalid for an invalid path or one outside the folder, and for a depth or limit out of range.
     """
     if wanted.depth < 0:
         raise Invalid(FieldProblem("depth", f"must be 0 (for the default, {DEFAULT_DEPTH}) or more"))
@@ -121,7 +121,7 @@ def read_path(wanted: DirectoryQuery, session: str) -> str:
 def list_directories(
     overview: SessionOverview, session: str, path: str, wanted: DirectoryQuery
 ) -> tuple[Sequence[ListedDirectory], bool]:
-    """Return the directories below `path`, sorted, and whether there are more than were wanted."""
+    """Return the directories below `path`, sorted, and whether there are more than the limit."""
     changed = overview.updated_at.astimezone(UTC).replace(microsecond=0)
     below = [name for name in sorted(DIRECTORIES) if _is_within(path, name, wanted.depth)]
     listed = [

@@ -9,14 +9,14 @@ from producers.turns.items import Item, identity_of
 
 
 def choose_current(items: Sequence[Item], start: int, count: int) -> tuple[int, int]:
-    """Return where the current slice begins and ends, by the contract's boundaries; numbers may be of any size."""
+    """Return begin and end of the current slice, by the contract's rules for any `start` and `count`."""
     begin = min(max(start, 0), len(items))
     size = len(items) - begin if count <= 0 or count > len(items) - begin else count
     return begin, begin + size
 
 
 def cut_history(items: Sequence[Item], most: int) -> list[Item]:
-    """Return the newest items, `most` or fewer: the cut is where no call loses its output."""
+    """Return at most `most` of the newest items, cut where no call loses its output."""
     at = max(0, len(items) - max(0, most))
     while at < len(items) and not _may_cut(items, at):
         at += 1
@@ -33,7 +33,7 @@ def _may_cut(items: Sequence[Item], at: int) -> bool:
 
 
 def choose_history(stored: Sequence[Item], around: Sequence[Item]) -> list[Item]:
-    """Return stored items that are not among those `around` them, paired: a call and its output both, or neither."""
+    """Return the stored items that are not in `around`; of a call and its output both, or neither."""
     known = {identity_of(item) for item in around}
     kept = [item for item in stored if identity_of(item) not in known]
     while True:
@@ -47,7 +47,7 @@ def choose_history(stored: Sequence[Item], around: Sequence[Item]) -> list[Item]
 
 
 def _find_unpaired(items: Sequence[Item]) -> set[str]:
-    """Return the calls that have no output behind them, and outputs that have no call before them."""
+    """Return the ids of calls without a later output, and of outputs without an earlier call."""
     opened, closed, lone = set[str](), set[str](), set[str]()
     for item in items:
         opened.update(_list_calls(item))
@@ -76,10 +76,10 @@ def _list_outputs(item: Item) -> list[str]:
 
 
 def choose_delta(items: Sequence[Item], stored: Sequence[Item]) -> list[Item]:
-    """Return what of a turn's input is not the stored history again.
+    """Return the items of a turn's input that do not repeat the stored history.
 
-    The longest beginning that is the end of what is stored (by identity, in order) is left out, as long as something
-    is left behind it. What the history left out because it stands in the input is not looked for.
+    The longest beginning that equals the end of the stored history (by identity, in order) is left out, as long as an
+    item remains after it. Stored items that also come later in the input may be missing from that beginning.
     """
     given, known = [identity_of(item) for item in items], [identity_of(item) for item in stored]
     for size in range(min(len(items) - 1, len(stored)), 0, -1):

@@ -1,6 +1,6 @@
-"""Items of a conversation as agents have them: kept whole, but for our own frames and for binary parts. Pure.
+"""Rules for an agent's conversation items: stored unchanged, except for our own frames and for binary parts. Pure.
 
-An item is a JSON object: a Responses item of any type, or a chat message. Nothing in it needs to be known here.
+An item is a JSON object: a Responses item of any type, or a chat message. Its fields need not be known here.
 """
 
 import hashlib
@@ -19,9 +19,9 @@ Item = dict[str, Any]
 MAX_ITEMS, MAX_LEVELS = 1024, 64
 #: Base64 from this many characters on is taken for something binary.
 BINARY_CHARACTERS = 65_536
-#: What an older form of the recalled block begins with, in a developer's message.
+#: The beginning of an older form of the recalled block, in a developer's message.
 OLD_FORM = "Memory recall:"
-#: Opaque to everybody but the model's maker: never looked into.
+#: Types of items that are opaque to all but the model's provider, and not searched.
 OPAQUE = frozenset({"encrypted_content"})
 #: How an item stands among the parts of a message.
 KEPT = "response_item"
@@ -38,9 +38,9 @@ _PARTS_KNOWN = frozenset(_PART)
 
 
 def clean_items(values: Sequence[Any], field: str, most_bytes: int) -> list[Item]:
-    """Return the items without frames of ours and without binary parts; what was nothing but a frame is left out.
+    """Return the items without our frames and without binary parts; items that were only a frame are left out.
 
-    Raises Invalid for what is no item or is nested too deeply, TooLarge for too many items or too long a text.
+    Raises Invalid for an invalid item or one nested too deeply, TooLarge for too many items or too long a text.
     """
     if len(values) > MAX_ITEMS:
         raise TooLarge(field, "max_items", MAX_ITEMS)
@@ -82,7 +82,7 @@ def _iterate_inside(value: Any) -> Iterator[Any]:
 
 
 def _is_recall(item: Item) -> bool:
-    """Say whether an item is what an earlier answer put before the user's words, in a developer's role."""
+    """Return whether an item is the developer's message that an earlier answer put before the user's items."""
     text = text_of(item).strip()
     return item.get("role") == "developer" and (text.startswith(OLD_FORM) or text == RULE)
 
@@ -105,7 +105,7 @@ def _clean_value(value: Any, name: str, field: str, most_bytes: int) -> Any:
 
 
 def strip_across(parts: list[Any]) -> list[Any]:
-    """Return the parts of a message without frames that begin in the text of one and end in that of another."""
+    """Return the parts of a message without frames that begin in the text of one part and end in another's."""
     at = [n for n, part in enumerate(parts) if isinstance(part, dict) and isinstance(part.get("text"), str)]
     texts = [parts[n]["text"] for n in at]
     stripped = dict(zip(at, strip_parts(texts), strict=True))
@@ -119,19 +119,19 @@ def _is_binary(text: str) -> bool:
 
 
 def is_item(value: Mapping[str, Any]) -> bool:
-    """Say whether a message is an item as OpenAI's chat completions or Responses have it."""
+    """Return whether a message is an item of OpenAI's chat completions or Responses."""
     return not _MARKS.isdisjoint(value) or value.get("role") in ("developer", "function")
 
 
 def is_blank(item: Item) -> bool:
-    """Say whether a message says nothing and shows nothing."""
+    """Return whether a message has neither text nor other parts."""
     if item.get("type", "message") != "message" or item.get("tool_calls"):
         return False
     return not text_of(item).strip()
 
 
 def text_of(item: Mapping[str, Any]) -> str:
-    """Return an item in words: its text, its output, or that there was a call, an image, a file."""
+    """Return an item as text: its text, its output, or a note of a call, an image or a file."""
     said = item.get("content") if item.get("content") is not None else item.get("output")
     if isinstance(said, str):
         return said
@@ -145,7 +145,7 @@ def text_of(item: Mapping[str, Any]) -> str:
 
 
 def _describe_call(call: Any) -> str:
-    """Return which tool a chat message calls."""
+    """Return a note of the tool that a chat message calls."""
     called = call.get("function") if isinstance(call, dict) else None
     name = called.get("name") if isinstance(called, dict) else None
     return f"[function_call: {name}]" if isinstance(name, str) else "[function_call]"
@@ -159,7 +159,7 @@ def _describe_part(part: Any) -> str:
 
 
 def role_of(item: Item) -> str:
-    """Return in which role an item is kept as a unit: user, assistant, tool or system."""
+    """Return the role of an item's unit: user, assistant, tool or system."""
     role, kind = item.get("role"), str(item.get("type", ""))
     if role in ("user", "assistant", "tool", "system"):
         return str(role)
@@ -169,9 +169,9 @@ def role_of(item: Item) -> str:
 
 
 def identity_of(item: Item) -> str:
-    """Return what makes two items the same: `metadata.item_id`, or a digest of what they say.
+    """Return the identity of an item, by which two are the same: `metadata.item_id`, or a digest of its content.
 
-    Case and white space of texts do not count. Fields that the contract does not know count as they are.
+    Case and white space of texts are ignored. Fields unknown to the contract are compared unchanged.
     """
     metadata = item.get("metadata")
     named = metadata.get("item_id") if isinstance(metadata, dict) else None
@@ -216,7 +216,7 @@ def _fold_text(value: Any) -> Any:
 
 
 def count_tokens(items: Sequence[Item]) -> int:
-    """Return about how many tokens items take: four ASCII characters one, two others one; at least 1 if any."""
+    """Return an estimate of the items' tokens: four ASCII characters are one, two others are one; at least 1 if any."""
     return max(1, sum(_measure_value(item) for item in items) // 4) if items else 0
 
 

@@ -13,9 +13,9 @@ from store.recall.query import Recalled
 CHUNK_CHARACTERS = 600
 #: Kinds of recalled units that are drawn from several others.
 INSIGHT_KINDS = frozenset({"observation", "mental_model"})
-#: How much longer than others facts of a tier are worth telling, by the contract.
+#: The contract's bonus of each tier in the score of a fact.
 TIER_BONUS = {"L0": 0.35, "L2": 0.20, "L1": 0.10}
-#: How sure the contract is of each of its types of insights.
+#: The contract's confidence of each type of insight.
 INSIGHT_CONFIDENCE = {"fact_stability": "0.78", "fact_evolution": "0.84"}
 _IGNORED = frozenset(
     ("the", "a", "an", "and", "or", "is", "are", "am", "to", "of", "my", "what", "who", "do", "you", "i")
@@ -34,7 +34,7 @@ class RecalledContext:
     chunks: Sequence[dict[str, Any]] = ()
 
     def items(self) -> list[Item]:
-        """Return the rule and the frame; nothing where nothing is told."""
+        """Return the rule and the frame as items; none where the context is empty."""
         if not (self.facts or self.insights or self.chunks):
             return []
         told = {"facts": [*self.facts], "insights": [*self.insights], "chunks": [*self.chunks]}
@@ -42,7 +42,7 @@ class RecalledContext:
         return [_build_message("developer", RULE), _build_message("user", f"{text}</memory_reference>")]
 
     def shorter(self) -> "RecalledContext | None":
-        """Return it without its last chunk, insight or fact; None where there is nothing left to leave out."""
+        """Return the context without its last chunk, insight or fact; None where it is empty."""
         if self.chunks:
             return RecalledContext(self.facts, self.insights, self.chunks[:-1])
         if self.insights:
@@ -51,10 +51,9 @@ class RecalledContext:
 
 
 def rank_facts(facts: Sequence[HoldingFact], query: str) -> list[HoldingFact]:
-    """Return the facts by the contract's score, the newest (as they come) first among equals; none is left out.
+    """Return all facts sorted by the contract's score, equal ones in their order, the newest first.
 
-    It adds up how sure a fact is, how lasting its tier, how new it is beside the newest, and how many of the question's
-    terms it holds.
+    The score adds up confidence, tier, age against the newest fact, and the number of the question's terms in the fact.
     """
     terms = {
         term
@@ -74,7 +73,7 @@ def rank_facts(facts: Sequence[HoldingFact], query: str) -> list[HoldingFact]:
 
 
 def _read_confidence(text: str | None) -> float:
-    """Return how sure a fact is, 0 where its text is no share."""
+    """Return a confidence as a number from 0 to 1; 0 for an invalid text."""
     try:
         sure = float(text or 0)
     except ValueError:
@@ -83,15 +82,15 @@ def _read_confidence(text: str | None) -> float:
 
 
 def fact_json(fact: HoldingFact) -> dict[str, Any]:
-    """Return a fact as the frame has it."""
+    """Return the frame's JSON of a fact."""
     told = {"id": fact.fact_id, "tier": fact.tier, "key": fact.key, "value": fact.value}
     return {**told, "confidence": fact.confidence, "subject": fact.subject}
 
 
 def insight_json(unit: Recalled) -> dict[str, Any]:
-    """Return what was drawn from several facts as the frame has it: by the contract's type, which its text begins with.
+    """Return the frame's JSON of a reflection; its type is the contract's, with which the text begins.
 
-    Where a reflection is of neither type, its kind stands for it.
+    For a reflection of neither type it is the unit's kind.
     """
     told = unit.text.partition(" ")[0]
     sure = INSIGHT_CONFIDENCE.get(told, None if unit.confidence is None else f"{unit.confidence:g}")
@@ -100,7 +99,7 @@ def insight_json(unit: Recalled) -> dict[str, Any]:
 
 
 def chunk_json(path: str, text: str) -> dict[str, Any]:
-    """Return a recalled text as the frame has it, cut to its length."""
+    """Return the frame's JSON of a recalled text, cut to CHUNK_CHARACTERS."""
     return {"path": path, "start_bytes": 0, "end_bytes": len(text.encode()), "text": cut_text(text, CHUNK_CHARACTERS)}
 
 

@@ -1,4 +1,4 @@
-"""Requests and answers of before_turn and after_turn. Pure: JSON in, items or a typed error out."""
+"""Parses requests of before_turn and after_turn. Pure: JSON in, items or a typed error out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -141,7 +141,7 @@ class TurnReference:
 
 
 def read_place(body: _LifecycleBody) -> TurnReference:
-    """Return which turn is meant. Raises InvalidTurnInput, Invalid where `project` and `bank` differ."""
+    """Return the turn that a body names. Raises InvalidTurnInput, Invalid where `project` and `bank` differ."""
     if body.project is not None and body.bank is not None and body.project != body.bank:
         raise Invalid(FieldProblem("project", "is another name for bank: give one of them"))
     project = body.bank or ("default" if body.project is None else body.project)
@@ -153,7 +153,7 @@ def read_place(body: _LifecycleBody) -> TurnReference:
 
 
 def check_session(project: str, session: str) -> None:
-    """Return if these can be the names of a project and a session. Raises InvalidTurnInput, Invalid."""
+    """Check the names of a project and a session. Raises InvalidTurnInput, Invalid."""
     if not project.strip():
         raise InvalidTurnInput("PROJECT_REQUIRED", "project", "must not be blank")
     if not session.strip():
@@ -206,7 +206,7 @@ class Completed:
 
 
 def read_after(body: AfterTurnBody, most_bytes: int) -> Completed:
-    """Return what a completed turn says. Raises Invalid, TooLarge."""
+    """Return the content of a completed turn. Raises Invalid, TooLarge."""
     items = clean_items(body.conversation_items, "conversation_items", most_bytes)
     given = clean_items(body.input_items, "input_items", most_bytes)
     output = clean_items(body.output_items, "output_items", most_bytes)

@@ -1,6 +1,6 @@
 """Memory of an agent of the OpenAI Agents SDK: `AfterturnSession` has the shape of the SDK's `Session`.
 
-Nothing of the SDK is imported. With the callback, what is recalled about the new input stands before it:
+Nothing of the SDK is imported. With the callback, recalled memory on the new input comes before it:
 
     session = AfterturnSession(client, "monday")
     settings = RunConfig(session_input_callback=session.prepare_input)
@@ -21,13 +21,13 @@ KEPT = "what a session keeps stays: erase it with `afterturn erase session`"
 
 
 class AfterturnSession:
-    """One session of one run, kept by Afterturn: items whole, each once, recalled text framed as untrusted data.
+    """A session of one run, stored by Afterturn: items unchanged, each once, recalled text framed as untrusted data.
 
-    `add_items` keeps what the SDK hands over as one turn, durable when it returns. Turns are named by `run_id` and
+    `add_items` stores the SDK's items as one turn, durable when it returns. Turns are named by `run_id` and
     their number: repeated after an error they are the same turns, and after a restart where `run_id` is given again.
-    Use a session for one run at a time. `options` as of `before_turn`.
+    Use a session for one run at a time. `options` are those of `before_turn`.
 
-    Raises what the client raises.
+    Raises the client's errors.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class AfterturnSession:
         self._options: BeforeTurnOptions = options or {}
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
-        """Return what is known of the user, framed, then the newest items of the session; writes nothing.
+        """Return facts of the user, framed, then the newest items of the session; writes nothing.
 
         `limit` bounds the items of the session; they begin with a user's message, so that no output lacks its call.
         """
@@ -55,9 +55,9 @@ class AfterturnSession:
         return [*told, *_newest(history, limit)]
 
     async def prepare_input(self, history: Sequence[Any], new: Sequence[Any]) -> list[Any]:
-        """Return what to give the model: what is recalled about the new items, the session's newest, the new ones last.
+        """Return the model's input: recalled memory on the new items, the session's newest items, the new ones last.
 
-        For `RunConfig(session_input_callback=...)`; `history` is asked for again, with the new items.
+        For `RunConfig(session_input_callback=...)`; `history` is ignored: the service is asked for it, too.
         """
         del history
         items = [one for one in new if isinstance(one, Mapping)]
@@ -74,7 +74,7 @@ class AfterturnSession:
         self._kept += 1
 
     async def pop_item(self) -> Any:
-        """Raise InvalidRequestError: what was acknowledged is not taken back."""
+        """Raise InvalidRequestError: acknowledged items cannot be removed."""
         raise InvalidRequestError(KEPT)
 
     async def clear_session(self) -> None:
@@ -90,13 +90,13 @@ class AfterturnSession:
 
 
 def _by_side(items: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Return the items up to the last one a user said, and those behind it."""
+    """Return the items up to the last one of the user's role, and those after it."""
     last = max((n for n, item in enumerate(items) if item.get("role") == "user"), default=-1)
     return list(items[: last + 1]), list(items[last + 1 :])
 
 
 def _split(items: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Return what is recalled (a rule in a developer's role, and the frame), and the session's own items."""
+    """Return the recalled part (a rule in a developer's role, and the frame), and the session's own items."""
     told = 2 if items and items[0].get("role") == "developer" else 0
     return list(items[:told]), list(items[told:])
 

@@ -223,7 +223,7 @@ def health(timeout_s: float) -> ApiCall[answers.Health]:
 
 
 def parse_reply(call: ApiCall[T], reply: Reply, key: str) -> T | ApiError:
-    """Return what the reply says, or the error it is. Raises InvalidAnswerError for what cannot be read."""
+    """Return the answer of a reply, or the ApiError it stands for. Raises InvalidAnswerError for an unreadable one."""
     value = _parse_json(reply)
     if reply.status in call.also and isinstance(value, dict):
         return call.also[reply.status](value)
@@ -235,7 +235,7 @@ def parse_reply(call: ApiCall[T], reply: Reply, key: str) -> T | ApiError:
 
 
 def path_segment(name: str) -> str:
-    """Return a name as one segment of a path: a slash, a dot segment or any other sign stays a name."""
+    """Return a name percent-encoded as one segment of a path, slashes and dot segments included."""
     quoted = quote(name, safe="", errors="replace")
     return quoted.replace(".", "%2E") if not name.strip(".") else quoted
 

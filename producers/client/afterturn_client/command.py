@@ -53,7 +53,7 @@ async def _serve(target: ServiceTarget) -> None:
 
 
 def run_hook(options: argparse.Namespace) -> int:
-    """Run a hook of an agent: always exit code 0, and in time. What went wrong stands on standard error, in a word."""
+    """Run a hook of an agent; return exit code 0 in time, whatever fails. A failure is one word on standard error."""
     answers: list[str] = []
     # A daemon thread: a slow service may take no more of the agent's time than the deadline.
     work = threading.Thread(target=_answer_hook, args=(options, answers), daemon=True)
@@ -79,7 +79,7 @@ def _answer_hook(options: argparse.Namespace, answers: list[str]) -> None:
 
 
 def change_hooks(options: argparse.Namespace) -> int:
-    """Put our hooks into an agent's file of hooks, or take them out."""
+    """Install our hooks in an agent's file of hooks, or remove them; return the exit code."""
     file = options.file or Path.home() / FILES[options.agent]
     try:
         if options.change == "install":

@@ -1,6 +1,6 @@
 """The messages of a turn queue: a CloudEvents envelope inside a message of dramatiq. No I/O.
 
-What stands here is all that another language needs to publish (docs/queue.md of the service).
+A publisher in another language needs these formats alone (docs/queue.md of the service).
 """
 
 import json
@@ -39,7 +39,7 @@ class QueueMessage:
 
 
 def wrap_event(kind: str, data: Mapping[str, Any], source: str) -> QueueMessage:
-    """Return the message that carries this. Raises InvalidRequestError for more than MOST_BYTES or what is no JSON."""
+    """Return the queue message with this data. Raises InvalidRequestError beyond MOST_BYTES or for invalid JSON."""
     queue, actor = PLACES[kind]
     event_id, message_id = str(uuid.uuid4()), str(uuid.uuid4())
     event = {

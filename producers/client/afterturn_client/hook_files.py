@@ -22,11 +22,11 @@ _COMMAND = "afterturn-client hook "
 
 
 class UnusableHookFileError(Exception):
-    """The file is not what the agent writes; it was left as it is."""
+    """The file has not the agent's format; it was left unchanged."""
 
 
 def list_hooks(agent: str, *, allow_http: bool = False) -> dict[str, list[dict[str, Any]]]:
-    """Return our hooks of an agent in the form of its file; `allow_http`: they may send the key in clear."""
+    """Return our hooks of an agent in the form of its file; `allow_http`: they may send the key in clear text."""
     more = " --allow-http" if allow_http else ""
     return {
         event: [{"hooks": [{"type": "command", "command": f"{_COMMAND}{agent} {name}{more}", "timeout": TIMEOUT_S}]}]
@@ -35,7 +35,7 @@ def list_hooks(agent: str, *, allow_http: bool = False) -> dict[str, list[dict[s
 
 
 def install_hooks(agent: str, file: Path, *, allow_http: bool = False) -> None:
-    """Put our hooks into a file, in place of any that were there. Raises UnusableHookFileError, OSError."""
+    """Write our hooks into a file, replacing earlier ones. Raises UnusableHookFileError, OSError."""
     settings = _read(file)
     hooks = _remove(settings)
     for event, groups in list_hooks(agent, allow_http=allow_http).items():
@@ -44,7 +44,7 @@ def install_hooks(agent: str, file: Path, *, allow_http: bool = False) -> None:
 
 
 def remove_hooks(file: Path) -> None:
-    """Take our hooks out of a file, if it is there. Raises UnusableHookFileError, OSError."""
+    """Remove our hooks from a file, if it exists. Raises UnusableHookFileError, OSError."""
     if not file.exists():
         return
     settings = _read(file)
@@ -64,14 +64,14 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _remove(settings: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return the hooks that are not ours, by event; events without any are left out."""
+    """Return the hooks of others, by event; events without any are left out."""
     kept = {event: [rest for one in groups if (rest := _without_ours(one))] for event, groups in
             settings.get("hooks", {}).items()}  # fmt: skip
     return {event: groups for event, groups in kept.items() if groups}
 
 
 def _without_ours(group: Any) -> Any:
-    """Return a group of hooks without ours; None where nothing is left."""
+    """Return a group of hooks without ours; None where none is left."""
     hooks = group.get("hooks") if isinstance(group, dict) else None
     if not isinstance(hooks, list):
         return group
@@ -80,7 +80,7 @@ def _without_ours(group: Any) -> Any:
 
 
 def _write(file: Path, settings: Mapping[str, Any]) -> None:
-    """Write the whole file at once, with the rights that it had."""
+    """Replace the whole file at once, with its former permissions."""
     target = file.resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
     descriptor, made = tempfile.mkstemp(dir=target.parent)

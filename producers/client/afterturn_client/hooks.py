@@ -1,8 +1,8 @@
 """Hooks of coding agents: add memory to prompts and session starts, store each turn at its end.
 
-Shapes: https://code.claude.com/docs/en/hooks and, for Codex, https://developers.openai.com/codex/hooks; they agree in
-what is used here. A hook fails open: on any failure the agent goes on without memory, within `DEADLINE_S` and
-without a word on standard output.
+Formats: https://code.claude.com/docs/en/hooks and, for Codex, https://developers.openai.com/codex/hooks; they agree in
+the fields used here. A hook fails open: on any failure the agent goes on without memory, within `DEADLINE_S` and
+without output on standard output.
 """
 
 import json
@@ -22,7 +22,7 @@ DEADLINE_S = 2.0
 LONGEST_CONTEXT = 9_000
 #: Results asked for, and tokens they may have: about as many characters as there is room for.
 RESULTS, TOKENS = 8, 2_000
-#: Finished turns that are looked after before a transcript is compacted.
+#: The most finished turns that are stored before a transcript is compacted.
 CAUGHT_UP = 16
 _FRAME = "<memory_reference>"
 
@@ -31,7 +31,7 @@ Hook = Callable[[Afterturn, str, Event], str]
 
 
 def recall_for_prompt(memory: Afterturn, agent: str, event: Event) -> str:
-    """Return what the hook of a prompt writes: what memory holds on it, as context; nothing where that is nothing."""
+    """Return the output of a prompt's hook: recalled memory as context, empty where none is found."""
     del agent
     prompt = str(event.get("prompt") or "").strip()
     if not prompt:
@@ -45,7 +45,7 @@ def recall_for_prompt(memory: Afterturn, agent: str, event: Event) -> str:
 
 
 def recall_for_session(memory: Afterturn, agent: str, event: Event) -> str:
-    """Return what the hook of a session's start writes: facts that hold in the project, and what fits its name."""
+    """Return the output of a session start's hook: the project's current facts, and memories that fit its name."""
     del agent
     asked = {"type": "message", "role": "user", "content": project_of(event)}
     prepared = memory.before_turn(str(event["session_id"]), "session-start", [asked], max_input_tok=TOKENS)
@@ -54,16 +54,16 @@ def recall_for_session(memory: Afterturn, agent: str, event: Event) -> str:
 
 
 def keep_last_turn(memory: Afterturn, agent: str, event: Event) -> str:
-    """Keep the turn that has just ended, once however often the hook is called. Writes nothing."""
+    """Store the turn that has just ended, once however often the hook is called. Has no output."""
     if (turn := _last_turn(agent, event)) is not None:
         memory.add_turn(str(event["session_id"]), _messages_of(turn), turn_id=turn.name)
     return ""
 
 
 def keep_finished_turns(memory: Afterturn, agent: str, event: Event) -> str:
-    """Keep what ended before a transcript is compacted: turns that were kept already stay as they are.
+    """Store the finished turns of a transcript before it is compacted; stored turns stay as they are.
 
-    The one under way is left to the hook of its end. Writes nothing.
+    The turn under way is left to the hook of its end. Has no output.
     """
     turns = [turn for turn in _turns_of(agent, event)[:-1] if turn.answer][-CAUGHT_UP:]
     if turns:
@@ -72,7 +72,7 @@ def keep_finished_turns(memory: Afterturn, agent: str, event: Event) -> str:
     return ""
 
 
-#: What is run, by the name that the command takes.
+#: Hooks by the names that the command takes.
 HOOKS: Mapping[str, Hook] = {
     "prompt": recall_for_prompt,
     "stop": keep_last_turn,
@@ -92,7 +92,7 @@ def _turns_of(agent: str, event: Event) -> list[TranscriptTurn]:
 
 
 def _last_turn(agent: str, event: Event) -> TranscriptTurn | None:
-    """Return the turn that ended; its id, and the end of its answer, are the event's where the event names them."""
+    """Return the turn that ended; its id and the end of its answer come from the event where it has them."""
     if not (turns := _turns_of(agent, event)):
         return None
     last, answered = turns[-1], [*turns[-1].answered]
@@ -109,7 +109,7 @@ def _messages_of(turn: TranscriptTurn) -> list[Message]:
 
 
 def _add_context(event: str, frame: str, texts: list[str]) -> str:
-    """Return the output that adds a frame to what the model sees: whole, or the texts alone, each on a line."""
+    """Return the output that adds a frame to the model's context: whole, or the texts alone, each on a line."""
     if len(frame) > LONGEST_CONTEXT:
         frame = cut_text("\n".join(json.dumps(text, ensure_ascii=False) for text in texts), LONGEST_CONTEXT)
     if not frame:

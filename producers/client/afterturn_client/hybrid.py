@@ -5,8 +5,8 @@
 
 `think` is the caller's own model and tool loop: it takes a `Run` (messages and tools, ready) and returns the final
 text. The order of a run is that of seed 000: freeze the curated files, recall, build the messages, run, and only after
-a normal end keep the turn. What goes wrong with the second layer is a hidden event and changes nothing else; a history
-that cannot be written is warned of, and takes neither the answer nor the second layer's turn away.
+a normal end store the turn. A failure of the second layer is a hidden event and changes nothing else; a history that
+cannot be written gives a warning, and affects neither the answer nor the second layer.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ Clock = Callable[[], datetime]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one run of the caller's loop works with; nothing in it changes while it runs.
+    """The input of one run of the caller's loop; it does not change while the loop runs.
 
     `messages` and `tools` are as chat completions take them. `call_tool` runs the tools that are in `tools`.
     """
@@ -57,11 +57,11 @@ class Run:
         return [self.memory.schema, self.session_search.schema]
 
     def offers(self, name: str) -> bool:
-        """Whether `call_tool` knows a tool of this name."""
+        """Return whether `call_tool` knows a tool of this name."""
         return name in {self.memory.name, self.session_search.name}
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any] | str) -> str:
-        """Run a tool with the model's arguments (object or JSON text); returns what the model is to be told."""
+        """Run a tool with the model's arguments (object or JSON text) and return the answer for the model."""
         if name == self.memory.name:
             return await asyncio.to_thread(self.memory.call, arguments)
         if name == self.session_search.name:
@@ -71,7 +71,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a run ended. The second layer has no part in it."""
+    """The result of a run, without the second layer."""
 
     text: str = field(repr=False)
     session_id: str
@@ -88,8 +88,8 @@ Listener = Callable[[AuditEvent], Awaitable[None] | None]
 class HybridMemory:
     """The memory of one agent for one profile.
 
-    `layer` None is curated memory alone: no request leaves, no rule stands in the prompt. `search` is what the
-    session tool asks, say `sessions` once more. `listener` hears every hidden event beside `sessions`.
+    `layer` None is curated memory alone: no requests, and no rule in the prompt. `search` serves the session tool, for
+    example `sessions` itself. `listener` is called with every hidden event, besides `sessions`.
     """
 
     store: MemoryStore
@@ -108,7 +108,7 @@ class HybridMemory:
         afterturn: AsyncAfterturn | None = None,
         listener: Listener | None = None,
     ) -> Self:
-        """Build it from a configuration and the profile's folder (the two files, `sessions/`).
+        """Build the memory from a configuration and the profile's folder (the two files, `sessions/`).
 
         With `afterturn`, hybrid mode goes through Afterturn, which needs no gateway credentials here; curated mode
         leaves it unused. Raises MemoryConfigError. A change of the configuration needs a new HybridMemory.
@@ -135,12 +135,12 @@ class HybridMemory:
         shown: Content | None = None,
         turn_id: str | None = None,
     ) -> RunResult:
-        """Run the loop once, with memory before it and after it.
+        """Run the loop once, with a recall before it and storage after it.
 
-        `prompt` is the user's own text: it is searched for and kept. `shown` is what the model sees in its place, if
-        that is something else (decorated text, parts with images). `skills` are skill activation messages; `history`
-        replaces what `sessions` has. Without a session id a new session begins; with a `turn_id`, a run that is
-        repeated is the same turn to Afterturn. What the loop raises is raised, and then nothing is kept.
+        `prompt` is the user's own text, which is the query and is stored. `shown` replaces it in the model's input, if
+        it differs (decorated text, parts with images). `skills` are skill activation messages; `history` replaces the
+        history of `sessions`. Without a session id a new session begins; with a `turn_id`, a repeated run is the same
+        turn to Afterturn. Errors of the loop are raised, and then nothing is stored.
         """
         session, turn = session_id or uuid.uuid4().hex, turn_id or uuid.uuid4().hex
         asked_at = self.clock()
@@ -196,7 +196,7 @@ class HybridMemory:
             await self._note(await self.layer.persist_after_run(turn))
 
     async def _note(self, events: Sequence[AuditEvent]) -> None:
-        """Write hidden events and tell the listener; one that fails takes them from no other, nor the answer."""
+        """Write hidden events and call the listener; a failure of one affects neither the other nor the answer."""
         told = (self.sessions.note,) if self.listener is None else (self.sessions.note, self.listener)
         for event, tell in product(events, told):
             try:

@@ -1,7 +1,7 @@
-"""The second memory layer of a hybrid agent: recall before the run, persist after it, break nothing.
+"""The second memory layer of a hybrid agent: recall before the run, storage after it; it never breaks a run.
 
-`MemoryGatewayService` speaks to a Memory Gateway itself, as seed 000 says; `AfterturnLayer` asks Afterturn and hands
-it the turn, and Afterturn delivers. Neither knows the curated files. Every failure here is an event.
+`MemoryGatewayService` calls a Memory Gateway itself, as seed 000 says; `AfterturnLayer` recalls from Afterturn and
+stores turns there, and Afterturn delivers them. Neither reads the curated files. Every failure here is an event.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ _UNAUTHORIZED = 401
 class FinishedTurn:
     """A run that ended normally: the user's own words, the agent's final text, and when (aware times).
 
-    Neither holds a frame of what was recalled (`reference.strip_frames`): it would be kept as if it had been said.
+    Neither text has a frame of recalled memory (`reference.strip_frames`), which would be stored as if it was said.
     """
 
     session_id: str
@@ -52,21 +52,21 @@ class FinishedTurn:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """What was recalled, as the content of one message for the prompt, or None; and what is noted about it."""
+    """Recalled memory as the content of one message for the prompt, or None; and the events of the recall."""
 
     reference: str | None = field(repr=False)
     events: Sequence[AuditEvent]
 
 
 class Layer(Protocol):
-    """A second memory layer. Neither call raises for anything that happens to it."""
+    """A second memory layer. Its calls report failures as events, and do not raise."""
 
     async def recall_before_run(self, session_id: str, prompt: str) -> Recall:
-        """Return what is known about the prompt."""
+        """Return recalled memory on the prompt."""
         ...
 
     async def persist_after_run(self, turn: FinishedTurn) -> Sequence[AuditEvent]:
-        """Keep the turn, once; return what is noted about it."""
+        """Store the turn, once; return its events."""
         ...
 
     async def aclose(self) -> None:
@@ -75,7 +75,7 @@ class Layer(Protocol):
 
 
 class MemoryGatewayService:
-    """A Memory Gateway, spoken to directly: one search before a run; one add and one flush after it, never repeated."""
+    """A Memory Gateway, called directly: one search before a run; one add and one flush after it, never repeated."""
 
     def __init__(self, settings: GatewaySettings, client: GatewayClient) -> None:
         self._settings = settings
@@ -95,7 +95,7 @@ class MemoryGatewayService:
         return cls(settings, client)
 
     async def recall_before_run(self, session_id: str, prompt: str) -> Recall:
-        """Search the gateway; a blank prompt asks nothing. `results` in the event counts those that have a text."""
+        """Search the gateway, unless the prompt is blank. `results` in the event counts those that have a text."""
         if not prompt.strip():
             return Recall(None, ())
         scopes = [scope.value for scope in self._settings.scope]
@@ -137,11 +137,11 @@ class MemoryGatewayService:
 
 
 class AfterturnLayer:
-    """Afterturn as the second layer: its recall before a run, the turn handed over after it, durable at once.
+    """Afterturn as the second layer: a recall before a run, the turn stored after it, durable at once.
 
-    Delivery to a Memory Gateway, if one is configured there, is then Afterturn's work (`gateway` as in NewTurn). A
-    recall waits at most `deadline_s` seconds, a handover as the client's retry policy says. `options` narrow recall;
-    a `bank` among them is also where turns go.
+    Afterturn then delivers to a Memory Gateway, if one is configured there (`gateway` as in NewTurn). A recall waits at
+    most `deadline_s` seconds, storing a turn as the client's retry policy says. `options` narrow recall; a `bank` among
+    them is also that of the turns.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class AfterturnLayer:
         self._options = options
 
     async def recall_before_run(self, session_id: str, prompt: str) -> Recall:
-        """Recall what the bank holds on the prompt; the reference is the one the service has framed."""
+        """Recall from the bank by the prompt; the reference is the service's framed message."""
         if not prompt.strip():
             return Recall(None, ())
         outcome = await _attempt_call("recall", self._recall(session_id, prompt))
@@ -168,7 +168,7 @@ class AfterturnLayer:
         return Recall(reference, [AuditEvent(EventName.RECALL_SUCCEEDED, session_id, {"results": results})])
 
     async def persist_after_run(self, turn: FinishedTurn) -> Sequence[AuditEvent]:
-        """Hand the turn over; when this returns without a failure it is durable."""
+        """Store the turn; it is durable when this returns without a failure."""
         if _is_one_sided(turn):
             return ()
         messages = [
@@ -190,7 +190,7 @@ class AfterturnLayer:
         return [AuditEvent(EventName.HANDOVER_SUCCEEDED, turn.session_id, {"position": outcome.value.position})]
 
     async def aclose(self) -> None:
-        """Leave the client open: it is the caller's."""
+        """Do nothing: the client belongs to the caller, who closes it."""
 
     async def _recall(self, session_id: str, prompt: str) -> tuple[str | None, int]:
         options: RecallOptions = {"session_id": session_id, **self._options}
@@ -204,14 +204,14 @@ class AfterturnLayer:
 
 @dataclass(frozen=True, slots=True)
 class LayerSuccess(Generic[T]):
-    """A call that went well, and what it returned."""
+    """A call that succeeded, and its result."""
 
     value: T = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class LayerFailure:
-    """A call that did not; `outcome_unknown` says of a write that it may have happened all the same."""
+    """A call that failed; `outcome_unknown`: a write may have happened all the same."""
 
     operation: str
     category: str
@@ -219,7 +219,7 @@ class LayerFailure:
     outcome_unknown: bool = False
 
     def payload(self) -> dict[str, Any]:
-        """Return it as part of an event; what there is nothing to say about is left out."""
+        """Return the failure as an event's payload, without fields that are not known."""
         return {name: value for name, value in asdict(self).items() if value not in {None, False}}
 
 

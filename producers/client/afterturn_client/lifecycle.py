@@ -18,11 +18,11 @@ KINDS = frozenset({"type", "role"})
 
 
 class BeforeTurnOptions(TypedDict, total=False):
-    """What may be said of a turn that begins; the service's defaults hold for what is left out.
+    """Options of a turn that begins; the service's defaults apply to those left out.
 
     `conversation_items` with the slice of it that is current, where the agent keeps the history itself;
-    `max_input_tok` 0 for no limit; `scope` project (the bank) or session, for what is recalled; `wait_ms` 0..10000, how
-    long to wait for `min_position`.
+    `max_input_tok` 0 for no limit; `scope` of the recall: project (the bank) or session; `wait_ms` 0..10000, how long
+    to wait for `min_position`.
     """
 
     bank: str
@@ -38,9 +38,9 @@ class BeforeTurnOptions(TypedDict, total=False):
 
 
 class AfterTurnOptions(TypedDict, total=False):
-    """What may be said of a turn that is over, beside its input and output.
+    """Options of a completed turn, besides its input and output.
 
-    From `expires_at` on what it says is in no answer.
+    From `expires_at` on no answer holds it.
     """
 
     bank: str
@@ -53,7 +53,7 @@ class AfterTurnOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class PreparedTurn:
-    """What the model is given: recalled reference, history, and the current items last."""
+    """The model's input: recalled reference, history, and the current items last."""
 
     project: str
     input_items: tuple[dict[str, Any], ...] = field(repr=False)
@@ -129,7 +129,7 @@ def _read_kept(value: object) -> KeptTurn:
 
 
 def _texts_of(value: object) -> tuple[str, ...]:
-    """Return every text of items, which an error must not show; the names of kinds and roles are none."""
+    """Return every text of items, which an error must not show, without the names of kinds and roles."""
     if isinstance(value, str):
         return (value,) if value else ()
     if isinstance(value, Mapping):

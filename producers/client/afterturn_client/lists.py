@@ -1,4 +1,4 @@
-"""Lists of the service, page by page: calls and what they answer. No repr shows a remembered text."""
+"""Calls of the service's lists and their pages. No repr shows a remembered text."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ class ListedBank:
 
 @dataclass(frozen=True, slots=True)
 class ListedSession:
-    """A session by the agent's name for it (None for one that came without), and how much was said in it."""
+    """A session by the agent's name for it (None for one without a name), and its number of turns."""
 
     session_id: str | None
     turns: int
@@ -52,7 +52,7 @@ class ListedTurn:
 
 @dataclass(frozen=True, slots=True)
 class ListedUnit:
-    """A unit; where `cut`, `text` is the beginning of it. `raw` holds all that the list says."""
+    """A unit; where `cut`, `text` is the beginning of its text. `raw` holds all fields of the list."""
 
     unit_id: str
     kind: str
@@ -82,7 +82,7 @@ class ListedDirective:
 
 @dataclass(frozen=True, slots=True)
 class ListedReflection:
-    """What a bank came to see in its facts."""
+    """A reflection of a bank: a text derived from several of its facts."""
 
     reflection_id: str
     content: str = field(repr=False)
@@ -91,14 +91,14 @@ class ListedReflection:
 
 @dataclass(frozen=True, slots=True)
 class ListKind(Generic[T]):
-    """A list of the service: its path and the name of its rows, whether it is of one bank, how a row is read."""
+    """A kind of list: its path, the name of its rows, whether it is of one bank, and the parser of a row."""
 
     name: str
     of_bank: bool
     read: Callable[[Fields], T]
 
     def page(self, value: object) -> Page[T]:
-        """Read a page."""
+        """Return the page that a reply holds."""
         fields = Fields.of(value, self.name)
         return Page(tuple(map(self.read, fields.objects(self.name))), fields.maybe_text("cursor"))
 

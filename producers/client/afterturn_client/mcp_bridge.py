@@ -1,7 +1,7 @@
 """Memory tools for MCP clients that speak over standard input and output: a bridge to `/mcp` of a running service.
 
-It holds no model, no database and no state but the protocol's revision. Every line is one message, handed on as it is;
-a call of a tool gets the project of the working folder where it names none. Nothing but the protocol is written.
+It holds no model, no database and no state but the protocol's revision. Every line is one message, forwarded unchanged;
+a tool's call without a project gets that of the working folder. Standard output carries the protocol alone.
 """
 
 import asyncio
@@ -33,16 +33,16 @@ def find_project(folder: Path) -> str:
 
 
 class Bridge:
-    """Hands messages to a service and returns its answers."""
+    """A bridge that forwards messages to a service and returns its answers."""
 
     def __init__(self, http: httpx.AsyncClient, project: str) -> None:
-        """Speak over `http`, whose base URL and key are those of the service."""
+        """Keep `http`, a client with the service's base URL and key."""
         self._http = http
         self._project = project
         self._revision: str | None = None
 
     async def answer(self, line: bytes) -> bytes | None:
-        """Return the line that answers a message; None where the protocol has no answer. Never raises for a message."""
+        """Return the answer to a message as a line; None where the protocol has none. Never raises for a message."""
         if len(line) > LONGEST_LINE:
             return _fail(None, INVALID_REQUEST, f"a message may have {LONGEST_LINE} bytes")
         try:
@@ -58,7 +58,7 @@ class Bridge:
         return reply
 
     async def _exchange(self, message: dict[str, Any]) -> bytes | None:
-        """Send a message, and say in the protocol's words why no answer came, if none did."""
+        """Send a message and return its answer; without one, a protocol error that says why."""
         try:
             body = json.dumps(self._complete(message)).encode()
             reply = await self._http.post("/mcp", content=body, headers=self._headers(message), timeout=TIMEOUT_S)
@@ -79,7 +79,7 @@ class Bridge:
         return _refuse(message, code, say, retryable=bool(told.get("retryable")))
 
     def _complete(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Return a message with the project, where a tool is called without one."""
+        """Return the message; a tool's call without a project gets the bridge's."""
         params = message.get("params")
         if message["method"] != "tools/call" or not isinstance(params, dict):
             return message
@@ -89,7 +89,7 @@ class Bridge:
         return {**message, "params": {**params, "arguments": {"project": self._project, **given}}}
 
     def _headers(self, message: Mapping[str, Any]) -> dict[str, str]:
-        """Return the headers that the protocol wants beside a body."""
+        """Return the headers that the protocol requires with a body."""
         headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
         params = message.get("params")
         meta = params.get("_meta") if isinstance(params, dict) else None
@@ -106,7 +106,7 @@ class Bridge:
 
 
 async def run_bridge(bridge: Bridge, read: BinaryIO, write: BinaryIO) -> None:
-    """Answer lines as they come, each when its answer is there, until there are no more."""
+    """Read lines and write their answers as these arrive, until the input ends."""
     lines: asyncio.Queue[bytes] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     # A daemon thread: a read of standard input cannot be cancelled.
@@ -129,7 +129,7 @@ async def run_bridge(bridge: Bridge, read: BinaryIO, write: BinaryIO) -> None:
 
 
 def _read_lines(read: BinaryIO, loop: asyncio.AbstractEventLoop, lines: asyncio.Queue[bytes]) -> None:
-    """Put each line into a queue, the first bytes of one that is too long, and an empty one at the end."""
+    """Put each line into a queue (of one that is too long, the first bytes), and an empty line at the end."""
     while True:
         line = read.readline(LONGEST_LINE + 1)
         rest = line
@@ -150,7 +150,7 @@ def _find_revision(reply: bytes) -> str | None:
 
 
 def _refuse(message: Mapping[str, Any], code: str, say: str, *, retryable: bool) -> bytes | None:
-    """Return a refusal: of a tool as its result, of anything else as an error; None for what wants no answer."""
+    """Return the refusal of a message: a tool's result, or an error; None for a notification."""
     if "id" not in message:
         return None
     if message["method"] != "tools/call":

@@ -1,4 +1,4 @@
-"""Single memories: one text each, kept, replaced and ended by an id of the caller's choice."""
+"""Calls of single memories: one text each, written, replaced and ended by an id of the caller's choice."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,10 +11,9 @@ from afterturn_client.turns import Moment, format_moment
 
 
 class MemoryOptions(TypedDict, total=False):
-    """What may be said of a memory beside its text.
+    """Options of a memory, besides its text.
 
-    `memory_id`: what it is kept under; without one, the same text is the same memory. From `expires_at` on it is in no
-    answer.
+    `memory_id` identifies it; without one, the same text is the same memory. From `expires_at` on no answer holds it.
     """
 
     memory_id: str | None
@@ -29,7 +28,7 @@ class MemoryOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class MemoryReceipt:
-    """The memory is durable; `created`: it was not there before, `changed`: something was written."""
+    """The memory is durable; `created`: there was none of this id; `changed`: something was written."""
 
     memory_id: str
     unit_id: str

@@ -1,7 +1,7 @@
 """POSTs to one address, each on a connection of its own.
 
-They go straight to httpx's transport. What its client does around that (redirects, authentication, cookies, hooks, a
-line in the log), is not needed here, and it takes about as long as sending does.
+They go straight to httpx's transport. The other work of its client (redirects, authentication, cookies, hooks, a line
+in the log) is not needed here, and takes about as long as sending does.
 """
 
 from typing import Protocol
@@ -10,24 +10,24 @@ import httpx
 
 from afterturn_client.transport import Lost, Reply, send_request
 
-#: Of every post.
+#: The headers of every POST.
 HEADERS = {"accept": "application/json", "content-type": "application/json"}
 
 
 class Sends(Protocol):
-    """Sends the body of a POST exactly once."""
+    """The protocol of a sender: it sends the body of a POST exactly once."""
 
     async def send(self, path: str, body: bytes) -> Reply | Lost:
-        """Return the answer, or what is known of a call without one; raise for neither."""
+        """Send once; return the answer, or a Lost for a call without one; raise for neither."""
         ...
 
     async def aclose(self) -> None:
-        """Close what is open, and send no more."""
+        """Close the connections, and send no more."""
         ...
 
 
 class Posts:
-    """POSTs of JSON that differ in path and body alone; an address and its headers are made once for each path."""
+    """A sender of JSON POSTs that differ in path and body alone; URL and headers are built once for each path."""
 
     def __init__(self, transport: httpx.AsyncBaseTransport, base_url: str, timeout_s: float, *, traced: bool) -> None:
         self._transport, self._base_url = transport, base_url
@@ -36,7 +36,7 @@ class Posts:
         self._made: dict[str, tuple[httpx.URL, list[tuple[bytes, bytes]]]] = {}
 
     async def send(self, path: str, body: bytes) -> Reply | Lost:
-        """Send once, as `exchange` does."""
+        """Send once, like `exchange_once`."""
         url, headers = self._made.get(path) or self._make(path)
         outgoing = httpx.Request("POST", url, headers=headers, content=body, extensions={"timeout": self._timeouts})
         return await send_request(self._transport.handle_async_request, outgoing, self._timeout_s, traced=self._traced)

@@ -1,4 +1,4 @@
-"""Profiles as frozen values. Their repr shows no fact."""
+"""Answers of profiles as frozen values. Their repr shows no fact."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,10 +9,10 @@ from afterturn_client.reading import Fields
 
 
 class ProfileOptions(TypedDict, total=False):
-    """Whose profile, and where; a key of a user asks about that user where no person is named.
+    """Options of a profile: the person and the bank; without a person, a user's key asks about its own user.
 
-    `user_id` whose turns the facts come from, in all banks the key reaches or in `bank`; `name` whom a bank calls so;
-    `history` also what was replaced; `limit` facts at most (1..1000).
+    `user_id`: the user whose turns the facts come from, in all banks the key reaches or in `bank`; `name`: a person's
+    name in a bank; `history`: also superseded facts; `limit`: the most facts (1..1000).
     """
 
     user_id: str
@@ -24,9 +24,10 @@ class ProfileOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One fact: it holds `since`, until `until` (None: still), and was stated in `stated` turns.
+    """One fact: valid from `since` to `until` (None: still), and stated in `stated` turns.
 
-    `unit_id`, session, turn and `said_at` are those of its newest statement; `history` what it replaced, newest first.
+    `unit_id`, session, turn and `said_at` are those of its newest statement; `history`: the facts it superseded, newest
+    first.
     """
 
     fact_id: str
@@ -46,7 +47,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What is known of a person, and who and what stands beside; `raw` is the service's answer as it came."""
+    """A person's facts and co-occurring entities; `raw` is the service's answer unchanged."""
 
     names: tuple[str, ...] = field(repr=False)
     facts: tuple[Fact, ...]

@@ -3,8 +3,8 @@
 system          the caller's instructions, the frozen curated files, and the rule about recalled memory
 skills          skill activation messages, as they are
 user            ONE message of recalled memory, if there is any: never stored, never in the system prompt
-history         what was said before in this session, hidden events left out
-user            what is said now
+history         earlier messages of this session, without hidden events
+user            the current message
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,5 +39,5 @@ def build_messages(
 
 
 def _unmark_message(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message without our own mark, which no model's service knows."""
+    """Return a message without our own marker field, which model services do not accept."""
     return {name: value for name, value in message.items() if name != "context_visible"}

@@ -28,7 +28,7 @@ NOT_ON_DISK = "the queue holds it, and its server's disk may not yet: publish ag
 
 @dataclass(frozen=True, slots=True)
 class _Queue:
-    """Where messages go, how many may wait, and whether the server's disk is waited for."""
+    """A queue to publish to: its keys, how many messages may wait, and whether to wait for the server's disk."""
 
     prefix: str
     limit: int
@@ -37,9 +37,9 @@ class _Queue:
     bank: str
 
     def commands(self, messages: Sequence[QueueMessage]) -> Iterator[tuple[str | bytes, ...]]:
-        """Yield the commands that hand messages in, all or none: each body under its id, the id at the list's end.
+        """Yield the commands that publish messages, all or none: each body under its id, the id at the list's end.
 
-        The disk is waited for on the connection that wrote: WAITAOF speaks of that one's writes.
+        The wait for the disk is on the connection that wrote, because WAITAOF covers that connection's writes.
         """
         yield ("MULTI",)
         for one in messages:
@@ -51,7 +51,7 @@ class _Queue:
             yield "WAITAOF", "1", "0", str(DISK_MS)
 
     def check_answers(self, answers: Sequence[Any]) -> None:
-        """Raise UnknownOutcomeError where the server's own disk did not have it in time."""
+        """Raise UnknownOutcomeError where the messages were not on the server's own disk in time."""
         if self.durable and not answers[-1][0]:
             raise UnknownOutcomeError(NOT_ON_DISK)
 
@@ -76,10 +76,10 @@ class _Queue:
 
 @dataclass(frozen=True, slots=True)
 class QueueOptions:
-    """How a publisher publishes.
+    """Options of a publisher.
 
-    `bank` for turns that name none; `namespace` as the service's `broker.namespace`; `max_length` messages that may
-    wait in one queue; `durable`: return when the server's append-only file has it; `source` of the envelopes.
+    `bank`: for turns that name none; `namespace`: the service's `broker.namespace`; `max_length`: the most messages
+    that may wait in one queue; `durable`: return when the server's append-only file has it; `source` of the envelopes.
     """
 
     bank: str = "default"
@@ -97,7 +97,7 @@ def _open_queue(queue: str, options: QueueOptions) -> _Queue:
 
 @contextmanager
 def _translated(limit: int) -> Iterator[None]:
-    """Turn what the server or the connection raise into errors of ours, free of what was sent."""
+    """Turn errors of the server or the connection into errors of this package, without the data sent."""
     try:
         yield
     except (NoPermissionError, AuthenticationError) as error:
@@ -127,9 +127,9 @@ def _split(messages: Sequence[QueueMessage]) -> Iterator[Sequence[QueueMessage]]
 class TurnPublisher:
     """Publishes turns and questions to one tenant's queue, on whose server its user may do nothing else.
 
-    `url` is `redis[s]://user:password@host:port/0`, `queue` as the service's `queue.tenants` names it. What was
-    published is on the server's disk; the service accepts it when it reads it, in no order that is promised. Repeated
-    under its `turn_id`, it is the same turn.
+    `url` is `redis[s]://user:password@host:port/0`, `queue` the name in the service's `queue.tenants`. A published
+    message is on the server's disk; the service accepts it when it reads it, in no promised order. Repeated under its
+    `turn_id`, it is the same turn.
 
     Raises QueueFullError, QueueRefusedError, InvalidRequestError; UnknownOutcomeError where it may or may not be in
     the queue: publish it again.
@@ -165,7 +165,7 @@ class TurnPublisher:
         self._publish([self._queue.wrap_items(session_id, turn_id, (input_items, output_items), options)])
 
     def start_recall(self, query: str, *, ttl_s: int | None = None, **options: Unpack[RecallOptions]) -> str:
-        """Publish a question; returns the id of the job whose answer `Afterturn.recall_job` has, once it was read."""
+        """Publish a question; return the id of its job, which `Afterturn.recall_job` reads once it is accepted."""
         message = self._queue.wrap_question(query, options, ttl_s)
         self._publish([message])
         return message.event_id
@@ -230,7 +230,7 @@ class AsyncTurnPublisher:
         await self._publish([self._queue.wrap_items(session_id, turn_id, (input_items, output_items), options)])
 
     async def start_recall(self, query: str, *, ttl_s: int | None = None, **options: Unpack[RecallOptions]) -> str:
-        """Publish a question; returns the id of the job whose answer `recall_job` of the client has."""
+        """Publish a question; return the id of its recall job, which the client's `recall_job` reads."""
         message = self._queue.wrap_question(query, options, ttl_s)
         await self._publish([message])
         return message.event_id

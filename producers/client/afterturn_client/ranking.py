@@ -12,7 +12,7 @@ _SATURATION, _LENGTH_WEIGHT = 1.2, 0.75
 
 
 def split_terms(text: str) -> list[str]:
-    """Return the words of a text in lower case, and the single signs of scripts without spaces."""
+    """Return the words of a text in lower case, and the single characters of scripts without spaces."""
     found = []
     for word in _WORD.findall(text.casefold()):
         signs = _UNSPACED.findall(word)
@@ -21,7 +21,7 @@ def split_terms(text: str) -> list[str]:
 
 
 def rank_texts(query: str, texts: Sequence[str]) -> list[int]:
-    """Return the places of the texts that share a word with the query, best first; of equals, the later one first."""
+    """Return the indexes of the texts that share a word with the query, best first; of equals, the later one first."""
     counts = [Counter(split_terms(text)) for text in texts]
     lengths = [sum(count.values()) for count in counts]
     average = sum(lengths) / len(lengths) if any(lengths) else 1.0

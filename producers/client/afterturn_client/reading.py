@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """One JSON object of an answer; `what` is how errors call it. Unknown fields are let pass."""
+    """One JSON object of an answer; `what` names it in errors. Unknown fields are ignored."""
 
     values: Mapping[str, Any] = field(repr=False)
     what: str
@@ -33,11 +33,11 @@ class Fields:
         return None if self.values.get(name) is None else self.text(name)
 
     def integer(self, name: str) -> int:
-        """Return an integer; a boolean is none."""
+        """Return an integer; a boolean is refused."""
         return self._typed(name, int)
 
     def real(self, name: str) -> float:
-        """Return a number; a boolean is none."""
+        """Return a number; a boolean is refused."""
         value = self.values.get(name)
         return float(value) if isinstance(value, int) and not isinstance(value, bool) else self._typed(name, float)
 

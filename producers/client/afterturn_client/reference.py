@@ -1,10 +1,9 @@
-"""Recalled text as an agent is shown it: data, framed as untrusted, in a message of the user's role.
+"""Frames recalled text for an agent: untrusted data in a message of the user's role; and removes such frames.
 
-Inside the frame stands JSON whose `<`, `>` and `&` are escaped, so that no recalled text can close it, and so that a
-frame is recognised without doubt when it comes back. The service frames and strips in the same form.
+A frame holds JSON whose `<`, `>` and `&` are escaped, so that no recalled text can close it, and so that a frame is
+recognised without doubt when it comes back. The service frames and strips in the same form.
 
-What the keepers of a memory have laid down for it, its directives, is no recalled text: it stands before it, in a frame
-of its own that says so, and never comes back either.
+A bank's directives are no recalled text: they come first, in a frame of their own that says so, and are stripped, too.
 """
 
 import json
@@ -41,8 +40,8 @@ SHORTEST_CUT = 80
 _JOINERS = frozenset("\u034f\u200c\u200d")
 #: Behind a character that is seen, one of these chooses its form.
 _SELECTORS = "\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
-#: What is not seen, and can say to a model what a reader does not know of: Unicode's format characters (Cf: directions,
-#: zero widths, tags) and everything else that is drawn as nothing (Default_Ignorable_Code_Point).
+#: Invisible characters, which can carry text to a model unseen by a reader: Unicode's format characters (Cf:
+#: directions, zero widths, tags) and all others that are drawn as nothing (Default_Ignorable_Code_Point).
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f"
@@ -68,9 +67,8 @@ _FRAME = re.compile(
 def frame(items: Sequence[Mapping[str, Any]], max_characters: int | None = MAX_CHARACTERS) -> str | None:
     r"""Return `<memory_reference>\n{json}\n</memory_reference>` around the items, or None when there are none.
 
-    Fields that are None are left out. Items are taken in their order as long as there is room (None: without end);
-    `left_out` in the frame says how many there was none for. The text of an item longer than a whole frame is cut to
-    the room there is, and ends in `CUT`.
+    Fields that are None are left out. Items are taken in their order as long as there is room (None: all); `left_out`
+    in the frame counts the others. The text of an item longer than a whole frame is cut to the room, and ends in `CUT`.
     """
     shown = [{name: value for name, value in item.items() if value is not None} for item in items]
     kept = shown if max_characters is None else _select_fitting(shown, max_characters)
@@ -85,7 +83,7 @@ def frame(items: Sequence[Mapping[str, Any]], max_characters: int | None = MAX_C
 def frame_directives(directives: Sequence[Mapping[str, Any]]) -> str | None:
     r"""Return `<memory_directives>\n{json}\n</memory_directives>\n` around the directives, or None when there are none.
 
-    It stands before the frame of what was recalled, in the same message.
+    It comes before the frame of recalled text, in the same message.
     """
     if not directives:
         return None
@@ -94,21 +92,21 @@ def frame_directives(directives: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def is_frame(text: str) -> bool:
-    """Whether a text is frames and nothing else."""
+    """Return whether a text consists of frames alone."""
     return bool(text.strip()) and not strip_frames(text).strip()
 
 
 def strip_frames(text: str) -> str:
-    """Return the text without the frames in it; everything else stays exactly as it is, other tags included.
+    """Return the text without the frames in it; everything else stays exactly the same, other tags included.
 
-    A frame is found as it was made, as a string of JSON or of a program quotes it (escaped, up to `QUOTED` times), and
-    as Markdown quotes it: each line behind `>`, which goes with it.
+    A frame is found in its own form, as a string of JSON or of a program quotes it (escaped, up to `QUOTED` times), and
+    as Markdown quotes it: each line after `>`, which is removed with it.
     """
     return _cut_spans(text, find_frames(text))
 
 
 def strip_parts(texts: Sequence[str]) -> list[str]:
-    """Return texts that follow each other without frames, those that begin in one and end in another included."""
+    """Return successive texts without frames, also without those that begin in one text and end in another."""
     if not any("memory_" in text for text in texts):
         return list(texts)
     spans, at, stripped = find_frames("".join(texts)), 0, list[str]()
@@ -120,7 +118,7 @@ def strip_parts(texts: Sequence[str]) -> list[str]:
 
 
 def find_frames(text: str) -> list[tuple[int, int]]:
-    """Return where our frames stand in a text, one behind the other."""
+    """Return the spans of our frames in a text, in order."""
     if "memory_" not in text:
         return []
     found = [match.span() for match in _FRAME.finditer(text) if _is_ours(match[1] or match[3], match[2] or match[4])]
@@ -149,7 +147,7 @@ def _select_fitting(items: Sequence[dict[str, Any]], most: int) -> list[dict[str
 
 
 def _cut_to(item: dict[str, Any], room: int) -> dict[str, Any]:
-    """Return the item with as much of its text as there is room for; as it is where that would be too little."""
+    """Return the item with its text cut to the room; unchanged where too little of the text would be left."""
     text = str(item.get("text", ""))
 
     def size(most: int) -> int:
@@ -160,9 +158,9 @@ def _cut_to(item: dict[str, Any], room: int) -> dict[str, Any]:
 
 
 def visible(text: str) -> str:
-    r"""Return the text with characters that are not seen shown by number, as `\u{HEX}`.
+    r"""Return the text with invisible characters shown by number, as `\u{HEX}`.
 
-    Joiners between letters stay, and so does a variation selector behind a character that is seen.
+    Joiners between letters stay, and so does a variation selector after a visible character.
     """
     return text if text.isascii() else _INVISIBLE.sub(_shown, text)
 
@@ -190,9 +188,9 @@ def _visible(value: Any) -> Any:
 
 
 def escaped(value: object) -> str:
-    r"""Return compact JSON in which nothing can close a tag it stands between, and nothing is hidden from a reader.
+    r"""Return compact JSON that cannot close the tags around it, and hides nothing from a reader.
 
-    What is not seen is shown by number (`visible`): the text that is kept stays as it was said.
+    Invisible characters are shown by number (`visible`); stored texts stay unchanged.
     """
     # What is no Unicode (a lone surrogate) could not be sent to a model.
     text = _ENCODER.encode(_visible(value)).encode(errors="replace").decode()
@@ -203,7 +201,7 @@ def escaped(value: object) -> str:
 
 
 def _find_quoted(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where frames stand that are escaped or quoted by lines: an opening, and its next end escaped alike."""
+    """Yield the spans of frames that are escaped or quoted by lines: an opening, and its next end escaped alike."""
     opened: dict[tuple[str, int], re.Match[str]] = {}
     for tag in _QUOTED_TAG.finditer(text):
         kind = tag[3], len(tag[1] or "")
@@ -215,13 +213,13 @@ def _find_quoted(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _find_mark(text: str, start: int) -> int:
-    """Return where the line begins if nothing but marks of quotation stands before a tag, else where the tag does."""
+    """Return the start of a tag's line if only quotation marks precede the tag, else the start of the tag."""
     line = text.rfind("\n", 0, start) + 1
     return start if text[line:start].strip("> \t") else line
 
 
 def _is_ours(tag: str, inside: str, quoted: int = 0) -> bool:
-    """Say whether this stands between our tags; what only looks like a frame is ordinary text."""
+    """Return whether this is the content of one of our frames, and not ordinary text that looks like it."""
     for unescaped in range(quoted + 1):
         try:
             body = json.loads(_QUOTE_MARKS.sub(r"\1", inside))
@@ -242,7 +240,7 @@ def _unescape(found: re.Match[str]) -> str:
 
 
 def _cut_spans(text: str, spans: Sequence[tuple[int, int]]) -> str:
-    """Return a text without these stretches of it."""
+    """Return a text without these spans."""
     starts = [0, *(end for _, end in spans)]
     ends = [*(start for start, _ in spans), len(text)]
     return "".join(text[start:end] for start, end in zip(starts, ends, strict=True)) if spans else text

@@ -16,7 +16,7 @@ _AWAY = frozenset({429, 502, 503, 504})
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and for how long.
+    """How often a call is repeated, and for how long.
 
     `pauses_s` are the pauses in seconds before the second, third, ... attempt. With `patience_s`, the last
     pause repeats until that many seconds were spent on the call. A Retry-After longer than
@@ -75,7 +75,7 @@ def plan_attempts(
 
 
 def worth_another(call: ApiCall[T], error: AfterturnError) -> bool:
-    """Say whether the same request may be sent again: what was not done, or may safely be done twice."""
+    """Return whether the request may be sent again: it was not carried out, or may safely be carried out twice."""
     if isinstance(error, UnreachableError):
         return True
     if isinstance(error, UnknownOutcomeError):

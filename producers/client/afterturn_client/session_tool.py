@@ -39,18 +39,18 @@ _SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class SessionSearchTool:
-    """The tool over one search. It never raises for what a model asks or a service fails to answer."""
+    """The tool over one session search. It answers refusals and failures, and does not raise them."""
 
     search: SessionSearch
     name = NAME
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The tool as chat completions take it."""
+        """The tool's schema for chat completions."""
         return copy.deepcopy(_SCHEMA)
 
     async def call(self, arguments: Mapping[str, Any] | str, own_session: str | None = None) -> str:
-        """Search; `own_session` is left out, since its talk is in the prompt, unless it is asked for by name.
+        """Search; `own_session`, whose messages are in the prompt, is left out unless it is asked for by name.
 
         Returns a frame of untrusted reference data, or JSON `{"ok", ...}` when there is nothing to show.
         """

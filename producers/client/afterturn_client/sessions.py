@@ -1,6 +1,6 @@
 """Session histories of the agent: messages, audit events and search. No network.
 
-One JSON Lines file a session, one line a turn, so that a turn is there as a whole or not at all. Hidden events are
+One JSON Lines file a session, one line a turn, so that a turn is stored completely or not at all. Hidden events are
 lines of their own: they are in the file for an auditor, and in no prompt and no search.
 """
 
@@ -41,7 +41,7 @@ class SessionHit:
 
 
 class SessionSearch(Protocol):
-    """Finds earlier talk. `only` names the one session to look in, `without` the one to leave out."""
+    """A search in earlier sessions. `only` names the one session to search, `without` one to leave out."""
 
     async def search(
         self, query: str, limit: int, *, only: str | None = None, without: str | None = None
@@ -51,24 +51,24 @@ class SessionSearch(Protocol):
 
 
 class Sessions(Protocol):
-    """Where an agent keeps what was said; bring your own, or use LocalSessions."""
+    """The protocol of an agent's session histories; bring your own, or use LocalSessions."""
 
     async def history(self, session_id: str) -> Sequence[Mapping[str, Any]]:
         """Return the session's messages for the next prompt, oldest first, hidden events left out."""
         ...
 
     async def record(self, turn: FinishedTurn) -> None:
-        """Keep a turn that ended normally."""
+        """Store a turn that ended normally."""
         ...
 
     async def note(self, event: AuditEvent) -> None:
-        """Keep a hidden event."""
+        """Store a hidden event."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LocalSessions:
-    """Session histories in a folder; also between processes. `history_turns` are shown to the next run."""
+    """Session histories in a folder, shared between processes. `history_turns` turns are shown to the next run."""
 
     folder: Path
     history_turns: int = 20
@@ -123,10 +123,10 @@ class LocalSessions:
 
 @dataclass(frozen=True, slots=True)
 class RecalledSessions:
-    """Session search through Afterturn's recall, by words and by meaning, for agents that hand their turns over.
+    """Session search through Afterturn's recall, by words and by meaning, for agents that store their turns there.
 
-    `bank` is where the turns go (that of the AfterturnLayer); None is the client's own. While the service is away,
-    `local` is searched instead, say the agent's LocalSessions.
+    `bank` is that of the turns (the AfterturnLayer's); None is the client's own. While the service is away, `local` is
+    searched instead, for example the agent's LocalSessions.
     """
 
     client: AsyncAfterturn
@@ -136,7 +136,7 @@ class RecalledSessions:
     async def search(
         self, query: str, limit: int, *, only: str | None = None, without: str | None = None
     ) -> Sequence[SessionHit]:
-        """Recall messages of the sessions meant.
+        """Return at most `limit` recalled messages of the selected sessions.
 
         Raises AfterturnError where the service refuses the search, or is away and there is no `local`.
         """
@@ -165,12 +165,12 @@ class RecalledSessions:
 
 
 def _is_away(error: AfterturnError) -> bool:
-    """Say whether the service did not answer, or cannot now; what it refuses it would refuse again."""
+    """Return whether the service did not answer, or cannot answer now, unlike a refusal, which a retry would repeat."""
     return error.retryable or error.status in SERVER_ERRORS if isinstance(error, ApiError) else True
 
 
 def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the lines that are whole; a torn one is the turn of a process that was killed before it was told yes."""
+    """Yield the complete lines; a torn one is an unacknowledged turn of a process that was killed."""
     if not path.exists():
         return
     for raw in path.read_bytes().split(b"\n"):

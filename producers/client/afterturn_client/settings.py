@@ -3,8 +3,8 @@
     {"memory": {"mode": "hybrid", "gateway": {"baseUrl": ..., "userId": ..., "userKey": ..., "appId": "default",
      "projectId": "default", "scope": ["current_chat", "resources"], "topK": 8, "timeoutSeconds": 10}}}
 
-Where the seed is silent: `null` counts as absent; a section without a mode is implicit hybrid, its values are judged
-all the same; keys that are not listed are left alone. No error, warning or repr shows a value.
+Where the seed says nothing: `null` counts as absent; a section without a mode is implicit hybrid, and its values are
+validated all the same; unknown keys are ignored. No error, warning or repr shows a value.
 """
 
 import logging
@@ -27,14 +27,14 @@ class MemoryConfigError(AfterturnError, ValueError):
 
 
 class Mode(StrEnum):
-    """Which layers an agent remembers with."""
+    """The memory layers of an agent."""
 
     CURATED = "curated"
     HYBRID = "hybrid"
 
 
 class Scope(StrEnum):
-    """Where the gateway looks."""
+    """The scopes in which the gateway searches."""
 
     CURRENT_CHAT = "current_chat"
     RESOURCES = "resources"
@@ -42,7 +42,7 @@ class Scope(StrEnum):
 
 
 class Secret:
-    """A text that is only shown to who asks for it; it cannot be pickled."""
+    """A text that only `reveal` shows; it cannot be pickled."""
 
     __slots__ = ("_text",)
 
@@ -74,7 +74,7 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
-    """The Memory Gateway of an agent; `missing` says what it lacks to be spoken to."""
+    """The Memory Gateway of an agent; `missing` lists the settings it lacks."""
 
     base_url: str = ""
     user_id: str = ""
@@ -87,7 +87,7 @@ class GatewaySettings:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The keys without which nothing can be asked, as the configuration calls them."""
+        """The required keys that are missing, as the configuration names them."""
         needed = {"baseUrl": self.base_url, "userId": self.user_id, "userKey": self.user_key}
         return tuple(key for key, value in needed.items() if not value)
 
@@ -109,7 +109,7 @@ class GatewaySettings:
 
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
-    """What was configured. `explicit` says whether the mode was written down; curated mode has no gateway."""
+    """The `memory` section of a configuration. `explicit`: the mode was set; curated mode has no gateway."""
 
     mode: Mode = Mode.HYBRID
     explicit: bool = False
@@ -127,7 +127,7 @@ class MemorySettings:
     def active_gateway(self) -> GatewaySettings | None:
         """Return the gateway to use, or None for curated memory alone; called once, when the agent starts.
 
-        Hybrid that was asked for must be complete: raises MemoryConfigError. Hybrid by default goes on without a
+        Explicit hybrid mode must be complete, else it raises MemoryConfigError. Hybrid by default goes on without a
         gateway, with one warning.
         """
         if self.gateway is None or not self.gateway.missing:
@@ -139,7 +139,7 @@ class MemorySettings:
         return None
 
     def status(self) -> dict[str, Any]:
-        """Return what may be shown of it, say on a status page."""
+        """Return the settings without secrets, for example for a status page."""
         gateway = self.gateway
         shown: dict[str, Any] = {"mode": self.mode.value, "explicit": self.explicit, "gateway": None}
         if gateway is None or gateway.missing:

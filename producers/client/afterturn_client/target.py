@@ -16,7 +16,7 @@ from afterturn_client.turns import Messages, NewTurn, TurnOptions
 
 T = TypeVar("T")
 
-#: What tells the position of a write.
+#: The receipts that have the position of a write.
 WRITTEN = (
     answers.TurnReceipt,
     answers.DocumentReceipt,
@@ -37,7 +37,7 @@ MAX_CONNECTIONS = 64
 
 @dataclass
 class ServiceTarget:
-    """One service, one key, one default bank; `position` is that of the last acknowledged write."""
+    """A service with a key and a default bank; `position` is that of the last acknowledged write."""
 
     base_url: str
     key: str = field(repr=False)
@@ -58,7 +58,7 @@ class ServiceTarget:
         return f"{self.base_url!r}, bank={self.bank!r}"
 
     def http_options(self) -> dict[str, Any]:
-        """Return how to set up either httpx client."""
+        """Return the arguments of either httpx client."""
         return {
             "base_url": self.base_url,
             "headers": {"authorization": f"Bearer {self.key}", "accept": "application/json"},
@@ -89,7 +89,7 @@ class ServiceTarget:
     def keep_memory(
         self, content: str, options: memories.MemoryOptions, bank: str | None
     ) -> ApiCall[memories.MemoryReceipt]:
-        """Build the call that keeps a memory and remembers its position."""
+        """Build the call that writes a memory and remembers its position."""
         call = memories.keep_memory(content, options, bank or self.bank, self.timeout_s)
         return replace(call, read=lambda value: self._wrote(call.read(value)))
 
@@ -104,7 +104,7 @@ class ServiceTarget:
     def list_rows(
         self, kind: ListKind[T], cursor: str | None, limit: int, bank: str | None, session_id: str | None = None
     ) -> ApiCall[Page[T]]:
-        """Build the call that lists a page."""
+        """Build the call that reads a page of a list."""
         place = {"bank": bank or self.bank} if kind.of_bank else {}
         if session_id is not None:
             place["session_id"] = session_id
@@ -118,7 +118,7 @@ class ServiceTarget:
         return replace(call, read=lambda value: self._wrote(call.read(value)))
 
     def pin_unit(self, unit_id: str, pinned: bool, bank: str | None) -> ApiCall[answers.CorrectionReceipt]:  # noqa: FBT001 - as sent
-        """Build the call that pins a unit, or ends that, and remembers its position."""
+        """Build the call that pins or unpins a unit, and remembers its position."""
         call = calls.pin_unit(unit_id, pinned, bank or self.bank, self.timeout_s)
         return replace(call, read=lambda value: self._wrote(call.read(value)))
 
@@ -129,7 +129,7 @@ class ServiceTarget:
         current_input: Sequence[lifecycle.Item],
         options: lifecycle.BeforeTurnOptions,
     ) -> ApiCall[lifecycle.PreparedTurn]:
-        """Build the call that prepares a turn; it waits for the own last write as a recall does."""
+        """Build the call that prepares a turn; like a recall, it waits for this client's last write."""
         full: lifecycle.BeforeTurnOptions = {"bank": self.bank, **options}
         if self.read_your_writes and self.position is not None and "min_position" not in full:
             full["min_position"] = self.position
@@ -143,13 +143,13 @@ class ServiceTarget:
         given: tuple[Sequence[lifecycle.Item], Sequence[lifecycle.Item]],
         options: lifecycle.AfterTurnOptions,
     ) -> ApiCall[lifecycle.KeptTurn]:
-        """Build the call that keeps a turn and remembers its position."""
+        """Build the call that stores a completed turn and remembers its position."""
         full: lifecycle.AfterTurnOptions = {"bank": self.bank, **options}
         call = lifecycle.after_turn(session_id, turn_id, given, full, self.timeout_s)
         return replace(call, read=lambda value: self._wrote(call.read(value)))
 
     def turn_status(self, session_id: str, turn_id: str, bank: str | None) -> ApiCall[answers.TurnStatus]:
-        """Build the call that asks where a turn is."""
+        """Build the call that reads a turn's status."""
         return calls.turn_status(session_id, turn_id, bank or self.bank, self.timeout_s)
 
     def recall(self, query: str, options: RecallOptions) -> ApiCall[answers.RecallAnswer]:
@@ -161,7 +161,7 @@ class ServiceTarget:
         return calls.start_recall(query, self._completed(options), ttl_s, self.timeout_s)
 
     def freshness(self, bank: str | None, position: int | None, wait_ms: int) -> ApiCall[answers.Freshness]:
-        """Build the call that asks how far the stages are."""
+        """Build the call that reads a bank's freshness."""
         return calls.freshness(bank or self.bank, position, wait_ms, self.timeout_s)
 
     def _wrote(self, result: T) -> T:
@@ -170,7 +170,7 @@ class ServiceTarget:
         return result
 
     def _completed(self, options: RecallOptions) -> RecallOptions:
-        """Return the options with the bank, and with the own last write as the least a read must show."""
+        """Return the options with the bank, and with this client's last write as `min_position`."""
         given: Mapping[str, Any] = {name: value for name, value in options.items() if value is not None}
         full: RecallOptions = {"bank": self.bank, **given}  # type: ignore[typeddict-item]  # a subset of options
         if self.read_your_writes and self.position is not None and "min_position" not in full:

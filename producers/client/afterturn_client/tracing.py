@@ -7,7 +7,7 @@ from typing import Any
 def current_traceparent() -> str | None:
     """Return the W3C traceparent of the current span; None where there is none.
 
-    OpenTelemetry is never imported for it: an agent that traces its work has done that.
+    OpenTelemetry is not imported for this: an agent that traces its work has imported it.
     """
     trace: Any = sys.modules.get("opentelemetry.trace")
     if trace is None or not hasattr(trace, "get_current_span"):

@@ -1,7 +1,7 @@
-"""Reads an agent's transcript: turns of a prompt and the answer.
+"""Reads an agent's transcript as turns, each a prompt and its answer.
 
 Claude Code writes entries of type user and assistant; Codex writes `event_msg` entries (user_message, agent_message)
-within `turn_context`s. Calls of tools and their results are passed over in both.
+within `turn_context`s. Calls of tools and their results are skipped in both.
 """
 
 import json
@@ -18,7 +18,7 @@ LONGEST_TAIL, LONGEST_MESSAGE = 4_194_304, 200_000
 
 @dataclass(frozen=True, slots=True)
 class TranscriptTurn:
-    """One turn of a transcript: the id of its prompt, what was asked and what was answered so far."""
+    """One turn of a transcript: the id of its prompt, the prompt, and the answer so far."""
 
     name: str
     asked: str = field(repr=False)
@@ -32,7 +32,7 @@ class TranscriptTurn:
 
 @dataclass(frozen=True, slots=True)
 class _TranscriptEntry:
-    """One entry that says something: a prompt with its id, or a piece of the answer to it."""
+    """One entry with text: a prompt with its id, or a piece of the answer to it."""
 
     text: str
     name: str | None = None
@@ -84,7 +84,7 @@ READERS: Mapping[str, Callable[[Iterator[Mapping[str, Any]]], Iterator[_Transcri
 
 
 def _read_entries(transcript: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield the entries at the end of a transcript; a line that is none, or only the end of one, is passed over."""
+    """Yield the entries at the end of a transcript; invalid and incomplete lines are skipped."""
     with transcript.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - LONGEST_TAIL))
@@ -100,7 +100,7 @@ def _read_entries(transcript: Path) -> Iterator[Mapping[str, Any]]:
 def _text_of(message: Any) -> str:
     """Return the text of a message, without frames that begin in one part and end in another.
 
-    A tool's results say nothing.
+    The results of tools have no text here.
     """
     content = message.get("content") if isinstance(message, dict) else None
     if isinstance(content, str):

@@ -1,7 +1,7 @@
-"""One request, one outcome: httpx's exceptions become values here and go no further.
+"""Sends one request and returns one outcome; httpx's exceptions become values here.
 
-An httpx exception keeps the request, and with it the key and the text. So it is never raised on nor
-chained: `exchange_once` returns either a `Reply` or a `Lost`.
+An httpx exception keeps the request, and with it the key and the text. So it is never raised nor chained:
+`exchange_once` returns either a `Reply` or a `Lost`.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ SendStreamed = Callable[[httpx.Request], Awaitable[httpx.Response]]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to send: `path` relative to the base URL, percent-encoded; `body` JSON bytes or None."""
+    """A request: `path` relative to the base URL, percent-encoded; `body` JSON bytes or None."""
 
     method: str
     path: str
@@ -105,7 +105,7 @@ def check_way(base_url: str, *, allow_http: bool) -> None:
 
 
 def is_loopback(base_url: str) -> bool:
-    """Whether the URL names this machine; a proxy of the environment must not stand in between."""
+    """Return whether the URL names this machine, for which no proxy of the environment is used."""
     host = urlsplit(base_url).hostname or ""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
@@ -114,12 +114,12 @@ def is_loopback(base_url: str) -> bool:
 
 
 def trusted_certificates(base_url: str) -> ssl.SSLContext:
-    """Return whose certificates are believed: whom httpx believes. Reading them takes longer than a hundred calls."""
+    """Return httpx's trusted certificates, cached: reading them takes longer than a hundred calls."""
     return httpx.create_ssl_context(trust_env=not is_loopback(base_url))
 
 
 def proxy_of(base_url: str) -> str | None:
-    """Return the proxy that the environment names for this address; to this machine there is none."""
+    """Return the environment's proxy for this URL; None for this machine."""
     parts = urlsplit(base_url)
     if is_loopback(base_url) or proxy_bypass(parts.netloc):
         return None
@@ -129,13 +129,13 @@ def proxy_of(base_url: str) -> str | None:
 
 
 class SendTrace:
-    """Learns from httpcore's trace whether the request has begun to leave."""
+    """A listener of httpcore's trace that records whether the request has begun to leave."""
 
     def __init__(self, *, known: bool) -> None:
         self.begun = not known
 
     async def watch(self, event: str, _info: Mapping[str, Any]) -> None:
-        """Take one trace event."""
+        """Handle one trace event."""
         self.begun = self.begun or event.endswith("send_request_headers.started")
 
 
@@ -151,7 +151,7 @@ async def exchange_once(client: httpx.AsyncClient, request: Request, *, traced: 
 
 
 async def send_request(call: SendStreamed, outgoing: httpx.Request, timeout_s: float, *, traced: bool) -> Reply | Lost:
-    """Send a request that is built already, as `exchange_once` does; its own time-outs are those of each step."""
+    """Send a request that is built already, like `exchange_once`; its own time-outs apply to each step."""
     started = time.monotonic()
     sent = SendTrace(known=traced)
     outgoing.extensions["trace"] = sent.watch
@@ -184,7 +184,7 @@ def exchange_blocking(client: httpx.Client, request: Request) -> Reply | Lost:
 
 
 def parse_retry_after(value: str | None) -> float | None:
-    """Return a Retry-After header in seconds from now (delta or HTTP date), None when it says nothing."""
+    """Return a Retry-After header in seconds from now (delta or HTTP date), None when it is absent or invalid."""
     if value is None:
         return None
     if value.strip().isascii() and value.strip().isdigit():
@@ -198,7 +198,7 @@ def parse_retry_after(value: str | None) -> float | None:
 
 
 def build_request(client: httpx.AsyncClient | httpx.Client, request: Request) -> httpx.Request:
-    """Return the request as httpx sends it."""
+    """Return the httpx request of a request."""
     headers = {"content-type": "application/json"} if request.body is not None else {}
     if traceparent := current_traceparent():
         headers["traceparent"] = traceparent

@@ -24,12 +24,12 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class NewTurn:
-    """A completed turn. A mapping is taken for a message as it is.
+    """A completed turn. A mapping among its messages is sent unchanged.
 
     `turn_id` names the turn within its session and makes writing it idempotent: the same turn sent again
     is the same turn. It is made here when it is not given, so a retry never writes twice. `doc_id` names the
-    document (of the same bank) the turn was read from; recall can be held to `tags`. From `expires_at` on what it
-    says is in no answer.
+    document (of the same bank) the turn was read from; recall can filter by `tags`. From `expires_at` on no answer
+    holds it.
     """
 
     session_id: str
@@ -50,7 +50,7 @@ Messages = Sequence[Message | Mapping[str, Any]]
 
 
 class TurnOptions(TypedDict, total=False):
-    """What may be said about a turn beside its session and messages; see NewTurn."""
+    """Options of a turn, besides its session and messages; see NewTurn."""
 
     turn_id: str
     bank: str | None
@@ -82,7 +82,7 @@ def turn_body(turn: NewTurn, bank: str) -> dict[str, Any]:
 
 
 def format_moment(value: Moment | None) -> str | int | None:
-    """Return a time as the wire has it, in UTC. Raises InvalidRequestError for a time without a zone."""
+    """Return a time in the form of the API, in UTC. Raises InvalidRequestError for a time without a zone."""
     if not isinstance(value, datetime):
         return value
     if value.tzinfo is None:

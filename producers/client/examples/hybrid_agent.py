@@ -30,7 +30,7 @@ GAVE_UP = "I could not finish this within my limit of tool calls."
 
 @dataclass(frozen=True)
 class Model:
-    """A chat completions service and the loop that lets its model use tools."""
+    """A client of a chat completions service, with the loop that lets its model use tools."""
 
     http: httpx.AsyncClient
     name: str
@@ -56,7 +56,7 @@ class Model:
 
 
 async def _answered(run: Run, call: Mapping[str, Any]) -> dict[str, Any]:
-    """Run one tool call; a tool that was not offered is answered with an error that the model can work with."""
+    """Return the answer of one tool call; for an unknown tool, an error that the model can handle."""
     function = call["function"]
     if run.offers(function["name"]):
         content = await run.call_tool(function["name"], function["arguments"])
@@ -83,7 +83,7 @@ async def _converse(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Read the command line and talk."""
+    """Read the command line and run the agent."""
     parser = argparse.ArgumentParser(description="An agent with hybrid memory.")
     parser.add_argument("prompt", nargs="?")
     parser.add_argument("--config", type=Path, help="JSON file that may hold a memory section")

@@ -60,7 +60,7 @@ async def nothing_is_lost(probe: Probe) -> None:
 
 @asynccontextmanager
 async def _store_away(probe: Probe) -> AsyncIterator[None]:
-    """Run the block while the store is away; afterwards wait until the plugin has noticed that it is back."""
+    """Run the block while the store is stopped; afterwards wait until the plugin has noticed its return."""
     try:
         async with probe.store_away():
             yield

@@ -17,7 +17,7 @@ _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
 def page_routes(title: str, openapi_url: str) -> APIRouter:
-    """Return the page and what it loads."""
+    """Return the routes of the page and of the files that it loads."""
     page = _page(title, openapi_url)
     router = APIRouter(routes=[Mount(ASSETS, StaticFiles(packages=[PACKAGE]), name="docs assets")])
 
@@ -43,7 +43,7 @@ def _page(title: str, openapi_url: str) -> HTMLResponse:
 
 
 def _policy(html: str) -> str:
-    """Return what the browser may load: the files of this service, and the one script that stands in the page."""
+    """Return the page's content security policy: files of this service, and the one inline script."""
     scripts = [hashlib.sha256(script.encode()).digest() for script in _SCRIPT.findall(html)]
     hashes = " ".join(f"'sha256-{base64.b64encode(script).decode()}'" for script in scripts)
     return "; ".join(

@@ -84,7 +84,7 @@ async def search(request: Request) -> Response:
 
 
 async def _authorise_user(request: Request, value: Any, weight: int | None = None) -> Grant:
-    """Return the grant of the user in the body, when the tenant's turn has come.
+    """Return the grant of the user in the body, once the fair queue gives the tenant a slot.
 
     Raises Unauthenticated, the same for each wrong part, and Overloaded.
     """

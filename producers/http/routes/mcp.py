@@ -1,6 +1,6 @@
 """MCP over HTTP: one path for clients of every revision of the protocol, behind the same keys as everything else.
 
-Where issuers of tokens are set, their tokens open it, too, and clients are told where to get one (RFC 9728).
+Where issuers of tokens are set, it accepts their tokens, too, and tells clients where to get one (RFC 9728).
 """
 
 from urllib.parse import urlsplit
@@ -24,16 +24,16 @@ WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
 
 class Exchange(Response):
-    """The answer to one request of the protocol, which the SDK writes."""
+    """The response to one request of the protocol, which the SDK writes."""
 
     def __init__(self, server: McpServer, body: bytes) -> None:
-        """Answer this body, that was read."""
+        """Keep the server and the body, which is read already."""
         super().__init__()
         self._server = server
         self._asked = body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer."""
+        """Let the SDK answer the request."""
         await self._server.serve(self._asked, scope, receive, send)
 
 
@@ -57,7 +57,7 @@ def mcp_routes(memory: MemoryFacade, keys: Authenticator, settings: ApiSettings)
 
 
 def _add_metadata(router: APIRouter, settings: McpSettings) -> None:
-    """Serve what the resource says of itself, at the place of its path and at that of its host."""
+    """Add the routes of the protected resource's metadata: below its path and at its host."""
     told = {
         "resource": settings.resource,
         "authorization_servers": [one.issuer for one in settings.issuers],

@@ -136,7 +136,7 @@ async def _answer_freshness(call: TenantCall, asked: BankFreshnessParameters) ->
 
 
 def _job_response(job: RecallJob) -> Response:
-    """Return a job's answer; the result is passed on as the worker left it."""
+    """Return the answer for a job, with the worker's result unchanged."""
     if job.result is not None:
         return _raw_response(b'{"status":"done","result":' + job.result + b"}")
     error = {"error": {"category": job.error_category}} if job.status == "failed" else {}

@@ -44,10 +44,10 @@ class ReadyAnswer(WireModel):
 
 
 class HealthCheck(Protocol):
-    """Looks at what the service stands on."""
+    """The protocol of a check of the service's dependencies."""
 
     async def ready(self) -> Readiness:
-        """Say whether the service can do its work; never raises, never takes longer than seconds."""
+        """Return whether the service can do its work; never raises, and takes a few seconds at most."""
         ...
 
 

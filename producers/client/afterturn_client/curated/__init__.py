@@ -1,7 +1,7 @@
 """The curated layer: two small files an agent keeps for itself, frozen for each run and changed by one tool.
 
-Hands out `MemoryStore`, `MemorySnapshot`, `MemoryTool`, what they answer, and their errors. It knows no network. It
-needs a POSIX system (its file lock is fcntl's).
+Exports `MemoryStore`, `MemorySnapshot`, `MemoryTool`, their answers and errors. It uses no network. It needs a POSIX
+system (its file lock is fcntl's).
 """
 
 from afterturn_client.curated.entries import Entries, Limits, MemoryState, Target

@@ -41,7 +41,7 @@ class Limits:
 
 
 class Entries(tuple[str, ...]):
-    """Entries in their order. Their repr shows how many, never what they say."""
+    """The entries of a file in their order. Their repr shows their number, never their text."""
 
     __slots__ = ()
 
@@ -51,7 +51,7 @@ class Entries(tuple[str, ...]):
 
 @dataclass(frozen=True, slots=True)
 class MemoryState:
-    """One file as it is: its entries, their size in characters, and its limit."""
+    """The state of one file: its entries, their size in characters, and its limit."""
 
     target: Target
     entries: Entries = field(repr=False)
@@ -64,17 +64,17 @@ class MemoryState:
 
     @property
     def usage(self) -> str:
-        """How full the file is, for a person or a model to read."""
+        """The use of the file's limit, for a person or a model to read."""
         return f"{self.characters:,} of {self.limit:,} characters, {round(100 * self.characters / self.limit)} %"
 
 
 def tidy_entry(content: str) -> str:
-    """Return an entry as it is stored: its lines end alike, nothing blank stands around it."""
+    """Return an entry as it is stored: with uniform line ends, without blanks around it."""
     return _lines_alike(content).strip()
 
 
 def is_separator(line: str) -> bool:
-    """Whether a line separates entries; blanks around the sign do not matter (people edit these files too)."""
+    """Return whether a line separates entries; blanks around the sign do not matter (people edit these files too)."""
     return line.strip() == SEPARATOR
 
 

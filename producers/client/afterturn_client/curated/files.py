@@ -1,7 +1,7 @@
 """Atomic files: a lock between processes, and writes that replace the file.
 
-A write goes to a temporary file in the same folder, is synced, renamed over the old one, and the folder is synced: who
-reads, and who comes back after a power cut, sees the old file or the new one.
+A write goes to a temporary file in the same folder, is synced, renamed over the old one, and the folder is synced:
+readers, also after a power cut, see the old file or the new one.
 """
 
 import fcntl
@@ -22,7 +22,7 @@ _LOOK_AGAIN_S = 0.01
 
 @contextmanager
 def lock_folder(folder: Path, patience_s: float) -> Iterator[None]:
-    """Hold the folder's lock, made if need be (0700). Raises MemoryBusy after `patience_s` seconds."""
+    """Hold the lock of a folder, which is created if missing (0700). Raises MemoryBusy after `patience_s` seconds."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -48,7 +48,7 @@ def read_text(path: Path) -> str:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Put a new text in the place of the old one; `path` is no link. Call it under the folder's lock."""
+    """Replace a file's text; `path` is no link. Call it under the folder's lock."""
     _remove_leftovers(path)
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(6)}{_UNFINISHED}")
     try:
@@ -83,7 +83,7 @@ def _write_file(path: Path, content: bytes, mode: int) -> None:
 
 
 def _file_mode(path: Path) -> int:
-    """Return the permissions the file has, or for a new one those of a private file."""
+    """Return the file's permissions, those of a private file for a new one."""
     try:
         return stat.S_IMODE(path.stat().st_mode)
     except FileNotFoundError:
@@ -91,7 +91,7 @@ def _file_mode(path: Path) -> int:
 
 
 def _remove_leftovers(target: Path) -> None:
-    """Remove what writers that were killed have left; the lock says that none of them is at work."""
+    """Remove temporary files of killed writers; the lock ensures that no writer is at work."""
     for path in target.parent.glob(f".{target.name}.*{_UNFINISHED}"):
         path.unlink(missing_ok=True)
 

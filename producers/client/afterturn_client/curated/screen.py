@@ -2,7 +2,7 @@
 
 Two screens, both pure. Invisible characters are refused, since they hide text from the person who reads the file. Then
 the text, in one plain form (NFKC, lower case, single spaces), is compared with patterns of prompt injection and of
-exfiltration. It is a net, not a wall: what it lets through still stands in a file that its owner can read.
+exfiltration. It does not catch everything; an entry that passes is still in a file that its owner can read.
 """
 
 import re
@@ -72,7 +72,7 @@ def screen_entry(content: str) -> str:
 
 
 def find_objection(entry: str) -> CuratedError | None:
-    """Return what speaks against keeping a tidied entry, or None."""
+    """Return the reason to refuse a tidied entry, or None."""
     if not entry:
         return EntryBlank("there is nothing to remember in the content")
     unseen = next(_invisible_characters(entry), None)
@@ -86,7 +86,7 @@ def find_objection(entry: str) -> CuratedError | None:
 
 
 def _matches_lines(pattern: re.Pattern[str], plain: str) -> bool:
-    """Look line by line, and across line ends, which a model reads over."""
+    """Return whether a pattern matches a line, or the text across line ends, which a model ignores."""
     return pattern.search(plain) is not None or pattern.search(plain.replace("\n", " ")) is not None
 
 
@@ -106,7 +106,7 @@ def _is_unseen(sign: str) -> bool:
 
 
 def _is_foreign(sign: str) -> bool:
-    """Whether a sign is one that may be joined or styled: beyond ASCII and Latin, and seen."""
+    """Return whether a character may be joined or styled: visible, and beyond ASCII and Latin."""
     return bool(sign) and ord(sign) >= _BEYOND_LATIN and (sign in _STYLES or not _is_unseen(sign))
 
 

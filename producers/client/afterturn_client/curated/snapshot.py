@@ -17,7 +17,7 @@ _WITHHELD = "(an entry that did not pass the screen is withheld here; remove it 
 
 @dataclass(frozen=True, slots=True)
 class MemorySnapshot:
-    """Both files at one moment; `text` is what stands in the system prompt of the whole run."""
+    """Both files at one moment; `text` is their part of the system prompt for the whole run."""
 
     memory: MemoryState
     user: MemoryState
@@ -36,5 +36,5 @@ def _render_block(state: MemoryState) -> str:
 
 
 def _render_body(entries: Entries) -> str:
-    """Join the entries; one that was written past the screen, by hand or by an attacker, is reported, not shown."""
+    """Return the joined entries; one that fails the screen (edited by hand, or an attack) is reported, not shown."""
     return f"\n{SEPARATOR}\n".join(entry if find_objection(entry) is None else _WITHHELD for entry in entries)

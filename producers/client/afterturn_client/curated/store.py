@@ -45,17 +45,17 @@ class MemoryStore:
 
     @classmethod
     def of_profile(cls, home: Path, profile: str, limits: Limits | None = None) -> Self:
-        """Return the store of one profile below `home`. Raises InvalidRequestError for a name that is no folder's."""
+        """Return the store of one profile below `home`. Raises InvalidRequestError for a name unfit for a folder."""
         if not profile or profile.startswith(".") or not all(sign.isalnum() or sign in "-_." for sign in profile):
             raise InvalidRequestError("a profile's name is made of letters, digits, '-', '_' and '.', not first")
         return cls(home / profile, limits or Limits())
 
     def read(self, target: Target) -> MemoryState:
-        """Return one file as it is now; one that does not exist has no entries."""
+        """Return the current state of one file; one that does not exist has no entries."""
         return MemoryState(target, parse_entries(read_text(self._path(target))), self.limits.of(target))
 
     def add(self, target: Target, content: str) -> Change:
-        """Append an entry. One that is there already, word for word, stays the only one: nothing changes."""
+        """Append an entry; one that exists already, word for word, changes nothing."""
         entry = self._admitted(target, content)
 
         def added(entries: Entries) -> Entries:
@@ -64,7 +64,7 @@ class MemoryStore:
         return self._change(target, added, "stored", "exactly this entry is stored already; nothing was changed")
 
     def replace(self, target: Target, old_text: str, content: str) -> Change:
-        """Put `content` in the place of the one entry that holds `old_text`."""
+        """Replace the one entry that contains `old_text` with `content`."""
         entry = self._admitted(target, content)
 
         def replaced(entries: Entries) -> Entries:
@@ -90,7 +90,7 @@ class MemoryStore:
         return self._change(target, removed, "removed", "nothing was changed")
 
     def _admitted(self, target: Target, content: str) -> str:
-        """Return the content as an entry; what alone is over the limit is not even screened."""
+        """Return the content as an entry; content that exceeds the limit by itself is refused before the screen."""
         size = len(tidy_entry(content))
         if size > self.limits.of(target):
             raise OverLimit(self.read(target), size)
@@ -114,7 +114,7 @@ class MemoryStore:
 
 
 def _the_one(entries: Entries, old_text: str) -> str:
-    """Return the entry that is meant: the only one that holds the text, or the one that is the text."""
+    """Return the entry that `old_text` identifies: the only one that contains it, or the one that equals it."""
     wanted = old_text.strip()
     if not wanted:
         raise EntryBlank("old_text is blank; give a part of the entry that is meant")

@@ -42,23 +42,23 @@ _NEEDS = {"add": ("content",), "replace": ("old_text", "content"), "remove": ("o
 
 
 class _Unusable(Exception):
-    """The model's arguments are not what the schema asks for."""
+    """The model's arguments do not fit the schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryTool:
-    """The tool of one store. It never raises for what a model asks or a disk refuses: a refusal is an answer."""
+    """The memory tool of one store. It answers refusals and errors of the disk, and does not raise them."""
 
     store: MemoryStore
     name = NAME
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The tool as chat completions take it: `{"type": "function", "function": {...}}`."""
+        """The tool's schema for chat completions: `{"type": "function", "function": {...}}`."""
         return json.loads(json.dumps(_SCHEMA))  # type: ignore[no-any-return]  # a copy: callers may change theirs
 
     def call(self, arguments: Mapping[str, Any] | str) -> str:
-        """Do what the model asks; `arguments` as an object or as the JSON text models write. Blocks.
+        """Carry out a call of the model; `arguments` is an object or its JSON text. Blocks.
 
         Returns JSON: `{"ok", "message", "target", "entries", "usage"}`, entries and usage as they are now; a refusal
         also has `error` (a code) and, where old_text fits none or several, `candidates`.
