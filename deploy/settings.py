@@ -1,7 +1,7 @@
 """The settings tree: each package defines its part, this module composes and reads them.
 
-What is asked for on the command line goes before the environment (`AFTERTURN_`, parts joined by `__`),
-that before one YAML or JSON file (`AFTERTURN_CONFIG`), that before the defaults, which work.
+Options of the command line take precedence over the environment (`AFTERTURN_`, parts joined by `__`), the environment
+over one YAML or JSON file (`AFTERTURN_CONFIG`), the file over the defaults, which work.
 """
 
 import os
@@ -163,9 +163,9 @@ class Settings(BaseSettings):
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
-    """The effective settings; `origins` says of each dotted key that is not a default where it is from.
+    """The effective settings; `origins` maps each dotted key that is not a default to its source.
 
-    `ignored` lists AFTERTURN_ variables that name no setting (Kubernetes makes some for its services).
+    `ignored` lists AFTERTURN_ variables that name no setting (Kubernetes sets some for its services).
     """
 
     settings: Settings
@@ -179,7 +179,7 @@ def load_settings(
     config: Path | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> LoadedSettings:
-    """Read all layers; `overrides` is nested like the tree and wins.
+    """Return the settings merged from all sources; `overrides` is nested like the tree and takes precedence.
 
     A secret may be in a file: `AFTERTURN_DATABASE__URL_FILE=/run/secrets/url` is read where the variable without
     `_FILE` is not set.
@@ -200,7 +200,7 @@ def load_settings(
 
 
 def find_settings_without_effect(loaded: LoadedSettings) -> dict[str, str]:
-    """Return the settings that were given and have no effect, each with the reason."""
+    """Return the dotted keys that were set and have no effect, each with the reason."""
     found = {key: find_field(Settings, key.split(".")) for key in loaded.origins}
     extras = {key: field.json_schema_extra for key, field in found.items() if field is not None}
     return {
@@ -209,7 +209,7 @@ def find_settings_without_effect(loaded: LoadedSettings) -> dict[str, str]:
 
 
 def find_missing_urls(settings: Settings) -> list[str]:
-    """Return the settings without which neither the API nor a worker can begin, each with its variable."""
+    """Return the missing settings without which neither the API nor a worker can start, each with its variable."""
     urls = {
         "database.url": settings.database.url,
         "database.operator_url": settings.database.operator_url,
@@ -221,7 +221,7 @@ def find_missing_urls(settings: Settings) -> list[str]:
 def _validate_settings(
     merged: Mapping[str, Any], origins: Mapping[str, str], problems: list[SettingProblem]
 ) -> Settings | None:
-    """Return the settings, or None with the problems added: pydantic's error keeps the values it refused."""
+    """Return the settings; None when they are invalid, with the problems added (pydantic's error holds values)."""
     known = {problem.key for problem in problems}
     try:
         return Settings(**merged)

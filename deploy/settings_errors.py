@@ -1,4 +1,4 @@
-"""Describes invalid settings: key, problem and allowed values. Never the value.
+"""Describes invalid settings: key, problem and allowed values, never the value.
 
 SettingsError   one or more settings cannot be used; `problems` names each
 """
@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 
 @dataclass(frozen=True, slots=True)
 class SettingProblem:
-    """One wrong setting: `key` dotted, `origin` the file or variable it is from, `allowed` a range or ''."""
+    """One invalid setting: its dotted `key`, `origin` (file or variable), and `allowed` (a range, or '')."""
 
     key: str
     problem: str
@@ -40,7 +40,7 @@ class SettingsError(Exception):
 def explain_errors(
     model: type[BaseModel], error: ValidationError, origins: Mapping[str, str]
 ) -> Iterator[SettingProblem]:
-    """Yield a problem for each of pydantic's errors, without the values that pydantic keeps in them."""
+    """Yield a problem for each of pydantic's errors, without the values that these hold."""
     for detail in error.errors(include_url=False, include_input=False):
         names = [str(part) for part in detail["loc"]]
         key = ".".join(names)
@@ -57,7 +57,7 @@ def explain_errors(
 
 
 def describe_allowed_values(field: FieldInfo) -> str:
-    """Return the values a field takes, in words: `1..64`, `one of off, self, url`, or ''."""
+    """Return the values a field accepts, as text: `1..64`, `one of off, self, url`, or ''."""
     choices = _list_choices(field.annotation)
     if choices:
         return "one of " + ", ".join(choices)
@@ -70,7 +70,7 @@ def describe_allowed_values(field: FieldInfo) -> str:
 
 
 def find_field(model: type[BaseModel], names: Sequence[str]) -> FieldInfo | None:
-    """Return the field that the dotted names lead to, or None."""
+    """Return the field with this dotted key, or None."""
     field = model.model_fields.get(names[0]) if names else None
     if field is None or len(names) == 1:
         return field
@@ -79,12 +79,12 @@ def find_field(model: type[BaseModel], names: Sequence[str]) -> FieldInfo | None
 
 
 def is_section(field: FieldInfo) -> bool:
-    """Whether the field is a part of the tree and not a leaf."""
+    """Return whether the field is a section of the tree and not a single setting."""
     return isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
 
 
 def _redact_message(kind: str, message: str) -> str:
-    """Return pydantic's words only where they cannot repeat the value."""
+    """Return pydantic's message if it cannot contain the value, else a general one."""
     return "is not of the form it must have" if kind in {"value_error", "assertion_error"} else message
 
 

@@ -18,12 +18,13 @@ from deploy.settings_errors import SettingProblem, SettingsError, describe_allow
 PREFIX = "AFTERTURN_"
 DELIMITER = "__"
 
-#: What a variable ends with that names the file of a secret.
+#: Suffix of a variable that names the file of a secret.
 FILE_SUFFIX = "_FILE"
 
-#: Names with a meaning of their own, outside the tree.
+#: Variables that are no settings of the tree.
 NOT_SETTINGS = frozenset({"AFTERTURN_CONFIG", "AFTERTURN_API_KEY"})
-#: The gateway's contract names the first two without the delimiter, the memory plugin's the others without our prefix.
+#: Other spellings: the gateway's contract names the first two without `__`, the memory plugin's the others without
+#: our prefix.
 ALIASES = {
     "AFTERTURN_GATEWAY_USER_ID": "AFTERTURN_GATEWAY__USER_ID",
     "AFTERTURN_GATEWAY_USER_KEY": "AFTERTURN_GATEWAY__USER_KEY",
@@ -35,7 +36,7 @@ ALIASES = {
 
 
 class _Yaml(yaml.SafeLoader):
-    """YAML in which only true and false are booleans: `mode: off` is a word here."""
+    """A YAML loader for which only true and false are booleans, so that `mode: off` is text."""
 
 
 _Yaml.yaml_implicit_resolvers = {
@@ -51,14 +52,14 @@ _INTEGER = re.compile(r"[+-]?\d{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class SettingsLayer:
-    """Values of one origin."""
+    """The settings of one source."""
 
     origin: str
     values: dict[str, Any] = field(repr=False)
     variables: Mapping[str, str] = field(default_factory=dict)
 
     def origin_of(self, key: str) -> str:
-        """Return where a dotted key of this layer is from; for the environment, the variable."""
+        """Return the source of a dotted key of this layer; for the environment, the variable."""
         if self.origin != "environment":
             return self.origin
         name = name_variable(key)
@@ -66,7 +67,7 @@ class SettingsLayer:
 
 
 class _Environment(EnvSettingsSource):
-    """pydantic-settings' own reading of nested names, from a mapping that is handed in."""
+    """pydantic-settings' parser of nested names, applied to a mapping that is passed in."""
 
     def __init__(self, tree: type[BaseSettings], environ: Mapping[str, str]) -> None:
         super().__init__(tree)
@@ -74,14 +75,14 @@ class _Environment(EnvSettingsSource):
 
 
 def name_variable(key: str) -> str:
-    """Return the environment variable of a dotted key."""
+    """Return the name of a dotted key's environment variable."""
     return PREFIX + key.upper().replace(".", DELIMITER)
 
 
 def read_secret_files(tree: type[BaseModel], environ: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the environment with each secret that a variable `..._FILE` names the file of, as container tools do.
+    """Return the environment with the secrets whose files are named by variables `..._FILE`, as container tools do.
 
-    A variable that is set itself goes first. Raises SettingsError for a file that cannot be read.
+    A variable that is itself set takes precedence. Raises SettingsError for a file that cannot be read.
     """
     plain, problems = dict(environ), list[SettingProblem]()
     for name, path in environ.items():
@@ -104,9 +105,9 @@ def _is_secret(tree: type[BaseModel], key: str) -> bool:
 
 
 def read_environment(tree: type[BaseSettings], environ: Mapping[str, str]) -> SettingsLayer:
-    """Return what the environment says, misspelt parts included, so that they are found wrong.
+    """Return the settings of the environment, misspelt sections included, so that they are reported.
 
-    Raises SettingsError for a part whose JSON cannot be read.
+    Raises SettingsError for a section whose JSON cannot be parsed.
     """
     variables = _map_variables(environ)
     spelled = {spelling: environ[name] for spelling, name in variables.items()}
@@ -124,7 +125,7 @@ def read_environment(tree: type[BaseSettings], environ: Mapping[str, str]) -> Se
 
 
 def _map_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return each variable under the name it is read by; where both spellings are set, the tree's own wins."""
+    """Return each variable under its name in the tree; when both spellings are set, the tree's own takes precedence."""
     aliased = {ALIASES[name]: name for name in environ if name in ALIASES}
     return aliased | {name.upper(): name for name in environ if name not in ALIASES}
 
@@ -141,7 +142,7 @@ def _find_unreadable_variables(tree: type[BaseModel], environ: Mapping[str, str]
 
 
 def read_config_file(path: Path) -> SettingsLayer:
-    """Return what a YAML or JSON file says. Raises SettingsError naming the line, never its text."""
+    """Return the settings of a YAML or JSON file. Raises SettingsError that names the line, never its text."""
     problem = ""
     try:
         text = path.read_text(encoding="utf-8")
@@ -165,9 +166,9 @@ def read_config_file(path: Path) -> SettingsLayer:
 
 
 def _rename_seed_tree(path: Path, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a file with what stands below the seed's root, `settings.mcp`, in its place: `api.mcp`.
+    """Return a file's values with those below the seed's `settings.mcp` moved to `api.mcp`.
 
-    Raises SettingsError where both are there: which of them holds could not be told.
+    Raises SettingsError when both exist, because neither takes precedence.
     """
     if "settings" not in values:
         return values
@@ -183,7 +184,7 @@ def _rename_seed_tree(path: Path, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def merge_layers(stack: Sequence[SettingsLayer]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the values of all layers, later ones winning leaf by leaf, and each leaf's origin."""
+    """Return the values of all layers, merged key by key with later ones taking precedence, and each key's source."""
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for layer in stack:
@@ -194,7 +195,7 @@ def merge_layers(stack: Sequence[SettingsLayer]) -> tuple[dict[str, Any], dict[s
 
 
 def flatten_values(values: Mapping[Any, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield every value that says something and is not a mapping, with the names that lead to it."""
+    """Yield every value that is neither None nor a mapping, with the names that lead to it."""
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from flatten_values(value, (*above, str(name)))
@@ -203,7 +204,7 @@ def flatten_values(values: Mapping[Any, Any], above: tuple[str, ...] = ()) -> It
 
 
 def check_layer(tree: type[BaseModel], layer: SettingsLayer) -> Iterator[SettingProblem]:
-    """Yield what pydantic would let pass: a boolean or a NaN where a number belongs."""
+    """Yield problems that pydantic would not report: a boolean or a NaN in place of a number."""
     for names, value in flatten_values(layer.values):
         found = find_field(tree, names)
         if found is None or not _is_numeric_field(found):
@@ -231,7 +232,7 @@ def _set_nested_value(tree: dict[str, Any], names: Sequence[str], value: Any) ->
 
 
 def _parse_numbers(tree: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with text turned into numbers where the tree wants numbers."""
+    """Return the values with text converted to numbers where the tree has numbers."""
     return {name: _parse_number(tree.model_fields.get(name), value) for name, value in values.items()}
 
 

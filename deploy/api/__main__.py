@@ -16,7 +16,7 @@ from deploy.settings_errors import SettingsError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read the settings, take the address, serve until SIGTERM or SIGINT."""
+    """Read the settings, check the address, serve until SIGTERM or SIGINT, and return the exit code."""
     forbid_core_dumps()
     parser = argparse.ArgumentParser(prog="deploy.api", description="serve the Afterturn API")
     parser.add_argument("--config", type=Path, help="a YAML or JSON file of settings")
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     if not share_samples(settings.metrics_dir / API_SAMPLES):
         print("deploy.api: the disk is full: /metrics goes without this process's samples", file=sys.stderr)
-    # Only now: the library of metrics decides at its import whether processes share their samples.
+    # Imported only now: prometheus_client decides at import whether processes share their samples.
     from deploy.api.process import run_api  # noqa: PLC0415
 
     run_api(settings, address, plugin)
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def resolve_address(host: str, port: int) -> tuple[str, int] | OSError:
-    """Return the address in numbers, or why there is none."""
+    """Return the numeric address and port of a host name, or the error when it cannot be resolved."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4]
     except OSError as error:
@@ -73,9 +73,9 @@ def resolve_address(host: str, port: int) -> tuple[str, int] | OSError:
 
 
 def find_free_address(host: str, port: int) -> tuple[str, int] | OSError:
-    """Return the address in numbers, or why it cannot be listened on, before anything else is started.
+    """Return the numeric address and port, or the error when it cannot be listened on.
 
-    The server shares its address with any other process of ours that asks for it (SO_REUSEPORT), so the look is ours.
+    The server binds with SO_REUSEPORT and would share an address that another API uses, so this is checked first.
     """
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

@@ -18,16 +18,16 @@ from store.memory.turn_writes import SIGNATURE
 #: A part that does not answer within this many seconds does not answer.
 PATIENCE_S = 2.0
 
-# A schema of another version has functions that take something else.
+# In a schema of another version this function has other parameters.
 INSTALLED = text("select to_regprocedure(:signature) is not null")
 ALIVE = text("select 1")
 
-#: Says what is wrong with a part, or nothing.
+#: Returns what is wrong with a part, or None.
 HealthProbe = Callable[[], Awaitable[str | None]]
 
 
 class ApiHealth:
-    """Looks at database, broker, model and ledger."""
+    """The readiness check of the API: database, broker, models, disk space and ledger."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class ApiHealth:
         *,
         data: Path,
     ) -> None:
-        """Take the parts; each of `models` says what keeps it from answering, or nothing; `data` is the data folder."""
+        """Check these parts; each of `models` returns why it cannot answer, or ''; `data` is the data folder."""
         self._database = database
         self._notifier = notifier
         self._counts = counts
@@ -48,7 +48,7 @@ class ApiHealth:
         self._data = data
 
     async def ready(self) -> Readiness:
-        """Look at every part. Without the database nothing works; without the others work waits or is poorer."""
+        """Return what fails and what is degraded: the database alone makes the API fail, the other parts degrade it."""
         if wrong := await _probe_in_time(self._database_wrong):
             return Readiness(failing={"database": wrong})
         degraded = [f"broker: {wrong}"] if (wrong := await _probe_in_time(self._broker_wrong)) else []

@@ -1,8 +1,8 @@
 """The HTTP server: Granian, within this process and on its event loop.
 
-It limits what comes before the application sees a request: the bytes of a head (request line and headers together;
-more is answered with a bare 431), the time for a head (in all, not between two bytes; then the connection is closed, as
-is one that idles for so long), and connections at a time. `producers.http.limits` limits what comes after the head.
+It limits what happens before the application sees a request: the bytes of a request's head (request line and headers
+together; more is answered with a bare 431), the total time for a head (after which the connection is closed, as is one
+that idles for so long), and concurrent connections. `producers.http.limits` limits what comes after the head.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ from producers.settings import ApiSettings
 BACKLOG = 2048
 #: Files that a process needs beside its clients' connections: pools, samples, logs.
 SPARE_FILES = 256
-#: Fewer connections than these are no service.
+#: Connections that are always allowed, however few open files the system grants.
 LEAST_CONNECTIONS = 64
 #: How long requests may take to end when the server is told to stop, in seconds.
 GRACE_S = 10.0
 #: Who may connect to a Unix socket.
 OWNER_ALONE = 0o600
-#: Its complaints go where those of other libraries go (deploy/observability/logs.py), and nothing to standard output.
+#: Granian's log lines go where those of other libraries go (deploy/observability/logs.py), none to standard output.
 LOGGED: dict[str, Any] = {"loggers": {"_granian": {"propagate": True}}}
 
 log = structlog.get_logger("afterturn.api")
@@ -37,10 +37,10 @@ log = structlog.get_logger("afterturn.api")
 async def serve_application(
     app: Any, host: str, port: int, settings: ApiSettings, ending: asyncio.Event, *, path: Path | None = None
 ) -> None:
-    """Serve an ASGI application on an address (numbers) until `ending` is set; requests that run are answered first.
+    """Serve an ASGI application on a numeric address until `ending` is set; running requests are answered first.
 
-    `path`: on this Unix socket instead, for its owner alone.
-    The application's lifespan is the caller's. Raises what keeps the server from its work.
+    `path`: listen on this Unix socket instead, which only its owner can open.
+    The application's lifespan is the caller's. Raises the server's error when it cannot listen.
     """
     server = Server(
         app,
@@ -73,7 +73,7 @@ async def serve_application(
 
 
 def reserve_connections(wanted: int) -> int:
-    """Return how many connections may be open at a time, and have the system allow that many files where it does."""
+    """Raise the process's limit of open files for `wanted` connections; return how many connections it then allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = wanted + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < needed:

@@ -15,7 +15,7 @@ UNIX = "unix:"
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """An address in numbers, or a socket's path."""
+    """A numeric address with a port, or the path of a Unix socket."""
 
     host: str = ""
     port: int = 0
@@ -23,24 +23,27 @@ class ListenAddress:
 
     @property
     def url(self) -> str:
-        """What callers are given as MEMORY_PLUGIN_URL."""
+        """The URL that callers get as MEMORY_PLUGIN_URL."""
         if self.path is not None:
             return f"{UNIX}{self.path}"
         return f"http://[{self.host}]:{self.port}" if ":" in self.host else f"http://{self.host}:{self.port}"
 
     @property
     def listen(self) -> str:
-        """What the setting is where this address is to be taken again."""
+        """The value of `plugin.listen` that names this address."""
         return self.url.removeprefix("http://")
 
     @property
     def is_local(self) -> bool:
-        """Whether programs of this machine alone reach it."""
+        """Whether only programs on this machine can reach the address."""
         return self.path is not None or is_loopback(self.host)
 
 
 def parse_listen(listen: str) -> ListenAddress:
-    """Return the address that a setting names; a port of 0 is chosen now. Raises ValueError that says what to write."""
+    """Return the address that `plugin.listen` names; for port 0 choose a free one.
+
+    Raises ValueError whose text says what to write.
+    """
     if listen.startswith(UNIX):
         path = Path(listen.removeprefix(UNIX))
         if not path.is_absolute() or not path.parent.is_dir():
@@ -57,7 +60,10 @@ def parse_listen(listen: str) -> ListenAddress:
 
 
 def find_address(settings: PluginSettings, *, shared: bool = False) -> ListenAddress | None:
-    """Return where the plugin is to listen, None for nowhere. Raises ValueError for what cannot be begun so."""
+    """Return the address where the plugin is to listen; None when it has no listener of its own.
+
+    Raises ValueError for settings with which it cannot start.
+    """
     if not settings.listen:
         return None
     if not settings.tenant:
@@ -69,7 +75,7 @@ def find_address(settings: PluginSettings, *, shared: bool = False) -> ListenAdd
 
 
 def find_warning(settings: PluginSettings, address: ListenAddress) -> str | None:
-    """Return what an operator should know: that others may read and write, where that is so."""
+    """Return a warning when the plugin can be reached from other machines without a token, else None."""
     if address.is_local or settings.token.get_secret_value():
         return None
     return (

@@ -1,4 +1,4 @@
-"""Routes plugin requests to a store: on a listener of its own, or by key on the API's port."""
+"""Routes plugin requests to a tenant's store: on a listener of its own, or by key on the API's port."""
 
 import hmac
 from collections.abc import Awaitable, Callable
@@ -34,7 +34,7 @@ def create_listener_app(
 
 
 def by_key(parts: PluginParts, authenticate: Callable[[str], Awaitable[Grant | None]]) -> StoreOf:
-    """Return how the API's own port finds the store of a request: by the key that it shows."""
+    """Return a function that finds the store of a request on the API's own port, by the key in its header."""
 
     async def store_of(request: Request) -> BankPluginStore:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")

@@ -1,4 +1,4 @@
-"""What the API process is made of; import it only when the folder of samples is known (deploy/api/__main__.py)."""
+"""Composes and runs the API process; import it only when the folder of samples is known (deploy/api/__main__.py)."""
 
 import asyncio
 import os
@@ -73,21 +73,21 @@ from store.tenancy.keys import Keys
 from workers.embedding import EmbeddingStage
 from workers.micro_batch import MicroBatch
 
-#: A notification is not worth waiting for: patience with Redis, in seconds.
+#: Time-out for Redis, in seconds: a request does not wait longer to send a notification.
 REDIS_S = 0.5
 #: How long a stopping process waits for its sentence model, in seconds.
 MODEL_S = 1.0
-#: How long a thread that prepares a large batch keeps the interpreter from who waits for an answer, in seconds. With
-#: Python's own 5 ms, and with threads that let it go for a moment each turn, an answer waits for the whole batch.
+#: The interpreter's switch interval, in seconds: how long a thread that prepares a large batch delays other requests.
+#: With Python's default of 5 ms, a request waits for the whole batch.
 THREAD_SWITCH_S = 0.0001
 
 log = structlog.get_logger("afterturn.api")
 
 
 def run_api(settings: Settings, api: tuple[str, int] | None, plugin: ListenAddress | None = None) -> None:
-    """Serve the API and the memory plugin, each where there is an address for it, until SIGTERM or SIGINT.
+    """Serve the API and the memory plugin, each if it has an address, until SIGTERM or SIGINT.
 
-    Requests that run are answered first.
+    Running requests are answered first.
     """
     logs.configure_logging(settings.log)
     sys.setswitchinterval(THREAD_SWITCH_S)
@@ -98,7 +98,7 @@ def run_api(settings: Settings, api: tuple[str, int] | None, plugin: ListenAddre
         finally:
             stop_tracing()
         if any(thread.name.startswith(("embedder", "reranker")) for thread in threading.enumerate()):
-            # A model that is still being made cannot be interrupted, and no request waits for it any more.
+            # The build of a model cannot be interrupted, and no request waits for it any more.
             os._exit(0)
 
 
@@ -119,7 +119,7 @@ async def _serve_until_signal(settings: Settings, api: tuple[str, int] | None, p
 
 
 async def _serve_plugin(settings: Settings, owned: "_Resources", address: ListenAddress, ending: asyncio.Event) -> None:
-    """Serve the memory plugin where it has a listener of its own; its tenant is made where it is not there."""
+    """Serve the memory plugin on its own listener; create its tenant if it does not exist."""
     await Keys(owned.database).add_host(settings.plugin.tenant)
     if warning := find_warning(settings.plugin, address):
         log.warning("plugin_is_open", warning=warning)
@@ -129,7 +129,7 @@ async def _serve_plugin(settings: Settings, owned: "_Resources", address: Listen
 
 
 def compose_application(settings: Settings, owned: "_Resources") -> FastAPI:
-    """Return the application; what it works with is opened and closed by `_open_resources`, on its loop."""
+    """Return the application; `_open_resources` opens and closes its resources, on the application's loop."""
     window = timedelta(seconds=settings.health.quarantine_window_seconds)
     counts = LedgerCounts(
         Ledger(owned.database),
@@ -154,7 +154,7 @@ def compose_application(settings: Settings, owned: "_Resources") -> FastAPI:
 
 @dataclass(frozen=True, slots=True)
 class _Resources:
-    """What is opened before the application serves, and closed after it."""
+    """The resources of the API process: opened before the application serves, closed after it."""
 
     database: Database
     clock: DatabaseClock
@@ -184,7 +184,7 @@ def _build_resources(settings: Settings) -> _Resources:
     reranker = create_reranker(settings.embedding.reranker, settings.data)
     model, notifier = _BackgroundModel(embedder, "the sentence model"), Notifier(_create_broker(settings.broker))
     pressure = Pressure(partial(read_depths, database), settings.pressure)
-    # Only a bulk writer waits for words to be indexed; recalls go first.
+    # Only bulk writers wait until words are indexed, so this connection yields to recalls.
     nice = settings.worker.nice
     few = settings.database.model_copy(update={"pool_size": 1})
     carrying = Database(few, lower_backend_priority(nice) if nice else None)
@@ -212,7 +212,7 @@ def _build_resources(settings: Settings) -> _Resources:
 
 
 def _build_dependencies(settings: Settings, owned: _Resources) -> ServiceDependencies:
-    """Return what the facade stands on."""
+    """Return the facade's dependencies, those that only an API process has included."""
     database, clock = owned.database, owned.clock
 
     def create_recaller(there: Database) -> Recaller:
@@ -234,7 +234,7 @@ def _build_dependencies(settings: Settings, owned: _Resources) -> ServiceDepende
 
 
 def _build_plugin_parts(settings: Settings, owned: _Resources) -> PluginParts:
-    """Return the collaborators of the memory plugin, for every caller."""
+    """Return the memory plugin's collaborators, which all callers share."""
     database, clock = owned.database, owned.clock
     return PluginParts(
         Namespaces(database, clock),
@@ -292,7 +292,7 @@ def _create_micro_batch(
 
 
 class _BackgroundModel:
-    """A model as it is being loaded, beside the first requests; without one there is nothing wrong."""
+    """A model that loads in the background during the first requests; None (no model) is never reported as wrong."""
 
     def __init__(self, model: Owned | None, what: str) -> None:
         self._model = model

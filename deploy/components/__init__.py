@@ -1,1 +1,1 @@
-"""What processes and commands build from the settings: the facade, gateways, models, and checks before they begin."""
+"""Components that processes and commands build from the settings: the facade, gateways, models, checks at start."""

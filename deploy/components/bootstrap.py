@@ -25,7 +25,7 @@ SEALING_KEY_FILE = "sealing-key"
 
 @dataclass(frozen=True, slots=True)
 class BootstrapKeys:
-    """Keys: the API's of the default host, that of the user `--gateway self` delivers as, the one that seals others."""
+    """The keys of a local stack: API key of the default host, key of the `--gateway self` user, sealing key."""
 
     api_key: str = field(repr=False)
     gateway_user: str
@@ -34,10 +34,10 @@ class BootstrapKeys:
 
 
 def bootstrap_database(data: Path, endpoint: PostgresEndpoint, gateway_host: str = HOST) -> BootstrapKeys:
-    """Migrate, and make the keys kept in DIR/api-key and DIR/gateway-key (0600) if they open nothing yet.
+    """Migrate the schema, and create the keys in DIR/api-key and DIR/gateway-key (0600) unless they are valid already.
 
-    DIR/sealing-key is made once: gateway keys that were sealed with it open with nothing else. A log that was restored
-    from another cluster is stamped for this one. Blocks, and must not be called from a running event loop.
+    DIR/sealing-key is created once: gateway keys sealed with it cannot be opened without it. A log that was restored
+    from another cluster is bound to this one. Blocks, and must not be called from a running event loop.
     """
     migrations.upgrade_schema(endpoint.owner_url)
     asyncio.run(restamp_log(endpoint.owner_url))
@@ -54,7 +54,7 @@ def _kept_sealing_key(path: Path) -> str:
 
 
 def _ensure_key_file(path: Path, endpoint: PostgresEndpoint, wanted: tuple[str, str, str | None]) -> str:
-    """Return the key in a file if it opens this database for the host `wanted`, else make one and keep it there."""
+    """Return the key in a file if it is valid here for the host `wanted`, else create one and save it there."""
     kept = path.read_text(encoding="ascii").strip() if path.exists() else ""
     token = asyncio.run(_validate_or_create_key(endpoint, kept, *wanted))
     if token != kept:

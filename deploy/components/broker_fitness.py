@@ -1,8 +1,8 @@
 """Checks at start, in workers and the API, that a Redis or Valkey keeps messages.
 
 No work is lost with a message: the ledger keeps it. But with a server that discards messages, work and recall jobs wait
-for the sweeper, so a worker does not start with one. Settings that only slow it are logged as warnings, and so is
-everything found when a broker returns that was away at the start: turns are accepted and worked on without it.
+for the sweeper, so a worker does not start with one. Settings that only slow it down are logged as warnings, and so is
+every problem of a broker that was unavailable at start and came back: turns are accepted and processed without it.
 """
 
 import asyncio
@@ -20,17 +20,17 @@ from producers.settings import BrokerSettings
 
 log = structlog.get_logger(__name__)
 
-#: Patience with the server, in seconds.
+#: Time-out for the server, in seconds.
 ANSWER_S = 1.0
-#: How often a server that is away is asked again, in seconds.
+#: Interval between two checks while the server is unavailable, in seconds.
 RETRY_INTERVAL_S = 5.0
-#: Keys that are looked at; ours are few.
+#: Number of keys that are examined; ours are few.
 SCANNED_KEYS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerProblem:
-    """What is wrong with a broker and what to do about it; `loses`: messages may be thrown away."""
+    """A problem of a broker and its remedy; `loses`: the server may discard messages."""
 
     what: str
     remedy: str
@@ -38,7 +38,7 @@ class BrokerProblem:
 
 
 def find_broker_problems(settings: BrokerSettings) -> list[BrokerProblem]:
-    """Look at the broker; what it refuses to tell is a flaw.
+    """Return the problems of the broker; a refused command is one of them.
 
     Raises redis.RedisError when it does not answer or refuses the login, ValueError for no URL.
     """
@@ -59,7 +59,7 @@ def _check_cluster(client: redis.Redis) -> Iterator[BrokerProblem]:
     try:
         enabled = client.info("cluster").get("cluster_enabled")
     except redis.ResponseError:
-        return  # said of the policy below
+        return  # the check of the eviction policy reports the refusal
     yield from judge_cluster(enabled=bool(enabled))
 
 
@@ -82,28 +82,28 @@ def _check_foreign_keys(client: redis.Redis, ours: bytes) -> Iterator[BrokerProb
 
 
 def judge_refused_command(command: str, unknown: str, wanted: str, error: redis.ResponseError) -> BrokerProblem:
-    """Judge that a server which answers refuses a command, so that something stays unknown."""
-    # The kind alone: an old server's answer repeats what it was sent, a password with it.
+    """Return the problem of a server that refuses a command, so that `unknown` cannot be read."""
+    # Only the kind of error: an old server's answer repeats what it was sent, passwords included.
     what = f"{unknown} cannot be read: {command} is refused ({type(error).__name__})"
     allowed = f"let the user in broker.url run it, as with `ACL SETUSER NAME +{command.lower()}`, and start again"
     return BrokerProblem(what, f"{allowed}; or see to it that {wanted}")
 
 
 def judge_refused_login(error: redis.RedisError) -> BrokerProblem:
-    """Judge a server that answers and refuses the login."""
+    """Return the problem of a server that refuses the login."""
     what = f"it cannot be checked: it refuses the login ({type(error).__name__})"
     return BrokerProblem(what, "name a Redis or Valkey in broker.url, with a user and a password that it takes")
 
 
 def judge_cluster(*, enabled: bool) -> Iterator[BrokerProblem]:
-    """Judge a server that keeps only a share of the keys and sends clients elsewhere for the others."""
+    """Yield a problem when cluster mode is on: such a server holds only some keys and redirects for the others."""
     if enabled:
         remedy = "name a server with cluster-enabled no, or a provider's address with cluster mode off"
         yield BrokerProblem("it is a node of a Redis Cluster, which is not supported", remedy, loses=True)
 
 
 def judge_eviction_policy(policy: str | None) -> Iterator[BrokerProblem]:
-    """Judge `maxmemory-policy`; None: the server does not say."""
+    """Yield a problem unless `maxmemory-policy` is noeviction; None: the server does not report it."""
     if policy is None:
         yield BrokerProblem("maxmemory-policy cannot be read", "see to it that it is noeviction")
     elif policy != "noeviction":
@@ -112,7 +112,7 @@ def judge_eviction_policy(policy: str | None) -> Iterator[BrokerProblem]:
 
 
 def judge_foreign_keys(foreign: int) -> Iterator[BrokerProblem]:
-    """Judge how many keys in the broker's database are not ours."""
+    """Yield a problem when the broker's database holds keys that are not ours; `foreign` is their number."""
     if foreign:
         many = f"{foreign} of the first {SCANNED_KEYS} keys" if foreign > 1 else "a key"
         remedy = "give Afterturn a database of its own: an unused number at the end of broker.url"
@@ -121,38 +121,38 @@ def judge_foreign_keys(foreign: int) -> Iterator[BrokerProblem]:
 
 @dataclass(slots=True)
 class BrokerMonitor:
-    """Looks at the broker once; one that is away is looked at when it is back. What is found is logged."""
+    """Checks the broker once, as soon as it is available, and logs its problems."""
 
     settings: BrokerSettings
     every_s: float = RETRY_INTERVAL_S
     _found: list[BrokerProblem] | None = None
 
     def wrong(self) -> str:
-        """Return why messages may be thrown away, '' for nothing that is known."""
+        """Return why the server may discard messages; '' when no reason is known."""
         return "; ".join(flaw.what for flaw in self._found or () if flaw.loses)
 
     def look(self) -> bool:
-        """Look; says whether the broker was there and let us in."""
+        """Check the broker; return whether it answered and accepted the login."""
         try:
             self._found = find_broker_problems(self.settings)
         except (redis.AuthenticationError, redis.InvalidResponse) as error:
             _log_problem(judge_refused_login(error))
             return False
         except (redis.ConnectionError, redis.TimeoutError, OSError):
-            return False  # away, or still loading what it kept
+            return False  # unavailable, or still loading its saved data
         for flaw in self._found:
             _log_problem(flaw)
         return True
 
     async def run(self) -> None:
-        """Return when the broker was looked at."""
+        """Repeat the check until the broker answers."""
         while self._found is None:
             if not await asyncio.to_thread(self.look):
                 await asyncio.sleep(self.every_s)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Look for as long as the block lasts."""
+        """Run the check in the background while the block runs."""
         task = asyncio.create_task(self.run(), name="look at the broker")
         try:
             yield

@@ -1,6 +1,7 @@
 """Records a process's external models in the database at its start.
 
-Those of other machines, so that an erasure can name them; and the sentence model: its vectors direct readers are shown.
+Models on other machines are recorded so that an erasure can name them; the sentence model, so that direct readers of
+the database know whose vectors they see.
 """
 
 import asyncio
@@ -23,12 +24,12 @@ from workers.extraction.llm.request import version_of
 
 log = structlog.get_logger(__name__)
 
-#: Without a database nothing is sent anywhere either.
+#: Pause between two attempts, in seconds; without the database nothing is sent to a model either.
 RETRY_INTERVAL_S = 5.0
 
 
 def list_external_models(settings: Settings) -> Sequence[OutsideModel]:
-    """Return the models that may be sent what people said."""
+    """Return the models on other machines that stored texts may be sent to."""
     embedding, enrichment, found = settings.embedding, settings.enrichment, []
     if embedding.provider is Provider.REMOTE:
         generation = str(generation_of(embedding.remote.model))
@@ -39,14 +40,14 @@ def list_external_models(settings: Settings) -> Sequence[OutsideModel]:
 
 
 async def record_models(database: Database, settings: Settings, embedder: Embedder) -> None:
-    """Note the models of this process, as soon as the database takes it."""
+    """Record the models of this process in the database; retry until it succeeds."""
 
     async def record() -> None:
         await note_external_models(database, list_external_models(settings))
         await note_live_model(database, embedder)
 
     def again(error: Exception) -> float:
-        """Try again at once, after any error of the driver."""
+        """Return a minimal wait of 0 seconds: every error is retried."""
         if not may_pass(error):
             log.warning("models_not_recorded", error=type(error).__name__)
         return 0.0
@@ -56,7 +57,7 @@ async def record_models(database: Database, settings: Settings, embedder: Embedd
 
 @asynccontextmanager
 async def record_models_meanwhile(database: Database, settings: Settings, embedder: Embedder) -> AsyncGenerator[None]:
-    """Note the models of this process while the block lasts."""
+    """Record the models of this process in the background while the block runs."""
     task = asyncio.create_task(record_models(database, settings, embedder), name="note models")
     try:
         yield

@@ -1,4 +1,4 @@
-"""The facade's dependencies, as the API and the workers that read turn queues make them."""
+"""Builds the facade's dependencies, for the API and for workers that read turn queues."""
 
 from producers.notifications import Notifier
 from producers.service.dependencies import ServiceDependencies
@@ -20,7 +20,7 @@ from store.tenancy.banks import Banks
 def build_dependencies(
     database: Database, clock: DatabaseClock, recalls: Recalls, notifier: Notifier
 ) -> ServiceDependencies:
-    """Return what the facade stands on, without what only an API process adds."""
+    """Return the facade's dependencies, without those that only an API process adds."""
     return ServiceDependencies(
         TurnStore(database, clock),
         Units(database, clock),

@@ -1,4 +1,4 @@
-"""Memory Gateways as the processes use them: turns are delivered by workers, recalls are asked by both."""
+"""Builds clients of Memory Gateways: workers deliver turns, workers and the API search with recalls."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -20,14 +20,14 @@ from workers.settings import DeliverySettings, GatewayMode, sealing_keys
 
 log = structlog.get_logger(__name__)
 
-#: How long a starting API waits for the settings' target to be laid down, and until it is tried again, in seconds.
+#: How long a starting API waits until the settings' target is stored, and the pause between two attempts, in seconds.
 AT_START_S = 2.0
 TRY_AGAIN_S = 5.0
 BY_SETTINGS = "settings"
 
 
 class TargetAccess:
-    """How this process reaches targets: it opens sealed keys; of the settings' own target it has the key itself."""
+    """This process's access to gateway targets: it opens sealed keys, and has the key of the settings' own target."""
 
     def __init__(self, settings: DeliverySettings) -> None:
         self._settings = settings
@@ -35,7 +35,7 @@ class TargetAccess:
         self._own = user_of(settings)
 
     def __call__(self, target: GatewayTarget) -> TargetCredentials:
-        """Return where a target is and its key. Raises TargetUnusable."""
+        """Return a target's URL and key. Raises TargetUnusable."""
         if target.sealed_key is not None:
             try:
                 return TargetCredentials(
@@ -49,7 +49,7 @@ class TargetAccess:
         return TargetCredentials(base_url, self._settings.user_key.get_secret_value())
 
     def opens(self, target: GatewayTarget) -> bool:
-        """Say whether this process can call a target."""
+        """Return whether this process can call a target."""
         try:
             self(target)
         except TargetUnusable:
@@ -58,7 +58,7 @@ class TargetAccess:
 
 
 def user_of(settings: DeliverySettings) -> GatewayUser | None:
-    """Return whose memory at which gateway the settings name; None where they name none."""
+    """Return the gateway user that the settings name; None when `gateway.mode` is off."""
     if settings.mode is GatewayMode.OFF:
         return None
     base_url = None if settings.mode is GatewayMode.SELF else canonical_url(settings.base_url)
@@ -66,24 +66,24 @@ def user_of(settings: DeliverySettings) -> GatewayUser | None:
 
 
 def delivery_clients(settings: DeliverySettings, database: Database) -> GatewayClients:
-    """Return the clients that hand turns over."""
+    """Return the clients that deliver turns."""
     calling = Calling(settings.timeout_seconds, settings.keep_seconds, gate_policy(settings))
     return GatewayClients(database, TargetAccess(settings), calling)
 
 
 def create_gateway_recall(settings: DeliverySettings, database: Database, timeout_s: float) -> GatewayRecall:
-    """Return what recalls ask, waiting at most `timeout_s`."""
+    """Return the search in Memory Gateways that recalls use, with a time-out of `timeout_s` seconds."""
     calling = Calling(timeout_s, settings.keep_seconds, gate_policy(settings))
-    # Gates of their own: a gateway that searches too slowly for those who wait can take turns all the same.
+    # Separate gates: a gateway that searches too slowly for recalls may still accept turns.
     clients = GatewayClients(database, TargetAccess(settings), calling, "search")
     return GatewayRecall(GatewayTargets(database), clients, database)
 
 
 @asynccontextmanager
 async def following_settings(database: Database, settings: DeliverySettings) -> AsyncGenerator[None]:
-    """Make the settings' gateway the target of their host, before the block if the database answers soon.
+    """Make the settings' gateway the target of their host, before the block runs if the database answers soon.
 
-    Where they name none, the target that earlier settings made ends.
+    When they name none, end the target that earlier settings made.
     """
     task = asyncio.create_task(_follow_targets(GatewayTargets(database), settings), name="follow the gateway settings")
     await asyncio.wait({task}, timeout=AT_START_S)
@@ -98,7 +98,7 @@ async def _follow_targets(targets: GatewayTargets, settings: DeliverySettings) -
     user = user_of(settings)
 
     def again(error: Exception) -> float | None:
-        """Try again after any error of the driver; a target that is taken is final."""
+        """Return a minimal wait of 0 seconds after any error, or None to give up when the target is taken."""
         if isinstance(error, TargetTaken):
             return None
         if not is_outage(error):

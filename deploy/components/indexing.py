@@ -16,12 +16,12 @@ from workers.maintenance import Maintainer, index_task
 if TYPE_CHECKING:
     from deploy.local.postgres import PostgresEndpoint
 
-#: An index is a matter of minutes, and a bank grows to need one over days.
+#: Pause between two checks, in seconds: a bank grows to need an index over days, and its build takes minutes.
 CHECK_INTERVAL_S = 30.0
 
 
 async def keep_indexed(settings: Settings, endpoint: "PostgresEndpoint") -> None:
-    """Build indexes over vectors of `afterturn up` where a bank has grown to need one, until cancelled."""
+    """Build vector indexes in the database of `afterturn up` for banks that have grown to need one, until cancelled."""
     own = DatabaseSettings(
         url=SecretStr(endpoint.app_url),
         operator_url=SecretStr(endpoint.operator_url),
@@ -31,9 +31,9 @@ async def keep_indexed(settings: Settings, endpoint: "PostgresEndpoint") -> None
 
 
 async def index_as_owner(settings: Settings, name: str) -> None:
-    """Build indexes over vectors where a bank has grown to need one, until cancelled; `name` is this process's.
+    """Build vector indexes for banks that have grown to need one, until cancelled; `name` is this process's.
 
-    Of all processes that do it, one works at a time. Returns at once where `database.owner_url` is not set.
+    Only one process builds at a time. Returns at once when `database.owner_url` is not set.
     """
     owner_url = settings.database.owner_url.get_secret_value()
     if not owner_url:

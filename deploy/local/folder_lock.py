@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 NAME = "lock"
-#: A check whether the lock is held takes it for an instant.
+#: How long an attempt retries: `is_held` also takes the lock for an instant.
 PATIENCE_SECONDS = 0.5
 
 
@@ -15,10 +15,10 @@ class FolderInUse(Exception):
 
 
 class FolderLock:
-    """An exclusive lock on a folder that exists, for as long as this process lives or until `release`."""
+    """An exclusive lock on an existing folder, held until `release` or the end of this process."""
 
     def __init__(self, folder: Path) -> None:
-        """Take the lock; raises FolderTaken, which names the process that holds it."""
+        """Take the lock; raises FolderInUse, whose text names the process that holds it."""
         self._folder = folder
         self._file = os.open(folder / NAME, os.O_RDWR | os.O_CREAT, 0o600)
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -30,7 +30,7 @@ class FolderLock:
         os.pwrite(self._file, str(os.getpid()).encode(), 0)
 
     def release(self) -> None:
-        """Let go of the lock."""
+        """Release the lock."""
         os.close(self._file)
 
     def _describe_holder(self) -> str:
@@ -40,7 +40,7 @@ class FolderLock:
 
 
 def is_held(folder: Path) -> bool:
-    """Say whether a process holds the lock of a folder now."""
+    """Return whether a process holds the lock of a folder now."""
     try:
         file = os.open(folder / NAME, os.O_RDONLY)
     except OSError:

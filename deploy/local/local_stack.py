@@ -1,4 +1,4 @@
-"""The whole product on one machine: embedded servers, API and workers under one supervisor."""
+"""Runs the whole product on one machine: embedded servers, API and workers under one supervisor."""
 
 import asyncio
 import os
@@ -25,32 +25,32 @@ from deploy.local.supervisor import RunningChild, Supervisor
 from deploy.observability.disk_space import guard_disk
 from deploy.settings import Settings
 
-#: A process holds two pools, one of `pool_size` and one of half of it, and each may grow to twice its size.
+#: Connections of a process per `pool_size`: it has a pool of that size and one of half, and each may double.
 CONNECTIONS_A_POOL_SIZE = 3
 SPARE_CONNECTIONS = 50
 LOAD_SECONDS = 60.0
 LOAD_POLL_SECONDS = 0.1
-#: Between choosing a free port and listening on it lies the start of two servers.
+#: Free ports that are tried: two servers start between the choice of a port and listening on it.
 PORTS_TRIED = 5
 
 
 class PortInUse(Exception):
-    """The API's port is in use, or the memory plugin cannot listen where it was told to."""
+    """The API's port is in use, or the memory plugin cannot listen at its configured address."""
 
 
 @dataclass(frozen=True, slots=True)
 class StackFactories:
-    """What runs beside the servers, as functions, so that a test can put stand-ins in their place."""
+    """The functions that create what runs beside the servers; tests replace them."""
 
     api: Callable[[Services], Child] = describe_api
     workers: Callable[[Services, int], Sequence[Child]] = describe_workers
     bootstrap: Callable[..., BootstrapKeys] = bootstrap_database
-    #: Go on until they are cancelled, once everything runs.
+    #: Background tasks that start when everything runs, and run until they are cancelled.
     chores: Sequence[Callable[..., Awaitable[None]]] = (keep_indexed, guard_disk)
 
 
 class LocalStack:
-    """One stack in one data folder; `say` tells a person what happens, `ready` hears of the stack once."""
+    """A local stack in a data folder; `say` prints messages, `ready` is called once with the running stack."""
 
     def __init__(
         self,
@@ -63,7 +63,10 @@ class LocalStack:
         parts: StackFactories | None = None,
         dashboards: bool = False,
     ) -> None:
-        """Take what runs; `dashboards` starts a Prometheus that scrapes it, if there is one."""
+        """Prepare a stack with `worker_count` workers; with `dashboards`, also a Prometheus that scrapes it.
+
+        Raises StartFailed when `dashboards` is set and Prometheus is not installed.
+        """
         self._settings = settings
         self._data = settings.data
         self._worker_count = worker_count
@@ -77,9 +80,9 @@ class LocalStack:
         self._locks: list[FolderLock] = []
 
     def run(self) -> int:
-        """Run until a signal (0) or until a child died too often (1); nothing is left running.
+        """Run the stack and return the exit status: 0 after a signal, 1 when a child died too often.
 
-        Raises FolderTaken, FolderUnusable, PortTaken or DidNotStart when it cannot begin.
+        No process is left running. Raises FolderInUse, FolderUnusable, PortInUse or StartFailed when it cannot start.
         """
         _make_folder(self._data)
         self._lock_folder(self._data)
@@ -115,7 +118,7 @@ class LocalStack:
                 group.create_task(_run_chore(chore, self._settings, self._postgres.endpoint))
 
     async def _start_api(self, credentials: BootstrapKeys) -> Services:
-        """Start the API; where another process took the chosen free port, choose the next."""
+        """Start the API; when another process has taken the chosen free port, choose another."""
         for _ in range(PORTS_TRIED):
             services = self._build_services(credentials)
             try:
@@ -129,14 +132,14 @@ class LocalStack:
         raise PortInUse(f"{PORTS_TRIED} free ports were taken one after the other: choose one with --port N")
 
     async def _wait_for_model(self, services: Services) -> None:
-        """Wait for the model, but not for ever: without it, the API still finds by word."""
+        """Wait up to LOAD_SECONDS until the model is loaded; without it, the API still searches by words."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LOAD_SECONDS):
                 while await asyncio.to_thread(services.is_loading):  # noqa: ASYNC110 - another process sets no event
                     await asyncio.sleep(LOAD_POLL_SECONDS)
 
     def _make_servers(self) -> None:
-        """Place and make both servers' data; a copied data folder may link to a cluster that is in use."""
+        """Create both servers' data; lock a cluster outside the data folder: a copied folder may link to one in use."""
         pools = CONNECTIONS_A_POOL_SIZE * self._settings.database.pool_size * (self._worker_count + 1)
         self._postgres = EmbeddedPostgres(self._data, connections=SPARE_CONNECTIONS + pools)
         if self._postgres.cluster.folder.parent != self._data:
@@ -150,7 +153,7 @@ class LocalStack:
         self._locks.append(FolderLock(folder))
 
     def _find_plugin(self) -> ListenAddress | None:
-        """Return where the memory plugin will listen. Raises PortInUse for what it cannot listen on."""
+        """Return the address where the memory plugin will listen. Raises PortInUse when it cannot listen there."""
         settings = self._settings.plugin
         try:
             address = find_address(settings.model_copy(update={"tenant": settings.tenant or HOST}))
@@ -193,13 +196,13 @@ class LocalStack:
         )
 
     def _save_description(self, running: tuple[RunningChild, ...]) -> None:
-        """Write stack.json, once there is a stack to speak of."""
+        """Write stack.json with the running processes, if the stack has started."""
         if self._stack is not None:
             processes = tuple(StackProcess(name=one.name, pid=one.pid) for one in running)
             self._stack.model_copy(update={"processes": processes}).save(self._data)
 
     def _end_survivors(self) -> None:
-        """End the services an earlier `up` left behind; each server ends its own."""
+        """End the API and workers that an earlier `up` left behind; each server ends its own survivors."""
         (self._data / FILE).unlink(missing_ok=True)
         left = survivors.find_marked_processes(self._data)
         if left:

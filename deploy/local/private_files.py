@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def ensure_password(folder: Path, name: str) -> str:
-    """Return the password kept in a file of that name, making it at the first call."""
+    """Return the password in the file of this name; create both at the first call."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / name
     if not path.exists():
@@ -15,7 +15,7 @@ def ensure_password(folder: Path, name: str) -> str:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file only its owner can read, whole or not at all."""
+    """Write a file that only its owner can read, atomically."""
     half = path.with_name(f".{path.name}.{os.getpid()}")
     with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         file.write(text)

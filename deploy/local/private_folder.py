@@ -1,4 +1,4 @@
-"""The temporary folder of a command's private servers, removed when the command ends or was killed."""
+"""The temporary folder of a command's private servers: removed at its end, or by a later command if it was killed."""
 
 import os
 import shutil
@@ -17,27 +17,27 @@ from deploy.local.cluster import list_cluster_folders
 from deploy.local.folder_lock import FolderInUse, FolderLock, is_held
 
 PREFIX = "afterturn-private-"
-#: In a private folder: where its servers keep what is theirs.
+#: The servers' data folder, within a private folder.
 DATA = "data"
-#: The unit of `st_blocks`.
+#: Unit of `st_blocks`, in bytes.
 BLOCK_BYTES = 512
-#: What is killed may still write for an instant.
+#: Attempts to remove a folder, and the pause between two: killed processes may still write for an instant.
 TRIES, PAUSE_SECONDS = 100, 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class OrphanedFolders:
-    """What a command that was killed left: its private folder and root's database of that, or the latter alone."""
+    """Leftovers of a killed command: its private folder and root's database of that, or only the latter."""
 
     places: tuple[Path, ...]
 
 
 @contextmanager
 def open_private_folder(name: str) -> Iterator[Path]:
-    """Lend a folder that is locked for as long as we live; servers work in its folder `data`.
+    """Yield a temporary folder that is locked while this process lives; servers work in its subfolder `data`.
 
-    Afterwards their processes are killed and folder and database removed; a Ctrl-C meanwhile waits for that. What
-    commands that were killed left behind goes first. `name` is the command's, for people who look at the folder.
+    Afterwards their processes are killed, and folder and database are removed; a Ctrl-C waits for that. Leftovers of
+    killed commands are removed first. `name`, the command's, becomes part of the folder's name.
     """
     remove_orphaned_folders()
     folder, lock = _create_locked_folder(name)
@@ -53,7 +53,7 @@ def open_private_folder(name: str) -> Iterator[Path]:
 
 
 def find_orphaned_folders() -> list[OrphanedFolders]:
-    """Return abandoned folders: the owner's lock is free, and so are its servers'."""
+    """Return orphaned folders: those whose owner's lock and whose servers' locks are free."""
     found = [OrphanedFolders((folder, *_find_databases(folder))) for folder in _list_private_folders()]
     found += [
         OrphanedFolders((home,))
@@ -64,7 +64,7 @@ def find_orphaned_folders() -> list[OrphanedFolders]:
 
 
 def remove_orphaned_folders() -> None:
-    """Remove what commands that were killed left behind, and say so; what anybody else removes is left to him."""
+    """Remove leftovers of killed commands, and print a notice; skip those that another process is removing."""
     for left in find_orphaned_folders():
         try:
             lock = FolderLock(left.places[0])
@@ -76,12 +76,12 @@ def remove_orphaned_folders() -> None:
 
 
 def is_private(folder: Path) -> bool:
-    """Say whether a folder has the name of a private one."""
+    """Return whether a folder has the name of a private folder."""
     return folder.name.startswith(PREFIX)
 
 
 def measure_folder(folder: Path) -> int:
-    """Return how many bytes a folder takes on disk, without what may not be seen."""
+    """Return the bytes that a folder takes on disk, as far as this user can read it."""
     size = 0
     for path in (Path(at) / name for at, _, names in os.walk(folder) for name in names):
         with suppress(OSError):
@@ -90,23 +90,23 @@ def measure_folder(folder: Path) -> int:
 
 
 def _create_locked_folder(name: str) -> tuple[Path, FolderLock]:
-    """Make a folder; it gets the name others know it by when it is locked, so that none is ever seen unlocked."""
+    """Create and lock a private folder; it gets its final name when it is locked, so that none is seen unlocked."""
     unlocked = Path(tempfile.mkdtemp(prefix=f"afterturn-unlocked-{name}-"))
     lock = FolderLock(unlocked)
     return unlocked.rename(unlocked.with_name(unlocked.name.replace("afterturn-unlocked-", PREFIX, 1))), lock
 
 
 def _list_private_folders() -> Iterator[Path]:
-    """Yield the private folders of this user; in a shared folder another user may have taken the name to lay a trap."""
+    """Yield the private folders of this user; others' are skipped: in a shared folder such a name may be a trap."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with suppress(FileNotFoundError):  # its owner removes it just now
+        with suppress(FileNotFoundError):  # its owner is removing it
             about = folder.lstat()
             if stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid():
                 yield folder
 
 
 def _find_databases(folder: Path) -> list[Path]:
-    """Return where root's databases of a private folder lie; another user's lies within it."""
+    """Return the folders of root's databases of a private folder; other users' databases are within it."""
     return [home for home, data in list_cluster_folders() if data == folder.resolve() / DATA]
 
 
@@ -116,7 +116,7 @@ def _is_in_use(left: OrphanedFolders) -> bool:
 
 
 def _remove_folders(places: tuple[Path, ...]) -> None:
-    """Kill what works in these folders, and remove them."""
+    """Kill the processes that work in these folders, and remove the folders."""
     data = places[0] / DATA
     for _ in range(TRIES):
         inside = [process for place in places for process in survivors.find_servers(place)]

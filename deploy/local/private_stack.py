@@ -1,4 +1,4 @@
-"""A stack of one command's own: a real `afterturn up` in a folder of its own, gone when the command is."""
+"""Runs a private stack for a command: a real `afterturn up` in a temporary folder, removed when the command ends."""
 
 import os
 import signal
@@ -13,25 +13,25 @@ from deploy.local.child import wrap_command
 from deploy.local.private_folder import DATA, open_private_folder
 from deploy.local.stack import Stack, find_stack
 
-#: Its servers have limits of their own, which tell more; this one is for what has none.
+#: Time-out of the whole start, in seconds; the servers have shorter ones of their own, with better messages.
 START_SECONDS = 600
 STOP_SECONDS = 40
 POLL_SECONDS = 0.1
 
 
 class PrivateStackError(Exception):
-    """The stack did not start or did not stop; the text holds what it said last."""
+    """The stack did not start or did not stop; the text ends with its last output."""
 
 
 @contextmanager
 def run_private_stack(
     workers: int | None = None, *, name: str, gateway: str = "self", environment: Mapping[str, str] | None = None
 ) -> Iterator[Stack]:
-    """Start `afterturn up` on free ports, lend what it is, and leave nothing of it behind.
+    """Start `afterturn up` on free ports, yield the running stack, and remove it afterwards.
 
     `workers` None: as many as `up` starts by default. `name` is the command's, for the temporary folder; `environment`
-    goes on top of ours. What ends early, a Ctrl-C say, is killed: there is nothing that it would have to tidy up.
-    Raises PrivateStackError.
+    is added to ours. When the block raises, Ctrl-C included, the stack is killed instead of stopped. Raises
+    PrivateStackError.
     """
     with open_private_folder(name) as folder:
         data, said = folder / DATA, folder / "said"

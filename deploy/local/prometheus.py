@@ -1,4 +1,4 @@
-"""A Prometheus beside `afterturn up`, where the operating system has one: the rules and alerts of deploy/prometheus."""
+"""Describes a Prometheus that runs beside `afterturn up`, with the rules and alerts of deploy/prometheus."""
 
 import http.client
 import shutil
@@ -13,16 +13,16 @@ from deploy.local.ports import LOOPBACK, find_free_port
 from deploy.local.services import Services
 
 RULES = Path(__file__).parents[1] / "prometheus"
-#: Here the API tells of the workers, and the supervisor starts them again.
+#: Alerts without use in a local stack: its supervisor restarts workers, and the API exposes their metrics.
 NOT_HERE = frozenset({"AfterturnWorkersDown"})
-#: Pause between two looks, in seconds.
+#: Interval between two scrapes, in seconds.
 SCRAPE_S = 5
 KEPT = "15d"
 ANSWER_S = 2.0
 
 
 def find_prometheus() -> str:
-    """Return the program; raises StartFailed that says how to get it."""
+    """Return the path of the program; raises StartFailed whose text says how to install it."""
     found = shutil.which("prometheus")
     if found is None:
         raise StartFailed("--dashboards needs Prometheus on the PATH (Debian: apt-get install prometheus)")
@@ -30,7 +30,7 @@ def find_prometheus() -> str:
 
 
 def describe_prometheus(services: Services, program: str) -> tuple[Child, str]:
-    """Describe a Prometheus that scrapes this stack, and return its URL. Blocks for the files it writes."""
+    """Write the configuration of a Prometheus that scrapes this stack; return its child process and its URL."""
     folder = services.settings.data / "prometheus"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     (folder / "alerts.yml").write_text(yaml.safe_dump(select_alerts()), encoding="utf-8")
@@ -54,7 +54,7 @@ def describe_prometheus(services: Services, program: str) -> tuple[Child, str]:
 
 
 def build_config(target: str) -> dict[str, Any]:
-    """Return Prometheus' configuration for one API that tells of all processes."""
+    """Return Prometheus' configuration for one API that exposes the samples of all processes."""
     return {
         "global": {"scrape_interval": f"{SCRAPE_S}s", "evaluation_interval": f"{SCRAPE_S}s"},
         "rule_files": [str(RULES / "recording.yml"), "alerts.yml"],
@@ -63,7 +63,7 @@ def build_config(target: str) -> dict[str, Any]:
 
 
 def select_alerts() -> dict[str, Any]:
-    """Return the alerts, without those that mean nothing on one machine."""
+    """Return the alerts without those that have no use in a local stack."""
     read = yaml.safe_load((RULES / "alerts.yml").read_text(encoding="utf-8"))
     for group in read["groups"]:
         group["rules"] = [rule for rule in group["rules"] if rule["alert"] not in NOT_HERE]

@@ -1,4 +1,4 @@
-"""The supervisor's one metric, left where the API's exposition collects the samples of all processes."""
+"""The supervisor's one metric, written where the API's exposition collects the samples of all processes."""
 
 import os
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from prometheus_client.mmap_dict import MmapedDict, mmap_key
 
 from deploy.observability.samples import reserve_file
 
-#: Untyped where it is from.
+#: `Any`, because prometheus_client has no annotations for it.
 FILE_OF_SAMPLES: Any = MmapedDict
 METRIC = "afterturn_process_deaths"
 HELP = "Processes of this stack that ended unasked, by name"
@@ -18,12 +18,12 @@ HELP = "Processes of this stack that ended unasked, by name"
 class DeathCounter:
     """Counts deaths by process name in the multi-process format of prometheus_client.
 
-    Its ordinary counters choose that format at import, from the environment; a command line that has
-    imported half the product by then comes too late, so the file is written directly.
+    prometheus_client's counters choose that format from the environment at import, which has already happened
+    when a command reaches this point; so the file is written directly.
     """
 
     def __init__(self, folder: Path, names: Iterable[str]) -> None:
-        """Begin at zero for each name, in a folder that exists."""
+        """Create the counters in an existing folder, each at zero."""
         path = folder / f"counter_{os.getpid()}.db"
         reserve_file(path)
         self._file: Any = FILE_OF_SAMPLES(str(path))

@@ -1,4 +1,4 @@
-"""The API and the workers as children: their command lines and their environment."""
+"""Describes the API and the workers as child processes: command lines and environment."""
 
 import http.client
 import os
@@ -16,14 +16,14 @@ from workers.settings import GatewayMode, sealing_keys
 
 ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104  (recognised, not bound)
 LIVE, READY = "/health/live", "/health/ready"
-#: What the API's readiness says of its model meanwhile.
+#: Text in the API's readiness answer while its model loads.
 LOADING = b"is being loaded"
 HEALTH_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What the services are told about the stack they belong to."""
+    """What the processes of a stack must know about it: settings, addresses, credentials."""
 
     settings: Settings
     port: int
@@ -47,12 +47,12 @@ class Services:
 
     @property
     def sealing_keys(self) -> str:
-        """Return the keys that seal gateway keys: those of the settings before the one that was made for this stack."""
+        """Return the sealing keys, separated by commas: those of the settings, then the one created for this stack."""
         own = sealing_keys(self.settings.gateway.sealing_keys)
         return ",".join(dict.fromkeys([*own, self.credentials.sealing_key]))
 
     def environment(self) -> dict[str, str]:
-        """Return our environment with this stack's settings on top; the owner's URL is not among them."""
+        """Return our environment with this stack's settings added, and without the URL of the database's owner."""
         settings = self.settings
         told = {
             survivors.MARK: str(settings.data),
@@ -71,19 +71,19 @@ class Services:
         return ours | file | told | self._gateway_environment() | self._memory_plugin()
 
     def log(self, name: str) -> Path:
-        """Return where a process writes: a file, because our own output may have no reader."""
+        """Return the log file of a process; it does not use our output, which may have no reader."""
         return self.settings.data / "logs" / f"{name}.log"
 
     def is_live(self) -> bool:
-        """Say whether the API answers."""
+        """Return whether the API answers."""
         return self._fetch_answer(LIVE) is not None
 
     def is_loading(self) -> bool:
-        """Say whether the API still loads its model, so that its first answers would be slow."""
+        """Return whether the API still loads its model, so that its first answers would be slow."""
         return LOADING in (self._fetch_answer(READY) or b"")
 
     def _fetch_answer(self, path: str) -> bytes | None:
-        """Return what the API answers with status 200, else nothing."""
+        """Return the body of the API's answer, or None unless its status is 200."""
         connection = http.client.HTTPConnection(self.address, self.port, timeout=HEALTH_SECONDS)
         try:
             connection.request("GET", path)
@@ -116,7 +116,7 @@ class Services:
 
 
 def describe_api(services: Services) -> Child:
-    """Describe the API's process."""
+    """Return the description of the API's process."""
     return Child(
         name="api",
         argv=(sys.executable, "-P", "-m", "deploy.api"),
@@ -127,12 +127,15 @@ def describe_api(services: Services) -> Child:
 
 
 def count_default_workers() -> int:
-    """Return how many workers a machine gets: one for two cores; a second gained 15 % there, and calls waited twice."""
+    """Return the default number of workers: one per two cores.
+
+    Measured on two cores: a second worker gained 15 %, and calls took twice as long.
+    """
     return max(1, (os.cpu_count() or 1) // 2)
 
 
 def describe_workers(services: Services, count: int) -> Sequence[Child]:
-    """Describe `count` worker processes."""
+    """Return the descriptions of `count` worker processes."""
     argv = (sys.executable, "-P", "-m", "deploy.worker")
     environment = services.environment()
     names = [f"worker-{n}" for n in range(1, count + 1)]

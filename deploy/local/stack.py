@@ -1,4 +1,4 @@
-"""The running stack, as `afterturn up` leaves it in DIR/stack.json for every other command."""
+"""The description of a running stack that `afterturn up` writes to DIR/stack.json for other commands."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from workers.settings import EnrichmentSettings
 
 FILE = "stack.json"
 SECRET_FIELDS = ("database_url", "operator_url", "owner_url", "redis_url", "gateway_sealing_keys")
-#: What the READY line says.
+#: Fields of the READY line.
 SHOWN = {"api", "metrics", "docs", "plugin", "api_key_file", "database_url", "redis_url"}
 PASSWORD = re.compile(r"(?<=://)([^:@/]*):[^@/]*@")
 
@@ -36,19 +36,19 @@ class StackProcess(BaseModel):
 
 
 class Stack(BaseModel):
-    """Addresses of a stack's API and servers; URLs of servers hold passwords, so the file is 0600."""
+    """Addresses of a stack's API and servers; the servers' URLs hold passwords, so the file is 0600."""
 
     model_config = ConfigDict(frozen=True)
 
     version: Literal[1] = 1
     pid: int
-    #: On this machine: its key may go there over plain http.
+    #: URL on this machine, so the API key may be sent over plain http.
     api: str
     metrics: str
     docs: str
-    #: Where the Prometheus of `--dashboards` listens; empty without one.
+    #: URL of the Prometheus of `--dashboards`; empty without one.
     prometheus: str = ""
-    #: Where the memory plugin listens, if it does: a URL, or unix:/PATH.
+    #: Address of the memory plugin, if it has a listener: a URL, or unix:/PATH.
     plugin: str | None = None
     api_key_file: Path
     database_url: SecretStr
@@ -56,17 +56,17 @@ class Stack(BaseModel):
     owner_url: SecretStr
     redis_url: SecretStr
     postgres_dir: Path
-    #: Its settings, for commands that act as it does; credentials of external services are left out.
+    #: Settings of the stack, for commands that must act with the same ones; without credentials of external services.
     recall: RecallSettings = Field(default_factory=RecallSettings)
     embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
     enrichment: EnrichmentSettings = Field(default_factory=EnrichmentSettings)
-    #: What `afterturn gateway set` seals with; separated by commas.
+    #: Keys with which `afterturn gateway set` seals, separated by commas.
     gateway_sealing_keys: SecretStr = SecretStr("")
     processes: tuple[StackProcess, ...] = ()
-    #: Of a service that runs elsewhere: the key that commands send, and whether it may go there over plain http.
+    #: Of a remote service: the key that commands send, and whether it may be sent over plain http.
     key: SecretStr | None = Field(default=None, exclude=True)
     allow_http: bool = True
-    #: Whether a pooler in transaction mode stands before its database.
+    #: Whether the database is reached through a pooler in transaction mode.
     transaction_pooling: bool = Field(default=False, exclude=True)
 
     @field_serializer(*SECRET_FIELDS, when_used="json")
@@ -82,16 +82,16 @@ class Stack(BaseModel):
         return enrichment.model_dump(mode="json", exclude={"api_key"})
 
     def save(self, data: Path) -> None:
-        """Write DIR/stack.json, whole or not at all, for its owner's eyes."""
+        """Write DIR/stack.json atomically, readable only by its owner."""
         write_private(data / FILE, self.model_dump_json(indent=2) + "\n")
 
     def ready_line(self) -> str:
-        """Return the line that tells a harness the stack is ready; passwords are masked."""
+        """Return the line `READY {...}` that tells other programs that the stack is ready; passwords are masked."""
         shown = self.model_dump_json(include=SHOWN, exclude={"plugin"} if self.plugin is None else None)
         return f"READY {PASSWORD.sub(_mask_password, shown)}"
 
     def api_key(self) -> str:
-        """Return the key of the stack's default host; raises OSError where there is none."""
+        """Return the API key of the stack's default host; raises OSError when its file cannot be read."""
         return self.key.get_secret_value() if self.key else self.api_key_file.read_text(encoding="ascii").strip()
 
 
@@ -102,7 +102,7 @@ def choose_data_folder(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def find_stack(data: Path | None = None) -> Stack:
-    """Return the stack that runs in a data folder (None: the default one); raises NoStack."""
+    """Return the stack that runs in a data folder (None: the default one); raises StackNotRunning."""
     folder = (data or choose_data_folder()).expanduser().absolute()
     try:
         text = (folder / FILE).read_text(encoding="utf-8")

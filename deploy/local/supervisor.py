@@ -1,9 +1,9 @@
-"""Keeps child processes alive: starts them in order, brings back the dead, stops them in reverse.
+"""Keeps child processes alive: starts them in order, restarts those that die, stops them in reverse.
 
-One child is kept by one task: prepare, start, wait until ready, wait for its death, back off, again.
-A child that dies before it was ever ready ends everything at once, since its configuration is wrong
-rather than its luck; later, the fifth death of one child within a minute does, unless it is a server, which is
-started again for ever: PostgreSQL ends itself where it cannot write its log. A disk that is full ends nothing here.
+Each child has a task: prepare, start, wait until ready, wait for its death, back off, repeat. A child that dies
+before it was ever ready ends everything at once, because its configuration must be wrong; later, the fifth death of
+one child within a minute does. Servers are restarted without limit: PostgreSQL ends itself when it cannot write its
+WAL, and a full disk must not end the supervisor.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True, slots=True)
 class RunningChild:
-    """A child as it runs now."""
+    """The name and process id of a running child."""
 
     name: str
     pid: int
 
 
 class Supervisor:
-    """Runs children in waves; `say` tells a person, `on_death` counts, `on_change` hears of new pids."""
+    """Runs children in waves; `say` prints, `on_death` counts deaths, `on_change` gets the running children."""
 
     def __init__(
         self,
@@ -55,15 +55,15 @@ class Supervisor:
 
     @property
     def running(self) -> tuple[RunningChild, ...]:
-        """Return the children that have a process now, in the order they were started."""
+        """Return the children that run now, in the order they were started."""
         keepers = (keeper for wave in self._waves for keeper in wave)
         return tuple(RunningChild(keeper.child.name, keeper.pid) for keeper in keepers if keeper.pid is not None)
 
     async def run(self, begin: Callable[[], Awaitable[None]]) -> int:
-        """Run `begin` (which calls `start`), then watch until a signal or too many deaths; all is stopped.
+        """Run `begin` (which calls `start`), wait for a signal or too many deaths, then stop all children.
 
         Returns the exit status: 0 after SIGINT, SIGTERM or SIGHUP, 1 when a child died too often.
-        Raises what `begin` raises. A second signal while stopping kills what is left.
+        Raises what `begin` raises. A second signal while stopping kills the remaining children.
         """
         loop = asyncio.get_running_loop()
         for number in END_SIGNALS:
@@ -84,13 +84,13 @@ class Supervisor:
                 loop.remove_signal_handler(number)
 
     async def start(self, *children: Child) -> None:
-        """Start one wave of children and return when each is ready; raises DidNotStart."""
+        """Start a wave of children and return when each is ready; raises StartFailed."""
         wave = [_ChildSupervisor(child, self) for child in children]
         self._waves.append(wave)
         await asyncio.gather(*(keeper.first_ready() for keeper in wave))
 
     def end(self, status: int = 0) -> None:
-        """Ask for the end; the first status asked for is the one given."""
+        """Make `run` stop and return this exit status; a second call kills what is left and keeps the first status."""
         if self._over.is_set():
             self._hurry.set()
             return
@@ -98,13 +98,13 @@ class Supervisor:
         self._over.set()
 
     async def stop(self) -> None:
-        """Stop every wave, the last first; nothing is left."""
+        """Stop all children, the last wave first."""
         for wave in reversed(self._waves):
             await asyncio.gather(*(keeper.stop(self._hurry) for keeper in wave))
         self._waves.clear()
 
     def changed(self) -> None:
-        """Pass on that the list of running children is another."""
+        """Report the changed list of running children to `on_change`."""
         try:
             self._on_change(self.running)
         except OSError as error:
@@ -113,7 +113,7 @@ class Supervisor:
             self.say(f"the list of processes cannot be written: {error.strerror}")
 
     def died(self, child: Child, deaths: int, how: str) -> float | None:
-        """Count a death; returns the seconds to back off, or None when that was one too many."""
+        """Count a death; return the seconds to wait before the restart, or None after too many deaths."""
         name = child.name
         self._on_death(name)
         if deaths >= DEATHS_ALLOWED and not child.for_ever:
@@ -127,7 +127,7 @@ class Supervisor:
 
 
 class _ChildSupervisor:
-    """Keeps one child."""
+    """Keeps one child alive."""
 
     def __init__(self, child: Child, supervisor: Supervisor) -> None:
         self.child = child
@@ -145,14 +145,14 @@ class _ChildSupervisor:
         return self._process.pid
 
     async def first_ready(self) -> None:
-        """Return when the child was ready once; raises DidNotStart, or what keeping it raised."""
+        """Wait until the child is ready for the first time; raises StartFailed, or the error of its task."""
         await asyncio.wait({self._ready, self._task}, return_when=asyncio.FIRST_COMPLETED)
         if not self._ready.done():
             self._task.result()
             raise StartFailed(f"{self.child.name} ended before it was ready\n{self.child.last_words()}".strip())
 
     async def stop(self, hurry: asyncio.Event) -> None:
-        """Stop keeping, then stop the child: each of its stop signals in turn, SIGKILL at last."""
+        """End the restarts, then stop the child: by each of its stop signals in turn, finally by SIGKILL."""
         self._task.cancel()
         await asyncio.wait({self._task})
         process = self._process
@@ -169,7 +169,7 @@ class _ChildSupervisor:
         await process.wait()
 
     def _end_all_on_failure(self, task: asyncio.Task[None]) -> None:
-        """End everything when a child can no longer be kept, say for want of file descriptors."""
+        """End everything when a child can no longer be kept alive, for example without file descriptors."""
         if self._ready.done() and not task.cancelled() and task.exception() is not None:
             self._supervisor.say(f"{self.child.name} cannot be kept alive: {task.exception()}")
             self._supervisor.end(1)
@@ -191,17 +191,17 @@ class _ChildSupervisor:
             await asyncio.sleep(pause)
 
     async def _run_once(self) -> str:
-        """Start the child and stay with it to its death; returns how it ended."""
+        """Start the child and wait for its death; return how it ended, as text."""
         process = await self._spawn()
         self._supervisor.changed()
         if not await self._becomes_ready(process):
             kill_process_group(process.pid)
         status = await self._end_of(process)
-        kill_process_group(process.pid)  # what it started itself goes with it
+        kill_process_group(process.pid)  # its own children end with it
         return f"(pid {process.pid}) {_describe_exit(status)}"
 
     async def _spawn(self) -> asyncio.subprocess.Process:
-        """Start the process from this thread: the kernel ties a child to the thread that made it."""
+        """Start the process from this thread: the kernel binds a child's death signal to the thread that created it."""
         await asyncio.to_thread(self.child.prepare)
         log = self.child.open_log()
         try:
@@ -213,7 +213,7 @@ class _ChildSupervisor:
         return self._process
 
     async def _becomes_ready(self, process: asyncio.subprocess.Process) -> bool:
-        """Wait for readiness; False when it took too long, True also when it died meanwhile."""
+        """Wait until the child is ready; return False on a time-out, True also when it died meanwhile."""
         deadline = time.monotonic() + self.child.ready_seconds
         while process.returncode is None and time.monotonic() < deadline:
             if await asyncio.to_thread(self.child.ready, process.pid):
@@ -223,7 +223,7 @@ class _ChildSupervisor:
         return process.returncode is not None
 
     async def _end_of(self, process: asyncio.subprocess.Process) -> int:
-        """Wait for the process to end, looking after its log meanwhile; returns its exit status."""
+        """Wait for the process to end, trimming its log every minute; return its exit status."""
         while True:
             with suppress(TimeoutError):
                 return await asyncio.wait_for(process.wait(), LOG_SECONDS)
@@ -248,7 +248,7 @@ def _describe_exit(status: int) -> str:
 
 
 async def _wait_for_exit(process: asyncio.subprocess.Process, hurry: asyncio.Event, seconds: float) -> bool:
-    """Wait until the process ended, the time is over, or a second signal came."""
+    """Wait for the process up to `seconds`, or until a second signal; return whether it has ended."""
     waits = {asyncio.ensure_future(process.wait()), asyncio.ensure_future(hurry.wait())}
     await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     for wait in waits:

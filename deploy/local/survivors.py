@@ -1,7 +1,7 @@
-"""Processes that outlived the `up` that started them: found by what they are, ended in order.
+"""Finds and ends processes that outlived the `up` that started them.
 
-A server is known by its working folder (PostgreSQL and Valkey both move into their data folder, and
-both overwrite the memory that shows their environment); everything else by a mark in its environment.
+A server is recognised by its working folder (PostgreSQL and Valkey both change into their data folder, and both
+overwrite the memory that shows their environment); every other process by a variable in its environment.
 """
 
 import os
@@ -13,16 +13,16 @@ from pathlib import Path
 import psutil
 
 #: Environment variable that names the data folder a process was started for.
-MARK = "_AFTERTURN_STACK"  # not AFTERTURN_: it is no setting
+MARK = "_AFTERTURN_STACK"  # without the prefix AFTERTURN_, because it is no setting
 SERVERS = frozenset({"postgres", "valkey-server"})
 STOP_SECONDS = 15.0
 POLL_SECONDS = 0.02
-#: Backends leave by themselves when their postmaster is gone, unless they are deep in a query.
+#: Time for PostgreSQL's backends to end by themselves after their postmaster; those in a long query do not.
 LEAVE_SECONDS = 1.0
 
 
 def find_servers(folder: Path) -> list[psutil.Process]:
-    """Return the database server processes that live in a data folder, or in one beneath."""
+    """Return the PostgreSQL and Valkey processes whose working folder is this folder or below it."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -34,7 +34,7 @@ def find_servers(folder: Path) -> list[psutil.Process]:
 
 
 def find_marked_processes(data: Path) -> list[psutil.Process]:
-    """Return every other process that was started for a data folder."""
+    """Return the other processes that were started for a data folder."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -46,7 +46,7 @@ def find_marked_processes(data: Path) -> list[psutil.Process]:
 
 
 def end_processes(processes: Iterable[psutil.Process], leaders: Iterable[int], stop_signal: signal.Signals) -> None:
-    """Ask the leaders to stop and wait for them; those left a moment later are killed."""
+    """Send the stop signal to the leaders and wait for them; then kill the processes that do not end by themselves."""
     everyone, asked = list(processes), set(leaders)
     leading = [process for process in everyone if process.pid in asked]
     for process in leading:
@@ -56,14 +56,14 @@ def end_processes(processes: Iterable[psutil.Process], leaders: Iterable[int], s
 
 
 def kill_processes(processes: list[psutil.Process]) -> None:
-    """Kill them, and wait until they are gone."""
+    """Kill these processes, and wait until they are gone."""
     for process in processes:
         _send_signal(process, signal.SIGKILL)
     wait_for_exits(processes, STOP_SECONDS)
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """Say whether a process lives; a zombie does not."""
+    """Return whether a process is alive; a zombie is not."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
@@ -71,7 +71,7 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 def is_running(pid: int, name: str) -> bool:
-    """Say whether a process number belongs to a live process of that name."""
+    """Return whether this process id belongs to a live process of this name."""
     try:
         process = psutil.Process(pid)
         return process.name() == name and is_alive(process)
@@ -80,7 +80,7 @@ def is_running(pid: int, name: str) -> bool:
 
 
 def wait_for_exits(processes: list[psutil.Process], seconds: float) -> list[psutil.Process]:
-    """Wait until none lives or the time is over; return those that live."""
+    """Wait up to `seconds` until all processes have ended; return those that are alive."""
     deadline = time.monotonic() + seconds
     while alive := [process for process in processes if is_alive(process)]:
         if time.monotonic() > deadline:

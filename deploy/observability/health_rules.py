@@ -1,4 +1,4 @@
-"""Rules by which the ledger shows a degraded service: old work, growing quarantine. Pure."""
+"""Pure rules that judge from the ledger whether the service is degraded: old undone work, growing quarantine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from store.ledger.stages import Stage
 
 
 class HealthIssueKind(StrEnum):
-    """What is not as it should be."""
+    """The kind of a health issue: old undone work, or a growing quarantine."""
 
     BACKLOG = "backlog"
     QUARANTINE = "quarantine"
@@ -19,9 +19,9 @@ class HealthIssueKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LedgerSample:
-    """The ledger at one look: what is undone or failed, and how much of that failed lately. Empty: not to be read.
+    """A sample of the ledger: counts of undone and failed rows, and of rows that failed recently.
 
-    `database` are the gauges of the same look, where they were asked for.
+    `counts` is empty when the ledger could not be read. `database` holds the gauges of the same sample, if requested.
     """
 
     counts: Mapping[Stage, StageCounts] = field(default_factory=dict)
@@ -31,14 +31,14 @@ class LedgerSample:
 
 @dataclass(frozen=True, slots=True)
 class HealthIssue:
-    """One reason to call the service degraded, in words."""
+    """A reason why the service is degraded: its kind, and a text for operators."""
 
     kind: HealthIssueKind
     reason: str
 
 
 def find_health_issues(seen: LedgerSample, settings: HealthSettings) -> list[HealthIssue]:
-    """Return what is wrong, worst first: nothing when all is well."""
+    """Return the issues: stages whose oldest undone row is too old, the oldest first, then a growing quarantine."""
     found = [
         HealthIssue(
             HealthIssueKind.BACKLOG, f"{stage}: the oldest undone work waits for {counts.oldest_undone_s:.0f} s"

@@ -1,4 +1,4 @@
-"""One log on standard error, as text or JSON; of what libraries say, only what cannot hold content."""
+"""Configures logging to standard error, as text or JSON; of libraries' messages only what cannot hold content."""
 
 import logging
 import sys
@@ -12,7 +12,7 @@ from structlog.typing import EventDict, Processor
 from deploy.settings import LogFormat, LogSettings
 from store.tracing import current_traceparent
 
-#: Longest line kept of what a library says.
+#: Longest part of a library's message that is logged, in characters.
 FOREIGN_LENGTH = 200
 
 
@@ -34,17 +34,17 @@ def configure_logging(settings: LogSettings) -> None:
 
 
 def _add_trace(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """Say of which trace a line is, where tracing is on."""
+    """Add the current trace and span id to a log line, if tracing is on."""
     if traceparent := current_traceparent():
         _, event["trace_id"], event["span_id"], _ = traceparent.split("-")
     return event
 
 
 class _Foreign(logging.Handler):
-    """Passes on that a library complained: its name, the first line of its own words, the kind of error.
+    """Logs messages of libraries: the logger's name, the first line of the message template, the error's class.
 
-    Arguments, reprs and tracebacks stay out: an error of a driver repeats the statement's parameters, and those are
-    what people said.
+    Arguments, reprs and tracebacks are left out: a driver's error repeats the statement's parameters, which are stored
+    texts.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -69,12 +69,12 @@ def _choose_logger_factory(form: LogFormat) -> Any:
 
 
 def _drop_failures(stream: Any) -> Any:
-    """Return a stream of which structlog asks for no more than `write` and `flush`."""
+    """Return the stream in a wrapper that ignores write errors; structlog needs only its `write` and `flush`."""
     return _BestEffort(stream)
 
 
 class _BestEffort:
-    """A stream that drops what it cannot write: a full disk fails no call for the sake of its log line."""
+    """A stream that drops what it cannot write, so that a full disk does not fail a call because of its log line."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 from prometheus_client import Histogram
 
-#: Pause between two looks, in seconds.
+#: Pause between two measurements, in seconds.
 PAUSE_S = 0.5
 LOOP_LAG_SECONDS = Histogram(
     "afterturn_event_loop_lag_seconds",
@@ -21,7 +21,7 @@ LOOP_LAG_SECONDS = Histogram(
 
 
 async def measure_loop_lag(process: str, pause_s: float = PAUSE_S) -> None:
-    """Observe the lag of the running loop until cancelled; `process` is `api` or `worker`."""
+    """Record the lag of the running event loop in the histogram, until cancelled; `process` is `api` or `worker`."""
     observed = LOOP_LAG_SECONDS.labels(process)
     while True:
         began = time.monotonic()
@@ -31,7 +31,7 @@ async def measure_loop_lag(process: str, pause_s: float = PAUSE_S) -> None:
 
 @asynccontextmanager
 async def measuring_loop_lag(process: str) -> AsyncGenerator[None]:
-    """Observe the lag of the running loop while the block runs."""
+    """Record the lag of the running event loop in the histogram while the block runs."""
     task = asyncio.create_task(measure_loop_lag(process), name="measure the lag of the event loop")
     yield
     task.cancel()

@@ -1,8 +1,8 @@
-"""One exposition for all processes of the service, and the gauges of ledger and database, which only the API shows.
+"""The Prometheus exposition of all processes of the service, with gauges of ledger and database (API only).
 
-Processes leave their samples in files named by kind and pid, API and workers in a folder each. What the dead left is
-merged into one file of each kind, so that restarts neither lose a count nor pile up files. Workers that have a port of
-their own (`worker.metrics_port`) show their samples there, and the API leaves them out: none is counted twice.
+Processes write their samples to files named by kind and pid, API and workers in separate folders. Files of dead
+processes are merged into one per kind, so that restarts neither lose counts nor pile up files. Workers with a metrics
+port (`worker.metrics_port`) serve their samples there and the API leaves them out, so that none is counted twice.
 """
 
 import asyncio
@@ -29,17 +29,17 @@ from store.database_gauges import DatabaseSample
 from store.database_outage import may_pass
 from store.ledger.ledger import Ledger
 
-#: How long counts of the ledger are believed, in seconds.
+#: How long the ledger's counts are cached, in seconds.
 COUNTS_S = 5.0
-#: What the cheap query counts; done and skipped would cost a walk over the whole ledger.
+#: The statuses that the cheap query counts; counting done and skipped rows would scan the whole ledger.
 SHOWN = ("pending", "running", "unknown", "dead")
 MERGED = "merged"
 
 
 class LedgerCounts:
-    """What is undone or failed, read at most every five seconds, however many ask.
+    """A cache of the ledger's counts, read from the database at most every COUNTS_S seconds.
 
-    `newly_failed` counts what came into quarantine lately; `look` reads the gauges of the database.
+    `newly_failed` counts rows that were quarantined recently; `look` reads the database's gauges.
     """
 
     def __init__(
@@ -55,7 +55,10 @@ class LedgerCounts:
         self._until = 0.0
 
     async def read(self) -> LedgerSample:
-        """Return the counts; nothing while the database cannot answer. A caller that gives up does not stop it."""
+        """Return the counts; an empty sample while the database is unavailable.
+
+        The read goes on when a caller is cancelled, for the other callers.
+        """
         if self._reading is None or (self._reading.done() and time.monotonic() >= self._until):
             self._reading = asyncio.create_task(self._read_fresh(), name="read the ledger's counts")
         return await asyncio.shield(self._reading)
@@ -76,7 +79,7 @@ class LedgerCounts:
 
 
 class Exposition:
-    """Prometheus text of all processes that leave their samples below `folder`, and the free space for `data`."""
+    """Renders the Prometheus text: samples of all processes below `folder`, gauges, free space of `data`."""
 
     def __init__(self, folder: Path, counts: LedgerCounts, settings: HealthSettings, data: Path) -> None:
         self._folder = folder
@@ -87,7 +90,7 @@ class Exposition:
         self._lock = asyncio.Lock()
 
     async def __call__(self) -> bytes:
-        """Return the text; reading the files is left to a thread."""
+        """Return the Prometheus text; the files are read in a thread."""
         seen = await self._counts.read()
         async with self._lock:
             return await asyncio.to_thread(self._expose, seen)
@@ -107,13 +110,13 @@ class Exposition:
 
 
 class SampleFiles(Collector):
-    """The samples that the processes of some folders left, living and dead, summed."""
+    """A collector of the samples in some folders, summed over living and dead processes."""
 
     def __init__(self, folders: Iterable[Path]) -> None:
         self._folders = list(folders)
 
     def collect(self) -> Iterable[Metric]:
-        """Return every metric of the files; what the dead left is merged first."""
+        """Return every metric of the files; files of dead processes are merged first."""
         for folder in self._folders:
             merge_dead_samples(folder)
         files = [str(path) for folder in self._folders for path in folder.glob("*.db")]
@@ -122,7 +125,7 @@ class SampleFiles(Collector):
 
 
 def is_served_elsewhere(folder: Path) -> bool:
-    """Say whether a living process shows the samples of this folder on a port of its own."""
+    """Return whether a living process serves the samples of this folder on a port of its own."""
     try:
         return psutil.pid_exists(int((folder / SERVED).read_text(encoding="ascii")))
     except (FileNotFoundError, ValueError):
@@ -156,7 +159,7 @@ class _LedgerGauges(Collector):
         return (rows, oldest, *self._health_gauges())
 
     def _health_gauges(self) -> Iterable[Metric]:
-        """Show what `/health/ready` goes by; nothing while the ledger cannot be read."""
+        """Return the gauges behind `/health/ready`, without values while the ledger cannot be read."""
         newly = GaugeMetricFamily("afterturn_quarantine_new_rows", "Rows that came into quarantine lately")
         degraded = GaugeMetricFamily("afterturn_degraded", "1: ready, but not as it should be", labels=["reason"])
         if self._seen.counts:
@@ -168,7 +171,7 @@ class _LedgerGauges(Collector):
 
 
 def merge_dead_samples(folder: Path) -> None:
-    """Merge what dead processes counted into one file of each kind; their gauges say nothing any more."""
+    """Merge the sample files of dead processes into one per kind, and delete their gauges."""
     dead = [path for path in folder.glob("*.db") if _is_dead_sample(path)]
     if not dead:
         return
@@ -179,7 +182,7 @@ def merge_dead_samples(folder: Path) -> None:
                 if path.exists():
                     _merge_sample_file(path)
     except OSError as error:
-        # Until there is space, what the dead counted is read from their own files.
+        # While the disk is full, the counts of dead processes are read from their own files.
         if error.errno not in NO_SPACE:
             raise
 
@@ -196,7 +199,7 @@ def _merge_sample_file(path: Path) -> None:
     path.unlink()
 
 
-@no_type_check  # the library leaves its files' class without annotations
+@no_type_check  # prometheus_client's file class has no annotations
 def _add_samples(path: Path, to: Path) -> None:
     reserve_file(to)
     sums = MmapedDict(str(to))

@@ -1,7 +1,7 @@
-"""Spans by OpenTelemetry's SDK, which sends them in batches by OTLP over HTTP; a collector that is away delays nothing.
+"""Traces through OpenTelemetry's SDK, which sends spans in batches by OTLP over HTTP, in the background.
 
-The provider is this module's own and not the process-wide one: libraries that trace by that one (FastAPI, the MCP SDK,
-Redis) would tell paths, statements and texts of errors.
+The provider is this module's own and not the process-wide one, through which libraries (FastAPI, the MCP SDK, Redis)
+would record paths, statements and error texts.
 """
 
 import os
@@ -38,7 +38,7 @@ from opentelemetry.trace import Span as OtelSpan
 
 from store.tracing import Attribute, SpanRole, TraceSpan
 
-#: How long a stopping process waits for its last spans to be sent, in seconds.
+#: How long a stopping process waits until its last spans are sent, in seconds.
 LAST_SPANS_S = 2.0
 KINDS: Mapping[SpanRole, SpanKind] = {
     SpanRole.SERVER: SpanKind.SERVER,
@@ -50,7 +50,7 @@ KINDS: Mapping[SpanRole, SpanKind] = {
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """A span of the SDK."""
+    """A trace span that wraps one of the SDK."""
 
     otel: OtelSpan
 
@@ -75,16 +75,16 @@ class _Span:
 
 
 class OtlpTraces:
-    """Begins spans of one provider (`store.tracing.Tracer`)."""
+    """A `store.tracing.Tracer` that starts spans of one OpenTelemetry provider."""
 
     def __init__(self, provider: TracerProvider) -> None:
-        """Begin spans of this provider, which is closed with this."""
+        """Start spans of this provider, which `close` shuts down."""
         self._provider = provider
         self._tracer = provider.get_tracer("afterturn", version("afterturn"))
 
     @classmethod
     def create(cls, endpoint: str, sample_ratio: float | None, service_name: str) -> Self:
-        """Return what sends to a collector. What is left open here is read from OTEL_* by the SDK."""
+        """Return a tracer that sends to a collector; the SDK reads what is '' or None here from OTEL_* variables."""
         sampler = None if sample_ratio is None else ParentBased(TraceIdRatioBased(sample_ratio))
         provider = TracerProvider(sampler=sampler, resource=_describe_process(service_name), shutdown_on_exit=False)
         url = f"{endpoint.rstrip('/')}/v1/traces" if endpoint else None
@@ -99,7 +99,7 @@ class OtlpTraces:
         links: Sequence[str],
         attributes: Mapping[str, Attribute],
     ) -> TraceSpan:
-        """Begin a span, as `store.tracing.Tracer` says."""
+        """Start a span, as `store.tracing.Tracer` specifies."""
         return _Span(
             self._tracer.start_span(
                 name,
@@ -113,14 +113,14 @@ class OtlpTraces:
         )
 
     def close(self) -> None:
-        """Send what has ended, for as long as a stopping process may take, and begin no more."""
+        """Send the ended spans, within LAST_SPANS_S seconds, and start no more."""
         closing = threading.Thread(target=self._provider.shutdown, name="last spans", daemon=True)
         closing.start()
         closing.join(LAST_SPANS_S)
 
 
 def _build_context(parent: TraceSpan | str | None) -> Context:
-    """Return the context of a new span; never the ambient one, in which libraries may have left something."""
+    """Return the context of a new span; never the ambient one, which may hold libraries' spans."""
     if isinstance(parent, str):
         return set_span_in_context(NonRecordingSpan(_read_context(parent)), Context())
     return set_span_in_context(parent.otel, Context()) if isinstance(parent, _Span) else Context()
@@ -132,7 +132,7 @@ def _read_context(traceparent: str) -> SpanContext:
 
 
 def _describe_process(service_name: str) -> Resource:
-    """Return which process sends: what settings say, then what OTEL_* says, then ours."""
+    """Return the resource that names this process: by the settings, else by OTEL_* variables, else by our defaults."""
     ours = Resource(
         {
             SERVICE_NAME: "afterturn",

@@ -1,7 +1,7 @@
-"""Files of metrics samples whose space is taken before the processes map them into memory.
+"""Files of metrics samples whose disk space is reserved before processes map them into memory.
 
-The library of metrics makes them sparse: on a full disk, the first write to a page of theirs that has no place yet
-ends the process with SIGBUS. Call this before the first metric is made.
+prometheus_client makes sparse files: on a full disk, the first write to a page without a block ends the process with
+SIGBUS. Call `share_samples` before the first metric is created.
 """
 
 import errno
@@ -10,10 +10,10 @@ import struct
 from contextlib import suppress
 from pathlib import Path
 
-#: More than five times what a process of ours writes to any of them.
+#: Size of a file in bytes: more than five times what a process writes to any of them.
 BYTES = 128 * 1024
 KINDS = ("counter", "histogram", "gauge_livemax", "gauge_mostrecent")
-#: How the library says that a file has room for samples and holds none yet.
+#: The header by which prometheus_client marks a file as having no samples yet.
 EMPTY = struct.pack("i", 8)
 #: The folders of samples below `metrics_dir`, and the file that holds the pid of the process which serves one.
 API_SAMPLES, WORKER_SAMPLES, SERVED = "api", "worker", "served"
@@ -21,7 +21,7 @@ NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def share_samples(folder: Path) -> bool:
-    """Let this process leave its samples in `folder`; False, and they stay its own, where the disk has no space."""
+    """Make this process write its samples to `folder`; False when the disk is full, then its samples are not shared."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for kind in KINDS:
@@ -36,9 +36,9 @@ def share_samples(folder: Path) -> bool:
 
 
 def reserve_file(path: Path) -> None:
-    """Make a file of samples, empty and with all its space; raises OSError, and leaves none, where there is not enough.
+    """Create an empty file of samples with its disk space reserved; raises OSError, and leaves no file, on a full disk.
 
-    One that exists stays as it is.
+    An existing file is not changed.
     """
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)

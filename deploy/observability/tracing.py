@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from store.tracing import install_tracer
 
-#: What of the extra `otel` must be there.
+#: Packages of the extra `otel` that must be installed.
 PACKAGES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 MISSING = (
     'tracing.enabled needs packages that are not installed: pip install "afterturn[otel]", or set it to false'
@@ -54,18 +54,18 @@ class TracingSettings(BaseModel):
 
 
 def find_missing_packages(settings: TracingSettings) -> str:
-    """Return why tracing cannot be turned on though it is asked for, with the next step; else nothing."""
+    """Return why tracing cannot be enabled although the settings ask for it, with the next step; else ''."""
     return MISSING if settings.enabled and not all(map(_is_installed, PACKAGES)) else ""
 
 
 def start_tracing(settings: TracingSettings) -> Callable[[], None]:
-    """Turn tracing on for this process, where it is asked for; returns what sends the last spans and turns it off.
+    """Enable tracing in this process if the settings ask for it; return a function that sends the last spans and stops.
 
     Raises ImportError where packages are missing.
     """
     if not settings.enabled:
         return _do_nothing
-    # Only now: who does not trace imports none of it.
+    # Imported only now: a process without tracing needs none of these packages.
     from deploy.observability.otlp_traces import OtlpTraces  # noqa: PLC0415
 
     traces = OtlpTraces.create(settings.endpoint, settings.sample_ratio, settings.service_name)

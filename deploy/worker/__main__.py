@@ -1,6 +1,6 @@
-"""A worker process: `python -P -m deploy.worker`.
+"""The worker process: `python -P -m deploy.worker`.
 
-Exit codes: 0 stopped when told to, 1 no model or a broker that throws messages away, 2 wrong settings.
+Exit codes: 0 stopped when told to, 1 no model or a broker that discards messages, 2 wrong settings.
 """
 
 import argparse
@@ -15,12 +15,12 @@ from deploy.observability.tracing import find_missing_packages
 from deploy.settings import Settings, find_missing_urls, load_settings
 from deploy.settings_errors import SettingsError
 
-#: How long dramatiq waits before it looks for Redis again, in milliseconds.
+#: Pause before dramatiq reconnects to Redis, in milliseconds.
 RECONNECT_MS = 500
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read the settings and work until SIGTERM or SIGINT."""
+    """Read the settings, work until SIGTERM or SIGINT, and return the exit code."""
     forbid_core_dumps()
     parser = argparse.ArgumentParser(prog="deploy.worker", description="work on what the ledger holds")
     parser.add_argument("--config", type=Path, help="a YAML or JSON file of settings")
@@ -40,14 +40,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     prepare_environment(settings)
     lower_priority(settings.worker.nice)
-    # Only now: dramatiq and the library of metrics read the environment when they are imported.
+    # Imported only now: dramatiq and prometheus_client read the environment when they are imported.
     from deploy.worker.process import run_worker  # noqa: PLC0415
 
     return run_worker(settings)
 
 
 def prepare_environment(settings: Settings) -> None:
-    """Say in the environment what libraries read when they are imported."""
+    """Set the environment variables that dramatiq and prometheus_client read when they are imported."""
     if not share_samples(settings.metrics_dir / WORKER_SAMPLES):
         print("deploy.worker: the disk is full: /metrics goes without this process's samples", file=sys.stderr)
     os.environ.setdefault("dramatiq_restart_delay", str(RECONNECT_MS))

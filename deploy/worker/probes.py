@@ -1,4 +1,4 @@
-"""Metrics and health of this machine's workers over HTTP.
+"""Serves metrics and health of this machine's workers over HTTP.
 
 Import it only when the folder of samples is known (deploy/worker/__main__.py).
 """
@@ -22,7 +22,7 @@ from deploy.observability.samples import SERVED, WORKER_SAMPLES
 from deploy.settings import Settings
 from store.connections import create_engine
 
-#: Patience with the database, in seconds.
+#: Time-out for the database, in seconds.
 ANSWER_S = 3.0
 PLAIN = "text/plain; charset=utf-8"
 
@@ -33,13 +33,13 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 class _QuietHandler(WSGIRequestHandler):
     def log_message(self, *_: Any) -> None:
-        """Say nothing: who probes does so every few seconds."""
+        """Log nothing: probes come every few seconds."""
 
 
 def serve_probes(settings: Settings) -> WSGIServer:
     """Serve `/metrics`, `/health/live` and `/health/ready` on a thread of their own; raises OSError.
 
-    `live` looks at nothing; `ready` is 200 while the database lets a worker in, else 503.
+    `live` checks nothing; `ready` is 200 while a worker can log in to the database, else 503.
     """
     routes: dict[str, Callable[[], tuple[HTTPStatus, str, bytes]]] = {
         "/metrics": lambda: (HTTPStatus.OK, CONTENT_TYPE_LATEST, _render_metrics(settings)),

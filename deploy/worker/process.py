@@ -1,7 +1,7 @@
-"""What a worker process is made of; import it only when the environment is prepared (deploy/worker/__main__.py).
+"""Composes and runs a worker process; import it only when the environment is prepared (deploy/worker/__main__.py).
 
-Everything asynchronous lives on one event loop, dramatiq's, and is built and disposed of there. Threads of dramatiq
-wait for messages; the main thread waits for a signal.
+All asynchronous objects belong to one event loop, dramatiq's, and are created and closed there. Dramatiq's threads wait
+for messages; the main thread waits for a signal.
 """
 
 import asyncio
@@ -71,9 +71,9 @@ from workers.sweeper import Notifications, Sweeper
 
 #: How long work in flight may take to end when the process is told to stop, in seconds.
 GRACE_S = 3.0
-#: How often who waits for a model looks whether the process is to end, in seconds.
+#: Pause between two checks for a stop signal while a model loads, in seconds.
 POLL_INTERVAL_S = 0.1
-#: How long threads may take to notice that they are to end, in milliseconds.
+#: How long dramatiq's threads may take to end, in milliseconds.
 THREADS_END_MS = 5000
 
 log = structlog.get_logger("afterturn.worker")
@@ -81,7 +81,7 @@ log = structlog.get_logger("afterturn.worker")
 
 @dataclass(slots=True)
 class WorkerResources:
-    """What belongs to the event loop, and in which order it is let go."""
+    """The objects that belong to the event loop, and the order in which they are closed."""
 
     database: Database
     embedder: OwnedEmbedder
@@ -96,14 +96,14 @@ class WorkerResources:
     entry: Registration
 
     async def drain(self, grace_s: float = GRACE_S) -> None:
-        """Claim no more; what runs may end within `grace_s` seconds, then it is cut and given back."""
+        """Claim no more work; work that still runs after `grace_s` seconds is cancelled and its claims are released."""
         for task in self.looking:
             task.cancel()
         stops = [runner.stop(grace_s) for runner in self.dependencies.runners.values()]
         await asyncio.gather(*self.looking, self.dependencies.recall.stop(grace_s), *stops, return_exceptions=True)
 
     async def dispose(self) -> None:
-        """Close everything; nothing may be working any more."""
+        """Close everything; no work may be running any more."""
         await self.notifier.close()
         await self.gateways.aclose()
         for one in (self.others, self.reader, self.reranker):
@@ -114,21 +114,21 @@ class WorkerResources:
 
 
 class WorkerLoop(EventLoopThread):
-    """dramatiq's thread of coroutines, on the event loop that the API has too: half of what asyncio's own takes."""
+    """Dramatiq's event-loop thread on uvloop, as in the API: it costs half the processor time of asyncio's own loop."""
 
     def __init__(self, logger: logging.Logger) -> None:
         super().__init__(logger)
         self.loop.close()
         self.loop = uvloop.new_event_loop()
-        # A thread that hangs must not keep a process alive that is at its end.
+        # A hanging thread must not keep the process alive after its end.
         self.daemon = True
 
 
 def run_worker(settings: Settings, stages: Callable[..., Sequence[StageWork]] | None = None) -> int:
-    """Work until SIGTERM or SIGINT, then end within seconds; returns the exit code.
+    """Work until SIGTERM or SIGINT, then stop within seconds; return the exit code.
 
-    `stages` makes others than the real ones, of the same things (settings, database, embedder,
-    gateways, reader).
+    `stages` builds stages that replace the real ones, from the same arguments (settings, database, embedder, gateways,
+    reader).
     """
     logs.configure_logging(settings.log)
     logging.getLogger("dramatiq.broker.RedisBroker").addFilter(_is_worth_logging)
@@ -178,7 +178,7 @@ def _work_until_signal(
 
 
 def _load_model(loop: EventLoopThread, model: Owned, ending: threading.Event) -> bool:
-    """Load a model; False: the process was told to end meanwhile, and waits for it no longer."""
+    """Load a model; False when a stop signal came first."""
     loading = asyncio.run_coroutine_threadsafe(model.load(), loop.loop)
     while not ending.is_set():
         if wait([loading], timeout=POLL_INTERVAL_S).done:
@@ -189,7 +189,7 @@ def _load_model(loop: EventLoopThread, model: Owned, ending: threading.Event) ->
 
 
 def _warm_reranker(loop: EventLoopThread, reranker: Owned | None, ending: threading.Event) -> None:
-    """Load it; without it, recall jobs are answered too, and say so."""
+    """Load the reranker, if there is one; without it, recall jobs are still answered, and say that it is missing."""
     if reranker is None:
         return
     try:
@@ -274,7 +274,7 @@ async def _build_resources(
 
 
 async def _run_maintenance(maintainer: Maintainer, clock: DatabaseClock) -> None:
-    """Begin when the time is known for sure: what is old is put away for good."""
+    """Run maintenance once the database's clock is known: it deletes permanently what is old."""
     await clock.known()
     await maintainer.run()
 
@@ -315,7 +315,7 @@ def _create_runners(
 
 
 def _is_worth_logging(record: logging.LogRecord) -> bool:
-    """Leave out that each pool of threads brings the broker a middleware of the same type: it is meant so."""
+    """Return False for dramatiq's warning about repeated middleware: each pool of threads adds its own, on purpose."""
     return "middleware of the same type twice" not in str(record.msg)
 
 

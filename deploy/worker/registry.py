@@ -13,18 +13,18 @@ from dramatiq.asyncio import EventLoopThread
 from store.database_outage import may_pass
 from store.ledger.workers import BEAT_S, WorkerRegistry
 
-#: Patience with the database for one word, in seconds: a process that is to end does not wait for it.
+#: Time-out of one heartbeat, in seconds: a process that stops does not wait longer for the database.
 PATIENCE_S = 2.0
-#: How long work in flight may take to end in a process that drains, in seconds.
+#: How long running work may take to finish in a draining process, in seconds.
 DRAIN_S = 300.0
 
 log = structlog.get_logger("afterturn.worker")
 
 
 class Registration:
-    """One process's entry, kept fresh on its event loop; a database that is away costs nothing but that.
+    """A worker process's row in the list of workers, kept fresh by heartbeats; database outages are tolerated.
 
-    `wanted` is how an operator wants the process to stand, `state` what the process says of itself.
+    `wanted` is the state an operator asked for, `state` what the process reports.
     """
 
     def __init__(self, registry: WorkerRegistry, worker: str, stages: Sequence[str]) -> None:
@@ -37,11 +37,11 @@ class Registration:
         self._beating: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to say that the process is there; call it on the loop."""
+        """Start the heartbeats; call this on the event loop."""
         self._beating = asyncio.create_task(self._run(), name="worker registry")
 
     async def end(self) -> None:
-        """Take the entry away."""
+        """Stop the heartbeats and remove the row."""
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.wait([self._beating])
@@ -74,9 +74,9 @@ def wait_for_end(
     drain: Callable[[float], Coroutine[Any, Any, None]],
     ending: threading.Event,
 ) -> None:
-    """Return when the process is to end; drain once where an operator says so.
+    """Wait until the process is to end; drain it once when an operator asks for that.
 
-    A drained process claims nothing and stays, so that its supervisor does not start it again.
+    A drained process claims nothing and stays alive, so that its supervisor does not restart it.
     """
     while not ending.wait(BEAT_S):
         if entry.wanted == "draining" and entry.state is None:

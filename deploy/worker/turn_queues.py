@@ -1,4 +1,4 @@
-"""The turn queues that a worker process reads: one broker and one grant for each tenant of `queue.tenants`."""
+"""Builds the readers of turn queues in a worker process: a broker and a grant for each tenant of `queue.tenants`."""
 
 import asyncio
 import time
@@ -23,17 +23,17 @@ from workers.turn_queue import TurnQueueBroker, build_queue_worker, register_que
 
 log = structlog.get_logger(__name__)
 
-#: Between two prunings of the dead letters, in seconds.
+#: Pause between two prunings of the dead letters, in seconds.
 PRUNE_S = 3600.0
 
 
 def queue_url(settings: Settings) -> str:
-    """Return where the turn queues are."""
+    """Return the URL of the server that holds the turn queues: `queue.url`, else `broker.url`."""
     return settings.queue.url.get_secret_value() or settings.broker.url.get_secret_value()
 
 
 def grant_of_queue(queue: str, tenant: str) -> Grant:
-    """Return what messages of a queue may do: all that a key of its tenant may. There is no key."""
+    """Return the rights of a queue's messages: those of an unrestricted key of its tenant. No such key exists."""
     name = uuid5(NAMESPACE_URL, f"afterturn:queue:{queue}")
     return Grant(key_id=name, host_id=identity.host_id(tenant), banks=None, write=True)
 
@@ -51,7 +51,7 @@ def open_queue(settings: Settings, queue: str) -> TurnQueueBroker:
 
 
 async def prune_letters(settings: Settings) -> None:
-    """Prune the dead letters of every queue now and each hour; one whose server is away, an hour later."""
+    """Prune the dead letters of every queue now and hourly, until cancelled; a failure is retried an hour later."""
     letters = [open_letters(settings, open_queue(settings, queue)) for queue in settings.queue.tenants]
     while letters:
         for some in letters:
@@ -63,7 +63,7 @@ async def prune_letters(settings: Settings) -> None:
 
 
 def build_queue_workers(settings: Settings, memory: MemoryFacade, database: Database) -> Sequence[dramatiq.Worker]:
-    """Return a worker for each queue of the settings, not started."""
+    """Return an unstarted worker for each queue of the settings."""
     return [
         _build_worker(settings, memory, database, queue, tenant) for queue, tenant in settings.queue.tenants.items()
     ]
