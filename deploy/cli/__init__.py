@@ -1,4 +1,4 @@
-"""The command line: one file a command, `afterturn --help` explains them. Hands out `main`."""
+"""The command line `afterturn`: one file per command. Exports `main`."""
 
 from deploy.cli.entry_point import main
 

@@ -1,4 +1,4 @@
-"""`python -P -m deploy.cli`: the same as `afterturn`, never with the working folder on the import path."""
+"""`python -P -m deploy.cli`: runs `afterturn` without the working folder on the import path."""
 
 from deploy.cli import main
 

@@ -1,4 +1,4 @@
-"""The commands of `afterturn`, put together."""
+"""The table of all commands of `afterturn`, and the command line built from it."""
 
 import os
 import sys
@@ -16,9 +16,9 @@ from deploy.cli.output import print_notice
 
 
 class Command(NamedTuple):
-    """Where a command's function, or its group of commands, is; its panel and its line in the overview.
+    """A command, or a group of commands: where its function is, its panel and its line in the overview.
 
-    `hands_on`: it passes every argument that follows, `--help` too, to another program.
+    `hands_on`: it passes all its arguments, `--help` included, to another program.
     """
 
     place: str
@@ -27,7 +27,7 @@ class Command(NamedTuple):
     hands_on: bool = False
 
 
-#: How typer leaves all arguments to a command.
+#: Settings that make typer pass all arguments to a command unparsed.
 HANDED_ON: Mapping[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
@@ -226,7 +226,7 @@ COMMANDS: Mapping[str, Command] = {
 
 
 def build_cli(*names: str) -> typer.Typer:
-    """Return the command line with these commands, or with all; only what is named is imported."""
+    """Return the command line with the named commands (none named: all), and import only their modules."""
     app = _create_app()
     for name in names or COMMANDS:
         module, _, attribute = COMMANDS[name].place.partition(":")
@@ -240,10 +240,10 @@ def build_cli(*names: str) -> typer.Typer:
 
 
 def build_requested_cli(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> typer.Typer:
-    """Return the command line with what these arguments ask for; ends with status 2 where they are no text.
+    """Return the command line with the command that these arguments name; exits 2 when they are not UTF-8.
 
-    Where they name no command, they ask for the overview, or mistype: nothing is imported for it. A shell that
-    completes a line has put that line into the environment.
+    When they name no command, the overview is built without imports. For shell completion, the line is read from the
+    environment.
     """
     if any(_has_surrogates(argument) for argument in arguments):
         print_notice("what follows a command must be UTF-8")
@@ -267,7 +267,7 @@ def _create_app() -> typer.Typer:
 
 
 def _build_overview() -> typer.Typer:
-    """Return the command line with every command's name and line, of which none can be run."""
+    """Return a command line for `--help` alone: every command's name and line, none of which can be run."""
     app = _create_app()
     for name, command in COMMANDS.items():
         app.command(name, help=command.help, rich_help_panel=command.panel)(_run_nothing)
@@ -279,7 +279,7 @@ def _run_nothing() -> None:
 
 
 def _has_surrogates(argument: str) -> bool:
-    """Whether an argument holds lone surrogates: bytes that were not valid UTF-8."""
+    """Return whether an argument holds lone surrogates: bytes that were not valid UTF-8."""
     return any("\ud800" <= sign <= "\udfff" for sign in argument)
 
 
@@ -312,6 +312,9 @@ def _configure_output(
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
     ] = False,
 ) -> None:
-    """Keep a single command's name, which typer would drop; send logs to standard error."""
+    """Store the global options, and send logs to standard error.
+
+    A callback also makes typer keep the name of a command line's only command.
+    """
     NAMED.set(Elsewhere(url, key, key_file, context))
     structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))

@@ -68,7 +68,7 @@ def list_command(
         print_api_rows(api.call("GET", "/audit", **asked), "calls", as_json=as_json)
         return
     found, more = run_on_database(stack, read)
-    if not found:  # calls outlive their host
+    if not found:  # the audit outlives a deleted host
         require_existing(stack, host, None)
     if as_json:
         print_json({"calls": [_serialise_call(one) for one in found], "has_more": more})

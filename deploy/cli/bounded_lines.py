@@ -1,4 +1,4 @@
-"""Lines of a file that may hold anything: bounded in length, decoded strictly, numbered from 1."""
+"""Reads the lines of an untrusted file: bounded in length, strictly decoded, numbered from 1."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,9 +10,9 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line without its end. `text` is None when it cannot be used, and `error` says why.
+    """A line without its line end. When it cannot be used, `text` is None and `error` says why.
 
-    `offset` is how many bytes of the file are read when this line is.
+    `offset` is the number of bytes of the file up to the end of this line.
     """
 
     number: int
@@ -22,7 +22,7 @@ class Line:
 
 
 def read_lines(stream: BinaryIO, longest: int) -> Iterator[Line]:
-    """Yield every line; one of more than `longest` bytes is skipped over in pieces and never held whole."""
+    """Yield every line; one of more than `longest` bytes is skipped and never held in memory as a whole."""
     offset = 0
     number = 0
     while raw := stream.readline(longest + 2):

@@ -20,15 +20,15 @@ from store.ledger.listing import Backlog, LedgerEntry, Selection
 from store.ledger.quarantine import TOGETHER, Changed, Quarantine
 from store.tenancy.call_audit import NO_HOST
 
-#: Changed rows between two lines of progress.
+#: Rows between two lines of progress.
 PROGRESS_ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class BulkChange:
-    """A kind of change: the command it is noted as, what was done in a word, how, and why some may be left.
+    """A kind of change: its name in the audit, the word for it (`done`), the function, and why rows may be refused.
 
-    `body` is what the operator's interface is asked for the same.
+    `body` is the request body for the same change over the operator's interface.
     """
 
     command: str
@@ -40,21 +40,21 @@ class BulkChange:
 
 @dataclass(frozen=True, slots=True)
 class SelectedRows:
-    """The rows that are meant: those of these turns, or with none named, all that the selection holds."""
+    """The rows to change: those of the named turns, or without names all rows of the selection."""
 
     names: Sequence[str]
     place: BankFilter
     selection: Selection
 
     async def count(self, database: Database) -> int:
-        """Count them."""
+        """Return the number of rows."""
         backlog = Backlog(database)
         if not self.names:
             return await backlog.count(self.selection)
         return len(await read_rows(backlog, self.place, self.names, self.selection))
 
     async def pages(self, database: Database) -> AsyncGenerator[list[LedgerEntry]]:
-        """Yield them in batches."""
+        """Yield the rows in batches."""
         backlog = Backlog(database)
         if self.names:
             yield await read_rows(backlog, self.place, self.names, self.selection)
@@ -65,7 +65,7 @@ class SelectedRows:
 
 @dataclass(frozen=True, slots=True)
 class _OnDatabase:
-    """The rows as the database of a stack has them."""
+    """Counts and changes the rows in a stack's database."""
 
     stack: Stack
     targets: SelectedRows
@@ -90,7 +90,7 @@ class _OnDatabase:
 
 @dataclass(frozen=True)
 class _OverApi:
-    """The rows as the operator's interface lists them; the service notes each call in its audit."""
+    """Counts and changes the rows over the operator's interface; the service records each call in its audit."""
 
     api: OperatorApi
     targets: SelectedRows
@@ -113,7 +113,7 @@ class _OverApi:
 def change_rows(
     data: Path | None, targets: SelectedRows, change: BulkChange, *, yes: bool, dry_run: bool, as_json: bool
 ) -> None:
-    """Change the rows, and say how many were; ends with status 1 when some were left as they are."""
+    """Change the rows after a confirmation, and print how many were changed; exits 1 when some were refused."""
     stack = find_running_stack(data)
     api = find_operator_api(stack)
     way = _OnDatabase(stack, targets, change) if api is None else _OverApi(api, targets, change)

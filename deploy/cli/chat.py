@@ -1,4 +1,4 @@
-"""OpenAI chat messages and Responses items become turns: an array, an object with `messages`, JSON Lines. Pure."""
+"""Parses OpenAI chat messages and Responses items into turns: an array, an object with `messages`, or JSON Lines."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -16,13 +16,13 @@ from producers.turns.items import is_blank, is_item
 LONGEST_DOCUMENT = 256 * 1024 * 1024
 
 
-#: A message of ours, or an item as it is.
+#: A message of this service, or an unchanged item of OpenAI's APIs.
 Said = Message | Mapping[str, Any]
 ROLES = ("user", "assistant", "tool", "system", "developer", "function")
 
 
 class _ChatMessage(BaseModel):
-    """A message that is nothing but words; what has more is an item, and kept as it is."""
+    """A message that consists only of text; anything else is an item, which is stored unchanged."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", hide_input_in_errors=True)
 
@@ -33,7 +33,7 @@ class _ChatMessage(BaseModel):
 
 @dataclass
 class _Group:
-    """A turn in the making: it ends where the next user message begins. A bad message spoils it."""
+    """The messages of one turn, up to the next user message; `spoiled` by a bad message."""
 
     line: int
     messages: list[Said] = field(default_factory=list)
@@ -44,9 +44,9 @@ class _Group:
 def parse_chat_turns(stream: BinaryIO, session_id: str) -> Iterator[Parsed]:
     """Yield the turns of one document: a user message and what follows up to the next one.
 
-    What stands before the first user message belongs to the first turn. A turn with a bad message is not
-    yielded, since half a turn could never be completed later; its place is counted, so the names of the
-    turns after it stay what they are when the message is mended.
+    Messages before the first user message belong to the first turn. A turn with a bad message is not
+    yielded, because an incomplete turn could never be completed later; its number is still used, so that
+    later turns keep their names when the message is corrected.
     """
     raw = stream.read(LONGEST_DOCUMENT + 1)
     if len(raw) > LONGEST_DOCUMENT:
@@ -80,7 +80,7 @@ def _group_turns(found: list[tuple[int, Any]], session_id: str, offset: int) -> 
 
 
 def _parse_message(value: Any) -> Said | str | None:
-    """Return the message, None for one that says nothing, or what is wrong with it."""
+    """Return the message, None for a blank one, or a text that says what is wrong with it."""
     if not isinstance(value, dict):
         return "not a message"
     if is_item(value):

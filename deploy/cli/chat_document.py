@@ -1,17 +1,17 @@
-"""The messages of an OpenAI chat document, or the items of a Responses one, each with the line it begins on."""
+"""Reads the messages or items of an OpenAI document, each with the line on which it begins."""
 
 import json
 import re
 from collections.abc import Iterator
 from typing import Any
 
-#: What a whole document or one of our turns has, and no message.
+#: Fields of a whole document or of one of our turns, which no message has.
 _OF_OTHERS = frozenset({"messages", "session_id", "turn_id"})
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
 class NotAChatDocument(Exception):
-    """It is no JSON array and no object with a list of messages; `line` is where that shows."""
+    """The document is neither a JSON array nor an object with a list of messages; `line` is where that shows."""
 
     def __init__(self, problem: str, line: int = 1) -> None:
         super().__init__(problem)
@@ -21,7 +21,7 @@ class NotAChatDocument(Exception):
 def read_elements(raw: bytes) -> Iterator[tuple[int, Any]]:
     """Yield (line, value) of each element of the array, of the object's `messages`, or of JSON Lines of messages.
 
-    A line that is no JSON is None. Raises NotAChatDocument.
+    The value of a line that is not JSON is None. Raises NotAChatDocument.
     """
     text = _decode_text(raw)
     if begins_with_message(text):
@@ -43,7 +43,7 @@ def read_elements(raw: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def begins_with_message(text: str) -> bool:
-    """Say whether the first line is a message or an item by itself, and no turn."""
+    """Return whether the first line is a single message or item, and not a turn."""
     first = next((line for line in text.splitlines() if line.strip()), "")
     value = _parse_line(first)
     return isinstance(value, dict) and not {"role", "type"}.isdisjoint(value) and not _OF_OTHERS & set(value)
@@ -81,7 +81,7 @@ def _parse_json(text: str) -> Any:
 
 
 def _walk_array(text: str, at: int) -> Iterator[tuple[int, Any]]:
-    """Walk an array that is known to be sound; `at` is its bracket."""
+    """Yield offset and value of each element of a valid array; `at` is the offset of its opening bracket."""
     decoder = json.JSONDecoder()
     at = _skip_space(text, at + 1)
     while text[at] != "]":
@@ -93,7 +93,7 @@ def _walk_array(text: str, at: int) -> Iterator[tuple[int, Any]]:
 
 
 def _find_value(text: str, at: int, wanted: str) -> int:
-    """Return where the last value called `wanted` of an object begins; the object is known to be sound."""
+    """Return the offset of the last value named `wanted` in a valid object; `at` is the offset of its brace."""
     decoder = json.JSONDecoder()
     found = at
     at = _skip_space(text, at + 1)

@@ -43,7 +43,7 @@ class ServiceContext(BaseModel):
 
 
 class Contexts(BaseModel):
-    """All that are known, and which one is in use."""
+    """All saved services, and the name of the current one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -52,18 +52,18 @@ class Contexts(BaseModel):
 
 
 def read_contexts() -> Contexts:
-    """Return the contexts of the user's file, or end with status 2."""
+    """Return the contexts of the user's file; exits 2 when it cannot be read."""
     path = _find_file()
     try:
         return Contexts.model_validate_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return Contexts()
-    except (OSError, UnicodeDecodeError, ValidationError) as error:  # its text would quote keys
+    except (OSError, UnicodeDecodeError, ValidationError) as error:  # the error's text would quote keys
         raise exit_with(f"{path} cannot be read ({type(error).__name__})", 2) from None
 
 
 def find_context(name: str) -> ServiceContext:
-    """Return the context of this name, or end with status 2."""
+    """Return the context of this name; exits 2 when there is none."""
     known = read_contexts().contexts
     if name not in known:
         there = f"there are {', '.join(sorted(known))}" if known else "make one with `afterturn context add`"
@@ -153,7 +153,7 @@ def _write_contexts(contexts: Contexts) -> None:
 
 
 def _read_key(file: Path | None) -> str:
-    """Return the key from the file or standard input: one line. Exits 2 when there is none."""
+    """Return the key, one word, from the file or standard input; exits 2 when there is none."""
     try:
         if file is not None:
             said = file.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Checks whether a PostgreSQL's schema fits this version, and says what to do when it does not."""
+"""Checks whether a database's schema fits this version, and says what to do when it does not."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ from store.connections import NAMELESS, create_engine
 from store.database_outage import state_of
 from store.migrations.compatibility import SchemaVersion, Standing, describe_problem, find_standing
 
-#: For a connection and an answer, each, in seconds.
+#: Time-out of a connection, and of an answer, in seconds.
 PATIENCE_S = 5.0
 EXTENSION_SQL = "create extension vector;"
 
-#: What the classes of SQLSTATE mean that a server refuses a login with; it will not change its mind by itself.
+#: Messages for the SQLSTATE classes of refused logins, which do not pass by themselves.
 REFUSALS = {
     "28": "the database refuses the login of database.url: run `afterturn db init`, or check its user and password",
     "3D": "the server has no database of the name in database.url: make it, then run `afterturn db init`",
@@ -29,7 +29,10 @@ VERSION = text("select revision, oldest_code from afterturn.schema_version()")
 
 
 async def find_schema_problem(url: str) -> str | None:
-    """Return why the service cannot begin on a database that answers; it waits for one that does not."""
+    """Return why the service cannot start on this database; None also when the database does not answer.
+
+    The service waits for a database that does not answer.
+    """
     try:
         row = await read_row(url, READY)
         found = await read_schema_version(url) if row.has_schema else None
@@ -45,7 +48,7 @@ async def find_schema_problem(url: str) -> str | None:
 
 
 async def read_schema_version(url: str) -> SchemaVersion | None:
-    """Return what the schema says of itself; None: a schema from before the first release does not.
+    """Return the version that the schema reports; None for a schema from before the first release.
 
     Raises as `read_row` does.
     """
@@ -55,9 +58,9 @@ async def read_schema_version(url: str) -> SchemaVersion | None:
 
 
 def judge_revision(revision: str | None, told: SchemaVersion | None) -> str | None:
-    """Return what to do about a schema's revision, or None: it is this code's, or newer and serves it, too.
+    """Return what to do about a schema's revision; None when this code can use it: current, or newer and compatible.
 
-    `told` is what the schema says of itself; it counts where it is of this revision.
+    `told` is the version that the schema reports; it is ignored when it is of another revision.
     """
     version = SchemaVersion(revision or "", told.oldest_code if told and told.revision == revision else "")
     standing = find_standing(version, migrations.list_revisions())
@@ -67,9 +70,9 @@ def judge_revision(revision: str | None, told: SchemaVersion | None) -> str | No
 
 
 async def read_row(url: str, question: TextClause) -> Any:
-    """Return the one row that a question is answered with, over a connection of its own.
+    """Return the single row of a query, over a connection of its own.
 
-    Raises SQLAlchemyError, OSError or TimeoutError where the database does not answer.
+    Raises SQLAlchemyError, OSError or TimeoutError when the database does not answer.
     """
     engine = create_engine(url, timeout_s=PATIENCE_S, driver=NAMELESS, poolclass=NullPool)
     try:

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def defer_interrupt() -> Iterator[None]:
-    """Hold an interrupt until the block is over, then raise it.
+    """Defer Ctrl-C until the block ends, then raise KeyboardInterrupt.
 
-    For short blocks of the main thread that leave numbers which belong together. Raises KeyboardInterrupt
-    at its end, unless the block itself failed: then its error goes out instead.
+    For short blocks of the main thread that update counts which belong together. When the block itself fails, its error
+    is raised instead.
     """
     held: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _frame: held.append(number))

@@ -85,7 +85,7 @@ def doctor_command(
 
 
 def _find_target(settings: Settings, data: Path | None) -> DoctorTarget:
-    """Return what to check: the service the command line names, else the running stack, else the configured servers."""
+    """Return the target of the checks: the service of the command line, else the running stack, else the settings."""
     named = find_service_elsewhere(settings) if data is None else None
     if named is not None:
         bare = settings.model_copy(update={"database": DatabaseSettings(), "broker": BrokerSettings()})

@@ -42,13 +42,13 @@ from store.tenancy.tokens import OPERATOR_PREFIX
 from workers.settings import DeliverySettings
 
 SECONDS = 5.0
-#: For a connection, which the service gives five seconds, and a question.
+#: Time-out for a connection (for which the service allows five seconds) and a query together.
 ANSWER_SECONDS = 15.0
 START_REMEDY = "start it with `afterturn up`, or look into the folder `logs` of its data folder"
 
 SERVER = text("select current_setting('server_version_num')::int, current_setting('server_version')")
 EXTENSION = text("select extversion from pg_extension where extname = 'vector'")
-# Who owns the tables is held to the tenant, but to no user's banks, and may alter what holds it.
+# An owner of the tables is limited to its tenant but not to a user's banks, and may change the policies.
 ABOVE_POLICIES = text("""
     select r.rolsuper or r.rolbypassrls
            or exists (select from pg_class c where c.relnamespace = to_regnamespace('afterturn')
@@ -60,11 +60,11 @@ REVISION = text("select version_num from public.afterturn_version")
 
 @dataclass(frozen=True, slots=True)
 class DoctorTarget:
-    """What is examined: the settings, the stack that runs in their data folder, or else the service elsewhere."""
+    """The target of the checks: the settings, and the stack that runs in their data folder or else a remote service."""
 
     settings: Settings
     stack: Stack | None
-    #: Whose API the command line, the context in use or the settings name.
+    #: The remote service that the command line, the current context or the settings name.
     service: Stack | None = None
 
     @property
@@ -85,23 +85,23 @@ class DoctorTarget:
 
     @property
     def pooled(self) -> bool:
-        """Whether a pooler in transaction mode stands before the application's and the operator's URL."""
+        """Whether the application's and the operator's URL lead to a pooler in transaction mode."""
         return self.settings.database.transaction_pooling if self.stack is None else self.stack.transaction_pooling
 
     def remedy(self, key: str) -> str:
-        """Return what to do about a server that does not answer: of the running stack, or one that a setting names."""
+        """Return what to do about a server that does not answer; `key` is the setting with its URL."""
         return START_REMEDY if self.stack is not None else f"see whether the server of {key} runs and can be reached"
 
     @property
     def gateway(self) -> DeliverySettings:
-        """The settings of gateways, with the sealing keys of the running stack."""
+        """The gateway settings, with the sealing keys of the running stack."""
         if self.stack is None:
             return self.settings.gateway
         return self.settings.gateway.model_copy(update={"sealing_keys": self.stack.gateway_sealing_keys})
 
 
 def check_folders(patient: DoctorTarget) -> Iterator[DoctorFinding]:
-    """Look at the data folder: there, ours alone, writable, on a disk with space."""
+    """Check the data folder: writable, with private permissions, on a disk with free space."""
     data = patient.settings.data
     if not data.exists():
         maker = "the first process that needs it" if patient.foreign else "`afterturn up`"
@@ -122,7 +122,7 @@ def check_folders(patient: DoctorTarget) -> Iterator[DoctorFinding]:
 
 
 def check_packages(patient: DoctorTarget) -> Iterator[DoctorFinding]:
-    """Look for the embedded servers' packages, unless servers of one's own are configured."""
+    """Check that the embedded servers' packages are installed, unless other servers are configured."""
     if patient.foreign:
         return
     looks = {"embedded PostgreSQL": lambda: find_package_folder(POSTGRES_WHEEL), "embedded Valkey": find_valkey_server}
@@ -136,10 +136,10 @@ def check_packages(patient: DoctorTarget) -> Iterator[DoctorFinding]:
 
 
 async def check_model(patient: DoctorTarget) -> DoctorFinding:
-    """Load the sentence model, and let it prove that it is the right one.
+    """Check that the sentence model can be loaded and verifies itself.
 
-    Where no worker has made its own form of it yet, the packages' form is loaded: the same model, in a
-    second instead of many, and nothing is left behind.
+    When no worker has built its variant yet, the packaged weights are loaded: the same model, in a second instead of
+    many, without leaving files behind.
     """
     made = (patient.settings.data / "models").is_dir()
     settings = patient.settings.embedding
@@ -162,7 +162,7 @@ def _describe_model_remedy(settings: EmbeddingSettings) -> str:
 
 
 def check_settings(patient: DoctorTarget) -> Iterator[DoctorFinding]:
-    """Look whether the settings name all servers, where they name one."""
+    """Check that the settings name all servers if they name any."""
     if patient.stack is not None or not any(map(patient.url, ("database_url", "operator_url", "redis_url"))):
         return
     if missing := find_missing_urls(patient.settings):
@@ -173,7 +173,7 @@ def check_settings(patient: DoctorTarget) -> Iterator[DoctorFinding]:
 
 
 def check_processes(patient: DoctorTarget) -> Iterator[DoctorFinding]:
-    """Look whether every process of the running stack is there."""
+    """Check that every process of the running stack exists."""
     if patient.foreign:
         return
     if patient.stack is None:
@@ -191,7 +191,7 @@ def check_processes(patient: DoctorTarget) -> Iterator[DoctorFinding]:
 
 
 async def check_api(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:
-    """Ask the API of the running stack, or of the service elsewhere, whether it is ready and its key opens it."""
+    """Check that the API of the running stack, or of the remote service, is ready and accepts the key."""
     asked = patient.stack or patient.service
     if asked is None:
         return
@@ -218,7 +218,7 @@ async def check_api(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:
 
 
 async def check_postgresql(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:
-    """Look at the database as the application, and as the owner for its schema."""
+    """Check the database: TLS, versions, roles, log stamp, and as the owner its migrations."""
     url, owner_url = patient.url("database_url"), patient.url("owner_url")
     if not url:
         return
@@ -247,7 +247,7 @@ async def check_postgresql(patient: DoctorTarget) -> AsyncIterator[DoctorFinding
 
 
 async def check_gateways(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:
-    """Look at the gateway targets: whether their keys can be opened here, and whether they are called."""
+    """Check the gateway targets: whether their keys can be opened here, and whether they are being called."""
     app, operator = SecretStr(patient.url("database_url")), SecretStr(patient.url("operator_url"))
     if not app or not operator:
         return
@@ -259,7 +259,7 @@ async def check_gateways(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:
         gates = {gate_name("gateway", str(one.target.target_id)): one for one in targets}
         shut = await shut_gates(database, list(gates))
     except (SQLAlchemyError, OSError, TimeoutError):
-        # What is the matter with the database is said beside this.
+        # Another check reports the problem with the database.
         return
     finally:
         await database.close()
@@ -271,7 +271,7 @@ async def check_gateways(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:
 
 
 async def check_redis(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:
-    """Check Redis or Valkey: reachable, version, evicts nothing, no other application in its database."""
+    """Check Redis or Valkey: it answers, does not evict keys, and holds no other application's keys."""
     url = patient.url("redis_url")
     if not url:
         return
@@ -306,7 +306,7 @@ async def _check_migrations(owner_url: str, *, foreign: bool) -> DoctorFinding:
 
 
 async def fetch_row(url: str, query: TextClause, *, pooled: bool = False) -> Sequence[Any] | None:
-    """Connect as the service does, so that what stops the service is seen here, too."""
+    """Return the first row of a query over a connection made as the service does, so that it fails in the same ways."""
     engine = service_engine(url, pooled=pooled, poolclass=NullPool)
     try:
         async with asyncio.timeout(ANSWER_SECONDS), engine.connect() as connection:
@@ -352,6 +352,6 @@ def _find_existing_folder(folder: Path) -> Path:
 
 
 def name_error_kind(error: Exception) -> str:
-    """Return what kind of error it is; its text could show a URL with a password."""
+    """Return the class name of an error, whose text could show a URL with a password."""
     origin = getattr(error, "orig", None)
     return type(origin or error).__name__

@@ -1,4 +1,4 @@
-"""Pure rules of `afterturn doctor`: from what a check read to a verdict with its remedy."""
+"""Pure rules of `afterturn doctor`: each turns a measured value into a verdict with a remedy."""
 
 import re
 from collections.abc import Sequence
@@ -7,9 +7,9 @@ from enum import StrEnum
 
 from store.connections import TlsMode
 
-#: Older ones lack what the schema uses.
+#: Oldest major version that has the features the schema uses.
 LEAST_POSTGRESQL = 16
-#: Earlier ones corrupt an HNSW index under vacuum.
+#: Oldest version whose VACUUM does not corrupt HNSW indexes.
 LEAST_PGVECTOR = (0, 8, 5)
 GATEWAYS = "gateway targets"
 LOW_DISK_BYTES = 2 * 1024**3
@@ -54,14 +54,14 @@ def report_failure(subject: str, seen: str, remedy: str) -> DoctorFinding:
 
 
 def judge_postgresql_version(number: int, text: str) -> DoctorFinding:
-    """Judge `server_version_num`."""
+    """Judge PostgreSQL's `server_version_num`."""
     if number // 10_000 >= LEAST_POSTGRESQL:
         return report_ok("PostgreSQL version", text)
     return report_failure("PostgreSQL version", text, f"upgrade to PostgreSQL {LEAST_POSTGRESQL} or newer")
 
 
 def judge_pgvector_version(text: str | None) -> DoctorFinding:
-    """Judge the extension's version; None: it is not there."""
+    """Judge pgvector's version; None: the extension is not installed."""
     least = ".".join(map(str, LEAST_PGVECTOR))
     if text is None:
         return report_failure(
@@ -76,9 +76,9 @@ def judge_pgvector_version(text: str | None) -> DoctorFinding:
 def judge_schema_revision(
     found: str | None, newest: str, problem: str | None, *, foreign: bool = False
 ) -> DoctorFinding:
-    """Judge the schema's revision; `problem` is what to do about it, None where it serves this code.
+    """Judge the schema's revision; `problem` says what to do about it, None when this code can use it.
 
-    A foreign server is migrated by a command, that of `afterturn up` when it starts.
+    `afterturn up` migrates its own server when it starts; a `foreign` one must be migrated by a command.
     """
     if found == newest:
         return report_ok("migrations", f"revision {newest}")
@@ -90,7 +90,7 @@ def judge_schema_revision(
 
 
 def judge_log_stamp(*, at_home: bool, foreign: bool = False) -> DoctorFinding:
-    """Judge whether the log is stamped for the cluster it stands in; until it is, no reader of it goes on."""
+    """Judge whether the log is stamped for its cluster (`at_home`); until it is, log readers stand still."""
     if at_home:
         return report_ok("log", "stamped for this cluster")
     remedy = "run `afterturn doctor --fix`" + (", with database.owner_url set" if foreign else "")
@@ -98,7 +98,7 @@ def judge_log_stamp(*, at_home: bool, foreign: bool = False) -> DoctorFinding:
 
 
 def judge_database_role(role: str, *, above: bool) -> DoctorFinding:
-    """Judge whether row-level security holds a role of the service: superusers, BYPASSRLS and owners it does not."""
+    """Judge whether row-level security applies to a role; it does not to superusers, BYPASSRLS and owners (`above`)."""
     if not above:
         return report_ok("tenant isolation", f"row-level security holds the {role}'s role")
     name = {"application": "afterturn_app in database.url", "operator": "afterturn_operator in database.operator_url"}
@@ -110,7 +110,7 @@ def judge_database_role(role: str, *, above: bool) -> DoctorFinding:
 
 
 def judge_tls_mode(role: str, mode: TlsMode, *, local: bool) -> DoctorFinding:
-    """Judge how connections of a role to PostgreSQL are secured."""
+    """Judge the TLS mode of a role's connections to PostgreSQL."""
     subject = "TLS to PostgreSQL"
     if local and mode is TlsMode.DISABLE:
         return report_ok(subject, f"{role}: not encrypted, stays on this machine")
@@ -122,7 +122,7 @@ def judge_tls_mode(role: str, mode: TlsMode, *, local: bool) -> DoctorFinding:
 
 
 def of_gateway_keys(targets: int, unreadable: Sequence[str]) -> DoctorFinding:
-    """Judge whether the keys of gateway targets in force can be opened; `unreadable` names those that cannot."""
+    """Judge whether the keys of current gateway targets can be opened; `unreadable` names targets whose key cannot."""
     if not unreadable:
         return report_ok(GATEWAYS, f"{targets} in force; every key that was set can be opened")
     return report_failure(
@@ -133,7 +133,7 @@ def of_gateway_keys(targets: int, unreadable: Sequence[str]) -> DoctorFinding:
 
 
 def of_shut_gateway(named: str) -> DoctorFinding:
-    """Judge a gateway target that is not called for now; its deliveries wait."""
+    """Return the warning about a gateway target that is not called for now, whose deliveries wait."""
     return report_warning(
         GATEWAYS, f"not called for now, it failed or asked for time: {named}", "ask the gateway's operator"
     )
@@ -149,7 +149,7 @@ def judge_free_space(folder: str, free: int) -> DoctorFinding:
 
 
 def judge_file_mode(path: str, mode: int, *, holds_secrets: bool) -> DoctorFinding:
-    """Judge whether others on this machine may look into a file or folder."""
+    """Judge whether other users of this machine may read a file or folder."""
     seen = f"{path} {mode & 0o777:04o}"
     if not mode & 0o077:
         return report_ok("permissions", seen)

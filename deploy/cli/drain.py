@@ -5,9 +5,9 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-#: Pause between two looks, in seconds; longer where a look itself takes long.
+#: Shortest pause between two counts, in seconds.
 POLL_INTERVAL_S = 0.5
-#: A look may take this part of the time.
+#: Largest share of the time that counting may take.
 SHARE = 0.1
 #: Between two lines of progress, in seconds.
 REPORT_INTERVAL_S = 5.0
@@ -19,7 +19,7 @@ CountRows = Callable[[], Awaitable[Mapping[str, int]]]
 
 @dataclass(frozen=True, slots=True)
 class DrainState:
-    """How it stood at the last look: rows undone, dead and unknown; `waited_s` since the first."""
+    """The last count: rows undone, dead and unknown; `waited_s` is the time since the first count, in seconds."""
 
     undone: int
     dead: int
@@ -38,7 +38,10 @@ async def wait_until_drained(
     say: Callable[[str], None],
     seen: Callable[[DrainState], None],
 ) -> DrainState:
-    """Look until nothing is undone or the time is over; `seen` hears of every look, `say` now and then in words."""
+    """Count until nothing is undone or `timeout_s` is over, and return the last count.
+
+    `seen` is called with every count, `say` with a line of progress every REPORT_INTERVAL_S seconds.
+    """
     begun = said = time.monotonic()
     before: DrainState | None = None
     while True:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Elsewhere(NamedTuple):
-    """`--url` with `--key` or `--key-file`, or the name of a context; all None: nothing is named."""
+    """The global options `--url` with `--key` or `--key-file`, or `--context`; None: not given."""
 
     url: str | None = None
     key: str | None = None
@@ -14,5 +14,5 @@ class Elsewhere(NamedTuple):
     context: str | None = None
 
 
-#: What this command line names; the command reads it where it looks for its service.
+#: The global options of this command line, which a command reads when it looks for its service.
 NAMED: ContextVar[Elsewhere | None] = ContextVar("elsewhere", default=None)

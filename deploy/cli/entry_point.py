@@ -1,4 +1,4 @@
-"""The entry point: Ctrl-C ends the process cleanly, even while a command is still being imported."""
+"""The entry point of `afterturn`: Ctrl-C ends the process cleanly, even while a command is still being imported."""
 
 import os
 import signal
@@ -8,29 +8,29 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-#: The exit status of what was interrupted, as shells have it.
+#: The exit status of an interrupted process, as in shells.
 INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command line; exits 0 on success, 1 on failure, 2 for wrong usage or a missing stack."""
+    """Run the command line; exit 0 on success, 1 on failure, 2 for wrong usage or a missing stack."""
     with _exit_on_interrupt():
         from deploy.cli import app  # noqa: PLC0415 - half a second's import, in which Ctrl-C counts, too
         from deploy.components.process_setup import forbid_core_dumps  # noqa: PLC0415
 
         forbid_core_dumps()
         command = app.build_requested_cli(sys.argv[1:])
-    with suppress(KeyboardInterrupt):  # before the command has it for its own
+    with suppress(KeyboardInterrupt):  # Ctrl-C before the command handles it
         command()
     sys.exit(INTERRUPTED)
 
 
 @contextmanager
 def _exit_on_interrupt() -> Iterator[None]:
-    """Have Ctrl-C end the process while commands are imported; from then on it is the command's.
+    """Make Ctrl-C end the process at once during the block, in which commands are imported.
 
-    Nothing was begun that is to be cleaned up, and an exception that is raised amid imports may be swallowed there.
-    A polite end, or a terminal that goes away, is as Ctrl-C is; `up` and `nohup` know better.
+    Nothing needs to be cleaned up yet, and an exception raised during imports may be swallowed. Afterwards SIGTERM and
+    SIGHUP act like Ctrl-C, unless they are ignored (`nohup`) or the command handles them itself (`up`).
     """
     later: dict[int, Callable[[int, FrameType | None], Any]] = {
         number: _handle_signal
@@ -49,7 +49,7 @@ def _exit_on_interrupt() -> Iterator[None]:
 
 
 def _handle_signal(_number: int, _frame: FrameType | None) -> None:
-    """Interrupt what runs, as Ctrl-C would. A job in a shell's background ignores that one, and so does its asyncio."""
+    """Interrupt the running command as Ctrl-C would, also when SIGINT is ignored, as in background jobs of a shell."""
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
         signal.raise_signal(signal.SIGINT)
         return
@@ -59,7 +59,7 @@ def _handle_signal(_number: int, _frame: FrameType | None) -> None:
         loop = asyncio.get_running_loop()
     except RuntimeError:
         raise KeyboardInterrupt from None
-    # Between two steps, not amid one, where a library may swallow it.
+    # Raised between two callbacks of the loop, because a library may swallow it within one.
     loop.call_soon_threadsafe(_raise_interrupt)
 
 

@@ -15,9 +15,9 @@ from store.tenancy.banks import Banks
 from store.tenancy.keys import Keys
 from store.tenancy.spaces import Space
 
-#: Most names suggested where a name is unknown.
+#: Most names that are suggested for an unknown name.
 NAMES_SHOWN = 10
-#: Banks among which a name like the one that was given is looked for.
+#: Banks that are searched for similar names.
 BANKS_SEARCHED = 1000
 
 
@@ -33,13 +33,13 @@ def require_existing(stack: Stack, host: str | None, bank: str | None) -> None:
 
 
 def find_host_name(stack: Stack, host: str) -> str:
-    """Return the name of a host that is named by it or by its id; ends with status 2 where there is none."""
+    """Return the name of a host, given by name or id; exits 2 when it does not exist."""
     require_existing(stack, host, None)
     return run_on_database(stack, lambda database: Keys(database).hosts())[find_host_id(host)]
 
 
 def find_host_id(host: str) -> UUID:
-    """Return the id of a host, by name or id."""
+    """Return the id of a host, given by name or id."""
     try:
         return UUID(host)
     except ValueError:
@@ -47,7 +47,7 @@ def find_host_id(host: str) -> UUID:
 
 
 def describe_missing(missing: str, introduced: str, name: str, there: Sequence[str]) -> str:
-    """Return a line that says what is missing, and which names there are, those like `name` first."""
+    """Return a message that says what is missing and lists existing names, those similar to `name` first."""
     if not there:
         return f"{missing}: there is none yet; a first turn makes one"
     alike = get_close_matches(name, there, NAMES_SHOWN)
@@ -57,7 +57,7 @@ def describe_missing(missing: str, introduced: str, name: str, there: Sequence[s
 
 
 async def _find_missing(database: Database, host: str, bank: str | None) -> str | None:
-    """Return what to say where one of the two is not there."""
+    """Return a message when the host or the bank does not exist, else None."""
     hosts = await Keys(database).hosts()
     if find_host_id(host) not in hosts:
         return describe_missing(f"there is no host {host!r}", "the hosts are", host, sorted(hosts.values()))

@@ -37,7 +37,7 @@ TimeoutOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Reextraction:
-    """Runs a version of an extractor over turns."""
+    """Reprocessing by a version of an extractor."""
 
     version: str
     stage: Stage = Stage.ENRICHMENT
@@ -46,19 +46,19 @@ class Reextraction:
     async def lacking(
         self, connection: AsyncConnection, host: UUID, bank: UUID | None, after: int, limit: int
     ) -> Sequence[Unread]:
-        """Return turns the version has not read."""
+        """Return turns that the version has not read."""
         return await extraction_runs.read_unread_turns(
             connection, host, self.version, bank=bank, after=after, limit=limit
         )
 
     def item(self, one: Unread) -> UUID:
-        """Return the id of the row of this version."""
+        """Return the id of the ledger row in which this version reads the turn."""
         return reading_id(one.turn, self.version)
 
 
 @dataclass(frozen=True, slots=True)
 class Reembedding:
-    """Embeds turns with the embedding model of a generation."""
+    """Reprocessing by the embedding model of a generation."""
 
     generation: int
     stage: Stage = Stage.EMBEDDING
@@ -67,7 +67,7 @@ class Reembedding:
     async def lacking(
         self, connection: AsyncConnection, host: UUID, bank: UUID | None, after: int, limit: int
     ) -> Sequence[Unread]:
-        """Return turns with a text that has no vector of this generation, and reflections that have none."""
+        """Return turns with a text, and reflections, that have no vector of this generation."""
         found = [
             one
             for lacking in (lacking_vectors, reflection_vectors.read_lacking)
@@ -76,7 +76,7 @@ class Reembedding:
         return sorted(found, key=lambda one: one.position)[:limit]
 
     def item(self, one: Unread) -> UUID:
-        """Return the id of the row of this generation."""
+        """Return the id of the ledger row in which this generation embeds the turn."""
         return again_id(one.turn, self.generation, one.position)
 
 
@@ -136,7 +136,7 @@ def embed_command(
 
 
 def _list_versions(stack: Stack) -> list[str]:
-    """Return the versions of what reads turns in this stack, the best one last."""
+    """Return the extractor versions of this stack, the best one last."""
     return [VERSION, *([version_of(stack.enrichment.model)] if stack.enrichment.enabled else [])]
 
 

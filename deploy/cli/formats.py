@@ -1,7 +1,6 @@
 """The formats of `afterturn ingest`: our JSON Lines, OpenAI chat messages, `Name: text` transcripts. Pure parsing.
 
-Every parser yields, in the order of the file, either a turn or a bad line with its number; nothing in a
-file makes it raise.
+Every parser yields turns, and bad lines with their numbers, in the order of the file; no content makes it raise.
 """
 
 import hashlib
@@ -20,7 +19,7 @@ from deploy.cli.chat_document import begins_with_message
 from deploy.cli.parsed import BadLine, Parsed, check_turn, derive_turn_name, describe_first_error
 from producers.turns.items import is_item
 
-#: The service's own default for a request; a line longer than that cannot be sent.
+#: The service's default limit for a request, in bytes; a longer line cannot be sent.
 LONGEST_LINE = 2_097_152
 LONGEST_SESSION_ID = 128
 _SAMPLED_LINES = 50
@@ -31,12 +30,12 @@ _ROLES = {"assistant": "assistant", "ai": "assistant", "agent": "assistant", "bo
 
 
 class Format(StrEnum):
-    """The formats of a file."""
+    """A format of an ingested file."""
 
     JSONL = "jsonl"
     CHAT = "chat"
     TRANSCRIPT = "transcript"
-    #: Plain text or Markdown, taken in whole; never guessed.
+    #: Plain text or Markdown, stored as one document; never detected by content.
     DOCUMENT = "document"
 
 
@@ -55,7 +54,7 @@ def _kind_of(value: Any) -> str:
     return "item" if isinstance(value, dict) and is_item(value) else "message"
 
 
-#: A message of ours, or an item of OpenAI's APIs as it is.
+#: A message of this service, or an unchanged item of OpenAI's APIs.
 _Said = Annotated[Annotated[_Message, Tag("message")] | Annotated[dict[str, Any], Tag("item")], Discriminator(_kind_of)]
 
 
@@ -71,7 +70,7 @@ class _Turn(_Strict):
 
 
 def detect_format(head: bytes) -> Format | None:
-    """Return the format of a file by its beginning; None when it is unknown."""
+    """Return the format of a file that begins with these bytes; None when it is unknown."""
     text = head.removeprefix(BOM).decode(errors="replace").strip()
     if re.match(r"\[\s*[{\]]", text) or begins_with_message(text):
         return Format.CHAT
@@ -86,14 +85,14 @@ def detect_format(head: bytes) -> Format | None:
 
 
 def parse_file(stream: BinaryIO, form: Format, session_id: str, longest: int = LONGEST_LINE) -> Iterator[Parsed]:
-    """Yield the turns of a file; `session_id` is for the formats that name none."""
+    """Yield the turns and bad lines of a file; `session_id` is used for formats that name no session."""
     if form is Format.CHAT:
         return parse_chat_turns(stream, session_id)
     return _parse_jsonl(stream, longest) if form is Format.JSONL else _parse_transcript(stream, session_id, longest)
 
 
 def derive_session_name(file_name: str) -> str:
-    """Return the session id that a file's name stands for: itself, or cut and hashed when it is too long."""
+    """Return a session id derived from a file's name: the name, or its beginning and a hash when it is too long."""
     name = "".join("_" if sign in "/\\" or not sign.isprintable() else sign for sign in file_name)
     raw = name.encode(errors="replace")
     if len(raw) <= LONGEST_SESSION_ID and name not in {"", ".", ".."}:
@@ -148,11 +147,11 @@ def _parse_transcript_line(line: str, number: int, offset: int, session_id: str)
 
 
 def _is_chat_object(text: str, lines: Sequence[str]) -> bool:
-    """Whether a file that begins with `{` is one chat document and not lines of turns."""
+    """Return whether a file that begins with `{` is one chat document and not lines of turns."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        # More lines than one object, or only the beginning of it: a turn names its session early, a chat never.
+        # Several objects, or the beginning of one: a turn names its session early, a chat document never does.
         of_turns = any(name in text[:_SAMPLED_CHARACTERS] for name in ('"session_id"', '"turn_id"'))
         return not of_turns and not (len(lines) > 1 and lines[0].endswith("}") and lines[1].startswith("{"))
     return "messages" in value and not {"session_id", "turn_id"} & set(value)

@@ -37,7 +37,7 @@ from store.tenancy.gateway_targets import Destination
 
 
 class State(StrEnum):
-    """How a delivery failed; `dead`: before its first call."""
+    """The state of a failed delivery; `dead`: it failed before its first call."""
 
     ADD_UNKNOWN = "add_unknown"
     ADD_FAILED = "add_failed"
@@ -126,7 +126,7 @@ def resolve_command(
         rows = await read_rows(backlog, place, [turn], _select_deliveries(place))
         if not rows:
             raise NotFound("there is no failed or unknown delivery of this turn")
-        # Delivered, it goes on to its flush, unless it is the flush that failed.
+        # A delivered turn continues with its flush, unless the flush is what failed.
         usual = Then.DONE if rows[0].state == "flush_failed" else Then.FLUSH
         state = await Quarantine(database, read_operator_name()).resolve(rows[0], found, then or usual)
         act.rows = 1

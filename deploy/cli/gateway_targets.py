@@ -58,7 +58,7 @@ ProjectName = Annotated[
     typer.Option(parser=name_arguments.parse_name, metavar="NAME", help="Project scope (`project_id`) at the gateway."),
 ]
 SCOPES: TypeAdapter[tuple[Scope, ...]] = TypeAdapter(tuple[Scope, ...])
-#: A key is one line of a file; more than this is another file.
+#: Longest key in characters; a longer input is not a key.
 LONGEST_KEY = 4096
 
 
@@ -235,7 +235,7 @@ def _parse_scopes(wanted: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _read_key(file: Path | None) -> str:
-    """Return the key that is handed in: one line. Ends with status 2 where there is none."""
+    """Return the key, one line, from the file, a prompt or standard input; exits 2 when there is none."""
     try:
         if file is not None:
             with file.open(encoding="utf-8") as opened:
@@ -307,7 +307,7 @@ def _build_table(found: Sequence[ListedTarget]) -> Table:
 
 
 def describe_target(one: ListedTarget) -> str:
-    """Return a target in words: whose it is, and where."""
+    """Return a description of a target: its tenant or bank, and its address."""
     user = one.target.user
     bank = f", bank {one.bank or one.target.bank_id}" if one.target.bank_id else ""
     return f"host {one.host}{bank}, {user.user_id} at {user.base_url or SELF}"
@@ -318,5 +318,5 @@ def _name_sessions(target: GatewayTarget) -> str:
 
 
 def _describe_key(target: GatewayTarget) -> str:
-    """Return where the key is: sealed here, in the settings, or nowhere any more."""
+    """Return where a target's key is: sealed in the database, in the settings, or deleted."""
     return "none" if target.unset_at else "sealed" if target.sealed_key else "settings"

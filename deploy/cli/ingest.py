@@ -27,7 +27,7 @@ from deploy.cli.turn_sender import PATIENCE_S, SentCounts, ServiceUnresponsive, 
 
 HEAD_BYTES = 1 << 20
 TIMEOUT_S = 30.0
-#: A file of nothing but bad lines should not fill the terminal; `--json` lists them all.
+#: Most bad lines that are printed; `--json` lists them all.
 SHOWN_PROBLEMS = 100
 
 
@@ -120,7 +120,7 @@ def _ingest_document(client: Afterturn, whole: DocumentFile, patience: float, *,
 
 
 class _ProgressDisplay:
-    """What a person sees meanwhile: bad lines, waits, and how far it is."""
+    """Prints bad lines and waits beside the progress bar."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -143,7 +143,7 @@ class _ProgressDisplay:
 
 @contextmanager
 def _show_progress(size: int | None) -> Iterator[tuple[_ProgressDisplay, Any]]:
-    """Show a bar on standard error while the block runs, when a person is there to see it."""
+    """Show a progress bar on standard error, if it is a terminal, while the block runs."""
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
     target = Console(stderr=True, markup=False, highlight=False, emoji=False)
     progress = Progress(*columns, TimeRemainingColumn(), console=target, transient=True, disable=not target.is_terminal)
@@ -159,7 +159,7 @@ def _show_progress(size: int | None) -> Iterator[tuple[_ProgressDisplay, Any]]:
 
 @contextmanager
 def _open_source(file: str) -> Iterator[BinaryIO]:
-    """Open the file, or standard input, with a buffer that can be peeked into; ends with status 2."""
+    """Open the file, or standard input for `-`, with a buffer that can be peeked into; exits 2 when it fails."""
     source = sys.stdin.fileno() if file == "-" else file
     try:
         stream = open(source, "rb", HEAD_BYTES, closefd=file != "-")  # noqa: SIM115 - it may be a descriptor

@@ -1,4 +1,4 @@
-"""A file that is ingested is a document, named by its content: its turns name it, or its text is the document."""
+"""Registers an ingested file as a document: its turns refer to it, or its text is the document's content."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
@@ -15,14 +15,14 @@ from deploy.cli.parsed import BadLine, Parsed, ParsedTurn
 from deploy.cli.turn_sender import PATIENCE_S, SentCounts, call_patiently, retry_after_s
 
 _PIECE = 1 << 20
-#: What `"doc_id":"<36 signs>",` takes on the wire.
+#: Bytes of `"doc_id":"<36 characters>",` in a request.
 _NAMED_BYTES = 48
 TITLE_BYTES = 256
 
 
 @dataclass
 class SourceRegistrar:
-    """Names one file in every bank its turns go to, when the first of them does."""
+    """Registers a file as a document in each bank, when the first turn goes to that bank."""
 
     client: Afterturn
     file: Path
@@ -32,7 +32,7 @@ class SourceRegistrar:
     _digest: str = ""
 
     def mark(self, items: Iterable[Parsed]) -> Iterator[Parsed]:
-        """Yield what was parsed, each turn with the document it comes from."""
+        """Yield the parsed items, each turn with the id of the file's document."""
         for item in items:
             if not isinstance(item, ParsedTurn):
                 yield item
@@ -54,7 +54,7 @@ class SourceRegistrar:
 
 
 def register_document(ask: Callable[[], DocumentReceipt], patience_s: float) -> DocumentReceipt:
-    """Return a document's receipt, however often that must be asked for.
+    """Register a document, with retries for `patience_s` seconds, and return its receipt.
 
     Raises ServiceUnresponsive, and the AfterturnError of a refusal.
     """
@@ -62,7 +62,7 @@ def register_document(ask: Callable[[], DocumentReceipt], patience_s: float) -> 
 
 
 def hash_file(file: Path) -> str:
-    """Return the sha256 of a file, hexadecimal."""
+    """Return the hexadecimal SHA-256 of a file."""
     digest = hashlib.sha256()
     with file.open("rb") as stream:
         while piece := stream.read(_PIECE):
@@ -71,21 +71,24 @@ def hash_file(file: Path) -> str:
 
 
 def derive_title(file: Path) -> str:
-    """Return what a file is called in memory: its name, cut where it is too long."""
+    """Return the document title of a file: its name, cut to TITLE_BYTES bytes."""
     name = file.name.encode(errors="replace").decode()
     return name.encode()[:TITLE_BYTES].decode(errors="ignore") or "file"
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentFile:
-    """One file, what it is called in memory, and the bank it goes to."""
+    """A file, its title as a document, and its bank."""
 
     stream: BinaryIO
     title: str
     bank: str
 
     def feed(self, client: Afterturn, patience_s: float) -> tuple[SentCounts, DocumentReceipt | None]:
-        """Send the file and count what came of it; None for one that is no text. Raises GaveUp, AfterturnError."""
+        """Send the file as a document; return the counts and its receipt, None for a file that cannot be sent.
+
+        Raises ServiceUnresponsive, AfterturnError.
+        """
         raw = self.stream.read(LONGEST_LINE + 1)
         try:
             content = raw.removeprefix(BOM).decode()

@@ -122,7 +122,7 @@ def retry_command(
     **Example:** `afterturn jobs retry --stage embedding --category embedding --yes`
     """
     place = BankFilter(host, bank)
-    # Named rows are looked up in every status, so that an unknown name is refused and not ignored.
+    # Named rows are looked up in every status, so that an unknown name is an error.
     statuses = [Status.DEAD, Status.UNKNOWN] if turn else [Status.DEAD]
     selection = _select_rows(place, stage, statuses, category, older_than)
     _require_filter(turn, stage, host, bank, category, older_than, everything or None)

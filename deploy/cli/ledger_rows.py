@@ -39,7 +39,7 @@ TurnArgument = Annotated[
     str, typer.Argument(metavar="TURN", help="A turn's id, or SESSION/TURN: the agent's own ids (with --bank).")
 ]
 
-#: What a target is called that is this service itself.
+#: Name of the target that is this service itself.
 SELF = "self"
 
 _COLOURS = {"dead": "red", "unknown": "yellow"}

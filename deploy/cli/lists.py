@@ -15,7 +15,7 @@ from deploy.cli import name_arguments
 from deploy.cli.output import create_console, exit_with, print_json, print_notice, replace_unprintable
 from deploy.cli.running_stack import DataOption, JsonOption, create_client, exit_on_api_error, find_running_stack
 
-#: Rows that one request asks for, and a list shows unless it is told otherwise.
+#: Rows per request, and the default length of a list.
 PAGE = 200
 
 BankOption = Annotated[str, typer.Option(parser=name_arguments.parse_bank, metavar="NAME", help="The bank.")]
@@ -184,7 +184,10 @@ def _read_users(client: Afterturn, cursor: str | None) -> Page[Any]:
 
 
 def _find_row(client: Afterturn, read: Callable[[Afterturn, str | None], Page[Any]], *named: str) -> Any:
-    """Return the row whose field has this value (field, value, further fields); ends with status 1 without one."""
+    """Return the row with a value in one of its fields; exits 1 when there is none.
+
+    `named` is a field, the value, and further fields that may hold it.
+    """
     field, value, *more = named
     cursor = None
     while True:

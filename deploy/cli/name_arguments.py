@@ -1,7 +1,7 @@
 """Validates names in command-line arguments by the API's rules.
 
-An empty name most of all: it comes from a shell variable that is not set, and as a user id it would select the memories
-without a user.
+This refuses an empty name, which comes from an unset shell variable: as a user id it would select the memories without
+a user.
 """
 
 from collections.abc import Callable
@@ -25,9 +25,9 @@ def _create_parser(field: Any) -> Callable[[str], str]:
     return parsed
 
 
-#: The name of a host, a user or an agent; raises typer.BadParameter, as the next two do.
+#: Parses the name of a host, a user or an agent; raises typer.BadParameter, as the next two do.
 parse_name = _create_parser(Name)
-#: The name of a bank.
+#: Parses the name of a bank.
 parse_bank = _create_parser(BankName)
-#: The name of a session.
+#: Parses the name of a session.
 parse_session = _create_parser(SessionName)

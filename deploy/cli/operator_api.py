@@ -12,7 +12,7 @@ from deploy.cli.output import create_console, exit_with, print_json, replace_unp
 from deploy.local.stack import Stack
 from store.tenancy.tokens import OPERATOR_PREFIX
 
-#: Patience with an answer, in seconds.
+#: Time-out of a call, in seconds.
 TIMEOUT_S = 30.0
 
 

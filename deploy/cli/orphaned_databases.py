@@ -16,7 +16,7 @@ AUTOMATIC_REMEDY = "the next `afterturn bench`, `chaos`, `check walls` or `demo`
 
 
 def find_orphaned_databases(patient: DoctorTarget) -> Iterator[DoctorFinding]:
-    """Return each orphaned database with its size and the command that removes it; databases in use are left out."""
+    """Yield a warning for each orphaned database, with its size and the command that removes it; skip those in use."""
     for left in find_orphaned_folders():
         yield report_warning(
             ORPHANED,
@@ -33,7 +33,7 @@ def find_orphaned_databases(patient: DoctorTarget) -> Iterator[DoctorFinding]:
 
 
 def _is_known(home: Path, data: Path | None, patient: DoctorTarget) -> bool:
-    """Whether a data folder, or a running command's private one, refers to this database."""
+    """Return whether a data folder, or the private folder of a running command, refers to this database."""
     if data is not None and is_private(data.parent):
         return True
     candidates = (patient.settings.data, *([] if data is None else [data]))

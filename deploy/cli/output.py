@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
-#: Columns where no terminal says how many there are.
+#: Width without a terminal, in columns.
 PIPE_WIDTH = 400
 
 

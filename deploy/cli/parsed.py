@@ -8,13 +8,13 @@ from afterturn_client.transport import encode_json
 from afterturn_client.turns import NewTurn, texts_of, turn_body
 from pydantic import ValidationError
 
-#: How pydantic marks which kind of message it read; no field is called so.
+#: Tags that pydantic adds to the path of an error; they are not fields.
 MESSAGE_KINDS = ("message", "item")
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedTurn:
-    """A turn and where it stands; `size` is its length on the wire in bytes."""
+    """A turn, its line and offset in the file; `size` is its length in a request, in bytes."""
 
     line: int
     turn: NewTurn
@@ -24,7 +24,7 @@ class ParsedTurn:
 
 @dataclass(frozen=True, slots=True)
 class BadLine:
-    """A line that is no turn, and why; the error holds nothing of its text."""
+    """A line that is not a turn; `error` says why, without quoting it."""
 
     line: int
     error: str
@@ -35,13 +35,13 @@ Parsed = ParsedTurn | BadLine
 
 
 def derive_turn_name(ordinal: int, role: str, text: str) -> str:
-    """Return `<ordinal>-<12 hex of sha256(role, text)>`: the same place and text is the same turn."""
+    """Return `<ordinal>-<12 hex of sha256(role, text)>`, so that the same text in the same place is the same turn."""
     digest = hashlib.sha256(b"\0".join((role.encode(), text.encode(errors="surrogatepass"))))
     return f"{ordinal}-{digest.hexdigest()[:12]}"
 
 
 def check_turn(turn: NewTurn, line: int, offset: int) -> Parsed:
-    """Return the turn if it can be written and stored as text, else a bad line."""
+    """Return the turn if it can be encoded and stored, else a bad line."""
     names = [turn.session_id, turn.turn_id, turn.bank or "", turn.user_id or "", *(turn.metadata or {})]
     if any("\0" in text for text in [*names, *texts_of(turn)]):
         return BadLine(line, "holds a NUL character", offset)
@@ -53,7 +53,7 @@ def check_turn(turn: NewTurn, line: int, offset: int) -> Parsed:
 
 
 def describe_first_error(error: ValidationError) -> str:
-    """Return the first thing pydantic found wrong: where and what, never the value."""
+    """Return pydantic's first error as text: field and problem, never the value."""
     detail = error.errors(include_url=False, include_input=False, include_context=False)[0]
     place = ".".join(str(part) for part in detail["loc"] if part not in MESSAGE_KINDS)
     shown = "".join(sign if sign.isprintable() else "?" for sign in place)[:100]

@@ -85,7 +85,7 @@ def perimeter_command(
     if not ipaddress.ip_address(host).is_loopback:
         log.warning("keys_unencrypted", next_step="put a proxy with TLS in front, and listen on loopback")
 
-    # Only now: it loads the library of metrics, and `afterturn plugin`, which shares this module, sets a folder first.
+    # Imported only now: it loads prometheus_client, for which `afterturn plugin`, an importer, sets a folder first.
     from producers.perimeter.http import create_perimeter_app  # noqa: PLC0415
 
     async def run() -> None:
@@ -97,7 +97,7 @@ def perimeter_command(
             await _serve_app(create_perimeter_app(perimeter, CallerFile(keys), tools=mcp), host, port)
 
     try:
-        # As the API: on asyncio's own loop, Granian aborts one process in six when it ends.
+        # uvloop, as in the API: on asyncio's own loop, Granian aborts one process in six when it ends.
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run())
     except InvalidDatabaseUrl as error:
@@ -107,7 +107,7 @@ def perimeter_command(
 
 
 def _parse_address(listen: str) -> tuple[str, int]:
-    """Return an address (numbers) and a port; ends with status 2 for anything else."""
+    """Return the numeric address and the port of `--listen`; exits 2 for anything else."""
     host, _, port = listen.rpartition(":")
     host = host.strip("[]").replace("localhost", "127.0.0.1")
     with suppress(ValueError):
@@ -118,7 +118,7 @@ def _parse_address(listen: str) -> tuple[str, int]:
 
 
 def _plugin_address() -> PluginAddress | None:
-    """Return where the plugin listens, checked; ends with status 2 where the URL names none."""
+    """Return the validated address of the plugin, None when there is none; exits 2 for an invalid URL."""
     address = plugin_address(TIMEOUT)
     try:
         return address if address is None or address.target else None
@@ -127,7 +127,7 @@ def _plugin_address() -> PluginAddress | None:
 
 
 async def _open_plugin(stack: AsyncExitStack, address: PluginAddress | None) -> PluginClient | None:
-    """Return the plugin's client; the plugin may be unreachable now and come back."""
+    """Return a client of the plugin, which need not be reachable yet; None without an address."""
     if address is None:
         log.warning("no_memory_plugin", next_step="set MEMORY_PLUGIN_URL")
         return None
@@ -154,7 +154,7 @@ async def _serve_app(app: Any, host: str, port: int) -> None:
 
 
 async def _tell_when_ready(host: str, port: int) -> None:
-    """Print the address when the server listens."""
+    """Print the perimeter's URL as JSON once the server listens."""
     while True:
         try:
             _, writer = await asyncio.open_connection(host, port)

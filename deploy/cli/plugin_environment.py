@@ -28,7 +28,7 @@ WorkspacesOption = Annotated[
 
 
 def plugin_address(timeout: str) -> PluginAddress | None:
-    """Return where the plugin listens; None where MEMORY_PLUGIN_URL is not set. `timeout`: where that is not set."""
+    """Return the plugin's address, None when MEMORY_PLUGIN_URL is not set; `timeout` is the default time-out."""
     url, ca_file = os.environ.get("MEMORY_PLUGIN_URL"), os.environ.get("MEMORY_PLUGIN_CA_FILE")
     if not url:
         return None

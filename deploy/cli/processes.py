@@ -81,11 +81,11 @@ def worker_command(
 
 
 def _serve_probes(settings: Settings) -> None:
-    """Serve metrics and health of this machine's workers where a port is set, or end with status 2."""
+    """Serve metrics and health of this machine's workers if a port is set; exits 2 when it cannot be listened on."""
     if not settings.worker.metrics_port:
         return
     prepare_environment(settings)
-    # Only now: the library of metrics decides at its import whether processes share their samples.
+    # Imported only now: prometheus_client decides at import whether processes share their samples.
     from deploy.worker.probes import serve_probes  # noqa: PLC0415
 
     try:
@@ -98,7 +98,7 @@ def _serve_probes(settings: Settings) -> None:
 
 
 def check_settings(config: Path | None) -> Settings:
-    """Return the settings of a process that can begin, or end with status 2 and what to do."""
+    """Return the settings if a process can start with them; exits 2 with the remedy otherwise."""
     settings = read_settings(config)
     if missing := find_missing_urls(settings):
         raise exit_with(f"not set: {', '.join(missing)}; docs/operations.md shows how a service is set up", 2)
@@ -108,12 +108,12 @@ def check_settings(config: Path | None) -> Settings:
 
 
 def config_arguments(config: Path | None) -> list[str]:
-    """Return the arguments that hand a file of settings on to a process."""
+    """Return the arguments that pass a settings file on to a process."""
     return ["--config", str(config)] if config else []
 
 
 def _supervise_processes(name: str, module: Sequence[str], count: int) -> None:
-    """Keep a number of processes of a module running until a signal; ends with the supervisor's status."""
+    """Keep a number of processes of a module running until a signal, then exit with the supervisor's status."""
     argv = (sys.executable, "-P", "-m", *module)
     children = [Child(name=f"{name}-{n}", argv=argv) for n in range(1, count + 1)]
     supervisor = Supervisor(say=print_notice)

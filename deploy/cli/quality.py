@@ -1,4 +1,4 @@
-"""`afterturn bench recall --quality`: find the stack, ask the questions, print the table."""
+"""`afterturn bench recall --quality`: measures recall quality on a stack and prints the figures."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,16 +23,16 @@ from deploy.local.private_stack import PrivateStackError, run_private_stack
 from deploy.local.stack import Stack, StackNotRunning, find_stack
 from deploy.settings import load_settings
 
-#: The shares of the flags, in the order they are printed.
+#: The flags whose shares are printed, in this order.
 FLAGS = ("one_speaker", "other_speaker", "on_topic")
 
 
 @dataclass(frozen=True, slots=True)
 class QualityOptions:
-    """The command's options; `stack` is a running stack's data folder.
+    """The options of the command; `stack` is a running stack's data folder.
 
-    `long`: also join this many consecutive messages to one (0: do not). `tokens`: also ask for answers of this size (0:
-    do not).
+    `long`: also measure with this many consecutive messages joined to one (0: do not). `tokens`: also ask for answers
+    of this size in tokens (0: do not).
     """
 
     file: Path | None
@@ -44,7 +44,7 @@ class QualityOptions:
 
 
 def measure_recall_quality(options: QualityOptions, *, as_json: bool) -> None:
-    """Measure and print. Ends with status 2 when there is nothing to measure with."""
+    """Measure recall quality and print the figures; exits 2 when the data or the stack cannot be used."""
     if options.file is None or options.kind not in FORMATS:
         raise exit_with(f"--quality needs --data FILE and --format {'|'.join(FORMATS)}", 2)
     try:
@@ -83,7 +83,7 @@ def _print_report(name: str, found: QualityReport) -> None:
 
 @contextmanager
 def _open_stack(data: Path | None) -> Iterator[Stack]:
-    """Yield the running stack of that folder (None: the default folder), else a private one."""
+    """Yield the stack that runs in a data folder; for None the default folder's, or else a private stack."""
     try:
         yield find_stack(data or load_settings().settings.data)
     except StackNotRunning:
@@ -116,7 +116,7 @@ def _serialise_flags(row: FlagShares) -> dict[str, Any]:
 
 
 def _build_flags_table(rows: Sequence[FlagShares]) -> Table:
-    """Return the shares of the flags: of answerable questions `other_speaker` is a false alarm."""
+    """Return a table of the flags' shares by group; for answerable questions `other_speaker` is a false alarm."""
     table = Table("questions that are", "questions", *FLAGS, box=None, pad_edge=False, header_style="bold")
     for row in rows:
         table.add_row(row.group, str(row.questions), *(f"{getattr(row, name):.3f}" for name in FLAGS))
@@ -124,7 +124,7 @@ def _build_flags_table(rows: Sequence[FlagShares]) -> Table:
 
 
 def _build_ablation_table(found: QualityReport) -> Table:
-    """Return recall@10 by category and all figures with each part left out."""
+    """Return a table of recall@10 by category and of all figures, with each part left out."""
     categories = [row.category for row in found.figures[:-1]]
     table = Table("without", *categories, *NAMES, box=None, pad_edge=False, header_style="bold")
     for name, rows in {"nothing": found.figures, **found.without}.items():

@@ -30,7 +30,7 @@ LettersArgument = Annotated[
 ]
 AllOption = Annotated[bool, typer.Option("--all", help="Every dead letter of the queue.")]
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
-#: What a publisher sends, and nothing else.
+#: The only commands that a publisher sends.
 COMMANDS = ("hset", "rpush", "hlen", "multi", "exec", "waitaof", "ping")
 
 queue_app = typer.Typer(
@@ -138,7 +138,7 @@ def drop_command(
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A queue of a running service."""
+    """A turn queue of a running service: its tenant, broker and dead letters."""
 
     tenant: str
     broker: TurnQueueBroker
@@ -154,7 +154,7 @@ def _require_queue(settings: Settings, queue: str) -> str:
 
 @contextmanager
 def _open_queue(settings: Settings, queue: str, data: Path | None) -> Iterator[_Opened]:
-    """Lend a queue; ends with status 1 where its server does not answer."""
+    """Yield a turn queue; exits 1 when its server does not answer."""
     tenant = _require_queue(settings, queue)
     if not queue_url(settings):
         there = settings.broker.model_copy(update={"url": find_running_stack(data).redis_url})

@@ -28,7 +28,7 @@ from deploy.cli.times import parse_time
 MARGIN = "    "
 #: How long an answer is waited for, waiting for a position left out, in seconds.
 PATIENCE_S = 10.0
-#: Most banks among which near names are looked for.
+#: Most banks that are searched for similar names.
 MOST_BANKS = 100
 
 
@@ -222,7 +222,7 @@ def _render_result(rank: int, one: Recalled, *, explain: bool) -> Text:
 
 
 def _describe_score(explain: Mapping[str, Any]) -> str:
-    """Return what a score is the sum of: what each arm gave and, in brackets, its rank; and what each rule changed."""
+    """Return the summands of a score as text: each arm's part with its rank, and each rule's change."""
     gave = {name: (one["score"] * one["weight"], one["rank"]) for name, one in explain.get("arms", {}).items()}
     arms = [f"{name} {by:.3f} (no. {rank})" for name, (by, rank) in gave.items() if by]
     return ", ".join([*arms, *(f"{name} {by:+.3f}" for name, by in explain.get("moved", {}).items())])

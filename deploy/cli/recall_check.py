@@ -18,7 +18,7 @@ from store.recall.accuracy_check import CheckedQuestion, StoredBank, compare_sea
 from store.recall.settings import RecallSettings
 
 TARGET_RECALL = 0.98
-#: From how many units on a bank belongs to the next class.
+#: Numbers of units from which a bank belongs to the next size class.
 SIZE_LIMITS = (1_000, 10_000, 100_000, 1_000_000)
 SIZE_NAMES = ("below 1,000", "1,000 to 10,000", "10,000 to 100,000", "100,000 to 1,000,000", "from 1,000,000")
 
@@ -84,17 +84,17 @@ def recall_check_command(
 async def compare_banks(
     database: Database, banks: Sequence[StoredBank], units: int, settings: RecallSettings
 ) -> list[CheckedQuestion]:
-    """Compare in every one of these banks."""
+    """Compare vector search with exact search in each of these banks, and return the compared questions."""
     return [one for bank in banks for one in await compare_searches(database, bank, units, settings)]
 
 
 def classify_size(units: int) -> int:
-    """Return which of `SIZE_NAMES` a bank of this number of units is."""
+    """Return the index in `SIZE_NAMES` of a bank with this number of units."""
     return sum(units >= step for step in SIZE_LIMITS)
 
 
 def summarise_by(asked: Sequence[CheckedQuestion], name: Callable[[CheckedQuestion], str]) -> list[AccuracyRow]:
-    """Return a row for each name, in the order of their sizes or else of their letters."""
+    """Return a row for each value of `name`: size classes by size, others alphabetically."""
     order = {one: n for n, one in enumerate(SIZE_NAMES)}
     ordered = sorted(asked, key=lambda one: (order.get(name(one), 0), name(one)))
     return [_summarise_group(key, list(group)) for key, group in groupby(ordered, name)]
@@ -106,7 +106,7 @@ def _summarise_group(name: str, asked: Sequence[CheckedQuestion]) -> AccuracyRow
 
 
 def _sample_banks(banks: Sequence[StoredBank], most: int) -> list[StoredBank]:
-    """Choose banks of each size at random, at most this many."""
+    """Return a random sample of at most `most` banks of each size class."""
     mixed = random.sample(banks, len(banks))
     mixed.sort(key=lambda bank: classify_size(bank.units))
     return [bank for _, group in groupby(mixed, lambda bank: classify_size(bank.units)) for bank in list(group)[:most]]

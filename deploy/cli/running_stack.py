@@ -44,7 +44,7 @@ API_KEY_FILE = "api-key"
 OWNER_VARIABLE = "AFTERTURN_DATABASE__OWNER_URL"
 KEY_VARIABLE = "AFTERTURN_CLIENT__KEY"
 
-#: The stack is there, but what was asked is wrong or not allowed.
+#: Errors of a request that a running service refused as wrong or not allowed.
 _USAGE_ERRORS = (BadRequestError, InvalidArgumentError, InvalidRequestError, PermissionDeniedError)
 
 

@@ -1,11 +1,11 @@
-"""A password as PostgreSQL keeps it, so that it never travels in a statement that a server's log might quote."""
+"""Hashes passwords as PostgreSQL stores them, so that none is part of a statement that a server may log."""
 
 import base64
 import hashlib
 import hmac
 import secrets
 
-#: PostgreSQL's own figures.
+#: PostgreSQL's defaults.
 ITERATIONS, SALT_BYTES = 4096, 16
 
 

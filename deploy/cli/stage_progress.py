@@ -16,9 +16,9 @@ from store.ledger.stages import Stage
 
 T = TypeVar("T")
 
-#: Over how many seconds speed is averaged.
+#: Period over which the speed is averaged, in seconds.
 WINDOW_S = 20.0
-#: A look may take this part of the time: counting everything takes long where there is much.
+#: Largest share of the time that counting may take; with many rows it takes long.
 SMOOTHING_SHARE = 0.2
 
 ENDED = tuple(status for status in PUBLIC_STATUSES if status not in {"pending", "running"})

@@ -25,30 +25,30 @@ from embeddings.retry import Again, Backoff, Retry
 
 T = TypeVar("T")
 
-#: Half of what the service takes in one request by default, so that names and commas fit in too.
+#: Half of the service's default limit for a request, which leaves room for field names.
 BATCH_BYTES = 1_048_576
 BATCH_TURNS = 100
 PATIENCE_S = 120.0
-#: A person is told when the service failed so often.
+#: Number of failed attempts after which `waiting` is called.
 TOLD_FAILURES = 2
 SEND_AGAIN = Retry(Backoff(0.2, factor=2.0, longest_s=2.0))
 
-#: Something in the batch is not acceptable: halves of it may be.
+#: Refusals of a whole batch, whose halves may be accepted.
 _REFUSED = (BadRequestError, InvalidArgumentError, InvalidRequestError, PayloadTooLargeError, PermissionDeniedError)
 _SERVER_ERROR = 500
 
 
 class ServiceUnresponsive(Exception):
-    """The service did not answer usefully within the time-out; the text has its last answer."""
+    """The service gave no final answer within the time-out; the text is that of its last error."""
 
 
 class _StillWrittenError(AfterturnError):
-    """Turns of the batch have no answer yet."""
+    """Some turns of the batch have no final answer yet."""
 
 
 @dataclass
 class SentCounts:
-    """Counts of a file's lines. Every line is exactly one of accepted, duplicate, conflict and bad."""
+    """Counts of a file's turns and bad lines; each is exactly one of accepted, duplicate, conflict and bad."""
 
     accepted: int = 0
     duplicates: int = 0
@@ -72,9 +72,9 @@ class SentCounts:
 class TurnSender:
     """Sends turns and counts the results.
 
-    A batch without an answer is sent again until `patience_s` seconds have passed since the last one that
-    had an answer: a turn has its name in the file, so sending it twice stores it once. `report` hears of
-    every bad line and conflict, `waiting` when the service does not answer, `advanced` of the bytes read.
+    A batch without an answer is sent again for up to `patience_s` seconds; a turn that is sent twice is stored
+    once. `report` is called with every bad line and conflict, `waiting` when the service does not answer,
+    `advanced` with the number of bytes read.
     """
 
     client: Afterturn
@@ -85,7 +85,7 @@ class TurnSender:
     tally: SentCounts = field(default_factory=SentCounts)
 
     def feed(self, items: Iterable[Parsed]) -> None:
-        """Send everything. Raises GaveUp; what has an answer by then is in `tally`."""
+        """Send all turns in batches and count the results in `tally`. Raises ServiceUnresponsive."""
         batch: list[ParsedTurn] = []
         size = 0
         for item in items:
@@ -100,7 +100,7 @@ class TurnSender:
         self._send(batch)
 
     def _send(self, batch: Sequence[ParsedTurn]) -> None:
-        """Send a batch and count its answers; a refused one is halved until the turns to blame stand alone."""
+        """Send a batch and count the answers; a refused batch is halved until the refused turns are alone."""
         if not batch:
             return
         try:
@@ -141,14 +141,14 @@ class TurnSender:
     def _count_results(
         self, batch: Sequence[ParsedTurn], results: Sequence[TurnReceipt | RefusedTurn]
     ) -> Sequence[ParsedTurn]:
-        """Count the answers, with the line up to which every turn has one; gives what must be sent again."""
+        """Count the answers, report progress up to the first unanswered turn, and return the turns to send again."""
         with defer_interrupt():
             left = [item for item, result in zip(batch, results, strict=True) if not self._count_result(item, result)]
             self._note_passed(batch[: batch.index(left[0])] if left else batch)
         return left
 
     def _count_result(self, item: ParsedTurn, result: TurnReceipt | RefusedTurn) -> bool:
-        """Count one answer; False when the turn must be sent again."""
+        """Count an answer; return False when the turn must be sent again."""
         if isinstance(result, TurnReceipt):
             self.tally.accepted += not result.duplicate
             self.tally.duplicates += result.duplicate
@@ -174,7 +174,7 @@ class TurnSender:
 
 
 def call_patiently(call: Callable[[], T], again: Again, patience_s: float) -> T:
-    """Return what a call returns; make it again for `patience_s` seconds. Raises ServiceUnresponsive, or a refusal."""
+    """Return a call's result; repeat it for up to `patience_s` seconds. Raises ServiceUnresponsive, or a refusal."""
     try:
         return SEND_AGAIN.call_blocking(call, again, deadline=SEND_AGAIN.clock() + patience_s)
     except AfterturnError as error:
@@ -185,7 +185,7 @@ def call_patiently(call: Callable[[], T], again: Again, patience_s: float) -> T:
 
 
 def retry_after_s(error: Exception) -> float | None:
-    """Return after how many seconds, at least, a call may be made again; None after a refusal."""
+    """Return the least number of seconds until a call may be repeated; None after a refusal."""
     if not isinstance(error, AfterturnError) or isinstance(error, (UnauthenticatedError, *_REFUSED)):
         return None
     if isinstance(error, ApiError):
@@ -194,5 +194,5 @@ def retry_after_s(error: Exception) -> float | None:
 
 
 def is_transient(error: ApiError) -> bool:
-    """Whether the error may be gone at the next attempt."""
+    """Return whether the next attempt may succeed."""
     return error.retryable or error.status >= _SERVER_ERROR

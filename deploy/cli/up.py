@@ -86,7 +86,7 @@ def up_command(
 def _collect_overrides(
     data: Path | None, port: int | None, gateway: str | None, log_format: LogFormat | None
 ) -> dict[str, Any]:
-    """Return the options as settings, nested like the tree; None says nothing."""
+    """Return the options as settings, nested like the tree; None: not given."""
     return {
         "data": data,
         "api": {"port": port},
@@ -116,7 +116,7 @@ def _create_notifier(log_format: LogFormat) -> Callable[[str], None]:
 
 
 def _print_ready(stack: Stack) -> None:
-    """Print the READY line, then how to talk to the stack."""
+    """Print the READY line, then how to use the stack."""
     lines = (
         stack.ready_line(),
         "Remember something, then ask for it:",
@@ -133,7 +133,7 @@ def _print_ready(stack: Stack) -> None:
 
 
 def _print_at_once(text: str, stream: TextIO) -> None:
-    """Print unbuffered; ignore a closed pipe."""
+    """Print a line unbuffered; ignore a closed pipe."""
     try:
         print(text, file=stream, flush=True)
     except OSError:

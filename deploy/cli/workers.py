@@ -60,7 +60,7 @@ def drain_command(
     names = workers or []
     if bool(names) == everyone:
         raise typer.BadParameter("name workers, or give --all")
-    # Only now: it loads the library of metrics, which must not be there before a worker's folder of samples is known.
+    # Imported only now: it loads prometheus_client, which must not happen before a worker's folder of samples is known.
     from deploy.cli.worker_draining import drain_workers  # noqa: PLC0415
 
     states = drain_workers(find_running_stack(data), names, wait or timedelta())
