@@ -1,1 +1,1 @@
-"""The laboratory: benchmarks, chaos, the isolation check, the demo. None of it runs in production."""
+"""Measurements and proofs that do not run in production: benchmarks, chaos, isolation and upgrade checks, the demo."""

@@ -1,6 +1,6 @@
-"""Benches: the product beside its floor, in the same run, on the same server.
+"""Benchmarks: each measures the product beside its floor, in the same run, on the same server.
 
-Hands out `Measure` and `MeasureTarget`, what a bench finds; each bench is a module of its own (`append`).
+Exports `Measure` and `MeasureTarget`, the results of a benchmark; each benchmark is a module of its own.
 """
 
 from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget

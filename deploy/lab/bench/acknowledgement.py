@@ -1,4 +1,4 @@
-"""How long a turn's acknowledgement takes, beside both floors, at one connection and at several."""
+"""Measures the acknowledgement time of a turn beside both floors, on one connection and on several."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,17 +19,17 @@ WARM_UP_TURNS = 20
 
 
 def read_clock() -> datetime:
-    """Return the time, in UTC."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
 class TurnNotAccepted(Exception):
-    """A turn of a bench was not accepted: its figures would mean nothing."""
+    """A turn of the benchmark was not accepted, so its figures would be meaningless."""
 
 
 @dataclass(slots=True)
 class AcknowledgementTimes:
-    """Seconds of single turns: ours, floor A (one INSERT) and floor B (the same rows)."""
+    """Durations of single turns in seconds: ours, floor A (one INSERT) and floor B (the same rows)."""
 
     ours: list[float] = field(default_factory=list)
     floor_a: list[float] = field(default_factory=list)
@@ -41,7 +41,7 @@ class AcknowledgementTimes:
 
 
 class AcknowledgementBench:
-    """Appends turns of as many sessions as there are connections, and writes the same to both floors."""
+    """Appends turns to one session per connection, and writes the same turns to both floors."""
 
     def __init__(self, ground: BenchDatabase, database: Database, floors: Floors, host: UUID, lanes: int) -> None:
         self._ground, self._database, self._floors, self._host = ground, database, floors, host
@@ -49,13 +49,13 @@ class AcknowledgementBench:
         self._talks = [TurnGenerator(f"lane-{lane}-of-{lanes}") for lane in range(lanes)]
 
     async def warmed_up(self) -> Self:
-        """Let every connection meet its statements before time is taken."""
+        """Run every connection's statements once before times are measured, and return this object."""
         await self._floors_follow(WARM_UP_TURNS // 4)
         await self.block(WARM_UP_TURNS)
         return self
 
     async def rounds(self, rounds: int, turns: int) -> AcknowledgementTimes:
-        """Time blocks that alternate; each has this number of turns a connection."""
+        """Return the times of alternating blocks, each with `turns` turns per connection."""
         found = AcknowledgementTimes()
         for _ in range(rounds):
             one = await self.block(turns)
@@ -65,7 +65,7 @@ class AcknowledgementBench:
         return found
 
     async def block(self, turns: int) -> AcknowledgementTimes:
-        """Append turns, insert their bodies, and write their rows."""
+        """Time one block: append turns (ours), insert their bodies (floor A), write their rows (floor B)."""
         lanes = [talk.take(turns) for talk in self._talks]
         ours = await self._append(lanes)
         rows = [await self._build_rows(lane) for lane in lanes]
@@ -74,7 +74,7 @@ class AcknowledgementBench:
         return AcknowledgementTimes(ours, await run_lanes(plain), await run_lanes(bare))
 
     async def _floors_follow(self, turns: int) -> None:
-        """Make the bank and the sessions, and give floor B's host the same."""
+        """Create the bank and the sessions with `turns` turns each, and copy both to floor B's host."""
         await self._append([talk.take(turns) for talk in self._talks])
         await self._floors.adopt(self._host)
 
@@ -92,13 +92,13 @@ class AcknowledgementBench:
 
 
 async def append_new_turns(store: TurnStore, host: UUID, *turns: NewTurn) -> None:
-    """Append turns that must be new. Raises NotAccepted."""
+    """Append turns that must be new. Raises TurnNotAccepted."""
     answers = await store.append(host, turns)
     if not all(isinstance(answer, Appended) and not answer.duplicate for answer in answers):
         raise TurnNotAccepted("a turn of the bench was not accepted as new")
 
 
 def derive_turn_ids(host: UUID, turns: Sequence[NewTurn]) -> tuple[UUID, list[UUID]]:
-    """Return the ids of one session's turns: the session's, and theirs."""
+    """Return the session id and the turn ids of turns of one session."""
     session = identity.session_id(identity.bank_id(host, turns[0].bank), turns[0].session_id)
     return session, [identity.turn_id(session, turn.turn_id) for turn in turns]

@@ -1,4 +1,4 @@
-"""`afterturn bench append`: what the store promises of its write path, one measure for each promise."""
+"""`afterturn bench append`: measures the store's write path, with one measure for each promise about it."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -13,7 +13,7 @@ from deploy.lab.bench.servers import BenchServers, open_bench_servers
 from store.database import Database
 
 CONNECTIONS = 8
-#: Lends what `run` takes.
+#: Opens the servers that `run` takes.
 servers = open_bench_servers
 
 Say = Callable[[str], None]
@@ -21,7 +21,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class AppendSizes:
-    """How much is run; `rounds` are alternations of floor and ours, each of `turns` turns a connection."""
+    """The size of a run; `rounds` alternate between floor and ours, each with `turns` turns per connection."""
 
     rounds: int = 10
     turns: int = 25
@@ -46,11 +46,11 @@ FULL = AppendSizes(
 
 
 async def run(on: BenchServers, say: Say, sizes: AppendSizes) -> BenchOutcome:
-    """Take every measure, one after the other, and leave nothing behind."""
+    """Run every measurement, one after the other, and remove all data afterwards."""
     async with open_bench_database(on) as here:
         async with here.owner.connect() as connection:
             machine = await Machine.read(connection)
-        # First: what another measure took and gave back would hide what this one needs.
+        # Measured first, because memory that other measurements have freed would hide this one's growth.
         say(f"memory between {sizes.memory_from} and {sizes.memory_to} events")
         measures = [await growth.measure_memory(here, sizes.memory_from, sizes.memory_to)]
         say(f"bytes of a chat turn of one message, {sizes.footprint_banks} banks")

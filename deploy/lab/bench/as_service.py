@@ -1,4 +1,4 @@
-"""A bench that calls the service in its own process has it run as in the API's."""
+"""Runs the service within a benchmark's process under the interpreter settings of the API's process."""
 
 import gc
 import sys
@@ -11,9 +11,9 @@ from deploy.components.process_setup import freeze_loaded_objects
 
 @contextmanager
 def run_as_service() -> Iterator[None]:
-    """Set the interpreter as the API's process does once its model is loaded, for as long as the block lasts.
+    """Set the interpreter during the block as the API's process does once its model is loaded.
 
-    Else the collector walks over all that was loaded, 0.1 s at a time, and every call that is under way waits.
+    Otherwise a full garbage collection takes 0.1 s, for which all running calls wait.
     """
     before = sys.getswitchinterval()
     sys.setswitchinterval(THREAD_SWITCH_S)

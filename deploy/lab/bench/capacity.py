@@ -1,4 +1,4 @@
-"""`afterturn bench capacity`: what a core, a turn and a process cost, for capacity planning."""
+"""`afterturn bench capacity`: measures figures for capacity planning: calls per core, bytes per turn, memory."""
 
 import asyncio
 import os
@@ -23,15 +23,15 @@ from store.connections import create_owner_engine
 
 Say = Callable[[str], None]
 MIB = 1024 * 1024
-#: Pause between two looks at a ledger that is worked off, in seconds.
+#: Pause between two checks whether the ledger is drained, in seconds.
 PAUSE_S = 0.5
-#: Smaller shares of a turn's bytes are told together.
+#: Tables with a smaller share of a turn's bytes are summed up.
 SHARE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class CapacitySizes:
-    """How much is run: turns of two messages, recalls, calls at a time; turns before anything is measured."""
+    """The size of a run: warm-up turns, turns of two messages, recalls, and concurrent calls."""
 
     warm_up: int = 100
     turns: int = 600
@@ -44,7 +44,7 @@ FULL = CapacitySizes(warm_up=500, turns=5_000, recalls=2_000)
 
 @dataclass(frozen=True, slots=True)
 class CapacityStack:
-    """A stack of the bench's own."""
+    """The private stack of this benchmark."""
 
     stack: Stack
 
@@ -54,26 +54,26 @@ class CapacityStack:
 
 @contextmanager
 def servers(_data: Path | None = None) -> Iterator[CapacityStack]:
-    """Start a stack with one worker and leave nothing of it."""
+    """Yield a private stack with one worker, removed afterwards."""
     with run_private_stack(1, name="capacity", gateway="off") as stack:
         yield CapacityStack(stack)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadPhase:
-    """One kind of call: how many, how long they took, and processor seconds by part until all their work was done."""
+    """Figures of one kind of call: number, duration, and processor seconds by part until all their work was done."""
 
     calls: int
     seconds: float
     cpu_s: Mapping[str, float]
 
     def per_core(self, part: str | None = None) -> float:
-        """Return calls a second that one core of this part (None: of all) would bear, were it to do nothing else."""
+        """Return the calls per second that a core can serve if it runs only this part (None: all parts)."""
         spent = self.cpu_s.get(part, 0.0) if part else sum(self.cpu_s.values())
         return self.calls / spent if spent else 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """Return the figures."""
+        """Return the figures as `--json` prints them."""
         return {
             "calls": self.calls,
             "per_s": round(self.calls / self.seconds, 1),
@@ -85,7 +85,7 @@ class LoadPhase:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """All that was found; nothing here is a target."""
+    """The outcome of the benchmark, which has no targets."""
 
     turns: LoadPhase
     recalls: LoadPhase
@@ -107,7 +107,7 @@ class Capacity:
         }
 
     def in_words(self) -> Table:
-        """Return the same as a table."""
+        """Return the outcome as a table for a terminal."""
         table = Table("what", "figure", box=None, pad_edge=False)
         for name, phase in (("turns", self.turns), ("recalls", self.recalls)):
             table.add_row(f"{name} a second and core, all parts", f"{phase.per_core():.0f}")
@@ -121,7 +121,7 @@ class Capacity:
 
 
 async def run(on: CapacityStack, say: Say, sizes: CapacitySizes) -> Capacity:
-    """Hand in turns, ask, and see what it took."""
+    """Send turns and recalls, and return what they cost."""
     async with AsyncAfterturn(on.stack.api, on.stack.api_key(), bank="capacity") as memory:
         await _send_turns(memory, "warm-up", sizes.warm_up, sizes.at_once)
         await _wait_until_done(on.stack)
@@ -140,7 +140,7 @@ async def run(on: CapacityStack, say: Say, sizes: CapacitySizes) -> Capacity:
 
 
 async def _measure_phase(stack: Stack, calls: int, work: Callable[[], Awaitable[None]]) -> LoadPhase:
-    """Do calls, wait until all that they left is done, and return what each part spent meanwhile."""
+    """Make the calls, wait until their work is done, and return what each part of the stack spent."""
     before = await read_usage(stack)
     began = time.monotonic()
     await work()
@@ -185,7 +185,7 @@ async def _read_sizes(stack: Stack) -> dict[str, int]:
 
 
 def _group_small(grown: Mapping[str, float]) -> dict[str, float]:
-    """Return the bytes by table, largest first, and what is small together."""
+    """Return the bytes by table, largest first, with small tables summed up."""
     total = sum(grown.values())
     large = {name: size for name, size in sorted(grown.items(), key=lambda one: -one[1]) if size >= SHARE * total}
     return {"total": total, **large, "others": total - sum(large.values())}

@@ -1,8 +1,8 @@
-"""Two floors of an acknowledged turn, the same way as ours: through the same pool, asked of the driver itself.
+"""The two floors of an acknowledged turn, measured through the same pool as ours, directly on the driver.
 
-Floor A is one prepared INSERT of the turn's body and commit. Floor B is one bare call that writes the rows which
-`append_turns` wrote for the same turns, with no logic: they are read back, given to a host of their own, and inserted
-again from typed arrays.
+Floor A is a prepared INSERT of the turn's body with its commit. Floor B is a call that writes, without any logic, the
+rows which `append_turns` wrote for the same turns: they are read back, assigned to another host, and inserted again
+from typed arrays.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from deploy.lab.bench.ground import BenchDatabase
 from store.database import Database
 from store.memory.turns import NewTurn
 
-#: The tables a turn adds rows to, each with the rows of one turn (of the projected tables, once its bank lives).
+#: The tables to which a turn adds rows, each with the condition for the rows of one turn.
 ADDED_ROWS: Mapping[str, str] = {
     "event_store_t": "host_id = :host and bank_id = :bank and data->>'turnId' = cast(:turn as text)",
     "agent_memory_unit_t": "host_id = :host and bank_id = :bank and turn_id = cast(:turn as uuid)",
@@ -36,7 +36,7 @@ COLUMNS = text("""
     select attname from pg_attribute
      where attrelid = cast('afterturn.' || :table as regclass) and attnum > 0 and not attisdropped and attgenerated = ''
      order by attnum""")
-# The parents that a turn finds: the bank and its sessions.
+# Copies the rows that must exist before a turn: the bank and its sessions.
 PARENTS = tuple(
     text(f"""
     insert into afterturn.{table}
@@ -45,7 +45,7 @@ PARENTS = tuple(
     on conflict do nothing""")  # noqa: S608 - one of two names
     for table in ("agent_memory_bank_t", SESSION)
 )
-# Arguments in the order in which `_rows` finds them.
+# Arguments in the order of `_read_rows`.
 BARE = "select pg_temp.bare($1, " + ", ".join(f"${n}" for n in range(2, len(ADDED_ROWS) + 3)) + ")"
 
 Rows = Mapping[str, Any]
@@ -53,13 +53,13 @@ Rows = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Floors:
-    """Both floors on one ground; `host` is where floor B's rows go."""
+    """Both floors in one database; `host` is the host of floor B's rows."""
 
     ground: BenchDatabase
     host: UUID
 
     async def prepare(self, database: Database, connections: int) -> None:
-        """Make floor A's table, and floor B's function on every connection of the pool."""
+        """Create floor A's table, and floor B's function on every connection of the pool."""
         async with self.ground.owner.begin() as connection:
             await connection.execute(text(f"create schema {self.ground.name}"))
             await connection.execute(text(f"create table {self.ground.name}.body (n serial primary key, body text)"))
@@ -72,26 +72,26 @@ class Floors:
             await asyncio.gather(*(connection.execute(text(bare)) for connection in everyone))
 
     async def remove(self) -> None:
-        """Drop floor A's table; floor B's rows go with their host."""
+        """Drop floor A's table; floor B's rows are removed with their host."""
         async with self.ground.owner.begin() as connection:
             await connection.execute(text(f"drop schema if exists {self.ground.name} cascade"))
 
     async def insert(self, database: Database, body: str) -> None:
-        """Run floor A."""
+        """Run floor A: insert a turn's body."""
         await database.fetch(f"insert into {self.ground.name}.body (body) values ($1)", body)  # noqa: S608 - our own schema
 
     async def write(self, database: Database, rows: Rows) -> None:
-        """Run floor B."""
+        """Run floor B: write the rows of a turn."""
         await database.fetch(BARE, *rows.values())
 
     async def adopt(self, host: UUID) -> None:
-        """Give floor B's host the bank and the sessions of another."""
+        """Copy bank and sessions of another host to floor B's host."""
         async with self.ground.owner.begin() as connection:
             for parents in PARENTS:
                 await connection.execute(parents, {"floor": self.host, "host": host})
 
     async def rows(self, host: UUID, bank: UUID, session: UUID, turns: Sequence[UUID]) -> list[Rows]:
-        """Read back what was written for turns of one session, as floor B's arguments."""
+        """Return the rows that were written for turns of one session, as arguments of floor B."""
         async with self.ground.owner.connect() as connection:
             return [await self._read_rows(connection, host, bank, session, turn) for turn in turns]
 
@@ -108,7 +108,7 @@ class Floors:
 
 
 def _encode_row(record: Mapping[str, Any], host: UUID) -> tuple[Any, ...]:
-    """Return a row as the driver takes it, given to another host; the driver writes JSON from text."""
+    """Return a row as the driver takes it, assigned to another host; the driver takes JSON as text."""
     row = {**record, "host_id": host}
     return tuple(orjson.dumps(value).decode() if isinstance(value, dict) else value for value in row.values())
 
@@ -121,7 +121,7 @@ def encode_body(turn: NewTurn) -> str:
 
 
 async def _define_bare_function(connection: AsyncConnection) -> str:
-    """Return the definition of floor B: an insert a table, and the update of the session's counters."""
+    """Return the definition of floor B's function: an INSERT per table, and the update of the session's counters."""
     columns = {
         table: list((await connection.execute(COLUMNS, {"table": table})).scalars()) for table in (*ADDED_ROWS, SESSION)
     }

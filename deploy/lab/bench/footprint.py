@@ -1,7 +1,7 @@
-"""Disk and WAL bytes of one chat turn after all stages, by table.
+"""Measures disk and WAL bytes of a chat turn after all stages, by table.
 
-Measured on servers of the bench's own alone: on shared ones others write into the same tables. A first bank fills each
-table's and index's first pages; counted is what the banks after it add.
+Only private servers are measured: on shared ones others write to the same tables. A first bank fills the first pages
+of each table and index; the growth by later banks counts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,13 +21,13 @@ from embeddings.settings import EmbeddingSettings
 from store.database import Database
 from store.memory.turns import NewTurn, TurnStore
 
-#: Turns of one append.
+#: Turns per append.
 BATCH = 50
 KIBIBYTE = 1024
-#: Smaller shares are told together.
+#: Tables with fewer KiB per turn are left out.
 SHARE = 0.005
 
-# A partition counts for its table.
+# The bytes of a partition count for its table.
 SIZES = text("""
     select coalesce(p.relname, c.relname) as name, sum(pg_total_relation_size(c.oid))::bigint as bytes
       from pg_class c
@@ -38,7 +38,7 @@ WAL = text("select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint")
 
 
 async def measure_footprint(here: BenchDatabase, banks: int) -> dict[str, float]:
-    """Return KiB a turn: `disk_kib_a_turn`, `wal_kib_a_turn`, and the disk's by table. Empty on shared servers."""
+    """Return KiB per turn: `disk_kib_a_turn`, `wal_kib_a_turn`, and disk by table; empty on shared servers."""
     if here.servers.shared:
         return {}
     database = here.database(4)
@@ -61,7 +61,7 @@ async def measure_footprint(here: BenchDatabase, banks: int) -> dict[str, float]
 
 
 async def _append_turns(database: Database, store: TurnStore, host: UUID, banks: Sequence[Sequence[NewTurn]]) -> None:
-    """Append the turns and bring them through every stage."""
+    """Append the turns and process them in every stage."""
     for turns in banks:
         for start in range(0, len(turns), BATCH):
             await store.append(host, turns[start : start + BATCH])
@@ -75,7 +75,7 @@ async def _append_turns(database: Database, store: TurnStore, host: UUID, banks:
 
 
 def _split_messages(turns: Iterable[NewTurn]) -> Iterator[NewTurn]:
-    """Make each message a turn of its own, handed to no gateway."""
+    """Yield each message as a turn of its own that is not delivered to a gateway."""
     for turn in turns:
         for n, message in enumerate(turn.messages):
             yield replace(turn, turn_id=f"{turn.turn_id}-{n}", messages=[message], gateway=False)

@@ -1,4 +1,4 @@
-"""A Memory Gateway that says yes at once, as a process of its own: what it costs is never taken for ours."""
+"""A Memory Gateway that confirms every call at once, in a process of its own: its cost is not counted as ours."""
 
 import argparse
 import asyncio
@@ -18,7 +18,7 @@ HEADERS = [(b"content-type", b"application/json"), (b"content-length", str(len(A
 
 
 async def confirm_request(_scope: Any, receive: Any, send: Any) -> None:
-    """Take any request to its end and confirm it."""
+    """Read any request completely and confirm it."""
     while (await receive()).get("more_body", False):
         pass
     await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
@@ -26,7 +26,7 @@ async def confirm_request(_scope: Any, receive: Any, send: Any) -> None:
 
 
 def describe_gateway(port: int) -> Child:
-    """Describe the process for its parent, which starts it."""
+    """Return the description of the gateway's process."""
     return Child(
         name="gateway",
         argv=(sys.executable, "-P", "-m", "deploy.lab.bench.gateway_process", "--port", str(port)),

@@ -1,4 +1,4 @@
-"""Tenants of a benchmark's own: made on the servers at hand, kept from workers, removed with every row."""
+"""Creates tenants for a benchmark on its servers, keeps workers away from them, and removes them with every row."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -21,7 +21,7 @@ from store.settings import DatabaseSettings
 from store.tenancy.keys import Keys
 from store.tenancy.removal import tenant_table
 
-#: Workers may be at the rows still, in an order of their own.
+#: Retries after a deadlock: workers may still be changing the rows, in another order.
 DELETE_AGAIN = Retry(AT_ONCE, attempts=20)
 TABLES = text("""
     select c.oid::int, c.relname,
@@ -29,7 +29,7 @@ TABLES = text("""
                   where f.conrelid = c.oid and f.contype = 'f' and f.confrelid <> c.oid) as parents
       from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = 'host_id'
      where c.relnamespace = cast('afterturn' as regnamespace) and c.relkind in ('r', 'p') and not c.relispartition""")
-# A claim that outlives any bench; it goes with its host.
+# A claim that outlives every benchmark and is removed with its host.
 HOLD = text("""
     insert into afterturn.claim_t (host_id, stage, stream_id, epoch, lease_until, worker)
     select :host, :stage, s, nextval('afterturn.claim_epoch_seq'), now() + interval '2 hours', 'bench'
@@ -43,7 +43,7 @@ SETTLE = text("""
 
 
 class BenchDatabase:
-    """A database, and the hosts a bench made in it. `owner` is an engine with the owner's rights."""
+    """A database, and the hosts that a benchmark created in it; `owner` is an engine with the owner's rights."""
 
     def __init__(self, servers: BenchServers, owner: AsyncEngine) -> None:
         self.servers = servers
@@ -52,9 +52,9 @@ class BenchDatabase:
         self._hosts: list[UUID] = []
 
     def database(self, connections: int, url: str | None = None, begun: Begun | None = None) -> Database:
-        """Open a pool as the application does, with a number of connections; `url` is another way to the same server.
+        """Return a pool with this number of connections, opened as the application does.
 
-        `begun` is handed each connection of the driver before it is used.
+        `url` is another URL of the same server; `begun` is called with each driver connection before its first use.
         """
         settings = DatabaseSettings(
             url=self.servers.app_url if url is None else SecretStr(url),
@@ -64,26 +64,26 @@ class BenchDatabase:
         return Database(settings, begun)
 
     async def new_host(self, database: Database) -> UUID:
-        """Create a fresh tenant."""
+        """Create a tenant and return its id."""
         await self.new_key(database)
         return self.newest_host
 
     async def new_key(self, database: Database) -> str:
-        """Create a fresh tenant, from now on the newest, and return a key of it."""
+        """Create a tenant, the new `newest_host`, and return a key of it."""
         name = f"{self.name}-{uuid4().hex}"
         self._hosts.append(identity.host_id(name))
         return await Keys(database).create(name, "bench")
 
     @property
     def newest_host(self) -> UUID:
-        """The host that was made last."""
+        """The id of the host that was created last."""
         return self._hosts[-1]
 
     @asynccontextmanager
     async def kept_from_workers(
         self, host: UUID, sessions: Sequence[UUID], turns: Sequence[UUID]
     ) -> AsyncGenerator[None]:
-        """Hold the streams that turns are about to open, so that workers leave them alone; then end them as done."""
+        """Claim the streams that the block's turns will open, so that workers skip them; afterwards end the rows."""
         if not self.servers.shared:
             yield
             return
@@ -106,7 +106,7 @@ class BenchDatabase:
             await connection.execute(delete(table).where(table.c.host_id.in_(self._hosts)))
 
     async def tables(self) -> list[str]:
-        """Name the tables that hold rows of hosts, parents before their children."""
+        """Return the names of the tables with rows of hosts, parents before their children."""
         async with self.owner.connect() as connection:
             tables = {row.oid: row for row in await connection.execute(TABLES)}
         parents_first = TopologicalSorter({oid: row.parents for oid, row in tables.items()}).static_order()
@@ -115,7 +115,7 @@ class BenchDatabase:
 
 @asynccontextmanager
 async def open_bench_database(servers: BenchServers) -> AsyncGenerator[BenchDatabase]:
-    """Lend a ground and leave nothing of it behind; private servers end with all they hold."""
+    """Yield a database for a benchmark; remove its hosts afterwards on shared servers (private ones are deleted)."""
     engine = create_owner_engine(
         servers.owner_url.get_secret_value(),
         driver={"server_settings": {"search_path": "afterturn,public", "jit": "off"}},

@@ -1,4 +1,4 @@
-"""Checks that append time does not grow with the session, nor memory with the number of events."""
+"""Measures whether append time grows with the session, and memory with the number of events."""
 
 import gc
 from functools import partial
@@ -15,14 +15,14 @@ from deploy.lab.bench.timing import compute_p50_ms, run_lanes
 from store.log.bulk import append_bulk
 from store.memory.turns import TurnStore
 
-#: Turns of one call while a session is made long.
+#: Turns per call while the long session is filled.
 BATCH = 100
 FRESH_TURNS = 10
 MEGABYTE = 1_000_000
 
 
 async def measure_long_session(ground: BenchDatabase, length: int, rounds: int, turns: int) -> Measure:
-    """Append at the end of a long session and to fresh ones, in turns, in the same bank."""
+    """Compare the time of an append to a long session with that to new sessions, alternating in the same bank."""
     database = ground.database(1)
     try:
         host, store, talk = await ground.new_host(database), TurnStore(database, read_clock), TurnGenerator("long")
@@ -64,7 +64,7 @@ async def _time_appends(
 
 
 async def measure_memory(ground: BenchDatabase, first: int, last: int) -> Measure:
-    """Append a generated history as it is made, and compare our memory early and late."""
+    """Append a generated history, and compare this process's memory after `first` and after `last` events."""
     database = ground.database(1)
     try:
         host = await ground.new_host(database)

@@ -1,4 +1,4 @@
-"""A made-up history of one bank: events of all families, each following what was before; the same for the same seed."""
+"""Generates the history of a bank: consistent events of all families, the same for the same seed."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping
@@ -15,9 +15,9 @@ from store.log.envelope import Origin, build_offer
 Event = dict[str, Any]
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-#: Things of a kind that may still be touched; older ones stay as they are, so that memory does.
+#: Aggregates of a kind that may still change; older ones do not, so that memory stays bounded.
 LIVE_AGGREGATES = 400
-#: A bank beside the main one begins, ends and begins again once in this number of steps.
+#: Steps after which another bank begins, ends and begins again.
 ARCHIVE_EVERY = 5_000
 LINK_TYPES = ("temporal", "semantic", "entity", "causes", "caused_by", "enables", "prevents")
 E = EventType
@@ -25,7 +25,7 @@ E = EventType
 
 @dataclass(slots=True)
 class LiveAggregate:
-    """An aggregate that may be touched again: its id's parts by wire name, its version, what it hangs on."""
+    """An aggregate that may change: the parts of its id by wire name, its version, the aggregates it depends on."""
 
     key: Mapping[str, Any]
     version: int = 1
@@ -35,13 +35,13 @@ class LiveAggregate:
 
     @property
     def usable(self) -> bool:
-        """Say whether it and all it hangs on live."""
+        """Whether this aggregate and those it depends on exist."""
         return self.alive and all(parent.alive for parent in self.hangs_on)
 
 
 @dataclass(frozen=True, slots=True)
 class EventFamily:
-    """The events of an aggregate's life, and the fields it has besides its id."""
+    """The event types of an aggregate's life, and a function for its fields besides the id."""
 
     begins: EventType
     goes_on: tuple[EventType, ...]
@@ -87,7 +87,7 @@ FAMILIES: Mapping[str, EventFamily] = {
     ),
 }  # fmt: skip
 
-#: How often each kind begins, goes on and ends.
+#: Weights by which an aggregate of each kind begins, changes or ends.
 STEPS: Mapping[tuple[str, str], int] = {
     ("unit", "begins"): 300, ("unit", "goes_on"): 10, ("unit", "ends"): 2,
     ("mention", "begins"): 250, ("mention", "ends"): 4,
@@ -101,7 +101,7 @@ STEPS: Mapping[tuple[str, str], int] = {
 
 
 class History:
-    """One bank's history; `events` goes on where it stopped, and needs no more memory for more of them."""
+    """The history of a bank; `events` continues where it stopped, in bounded memory."""
 
     def __init__(self, host: UUID, bank: str, seed: int) -> None:
         self._host, self._name = host, bank
@@ -113,7 +113,7 @@ class History:
         self._endless = self._yield_all()
 
     def events(self, count: int) -> Iterator[Event]:
-        """Return the next events, as the log's functions take them."""
+        """Yield the next `count` events, as the log's functions take them."""
         for _ in range(count):
             yield next(self._endless)
 
@@ -158,7 +158,7 @@ class History:
     def _join_aggregates(
         self, left: str, right: str, key: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]]
     ) -> LiveAggregate | None:
-        """Join two things that live and were not joined before."""
+        """Return an aggregate that joins two existing ones not joined before; None when the choice does not fit."""
         one, other = self._choose_aggregate(left), self._choose_aggregate(right)
         if one is None or other is None or one is other:
             return None
@@ -180,7 +180,7 @@ class History:
         return self._build_event(self._bank, self._chance.choice(family.goes_on), thing.key, state, thing.version)
 
     def _choose_aggregate(self, kind: str) -> LiveAggregate | None:
-        """Return a thing that may be touched; one that ended is forgotten when it is met."""
+        """Return a random aggregate that may change, and drop ended ones on the way; None when there is none."""
         live = self._live[kind]
         while live:
             at = self._chance.randrange(len(live))
@@ -191,7 +191,7 @@ class History:
         return None
 
     def _archive_bank(self, nth: int) -> Iterator[Event]:
-        """Tell of a bank that begins, changes, ends with all that is in it, and begins again."""
+        """Yield the events of another bank that begins, changes, ends with all its content, and begins again."""
         name = f"{self._name}/archive-{nth}"
         bank = identity.bank_id(self._host, name)
         yield self._build_event(bank, E.BANK_CREATED, {}, {"bankName": name})

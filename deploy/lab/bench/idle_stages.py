@@ -1,4 +1,4 @@
-"""Stages that do nothing but claim and close: what the ledger, the notifications and the runner cost by themselves."""
+"""Stages that only claim and close rows, to measure the cost of ledger, notifications and runner alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,21 +15,21 @@ from workers.stage_work import ClaimSize, StageWork, Worked
 
 @dataclass(frozen=True, slots=True)
 class IdleStage:
-    """Takes as much as the real stage does, and closes it, all of it together."""
+    """A stage that claims as many rows as the real one, and closes them together."""
 
     ledger: Ledger
     stage: Stage
     shape: ClaimSize
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
-        """Close the claims, those of a host together."""
+        """Close the claims."""
         outcomes = [Outcome(row.item_id) for claim in claims for row in claim.rows]
         await self.ledger.end(claims, outcomes)
         return Worked(outcomes, frozenset({Stage.PROJECTION} if self.stage is Stage.EXTRACTION else ()))
 
 
 def create_idle_stages(settings: Settings, database: Database, *_: object) -> Sequence[StageWork]:
-    """Return one for each stage; takes what the real ones are made of."""
+    """Return an idle stage for each real one except enrichment; takes the arguments of the real stages."""
     shapes = {
         Stage.GATEWAY: ClaimSize(streams=settings.gateway.at_once, rows=1),
         **{real.stage: real.shape for real in (ExtractionStage, EmbeddingStage, ProjectionStage)},

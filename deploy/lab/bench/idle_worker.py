@@ -1,4 +1,4 @@
-"""A worker process whose stages do nothing: `python -P -m deploy.lab.bench.idle_worker`."""
+"""A worker process with idle stages: `python -P -m deploy.lab.bench.idle_worker`."""
 
 import sys
 
@@ -10,7 +10,7 @@ def main() -> int:
     """Work until SIGTERM or SIGINT."""
     settings = load_settings().settings
     prepare_environment(settings)
-    # Only now: what is imported here reads the environment.
+    # Imported only now: these modules read the environment.
     from deploy.lab.bench.idle_stages import create_idle_stages  # noqa: PLC0415
     from deploy.worker.process import run_worker  # noqa: PLC0415
 

@@ -1,6 +1,6 @@
-"""Turns of the pipeline benchmark: the demo's conversation in several banks.
+"""The turns of the pipeline benchmark: the demo's conversation in several banks.
 
-Random words name no person and no thing, and the stages would find little to do in them.
+Random words would contain no names and facts, and cause little work in the stages.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from store.memory.turns import NewMessage, NewTurn
 
 
 def repeat_conversation(banks: int) -> Iterator[list[NewTurn]]:
-    """Yield the conversation's turns in order, once a bank."""
+    """Yield, for each bank, the conversation's turns in order."""
     turns = load_demo().turns
     for nth in range(banks):
         yield [_make_turn(f"bank-{nth}", turn) for turn in turns]

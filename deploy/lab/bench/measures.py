@@ -1,4 +1,4 @@
-"""Measures of a benchmark with their floors and targets, and the machine."""
+"""The results of a benchmark: measures with floors and targets, and the machine."""
 
 import operator
 import os
@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 Sign = Literal["<=", ">="]
 
 HOLDS: Mapping[Sign, Callable[[float, float], bool]] = {"<=": operator.le, ">=": operator.ge}
-#: Settings of the server that change what a commit costs, and with it every floor.
+#: Settings of the server that change the cost of a commit, and so every floor.
 SETTINGS = ("fsync", "synchronous_commit", "full_page_writes", "shared_buffers")
 
 VERSIONS = text("""
@@ -23,13 +23,13 @@ SETTING = text("select name, current_setting(name) as value from unnest(cast(:na
 
 @dataclass(frozen=True, slots=True)
 class MeasureTarget:
-    """What must hold: of the ratio where there is a floor, else of the figure itself."""
+    """A target: a limit of the ratio to the floor if there is one, else of the figure itself."""
 
     sign: Sign
     number: float
 
     def holds(self, value: float) -> bool:
-        """Say whether a figure meets it."""
+        """Return whether a value meets the target."""
         return HOLDS[self.sign](value, self.number)
 
     def __str__(self) -> str:
@@ -39,7 +39,7 @@ class MeasureTarget:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One figure of ours, in `unit`, beside its floor if it has one."""
+    """A figure of ours, in `unit`, with its target and its floor if it has one."""
 
     measure: str
     unit: str
@@ -49,12 +49,12 @@ class Measure:
 
     @property
     def ratio(self) -> float | None:
-        """Ours divided by the floor."""
+        """Our figure divided by the floor; None without a floor."""
         return None if self.floor is None else self.ours / self.floor
 
     @property
     def met(self) -> bool:
-        """Say whether the target holds."""
+        """Whether the target is met."""
         return self.target.holds(self.ours if self.ratio is None else self.ratio)
 
     def as_json(self) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where it was measured, and the server's settings that change a floor."""
+    """The machine of a run, and the server's settings that influence the floors."""
 
     cores: int
     postgresql: str
@@ -81,7 +81,7 @@ class Machine:
 
     @classmethod
     async def read(cls, connection: AsyncConnection) -> "Machine":
-        """Ask the server and the operating system."""
+        """Return the machine as the server and the operating system report it."""
         versions = (await connection.execute(VERSIONS)).one()
         settings = await connection.execute(SETTING, {"names": list(SETTINGS)})
         named = {row.name: row.value for row in settings}
@@ -90,7 +90,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class BenchOutcome:
-    """All that one bench found; `sizes` are how much it ran, `parts` what the figures are made of."""
+    """The outcome of a benchmark; `sizes` is the size of the run, `parts` holds the components of its figures."""
 
     machine: Machine
     measures: Sequence[Measure]
@@ -99,7 +99,7 @@ class BenchOutcome:
 
     @property
     def met(self) -> bool:
-        """Say whether every target holds."""
+        """Whether every target is met."""
         return all(measure.met for measure in self.measures)
 
     def as_json(self) -> dict[str, Any]:

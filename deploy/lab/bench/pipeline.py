@@ -1,4 +1,4 @@
-"""`afterturn bench pipeline`: turns a second through all stages, beside the bare library calls they are made of."""
+"""`afterturn bench pipeline`: measures turns per second through all stages beside the bare library calls."""
 
 import asyncio
 import time
@@ -23,15 +23,15 @@ from store.database import Database
 from store.derived.pending_words import WaitingWords
 from store.memory.turns import NewTurn, TurnStore
 
-#: Lends what `run` takes.
+#: Opens the stack that `run` takes.
 servers = open_pipeline_stack
 MILLISECONDS = 1000.0
-#: Turns of one append, and how often it is asked whether everything is done.
+#: Turns per append, and the pause between two checks whether everything is done, in seconds.
 APPEND_BATCH = 50
 POLL_INTERVAL_S = 0.05
-#: The backlog that keeps workers busy while acknowledgements are timed beside them, as a multiple of a round's banks.
+#: Size of the backlog during the acknowledgement measurement, as a multiple of a round's banks.
 SATURATING = 4
-#: A pipeline that stands still is not waited for.
+#: Longest wait until the stages are done, in seconds.
 PATIENCE_S = 900.0
 
 Say = Callable[[str], None]
@@ -44,15 +44,15 @@ LEFT = text("""
 
 
 class PipelineUnfinished(Exception):
-    """The pipeline did not bring everything to a good end: its figures would mean nothing."""
+    """Work of the pipeline was left or failed, so its figures would be meaningless."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineSizes:
-    """How much is run: rounds of a number of banks, each with the demo's conversation of 153 turns.
+    """The size of a run: rounds with a number of banks, each with the demo's conversation of 153 turns.
 
-    `sample` is on how many texts the embedder's best batch is looked for. The 95th percentile of a hundred is its fifth
-    slowest, which a single stall decides: three hundred are timed.
+    `sample` is the number of texts on which the embedder's best batch size is searched. 300 acknowledgements are timed,
+    because in a hundred the 95th percentile is the fifth slowest, which a single stall determines.
     """
 
     rounds: int = 3
@@ -67,7 +67,7 @@ FULL = PipelineSizes(rounds=5, banks=64, idle_banks=128, acknowledgements=800, s
 
 @dataclass(frozen=True, slots=True)
 class DrainedBacklog:
-    """One backlog and how it was worked off: wall time, and processor time by part, in seconds."""
+    """A backlog that was drained: wall time, and processor time by part, in seconds."""
 
     host: UUID
     turns: int
@@ -77,12 +77,12 @@ class DrainedBacklog:
 
     @property
     def rate(self) -> float:
-        """Turns a second."""
+        """Turns per second."""
         return self.turns / self.seconds
 
 
 async def run(on: PipelineStack, say: Say, sizes: PipelineSizes) -> BenchOutcome:
-    """Take every measure, one after the other."""
+    """Run every measurement, one after the other."""
     async with open_bench_database(on.servers) as here:
         database = here.database(4)
         try:
@@ -93,7 +93,7 @@ async def run(on: PipelineStack, say: Say, sizes: PipelineSizes) -> BenchOutcome
 
 @dataclass(frozen=True, slots=True)
 class PipelineBench:
-    """One run of the bench."""
+    """One run of the benchmark."""
 
     on: PipelineStack
     here: BenchDatabase
@@ -102,7 +102,7 @@ class PipelineBench:
     sizes: PipelineSizes
 
     async def run(self) -> BenchOutcome:
-        """Take every measure, one after the other."""
+        """Run every measurement, one after the other."""
         async with self.here.owner.connect() as connection:
             machine = await Machine.read(connection)
         await self.drained(1)
@@ -110,7 +110,7 @@ class PipelineBench:
         for nth in range(self.sizes.rounds):
             rounds.append(await self.drained(self.sizes.banks))
             self.say(f"round {nth + 1}: {rounds[-1].rate:.0f} turns/s through all stages")
-            # Beside each round: a machine that is shared is not as fast a minute later.
+            # Measured after each round, because the speed of a shared machine changes within a minute.
             floors.append(await self._measure_floor(rounds[-1]))
         costs = {part: median(one[part] for one in floors) for part in FLOOR} | await self._compare_graphs(rounds[-1])
         measures = [
@@ -128,7 +128,7 @@ class PipelineBench:
         )
 
     async def drained(self, banks: int) -> DrainedBacklog:
-        """Append turns while no worker runs, then let them, and wait until every stage is through."""
+        """Append turns while the workers are paused, and time them from then until every stage is done."""
         with pause_workers(self.on.stack):
             host, turns = await self.backlog(banks)
             since, before = await row_floor.read_transaction_mark(self.here), self.on.cpu_seconds()
@@ -139,7 +139,7 @@ class PipelineBench:
         return DrainedBacklog(host, len(turns), since, seconds, {part: after[part] - before[part] for part in after})
 
     async def backlog(self, banks: int) -> tuple[UUID, list[NewTurn]]:
-        """Append the conversation to several banks of a new tenant, one turn of each bank after the other."""
+        """Append the conversation to several banks of a new tenant, alternating between them; return host and turns."""
         host, store = await self.here.new_host(self.database), TurnStore(self.database, read_clock)
         await self.on.hand_over(self.database, host)
         turns = list(chain.from_iterable(zip(*repeat_conversation(banks), strict=True)))
@@ -148,7 +148,7 @@ class PipelineBench:
         return host, turns
 
     async def done(self, *hosts: UUID) -> None:
-        """Wait until nothing is undone. Raises NotDone when it takes too long or something failed."""
+        """Wait until nothing is undone. Raises PipelineUnfinished when it takes too long or something failed."""
         until = time.monotonic() + PATIENCE_S
         while time.monotonic() < until and await self.undone(*hosts):  # noqa: ASYNC110 - another process sets no event
             await asyncio.sleep(POLL_INTERVAL_S)
@@ -158,12 +158,12 @@ class PipelineBench:
             raise PipelineUnfinished(f"{left.undone} rows of the ledger are undone, {left.failed} failed")
 
     async def undone(self, *hosts: UUID) -> bool:
-        """Say whether anything is still to be done: one statement on a connection that is kept."""
+        """Return whether these hosts have undone rows, by one statement on a pooled connection."""
         async with self.database.operator_call() as connection:
             return bool((await connection.execute(UNDONE, {"hosts": list(hosts)})).scalar_one())
 
     async def _measure_floor(self, drained: DrainedBacklog) -> dict[str, float]:
-        """Return what the bare calls for one turn cost, in milliseconds of processor time."""
+        """Return the processor time of the bare calls for one turn, in milliseconds by part."""
         turns = list(chain.from_iterable(repeat_conversation(self.sizes.banks)))
         texts = await stage_floors.read_embedded_texts(self.here, drained.host)
         with pause_workers(self.on.stack):
@@ -177,13 +177,13 @@ class PipelineBench:
         return _compute_turn_costs(spent, drained)
 
     async def _compare_graphs(self, drained: DrainedBacklog) -> dict[str, float]:
-        """Return what fastembed takes with the model as it is shipped, and with the graph that our stage runs."""
+        """Return fastembed's processor time per turn, in milliseconds, with the packaged model and with our graph."""
         texts = await stage_floors.read_embedded_texts(self.here, drained.host)
         with pause_workers(self.on.stack):
             self.say("the other graphs of the sentence model")
             spent = {
                 "as_shipped_embedding_ms": self._time_embedding(texts, Variant.WEIGHTS),
-                # Not what a library brings, but what its stage cannot do without.
+                # No library ships this graph, but our stage runs it.
                 "our_graph_embedding_ms": self._time_embedding(texts, Variant.LEAN),
             }
         return _compute_turn_costs(spent, drained)
@@ -198,9 +198,9 @@ class PipelineBench:
         return Measure(name, "turns/s", ours, MeasureTarget(">=", least), self.on.workers / floor_ms * MILLISECONDS)
 
     async def _measure_idle_stages(self) -> Measure:
-        """Let stages that do nothing but claim and close work off a backlog, after a small one to warm up.
+        """Measure turns per second when idle stages drain a backlog, after a small one to warm up.
 
-        Its words are carried into their index before, which is a stage's work: workers do it, too, where many wait.
+        Its words are indexed before, which is real work: workers do it as well when many are waiting.
         """
         with pause_workers(self.on.stack), self.on.idle_workers() as idle:
             host, _ = await self.backlog(1)
@@ -214,7 +214,7 @@ class PipelineBench:
         return Measure("no_op_stages", "turns/s", len(turns) / seconds, MeasureTarget(">=", 1000.0))
 
     async def _measure_recall_jobs(self) -> Measure:
-        """Ask as a job what is also asked at once, while nothing else is to be done."""
+        """Measure by how much a recall job takes longer than the same recall as a call, on an idle stack."""
         at_once, as_job = await Questions(self.on.stack).p95_ms(self.sizes.acknowledgements)
         return Measure("recall_job_p95_over_call", "ms", as_job - at_once, MeasureTarget("<=", 150.0))
 
@@ -240,7 +240,7 @@ def _compute_turn_costs(spent: Mapping[str, float], drained: DrainedBacklog) -> 
 
 
 def _compute_processor_ratios(costs: Mapping[str, float], rounds: Sequence[DrainedBacklog]) -> dict[str, float]:
-    """Return both ratios by processor time alone: what else the machine is busy with does not move them much."""
+    """Return the ratios by processor time alone, which other load on the machine hardly changes."""
     spent = sum(_average_our_costs(rounds).values())
     return {
         "processor_over_library_calls": sum(costs[part] for part in FLOOR) / spent,
@@ -251,6 +251,6 @@ def _compute_processor_ratios(costs: Mapping[str, float], rounds: Sequence[Drain
 
 
 def _average_our_costs(rounds: Sequence[DrainedBacklog]) -> dict[str, float]:
-    """Return the processor time of a turn by part of the stack, in milliseconds."""
+    """Return the median processor time of a turn by part of the stack, in milliseconds."""
     parts = rounds[0].cpu
     return {f"ours_{part}_ms": median(one.cpu[part] / one.turns for one in rounds) * MILLISECONDS for part in parts}

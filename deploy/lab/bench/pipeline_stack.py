@@ -1,4 +1,4 @@
-"""The private stack of `afterturn bench pipeline`: a worker a core, a gateway process, and what each of them costs."""
+"""The private stack of `afterturn bench pipeline`: a worker per core, a gateway process, and their processor times."""
 
 import os
 import sys
@@ -22,13 +22,13 @@ from workers.settings import sealing_keys
 
 GATEWAY_USER, GATEWAY_KEY = "bench", "uk_of_the_bench"
 IDLE = "deploy.lab.bench.idle_worker"
-#: What a worker's log says when it takes work.
+#: Text in a worker's log when it starts to claim work.
 READY = "embedding_model_loaded"
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineStack:
-    """A running stack of this benchmark's own, and the gateway it delivers to."""
+    """The private stack of this benchmark, and the gateway it delivers to."""
 
     stack: Stack
     gateway_url: str
@@ -40,7 +40,7 @@ class PipelineStack:
 
     @property
     def servers(self) -> BenchServers:
-        """The database, which no other stack's workers look at."""
+        """The database servers, which no other stack's workers use."""
         return replace(find_stack_servers(self.stack), shared=False)
 
     @property
@@ -49,14 +49,14 @@ class PipelineStack:
         return self.stack.api_key_file.parent
 
     async def hand_over(self, database: Database, host: UUID) -> None:
-        """Have the turns of a host handed to the gateway, as a user of its own."""
+        """Deliver the turns of a host to the gateway, with the host as a project of its own there."""
         user = GatewayUser(canonical_url(self.gateway_url), GATEWAY_USER, project_id=str(host))
         sealer = Sealer(sealing_keys(self.stack.gateway_sealing_keys))
         sealed = sealer.seal(GATEWAY_KEY, seal_place(host, user))
         await GatewayTargets(database).set(host, None, user, ("current_chat",), sealed)
 
     def cpu_seconds(self) -> dict[str, float]:
-        """Return the processor time that each part has used: workers, postgres, valkey, api, gateway."""
+        """Return the processor seconds that each part has used so far: workers, postgres, valkey, api, gateway."""
         spent = {"workers": 0.0, "gateway": read_cpu_seconds(self.gateway_pid)}
         for one in self.stack.processes:
             part = "workers" if one.name.startswith("worker") else one.name
@@ -65,9 +65,9 @@ class PipelineStack:
 
     @contextmanager
     def idle_workers(self) -> Iterator[Stack]:
-        """Run as many workers again whose stages do nothing, under a name of their own at the broker.
+        """Run as many more workers with idle stages, in a broker namespace of their own.
 
-        Lends the stack as if it had these workers alone.
+        Yields the stack as if these were its only processes.
         """
         with ExitStack() as running:
             names = [f"worker-idle-{nth}" for nth in range(1, self.workers + 1)]
@@ -100,7 +100,7 @@ class PipelineStack:
 
 @contextmanager
 def open_pipeline_stack(_data: Path | None = None) -> Iterator[PipelineStack]:
-    """Start a stack and a gateway and remove them afterwards; other stacks on the machine are not touched."""
+    """Yield a private stack with a gateway, both removed afterwards; other stacks on the machine are not touched."""
     cores = len(os.sched_getaffinity(0))
     port = ports.find_free_port()
     url = f"http://{ports.LOOPBACK}:{port}"
@@ -114,7 +114,7 @@ def open_pipeline_stack(_data: Path | None = None) -> Iterator[PipelineStack]:
 
 @contextmanager
 def _run_child(described: Child) -> Iterator[int]:
-    """Run a child meanwhile; lends its process id."""
+    """Run a child while the block runs, and yield its process id."""
     process = child.start_child(described)
     try:
         yield process.pid

@@ -1,7 +1,7 @@
-"""`afterturn bench plugin`: the memory plugin over HTTP beside what it cannot do without, on one server in one run.
+"""`afterturn bench plugin`: measures the memory plugin over HTTP beside its floors, on one server in one run.
 
-A write stands beside the same rows written bare, a search beside the embedding of its text and the bare statements by
-word and by vector. Both are asked on the API's own port, with a key, while the stack's workers do what they do.
+The floor of a write is the same rows written without logic; that of a search is the embedding of its text and the two
+statements by words and by vector. Calls go to the API's own port, with a key, while the stack's workers are running.
 """
 
 import asyncio
@@ -37,19 +37,19 @@ from store.plugin.search import PluginSearch, SearchQuery
 __all__ = ["FULL", "PluginSizes", "run", "servers"]
 
 CLIENTS = 16
-#: Connections of the floors.
+#: Database connections for the floors.
 CONNECTIONS = 8
 FIRST, THREE, LARGE, WRITTEN = "workspace:first", ("workspace:first", "team:second", "org:third"), "org:large", "team:w"
-#: Writes by 16 clients that are not counted: connections have their plans, and workers their model, when it is timed.
+#: Writes by 16 clients that are not counted, to warm up connections and the workers' model.
 WARMING = 4 * CLIENTS
-#: How long workers may take over them, and how often that is looked at, in seconds.
+#: Longest wait until the workers have processed the writes, and the pause between two checks, in seconds.
 SETTLED_S, POLL_S = 30.0, 0.1
-#: The kind of one memory of a thousand; of few memories at least this number.
+#: The kind of one memory in a thousand, and the least number of such memories.
 RARE, RARE_EVERY, RARE_AT_LEAST = "checkpoint", 1000, 20
-#: Number of the best results compared with those of an exact search; scores may differ by the order of their sums.
+#: Number of best results compared with an exact search, and the tolerance of scores: the order of a sum matters.
 BEST, TOLERANCE = 10, 1e-4
 
-# Filled units become memories of the plugin, each under its own id.
+# Turns filled units into memories of the plugin, with their own ids.
 MARK = text("""
     update afterturn.agent_memory_unit_t set origin = 'memory', mentioned_at = event_date,
            metadata = jsonb_build_object('plugin', jsonb_build_object('id', unit_id, 'source', 'agent', 'kind',
@@ -64,9 +64,9 @@ Ask = Callable[[BenchQuestion], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class PluginSizes:
-    """Memories of each of three namespaces, and of a large one (0: none); how often a call is made, alone and by 16.
+    """The size of a run: memories in each of three namespaces and in a large one (0: none), calls by 1 and 16 clients.
 
-    `checked` filtered searches are compared with an exact one.
+    `checked` filtered searches are compared with exact ones.
     """
 
     units: int = 10_000
@@ -80,7 +80,7 @@ FULL = PluginSizes(large=200_000, rounds=200, crowd=1_600)
 
 
 async def run(on: RecallServers, say: Say, sizes: PluginSizes) -> BenchOutcome:
-    """Fill namespaces, take every measure, and leave nothing behind."""
+    """Fill namespaces, run every measurement, and remove all data afterwards."""
     async with open_bench_database(on.servers) as here, _open_bench(on, here, say, sizes) as bench:
         async with here.owner.connect() as connection:
             machine = await Machine.read(connection)
@@ -107,12 +107,12 @@ async def _open_bench(
 
 @dataclass(frozen=True, slots=True)
 class PluginEndpoint:
-    """The routes of the plugin that are timed."""
+    """A client of the plugin's routes that are timed."""
 
     client: httpx.AsyncClient
 
     async def make(self, name: str) -> None:
-        """Make a namespace."""
+        """Create a namespace."""
         (await self.client.put(f"/v1/namespaces/{name}", json={"kind": "custom"})).raise_for_status()
 
     async def write(self, memory_id: UUID, content: str) -> None:
@@ -121,7 +121,7 @@ class PluginEndpoint:
         (await self.client.post(f"/v1/namespaces/{WRITTEN}/memories", json=body)).raise_for_status()
 
     async def search(self, names: Sequence[str], question: BenchQuestion, *kinds: str) -> list[UUID]:
-        """Return the ids of what is found, the best first. Raises NothingRecalled."""
+        """Return the ids of the memories found, the best first. Raises NothingRecalled."""
         body = {"namespaces": list(names), "query": question.text, "kinds": kinds}
         found = (await self.client.post("/v1/search", json=body)).raise_for_status().json()["memories"]
         if not found and not kinds:
@@ -129,7 +129,7 @@ class PluginEndpoint:
         return [UUID(one["id"]) for one in found]
 
     def asking(self, *names: str, kinds: Sequence[str] = ()) -> Ask:
-        """Return a call that searches these namespaces."""
+        """Return a function that searches these namespaces for a question."""
 
         async def ask(question: BenchQuestion) -> None:
             await self.search(names, question, *kinds)
@@ -139,7 +139,7 @@ class PluginEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class PluginBench:
-    """One run of the bench."""
+    """One run of the benchmark."""
 
     on: RecallServers
     here: BenchDatabase
@@ -151,7 +151,7 @@ class PluginBench:
     sizes: PluginSizes
 
     async def run(self) -> list[Measure]:
-        """Take every measure; searches first, so that nothing written just now is embedded with their texts."""
+        """Run every measurement; searches first, so that no new memories are being embedded meanwhile."""
         await self._fill(THREE, self.sizes.units)
         measures = await self._search()
         checked = FIRST
@@ -165,7 +165,7 @@ class PluginBench:
         return [*await self._write(), *measures]
 
     async def _fill(self, names: Sequence[str], units: int) -> None:
-        """Fill namespaces with memories as the stages would have left them, made vectors included."""
+        """Fill namespaces with memories as the stages would leave them, generated vectors included."""
         self.say(f"{units} memories in {', '.join(names)} (vectors: real ones plus noise)")
         every = max(1, min(RARE_EVERY, units // RARE_AT_LEAST))
         for name in names:
@@ -181,7 +181,7 @@ class PluginBench:
             self.say("an index over vectors is built")
 
     async def _search(self) -> list[Measure]:
-        """Ask one namespace alone, three at once, and one by 16 clients."""
+        """Measure searches in one namespace, in three at once, and in one by 16 clients."""
         self.say(f"searches of {self.sizes.units} memories beside their floor")
         questions = await self._build_questions(FIRST, self.sizes.rounds)
         ways = [self.endpoint.asking(FIRST), self.endpoint.asking(*THREE), self.floor.floor]
@@ -195,7 +195,7 @@ class PluginBench:
         ]
 
     async def _search_large(self) -> list[Measure]:
-        """Ask the large namespace, unfiltered and for one memory of a thousand, beside its own floor."""
+        """Measure searches in the large namespace, unfiltered and filtered to one memory in 1,000, beside a floor."""
         self.say(f"searches of {self.sizes.large} memories beside their floor")
         questions = await self._build_questions(LARGE, self.sizes.rounds)
         ways = [self.endpoint.asking(LARGE), self.endpoint.asking(LARGE, kinds=(RARE,)), self.floor.floor]
@@ -207,7 +207,7 @@ class PluginBench:
         ]
 
     async def _compare(self, name: str) -> Measure:
-        """Return how many of the ten best of an exact filtered search are found; as good a score counts as found."""
+        """Measure the share of an exact filtered search's ten best results that are found; equal scores count."""
         unbounded = self.on.recall.model_copy(update={"postings": 2**31 - 1, "embed_deadline_ms": 60_000})
         database = self.here.database(1, begun=_pass_over_indexes)
         exact = PluginSearch(database, self.embedder, unbounded, _utc_now, PluginSettings().near, few=0)
@@ -229,7 +229,7 @@ class PluginBench:
         )
 
     async def _write(self) -> list[Measure]:
-        """Write alone beside the same rows written bare, then by 16 clients."""
+        """Measure writes by one client beside the same rows written without logic, then by 16 clients."""
         self.say("writes beside the same rows written bare")
         warm, ids = [uuid4() for _ in range(5)], [uuid4() for _ in range(self.sizes.rounds)]
         bank = identity.bank_id(self.filler.host, WRITTEN)
@@ -249,12 +249,12 @@ class PluginBench:
         ]
 
     async def _write_by_many(self, writes: int) -> list[float]:
-        """Write memories by 16 clients; return the seconds of each."""
+        """Write memories by 16 clients; return the seconds of each write."""
         actions = self._build_writes([uuid4() for _ in range(writes)])
         return await run_lanes([actions[lane::CLIENTS] for lane in range(CLIENTS)])
 
     async def _wait_settled(self) -> None:
-        """Wait until the workers are through with what was written, for SETTLED_S at most."""
+        """Wait until the workers have processed the writes, at most SETTLED_S."""
         for _ in range(round(SETTLED_S / POLL_S)):
             if not await self._is_undone():
                 return
@@ -269,13 +269,13 @@ class PluginBench:
         return [partial(self.endpoint.write, one, content) for one, content in zip(ids, texts, strict=False)]
 
     async def _build_questions(self, name: str, count: int) -> list[BenchQuestion]:
-        """Return a number of the demo's questions, with what the floor reads for each."""
+        """Return `count` of the demo's questions, with what the floor reads for each."""
         asked = islice(cycle(one.question for one in load_demo().questions), count)
         return [await self.floor.understood(name, question) for question in asked]
 
 
 async def _time_in_turns(ways: Sequence[Ask], questions: Sequence[BenchQuestion]) -> list[list[float]]:
-    """Ask each way a few times, then in turns, question by question; return the seconds of each way."""
+    """Warm up each way, then alternate between them question by question; return the seconds of each way."""
     for way in ways:
         await run_lanes(split_lanes(way, questions[:5], 1))
     took: list[list[float]] = [[] for _ in ways]
@@ -286,7 +286,7 @@ async def _time_in_turns(ways: Sequence[Ask], questions: Sequence[BenchQuestion]
 
 
 async def _pass_over_indexes(driver: Any) -> None:
-    """Have a connection order by nearness without the index of lists, of which a search reads a share."""
+    """Make a connection search vectors without the index of lists, which would search only a part of them."""
     await driver.execute("set enable_indexscan = off")
 
 

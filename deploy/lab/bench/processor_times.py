@@ -1,10 +1,10 @@
-"""Processor time of processes, user and system, as the operating system counts it."""
+"""Reads the processor time (user and system) of processes."""
 
 import psutil
 
 
 def read_cpu_seconds(pid: int) -> float:
-    """Return the processor time of a process and of those of its children that ended; 0 when it has ended itself."""
+    """Return the processor seconds of a process and of its ended children; 0 when the process has ended."""
     try:
         times = psutil.Process(pid).cpu_times()
     except psutil.Error:
@@ -13,7 +13,7 @@ def read_cpu_seconds(pid: int) -> float:
 
 
 def read_family_seconds(pid: int) -> float:
-    """Return the processor time of a process and of all it started, in seconds; 0 when it has ended."""
+    """Return the processor seconds of a process and of all its descendants; 0 when the process has ended."""
     try:
         family = [pid, *(process.pid for process in psutil.Process(pid).children(recursive=True))]
     except psutil.Error:

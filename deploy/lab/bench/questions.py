@@ -1,4 +1,4 @@
-"""Latency of recall jobs compared with direct recalls, over HTTP."""
+"""Measures the latency of recall jobs compared with direct recalls, over HTTP."""
 
 import asyncio
 import random
@@ -12,26 +12,26 @@ from deploy.lab.bench.talk import BANK, make_sentence
 from deploy.lab.bench.timing import compute_p95_ms
 from deploy.local.stack import Stack
 
-#: Pause between two questions, and how long an answer may take, in seconds.
+#: Pause between two questions, and the time-out of an answer, in seconds.
 PAUSE_S = 0.05
 PATIENCE_S = 30.0
-#: Asked before time is taken: connections and statements are met for the first time.
+#: Number of questions to warm up connections and statements.
 WARM_UP = 5
 
 
 class RecallJobFailed(Exception):
-    """A recall job did not come to its end: the figures would mean nothing."""
+    """A recall job was not completed, so the figures would be meaningless."""
 
 
 class Questions:
-    """Asks a stack the same questions in two ways: at once, and as a job that a worker answers."""
+    """Asks a stack the same questions in two ways: directly, and as a job that a worker answers."""
 
     def __init__(self, stack: Stack) -> None:
         self._api = stack.api
         self._headers = {"authorization": f"Bearer {stack.api_key()}"}
 
     async def p95_ms(self, questions: int) -> tuple[float, float]:
-        """Ask one after the other; return the 95th percentiles (at once, as a job) in milliseconds."""
+        """Ask the questions one after the other; return the 95th percentiles (direct, as a job) in milliseconds."""
         chance = random.Random("questions")  # noqa: S311 - a seed, not a secret
         at_once, as_job = [], []
         async with httpx.AsyncClient(base_url=self._api, headers=self._headers, trust_env=False) as client:

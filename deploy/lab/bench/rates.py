@@ -1,4 +1,4 @@
-"""Events per second: appended alone, with projections, and replayed."""
+"""Measures events per second: appended alone, appended with projections, and replayed."""
 
 import time
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from store.replay.shadow import ReplayScope, Shadow
 
 
 async def measure_bulk_and_replay(ground: BenchDatabase, events: int, rounds: int) -> list[Measure]:
-    """Append the same generated history with and without projections, and replay it, in turns."""
+    """Measure the append of a generated history with and without projections, and its replay, alternating."""
     alone, projected, replayed = [], [], []
     database = ground.database(1)
     try:
@@ -47,7 +47,7 @@ async def _time_load(database: Database, host: UUID, made: Sequence[dict[str, An
 
 
 async def _measure_replay_rate(ground: BenchDatabase) -> float:
-    """Replay the newest host into a shadow of our own."""
+    """Replay the newest host's log into shadow tables, and return events per second."""
     shadow = Shadow(ground.owner, ReplayScope(ground.newest_host), ground.name)
     await shadow.prepare(resume=False)
     try:

@@ -1,4 +1,4 @@
-"""Counting round trips: a loopback relay in front of a server that sees when the talk changes direction."""
+"""Counts round trips by a loopback relay in front of a server."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -8,14 +8,14 @@ CHUNK = 65536
 
 
 class CountingRelay:
-    """Relays bytes between a client and a server; a round trip begins when the client talks after the server did."""
+    """Relays bytes between a client and a server, and counts how often the client sends after the server has sent."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port
         self.trips = 0
 
     async def relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one client until either side is done."""
+        """Relay one client's connection until either side closes it."""
         server_reader, server_writer = await asyncio.open_connection(self._host, self._port)
         turn = _LastSpeaker()
         try:
@@ -39,7 +39,7 @@ class CountingRelay:
 
 
 class _LastSpeaker:
-    """Who spoke last on one connection."""
+    """The side that sent last on a connection."""
 
     def __init__(self) -> None:
         self.is_clients = False
@@ -47,7 +47,7 @@ class _LastSpeaker:
 
 @asynccontextmanager
 async def count_round_trips(host: str, port: int) -> AsyncGenerator[tuple[CountingRelay, int]]:
-    """Lend a relay to a server and the local port it listens on."""
+    """Yield a relay in front of a server, and the local port it listens on."""
     relay = CountingRelay(host, port)
     server = await asyncio.start_server(relay.relay, "127.0.0.1", 0)
     try:

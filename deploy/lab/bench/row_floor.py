@@ -1,8 +1,8 @@
-"""The floor of the stages' writes: their rows by COPY, one statement a table.
+"""Measures the floor of the stages' writes: the same rows by COPY, one statement per table.
 
-What the stages wrote for one host is read back, row by row as it stands now, and copied into tables of the bench's own:
-each is made like the stages' table, with its indexes, checks and foreign keys, but outside row-level security, under
-which PostgreSQL refuses COPY. The ledger and its claims are the stages' own book-keeping and left out.
+The current rows that the stages wrote for a host are read and copied into tables of the benchmark: each has the
+indexes, checks and foreign keys of the original, but no row-level security, under which PostgreSQL refuses COPY. The
+ledger and its claims, the stages' own book-keeping, are left out.
 """
 
 import time
@@ -20,14 +20,14 @@ from deploy.lab.bench.ground import BenchDatabase
 from deploy.lab.bench.processor_times import read_cpu_seconds
 from store import vectors
 
-#: Tables of the book-keeping, and of what belongs to a host from its beginning.
+#: Tables that are not copied: book-keeping, and rows that exist from the beginning of a host.
 LEFT_OUT = frozenset({"ledger_t", "claim_t", "host_t", "api_key_t", "quota_t", "gateway_target_t"})
-#: What no single write writes: of the book-keeping its ledger rows count.
+#: Tables left out of bare writes; a write's ledger rows count.
 NOT_OF_A_WRITE = LEFT_OUT - {"ledger_t"} | {"call_audit_t"}
 
-# The first transaction of those to come: the last writer that a new row names is this one or a later one.
+# The id of the current transaction: rows written later have this xmin or a greater one.
 CURRENT_TRANSACTION = text("select pg_current_xact_id()::text::bigint")
-# LIKE copies everything but these.
+# The foreign keys of a table, which `create table ... (like ...)` does not copy.
 FOREIGN_KEYS = text("""
     select pg_get_constraintdef(oid) from pg_constraint
      where conrelid = cast('afterturn.' || :table as regclass) and contype = 'f'""")
@@ -35,22 +35,22 @@ FOREIGN_KEYS = text("""
 
 @dataclass(frozen=True, slots=True)
 class CopiedRows:
-    """The processor time of COPY in seconds, driver and server, and how many rows each table then had."""
+    """The processor seconds of COPY, in driver and server, and the number of rows in each table afterwards."""
 
     seconds: float
     rows: Mapping[str, int]
 
 
 async def read_transaction_mark(ground: BenchDatabase) -> int:
-    """Return a mark that tells rows written from now on from those that are there."""
+    """Return a transaction id that separates existing rows from rows written later."""
     async with ground.owner.begin() as connection:
         return int((await connection.execute(CURRENT_TRANSACTION)).scalar_one())
 
 
 async def copy_rows(ground: BenchDatabase, source: UUID, since: int) -> CopiedRows:
-    """Copy the rows of the host `source`; those older than `since` are there before the time is taken.
+    """Time the COPY of the rows of the host `source` since a mark; older rows are copied before, untimed.
 
-    Counted are both sides: the driver that encodes the rows and the server's backend. Nothing of it is committed.
+    Both sides count: the driver that encodes the rows, and the server's backend. Nothing is committed.
     """
     tables = [table for table in await ground.tables() if table not in LEFT_OUT]
     async with ground.owner.connect() as connection:
@@ -74,9 +74,9 @@ async def copy_rows(ground: BenchDatabase, source: UUID, since: int) -> CopiedRo
 
 
 async def time_bare_writes(ground: BenchDatabase, source: UUID, since: int, writes: int) -> list[float]:
-    """Write the rows of the host `source` since a mark again, dealt out to transactions; return their seconds.
+    """Write the rows of the host `source` since a mark again, in `writes` transactions; return the seconds of each.
 
-    Each is one COPY a table and one commit on one connection, with no logic. The tables are gone afterwards.
+    Each transaction is one COPY per table and a commit, without logic. The tables are dropped afterwards.
     """
     async with ground.owner.connect() as connection:
         driver: Any = (await connection.get_raw_connection()).driver_connection
@@ -100,7 +100,7 @@ async def time_bare_writes(ground: BenchDatabase, source: UUID, since: int, writ
 async def _time_share(
     driver: Any, schema: str, rows: Mapping[str, tuple[Sequence[str], Sequence[tuple[Any, ...]]]], nth: int, of: int
 ) -> float:
-    """Write the nth share of every table's rows in one transaction, and return its seconds."""
+    """Write the nth share of every table's rows in one transaction, and return the seconds it took."""
     started = time.perf_counter()
     async with driver.transaction():
         for table, (columns, all_of_them) in rows.items():
@@ -110,7 +110,7 @@ async def _time_share(
 
 
 async def _make_table(connection: AsyncConnection, schema: str, table: str) -> list[str]:
-    """Make an empty table like the one of the same name, and return the columns that are written."""
+    """Create an empty table like the original, and return its columns that are written."""
     await connection.execute(text(f"create table {schema}.{table} (like afterturn.{table} including all)"))
     for key in (await connection.execute(FOREIGN_KEYS, {"table": table})).scalars().all():
         await connection.execute(text(f"alter table {schema}.{table} add {key}"))

@@ -1,4 +1,4 @@
-"""Latency of acknowledgements over HTTP while workers are busy."""
+"""Measures the latency of acknowledgements over HTTP, on an idle stack and while workers are busy."""
 
 import asyncio
 import time
@@ -11,21 +11,21 @@ from deploy.lab.bench.timing import compute_p95_ms
 from deploy.local.stack import Stack
 from store.memory.turns import NewTurn
 
-#: Pauses between two turns, in seconds: one by one when it is quiet, denser when it is not.
+#: Pauses between two turns, in seconds, on an idle and on a busy stack.
 QUIET_PAUSE_S = 0.1
 BUSY_PAUSE_S = 0.03
 _names = count(1)
 
 
 class TurnEndpoint:
-    """The HTTP API of a stack, through which a benchmark hands in turns of its own."""
+    """A client of a stack's HTTP API that sends turns."""
 
     def __init__(self, stack: Stack) -> None:
         self._api = stack.api
         self._headers = {"authorization": f"Bearer {stack.api_key()}"}
 
     async def p95_ms(self, turns: int, pause_s: float) -> float:
-        """Hand in turns one after the other; return the 95th percentile of the time to the answer, in milliseconds."""
+        """Send turns one after the other; return the 95th percentile of the time to the answer, in milliseconds."""
         talk, took = TurnGenerator(f"door-{next(_names)}"), []
         async with httpx.AsyncClient(base_url=self._api, headers=self._headers, trust_env=False) as client:
             await self._hand_in(client, next(talk))

@@ -1,4 +1,4 @@
-"""The servers a bench runs on: those of the running stack, or a private PostgreSQL that is gone afterwards."""
+"""The servers of a benchmark: those of the running stack, or a private PostgreSQL that is removed afterwards."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from store import migrations
 
 @dataclass(frozen=True, slots=True)
 class BenchServers:
-    """URLs of one database, a role each; `shared` when workers of a running stack look at it too."""
+    """The URLs of a database, one per role; `shared` when workers of a running stack use it too."""
 
     app_url: SecretStr
     operator_url: SecretStr
@@ -28,7 +28,7 @@ class BenchServers:
 
 @contextmanager
 def open_bench_servers(data: Path | None) -> Iterator[BenchServers]:
-    """Lend the servers of the stack that runs in a data folder (None: the usual one), else private ones."""
+    """Yield the servers of the stack that runs in a data folder (None: the default one), else private ones."""
     try:
         stack = find_stack(data)
     except StackNotRunning:
@@ -39,13 +39,13 @@ def open_bench_servers(data: Path | None) -> Iterator[BenchServers]:
 
 
 def find_stack_servers(stack: Stack) -> BenchServers:
-    """Return the servers of a running stack."""
+    """Return the database URLs of a running stack."""
     return BenchServers(stack.database_url, stack.operator_url, stack.owner_url, shared=True)
 
 
 @contextmanager
 def _open_private_servers() -> Iterator[BenchServers]:
-    """Start a PostgreSQL as `afterturn up` would, without anybody else on it."""
+    """Yield a private PostgreSQL, started as `afterturn up` would."""
     with open_private_folder("bench") as folder:
         postgres = EmbeddedPostgres(folder / DATA)
         try:

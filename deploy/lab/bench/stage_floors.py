@@ -1,7 +1,7 @@
-"""The floor of the stages: processor time of their bare library calls.
+"""Measures the floor of the stages: the processor time of their bare library calls.
 
-Counted is the processor time of both ends of a call, the caller and the server (the gateway's process, the backend):
-both run on the cores that the pipeline has.
+The processor time of both ends of a call counts, the caller and the server (the gateway's process, the backend),
+because both use the cores that the pipeline has.
 """
 
 import os
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fastembed import TextEmbedding
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
-#: Texts of one model run: bounded by tokens with their padding, and by number.
+#: Limits of a batch of texts: by tokens with padding, and by number of texts.
 TOKENS = (128, 256, 512, 1024)
 SIZES = (1, 2, 4, 8, 16, 32)
 
@@ -60,18 +60,18 @@ async def read_embedded_texts(ground: BenchDatabase, host: UUID) -> list[str]:
 
 
 def time_embedding(embedded: Sequence[str], cache: Path, variant: Variant, sample: int) -> float:
-    """Embed texts by fastembed alone, one thread, at the best batch there is; return the processor time in seconds."""
+    """Embed texts by fastembed on one thread, with the fastest way to batch; return the processor time in seconds."""
     model = _open_model(model_folder(EmbeddingSettings(variant=variant), cache))
     some = embedded[:: max(1, len(embedded) // sample)]
     _time_batches(model, [some])
-    # Sorted by length, in every way of cutting: what is best for some is taken for all.
+    # The fastest batching of a sample is used for all; each sorts the texts by length.
     best = min(_list_batchings(model, some), key=lambda way: _time_batches(model, way[1]))[0]
     return _time_batches(model, dict(_list_batchings(model, list(embedded)))[best])
 
 
 def _open_model(folder: Path) -> "TextEmbedding":
     os.environ["HF_HUB_OFFLINE"] = "1"
-    from fastembed import TextEmbedding  # noqa: PLC0415 - a second's import, only where it is measured
+    from fastembed import TextEmbedding  # noqa: PLC0415 - its import takes a second
 
     return TextEmbedding(MODEL, cache_dir=str(folder.parent), specific_model_path=str(folder), threads=1, cuda=False)
 
@@ -93,7 +93,7 @@ def _time_batches(model: "TextEmbedding", cut: Sequence[Sequence[str]]) -> float
 
 
 async def time_gateway_posts(stack: PipelineStack, turns: Sequence[NewTurn]) -> float:
-    """Post the bodies of turns to the gateway by httpx alone; return the processor time of both sides in seconds."""
+    """Post turns to the gateway by httpx alone; return the processor time of both sides in seconds."""
     calls = [call for turn in turns for call in encode_gateway_calls(turn)]
     headers = {"content-type": "application/json"}
     async with httpx.AsyncClient(base_url=stack.gateway_url, trust_env=False, headers=headers) as client:
@@ -104,7 +104,7 @@ async def time_gateway_posts(stack: PipelineStack, turns: Sequence[NewTurn]) -> 
 
 
 def encode_gateway_calls(turn: NewTurn) -> Iterator[tuple[str, bytes]]:
-    """Yield path and body of each call that hands a turn to the gateway."""
+    """Yield path and body of each call that delivers a turn to the gateway."""
     said = [
         machine.TranscriptMessage(m.role, m.content, m.occurred_at) for m in turn.messages if m.occurred_at is not None
     ]

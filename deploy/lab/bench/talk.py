@@ -1,4 +1,4 @@
-"""The turns a bench appends: what a person and an agent say to each other, made up from a seed."""
+"""Generates the turns of benchmarks: messages between a person and an agent, the same for the same seed."""
 
 import random
 from collections.abc import Iterator
@@ -18,12 +18,12 @@ _WORDS = """
     visited waiting walking wedding weekend winter working wrote yesterday
 """
 WORDS = _WORDS.split()
-#: Words of a message, least and most: as in recorded talk of people with an assistant.
+#: Least and largest number of words in a message, as in recorded conversations with an assistant.
 LENGTHS = (8, 60)
 
 
 class TurnGenerator:
-    """Turns of one session, as many as are asked for; two messages each, or as many as told."""
+    """An endless iterator of turns of one session, each with `messages` messages."""
 
     def __init__(self, session: str, messages: int = 2) -> None:
         self._session, self._messages = session, messages
@@ -31,7 +31,7 @@ class TurnGenerator:
         self._said = 0
 
     def __iter__(self) -> Iterator[NewTurn]:
-        """Go on talking, without end."""
+        """Return this iterator."""
         return self
 
     def __next__(self) -> NewTurn:
@@ -42,12 +42,12 @@ class TurnGenerator:
         return NewTurn(BANK, self._session, f"turn-{self._messages}-{self._said}", messages)
 
     def take(self, count: int) -> list[NewTurn]:
-        """Return the next turns."""
+        """Return the next `count` turns."""
         return [next(self) for _ in range(count)]
 
 
 def make_sentence(chance: random.Random) -> str:
-    """Return some words, with a name and a number among them."""
+    """Return a sentence of random words, with a name and a number among them."""
     words = chance.choices(WORDS, k=chance.randint(*LENGTHS))
     words[len(words) // 2] = chance.choice(("Ana", "Boris", "Carla", "Daniel", "Eva"))
     return " ".join([*words, str(chance.randint(1, 999))]) + "."

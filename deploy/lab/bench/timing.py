@@ -1,4 +1,4 @@
-"""Taking time: actions in lanes that run side by side, and what comes out of it."""
+"""Times actions in parallel lanes, and computes percentiles."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ MILLISECONDS = 1000.0
 
 
 async def run_lanes(lanes: Sequence[Sequence[Action]]) -> list[float]:
-    """Run lanes side by side, the actions of each one after the other; return the seconds of each action."""
+    """Run lanes in parallel, and the actions of a lane in sequence; return the seconds of each action."""
     took = await asyncio.gather(*(_run_lane(lane) for lane in lanes))
     return [seconds for lane in took for seconds in lane]
 
@@ -26,10 +26,10 @@ async def _run_lane(lane: Sequence[Action]) -> list[float]:
 
 
 def compute_p50_ms(seconds: Sequence[float]) -> float:
-    """Return the median in milliseconds."""
+    """Return the median of durations in seconds, in milliseconds."""
     return median(seconds) * MILLISECONDS
 
 
 def compute_p95_ms(seconds: Sequence[float]) -> float:
-    """Return the 95th percentile in milliseconds."""
+    """Return the 95th percentile of durations in seconds, in milliseconds."""
     return sorted(seconds)[int(0.95 * (len(seconds) - 1))] * MILLISECONDS

@@ -1,4 +1,4 @@
-"""Round trips and processor time of a turn."""
+"""Measures round trips and processor time of a turn."""
 
 import time
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from store.memory.turns import NewTurn, TurnStore
 
 MANY_MESSAGES = 64
 WARM_UP_TURNS = 12
-#: Every few seconds a turn also asks for the languages of its host's banks, so the least of some is what a turn takes.
+#: Number of counts, of which the least is taken: every few seconds a turn also reads its host's bank languages.
 TRIES = 3
 
 
 async def measure_round_trips(ground: BenchDatabase) -> Measure:
-    """Count the round trips of a turn of one message and of one of 64, on a connection that knows its statements."""
+    """Measure the round trips of turns with one and with 64 messages, on a warm connection."""
     url = make_url(ground.servers.app_url.get_secret_value())
     async with count_round_trips(url.host or "127.0.0.1", url.port or 5432) as (relay, port):
         through = url.set(host="127.0.0.1", port=port).render_as_string(hide_password=False)
@@ -55,7 +55,7 @@ async def _count_trips(
 
 
 async def measure_own_cpu(ground: BenchDatabase, turns: int) -> Measure:
-    """Measure the processor time of this process for a turn: analysis, events, the call and its answer."""
+    """Measure this process's processor time for a turn: analysis, events, the call and its answer."""
     database = ground.database(1)
     try:
         host, store, talk = await ground.new_host(database), TurnStore(database, read_clock), TurnGenerator("cpu")
@@ -68,7 +68,7 @@ async def measure_own_cpu(ground: BenchDatabase, turns: int) -> Measure:
 
 
 async def _time_appends(ground: BenchDatabase, store: TurnStore, host: UUID, turns: Sequence[NewTurn]) -> float:
-    """Append turns one by one; return the processor time of that, in seconds."""
+    """Append turns one by one; return the processor time in seconds."""
     session, ids = derive_turn_ids(host, turns)
     async with ground.kept_from_workers(host, [session], ids):
         before = time.process_time()

@@ -1,4 +1,4 @@
-"""`afterturn bench turns`: the two calls around a model's, beside the bare calls that they cannot do without."""
+"""`afterturn bench turns`: measures before_turn and after_turn beside the bare calls they need."""
 
 import asyncio
 import time
@@ -41,14 +41,14 @@ from store.tenancy.keys import Grant
 
 BANK = speed.LARGE
 CLIENTS = 8
-#: Connections for them and for what one call reads at a time.
+#: Database connections: enough for all clients, and for the parallel reads of a call.
 CONNECTIONS = 24
-#: Turns of two messages that stand in each asked session: as many items as are shown.
+#: Turns of two messages in each session: as many items as a prepared turn shows.
 HISTORY_TURNS = 15
 PER_SECOND = 20
 REDIS_S = 0.5
 
-#: Lends what `run` takes.
+#: Opens the servers that `run` takes.
 servers = speed.servers
 Say = Callable[[str], None]
 Lane = list[Callable[[], Awaitable[object]]]
@@ -56,9 +56,9 @@ Lane = list[Callable[[], Awaitable[object]]]
 
 @dataclass(frozen=True, slots=True)
 class TurnSizes:
-    """How much is run: a bank of `units` units; `rounds` of ours and floor, each of `turns` turns a client.
+    """The size of a run: a bank of `units` units; `rounds` of ours and floor, each with `turns` turns per client.
 
-    `seconds` is how long calls come in at a fixed rate.
+    `seconds` is the duration of the measurement at a fixed rate.
     """
 
     units: int = 100_000
@@ -68,12 +68,12 @@ class TurnSizes:
 
 
 FULL = TurnSizes(rounds=10, turns=60, seconds=60)
-#: What 95 of 100 calls before and after a turn take at most, in ms: alone; with 8 clients, and at 20 calls a second.
+#: Targets of the p95 of before_turn and after_turn, in ms: with one client; with 8 clients or 20 calls a second.
 ALONE_MS, UNDER_LOAD_MS = (60.0, 20.0), (300.0, 100.0)
 
 
 async def run(on: speed.RecallServers, say: Say, sizes: TurnSizes) -> BenchOutcome:
-    """Take every measure, one after the other, and leave nothing behind."""
+    """Run every measurement, one after the other, and remove all data afterwards."""
     embedder = create_embedder(on.embedding, on.data)
     async with open_bench_database(on.servers) as here:
         database = here.database(CONNECTIONS)
@@ -115,7 +115,7 @@ def _create_broker(url: str) -> RedisBroker:
 
 @dataclass(frozen=True, slots=True)
 class TurnBench:
-    """Calls of one host's lifecycle, in this process, and their floors on the same pool and embedder."""
+    """Lifecycle calls for one host in this process, and their floors on the same pool and embedder."""
 
     here: BenchDatabase
     database: Database
@@ -139,7 +139,7 @@ class TurnBench:
         host: UUID,
         notifier: Notifier,
     ) -> "TurnBench":
-        """Make the asked sessions' histories, and find out what their questions read."""
+        """Return a benchmark whose sessions have a history, and for whose questions the floor's reads are known."""
         clock = await DatabaseClock.asked(database)
         recalls = Recalls(database, Recaller(database, embedder, on.recall, clock=clock), Waiter(database))
         memory = MemoryFacade(build_dependencies(database, clock, recalls, notifier), ApiSettings())
@@ -155,7 +155,7 @@ class TurnBench:
         return made
 
     async def run(self, say: Say, sizes: TurnSizes) -> BenchOutcome:
-        """Take every measure."""
+        """Run every measurement."""
         async with self.here.owner.connect() as connection:
             machine = await Machine.read(connection)
         measures = list[Measure]()
@@ -186,7 +186,7 @@ class TurnBench:
         ]
 
     async def _at_a_rate(self, seconds: int) -> list[Measure]:
-        """Begin a call every 50 ms, before and after in turns; how long each took is counted from when it was due."""
+        """Start a call every 50 ms, before_turn and after_turn alternating; each is timed from when it was due."""
         before, after = list[float](), list[float]()
         begin, calls = time.perf_counter() + 0.1, list[asyncio.Task[None]]()
 
@@ -217,7 +217,7 @@ class TurnBench:
         return [[partial(ask, question, lane) for question in of_lane] for lane, of_lane in enumerate(asked)]
 
     async def before(self, question: BenchQuestion, lane: int) -> None:
-        """Prepare a turn."""
+        """Call before_turn."""
         said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": question.text}]}
         body = {"bank": BANK, "session_id": f"asked-{lane}", "turn_id": "next", "current_input": [said]}
         prepared = await self.memory.lifecycle.before_turn(self.grant, body)
@@ -225,12 +225,12 @@ class TurnBench:
             raise NoHistory("a prepared turn of the bench shows no history")
 
     async def bare(self, question: BenchQuestion, lane: int) -> None:
-        """Embed the question, read its terms' postings, the nearest vectors and the session's newest; no logic."""
+        """Run before_turn's floor: embed the question, read postings, nearest vectors, the session's newest items."""
         await self.probe.floor(question)
         await self.sessions.recent(self.grant.host_id, BANK, f"asked-{lane}", 2 * HISTORY_TURNS)
 
     async def keep(self, turns: int, clients: int) -> tuple[list[float], list[float]]:
-        """Keep turns, then write their rows again with no logic; returns the seconds of each, of both ways."""
+        """Call after_turn for new turns, then write their rows without logic; return the seconds of each, by way."""
         lanes = [self._after_lane(lane, turns) for lane in range(clients)]
         ids = [one for one, _ in lanes]
         async with self.here.kept_from_workers(self.grant.host_id, *_list_streams(ids)):
@@ -243,7 +243,7 @@ class TurnBench:
         return kept, await run_lanes(bare)
 
     async def _is_adopted(self) -> bool:
-        """Say whether the floor's host has the bank and the sessions yet."""
+        """Return whether the floor's host has the bank and the sessions already."""
         async with self.database.tenant(self.floors.host) as connection:
             found = await connection.exec_driver_sql("select exists (select from afterturn.agent_memory_bank_t)")
             return bool(found.scalar_one())
@@ -258,7 +258,7 @@ class TurnBench:
 
 
 class NoHistory(Exception):
-    """A prepared turn lacks its history: the figures would mean nothing."""
+    """A prepared turn lacks its history, so the figures would be meaningless."""
 
 
 def _body_of(session: str, turn: str, said: Sequence[str]) -> dict[str, Any]:
@@ -277,7 +277,7 @@ def _list_streams(ids: Sequence[tuple[UUID, list[UUID]]]) -> tuple[list[UUID], l
 def _p95_measures(
     name: str, before: Sequence[float], after: Sequence[float], before_ms: float, after_ms: float
 ) -> list[Measure]:
-    """Return both 95th percentiles; where no call of a kind came back, it took for ever."""
+    """Return the measures of both 95th percentiles; infinity when no call of a kind ended."""
     before, after = before or [inf], after or [inf]
     return [
         Measure(f"before_p95_{name}", "ms", compute_p95_ms(before), MeasureTarget("<=", before_ms)),

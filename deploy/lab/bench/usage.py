@@ -1,4 +1,4 @@
-"""Resource usage of a stack's processes: memory, files, connections and processor time."""
+"""Reads the resource usage of a stack's processes: memory, files, connections and processor time."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,14 +10,14 @@ from sqlalchemy import NullPool, text
 from deploy.local.stack import Stack
 from store.connections import create_owner_engine
 
-# What a role that is no administrator sees of all sessions: who, not what.
+# Uses only columns that a role without administrator's rights sees of all sessions.
 CONNECTIONS = text("select count(*) from pg_stat_activity where usesysid is not null and pid <> pg_backend_pid()")
 UNDONE = text("select count(*) from afterturn.ledger_t where undone")
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """One look at a part: processes, proportional set size in bytes, open files, processor seconds so far."""
+    """A sample of a part: processes, proportional set size in bytes, open files, processor seconds so far."""
 
     processes: int
     memory_bytes: int
@@ -27,7 +27,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class StackUsage:
-    """One look at a stack; `undone` are rows of its ledger."""
+    """A sample of a stack: usage by part, connections, undone rows of the ledger."""
 
     parts: dict[str, Usage]
     connections: int
@@ -35,12 +35,12 @@ class StackUsage:
 
     @property
     def memory_bytes(self) -> int:
-        """Return the proportional set size of all parts."""
+        """Return the proportional set size of all parts, in bytes."""
         return sum(one.memory_bytes for one in self.parts.values())
 
     @property
     def files(self) -> int:
-        """Return the open files of our own processes: a server opens its tables' files as it needs them."""
+        """Return the open files of API and workers; those of servers vary with the tables in use."""
         return sum(one.files for name, one in self.parts.items() if name in {"api", "workers"})
 
     @property
@@ -50,7 +50,7 @@ class StackUsage:
 
 
 async def read_usage(stack: Stack) -> StackUsage:
-    """Look at the processes of a stack on this machine, its connections and its ledger."""
+    """Return a sample of a stack on this machine: its processes, connections and ledger."""
     engine = create_owner_engine(stack.owner_url.get_secret_value(), poolclass=NullPool)
     try:
         async with engine.connect() as connection:
@@ -74,7 +74,7 @@ def _list_family(pid: int) -> Iterator[psutil.Process]:
 
 
 def _add_up(processes: list[psutil.Process]) -> Usage:
-    """Add up what the living take, and what their children took that ended."""
+    """Return the summed usage of live processes; processor time includes that of their ended children."""
     total = Usage(0, 0, 0, 0.0)
     for process in processes:
         with suppress(psutil.NoSuchProcess):

@@ -1,5 +1,5 @@
-"""Attacks that one tenant, or a caller without a key, can make on the service, and what another tenant feels of them.
+"""Attacks by one tenant, or by a caller without a key, on the service, and their effect on another tenant.
 
-`registry.ATTACKS` lists them; `run` makes each on a stack of its own while a victim (`victim`) goes on working, and
-reports the victim's p95 during each attack beside its quiet p95 of the same run.
+`run.ATTACKS` lists the attacks; `run.run` makes each of them on a private stack while a victim (`victim`) keeps
+working, and reports the victim's p95 during each attack beside its p95 without attacks in the same run.
 """

@@ -1,4 +1,4 @@
-"""The means of an attack: a tenant of its own with keys, calls over HTTP, bare connections, and how each call ended."""
+"""The attacker: a tenant with keys, calls over HTTP, raw connections, and counts of how the calls ended."""
 
 import asyncio
 import sys
@@ -19,13 +19,12 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from deploy.local.stack import Stack
 from store import identity
 
-#: Other addresses than the victim's, where the system has more than one for itself: limits by address must tell them
-#: apart.
+#: Other loopback addresses than the victim's, if the system has several, so that limits by address distinguish them.
 ADDRESS, BYSTANDERS_ADDRESS = ("127.0.0.2", "127.0.0.3") if sys.platform == "linux" else ("127.0.0.1", "127.0.0.1")
 BANK = "attack"
-#: The longest a call is waited for, in seconds.
+#: Time-out of a call, in seconds.
 PATIENCE_S = 30.0
-#: The longest that stages are waited for, in seconds.
+#: Longest wait until the stages have processed a turn, in seconds.
 WORK_S = 60.0
 CLOSED, ABORTED, NO_ANSWER, NOT_WORKED_OFF = "closed", "aborted", "no answer", "not worked off"
 CHUNK = 65_536
@@ -33,16 +32,16 @@ CHUNK = 65_536
 
 @dataclass(slots=True)
 class Attacker:
-    """One tenant that attacks; `until` is when its attack is over (of `time.monotonic`)."""
+    """The attacking tenant; `until` is the end of its attack (`time.monotonic`)."""
 
     stack: Stack
-    #: The stack's database, as its owner: for what is done beside the service.
+    #: Connections to the stack's database as its owner, for attacks that bypass the service.
     owner: AsyncEngine
     host: str
     key: str = field(repr=False)
     read_only_key: str = field(repr=False)
     client: httpx.AsyncClient
-    #: A second tenant without any load of its own, and another client: what is refused to it is counted.
+    #: Client of a second tenant without load of its own; its refused calls are counted.
     bystander_client: httpx.AsyncClient
     endings: Counter[str] = field(default_factory=Counter)
     bystander_refused: int = 0
@@ -62,13 +61,13 @@ class Attacker:
         return time.monotonic() >= self.until
 
     def number(self) -> int:
-        """Return a number that was not used before, for a name."""
+        """Return an unused number, for a name."""
         return next(self._numbers)
 
     async def call(
         self, method: str, path: str, body: Any = None, *, key: str | None = None, counted: bool = True
     ) -> httpx.Response | None:
-        """Make a call and count how it ended; None when there was no answer. `body` may be bytes of JSON."""
+        """Make a call, count how it ended and return the answer; None without one. `body` may be JSON as bytes."""
         content = body if isinstance(body, bytes | None) else orjson.dumps(body)
         headers = {"authorization": f"Bearer {key or self.key}", "content-type": "application/json"}
         answer = None
@@ -85,11 +84,11 @@ class Attacker:
         return answer
 
     async def turn(self, *texts: str, session: str | None = None, **more: Any) -> httpx.Response | None:
-        """Hand in a turn of these messages."""
+        """Send a turn with these messages."""
         return await self.call("POST", "/api/v1/turns", {"bank": BANK, **self.turn_of(*texts, session=session), **more})
 
     def turn_of(self, *texts: str, session: str | None = None) -> dict[str, Any]:
-        """Return a turn of these messages, for a bank that is still to be named."""
+        """Return the body of a turn with these messages, without its bank."""
         number = self.number()
         messages = [{"role": "user", "content": text} for text in texts]
         return {"session_id": session or f"s{number}", "turn_id": f"t{number}", "messages": messages}
@@ -97,13 +96,13 @@ class Attacker:
     async def recall(
         self, query: str, *, key: str | None = None, counted: bool = True, **more: Any
     ) -> httpx.Response | None:
-        """Ask a question."""
+        """Send a recall."""
         return await self.call(
             "POST", "/api/v1/recall", {"bank": BANK, "query": query, **more}, key=key, counted=counted
         )
 
     async def worked_off(self, answer: httpx.Response | None) -> None:
-        """Wait until every stage is through with what was just taken; counts a call when that takes too long."""
+        """Wait until every stage has processed the accepted turn; count NOT_WORKED_OFF when that takes too long."""
         if answer is None or not answer.is_success:
             return
         path = f"/api/v1/freshness?bank={BANK}&position={answer.json()['position']}&wait_ms=1000"
@@ -115,7 +114,7 @@ class Attacker:
         self.ended(NOT_WORKED_OFF)
 
     async def keep_at(self, lanes: int, action: Callable[[], Awaitable[object]], most: int = 1_000_000) -> None:
-        """Repeat an action in parallel lanes until the attack is over, up to a total number of calls."""
+        """Repeat an action in parallel lanes until the attack is over, at most `most` times in all."""
         left = iter(range(most))
 
         async def lane() -> None:
@@ -126,7 +125,7 @@ class Attacker:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator["Connection"]:
-        """Lend a bare connection to the API."""
+        """Yield a raw connection to the API."""
         place = urlsplit(self.stack.api)
         reader, writer = await asyncio.open_connection(place.hostname, place.port, local_addr=(ADDRESS, 0))
         connection = Connection(reader, writer, place.netloc)
@@ -140,24 +139,24 @@ class Attacker:
         self.endings[ending] += 1
 
     async def bystander(self, method: str, path: str, body: Any) -> None:
-        """Make a call as the tenant that does nothing else, and count when it is refused."""
+        """Make a call as the bystander tenant, and count it if it is refused."""
         answer = await self.bystander_client.request(method, path, json=body)
         self.bystander_refused += not answer.is_success
 
 
 @dataclass(slots=True)
 class Connection:
-    """A connection on which any bytes may be sent."""
+    """A connection on which arbitrary bytes can be sent."""
 
     _reader: asyncio.StreamReader = field(repr=False)
     _writer: asyncio.StreamWriter = field(repr=False)
-    #: For the Host header.
+    #: Value of the Host header.
     netloc: str
 
     async def exchange(self, chunks: Iterable[bytes], seconds: float, *, pause_s: float = 0.0) -> str:
-        """Send bytes, so slowly as told, until all are sent or the call ended; return how it ended.
+        """Send the chunks with a pause after each, until all are sent or the call ended; return how it ended.
 
-        That is status and code, CLOSED, ABORTED, or NO_ANSWER when nothing came within these seconds.
+        The ending is status and error code, CLOSED, ABORTED, or NO_ANSWER when no answer came within `seconds`.
         """
         sending = asyncio.create_task(self._send(chunks, pause_s))
         try:
@@ -185,7 +184,7 @@ class Connection:
 
 
 def classify_ending(status: int, body: bytes) -> str:
-    """Return the status of an answer, and the code of its error where it has one."""
+    """Return the status of an answer as text, followed by the error code if it has one."""
     if status < 400:  # noqa: PLR2004 - the first that is an error
         return str(status)
     try:

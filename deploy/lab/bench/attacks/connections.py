@@ -1,4 +1,4 @@
-"""Attacks without a key: on the HTTP server itself, before it knows who calls, and on the check of keys."""
+"""Attacks without a valid key: on the HTTP server itself, and on the check of keys."""
 
 import asyncio
 import secrets
@@ -10,9 +10,9 @@ from store.tenancy.tokens import new_token
 
 MIB = 1024 * 1024
 FILLER = b"a" * CHUNK
-#: Past the time for a head (10 s).
+#: How long an endless head is sent, in seconds: longer than the server's limit (10 s).
 HEAD_S = 14.0
-#: Calls of a flood, in all and at a time, and each lane's pause between two, in seconds.
+#: Calls of a flood, number of lanes, and pause between two calls of a lane in seconds.
 FLOOD, FLOOD_LANES, FLOOD_PAUSE_S = 3000, 16, 0.02
 
 
@@ -51,7 +51,7 @@ async def _send_many_headers(attacker: Attacker) -> None:
 
 
 async def _send_half_heads(attacker: Attacker) -> None:
-    """Send heads that never end; a limit on the gaps between bytes would never be reached by a part of them."""
+    """Send heads that never end; a quarter of them send a line per second, to defeat time-outs between two bytes."""
     half = _encode_head(attacker, "GET /api/v1/banks HTTP/1.1")[:-2]
     trickled = (half, *(b"X-%d: a\r\n" % n for n in range(60)))
     silent = (_send_chunks(attacker, (half,), HEAD_S) for _ in range(96))
@@ -59,7 +59,7 @@ async def _send_half_heads(attacker: Attacker) -> None:
 
 
 async def _send_slow_bodies(attacker: Attacker) -> None:
-    """Declare a body and send a byte of it each half second, with a key that is good."""
+    """Declare a body with a valid key, and send a byte of it every half second."""
     headers = (f"Authorization: Bearer {attacker.key}", "Content-Type: application/json", "Content-Length: 65536")
     head = _encode_head(attacker, "POST /api/v1/turns HTTP/1.1", *headers)
     chunks = (head, *(b" " for _ in range(200)))

@@ -1,4 +1,4 @@
-"""Attacks by content: few calls, each just within the documented limits or past them, and costly to work on."""
+"""Attacks by content: few calls, each just within the documented limits or above them, and costly to process."""
 
 import asyncio
 import itertools
@@ -12,7 +12,7 @@ from deploy.lab.bench.attacks.attacker import BANK, Attacker
 
 KIB = 1024
 MIB = 1024 * KIB
-#: Two bytes a word: cheap to send, and as many words as can be.
+#: Words that are names of times: short, so that many fit into a text, and costly to interpret.
 DAYS = "april may march june "
 #: Length of most messages of an attack, in characters: under the limit of one message.
 MESSAGE = 250 * KIB
@@ -23,7 +23,7 @@ def _repeat_words(size: int, words: str) -> str:
 
 
 def _make_names() -> Iterator[str]:
-    """Yield 17,576 names that are unlike each other."""
+    """Yield 17,576 different names."""
     syllables = [consonant + vowel for consonant in "bdfgklmnprstv" for vowel in "ao"]
     for parts in itertools.product(syllables, repeat=3):
         yield "".join(parts).capitalize()
@@ -40,7 +40,7 @@ async def _send_document_metadata(attacker: Attacker) -> None:
 
 
 async def _send_large_documents(attacker: Attacker) -> None:
-    """Send a document of nearly 2 MiB, the same again meanwhile, and once more after it."""
+    """Send a document of nearly 2 MiB twice at the same time, and once more afterwards."""
     content = "\n".join(f"Note {n}: Ana met Boris in Porto about plan {n}." for n in range(37_000))
     await asyncio.gather(_send_document(attacker, content=content), _send_document(attacker, content=content))
     await _send_document(attacker, content=content)
@@ -73,14 +73,14 @@ async def _recall_time_words(attacker: Attacker) -> None:
 
 
 async def _send_entities(attacker: Attacker) -> None:
-    """Send 64 messages of 256 names each: as many pairs of names as one turn can hold."""
+    """Send a turn of 64 messages with 256 names each: as many pairs of names as a turn can hold."""
     names = _make_names()
     said = (f"I met {', '.join(itertools.islice(names, 256))}." for _ in range(64))
     await attacker.worked_off(await attacker.turn(*said))
 
 
 async def _send_statements(attacker: Attacker) -> None:
-    """Send a turn in which each sentence is a fact of its own."""
+    """Send a turn in which each sentence states a fact."""
     likings = (f"I like {name.lower()}. " for name in _make_names())
     await attacker.worked_off(await attacker.turn("".join(itertools.islice(likings, 10_000))[:MESSAGE]))
 
@@ -93,7 +93,7 @@ async def _send_directives(attacker: Attacker) -> None:
 
 
 async def _send_job_filters(attacker: Attacker) -> None:
-    """Open recall jobs with filters of 1 MiB with a key that may only read."""
+    """Create recall jobs with filters of 1 MiB, with a read-only key."""
     metadata = {f"key{n}": secrets.token_hex(32 * KIB) for n in range(16)}
     body = orjson.dumps({"bank": BANK, "query": "who?", "metadata": metadata, "ttl_s": 60})
     await attacker.keep_at(
@@ -115,14 +115,14 @@ async def _send_turn_metadata(attacker: Attacker) -> None:
 
 
 async def _send_allowed_turn_metadata(attacker: Attacker) -> None:
-    """Hand in turns of many short messages with as much metadata as a turn may have."""
+    """Send turns of many short messages with as much metadata as a turn may have."""
     metadata = {f"key{n}": "m" * 1000 for n in range(16)}
     said = [f"line {n}" for n in range(64)]
     await attacker.keep_at(2, lambda: attacker.turn(*said, metadata=metadata), most=20)
 
 
 async def _fill_with_big_units(attacker: Attacker) -> None:
-    """Store units as large as a message may be, and learn their ids."""
+    """Store units as large as a message may be, and recall their ids."""
     for n in range(8):
         await attacker.turn(
             *(_repeat_words(MESSAGE, f"Ana met Boris in Porto about plan {n} of {m}. ") for m in range(7))

@@ -1,4 +1,4 @@
-"""Attacks by number: each call is an ordinary one, and one tenant makes very many or holds what others need."""
+"""Attacks by number: ordinary calls, of which one tenant makes very many, or locks that it holds."""
 
 import asyncio
 import time
@@ -12,12 +12,12 @@ from deploy.lab.demo.stack import pause_workers
 from store import identity
 
 BATCH = 500
-#: The stack's limit for a backlog, so that one can be made in seconds.
+#: The stack's limit of undone rows for recall jobs: low, so that the attack can exceed it in seconds.
 RECALL_JOB_ROWS = 4000
-#: How long another client of the database locks a bank and a session, in seconds: longer than a caller waits.
+#: How long a database client locks a bank and a session, in seconds: longer than a caller waits.
 HELD_S = 8.0
 HELD_SESSION = "held"
-#: How long load shedding may take to see a backlog: looks that take long are rare.
+#: How long load shedding may take to notice a backlog, in seconds; expensive counts are made rarely.
 SHED_S = 20.0
 
 HOLD = text("""
@@ -37,7 +37,7 @@ async def _send_batch(attacker: Attacker, turns: int = BATCH) -> None:
 
 
 async def _store_units(attacker: Attacker) -> None:
-    """Store two hundred turns and learn the ids of some units."""
+    """Store two hundred turns, and recall the ids of some units."""
     await _send_batch(attacker, 200)
     answer = await attacker.recall("Ana Boris Porto plan", k=100)
     if answer is not None and answer.is_success:
@@ -57,7 +57,7 @@ async def _flood_batches(attacker: Attacker) -> None:
 
 
 async def _flood_erasures(attacker: Attacker) -> None:
-    """Have unknown users erased while small batches come in."""
+    """Request erasures of unknown users while sending small batches."""
 
     async def erase() -> None:
         body = {"kind": "user", "user_id": f"unknown-{attacker.number()}"}
@@ -74,7 +74,7 @@ async def _flood_banks(attacker: Attacker) -> None:
 
 
 async def _flood_links(attacker: Attacker) -> None:
-    """Link each unit to each other, again and again."""
+    """Link units to each other, again and again."""
 
     async def link() -> None:
         number = attacker.number()
@@ -89,7 +89,7 @@ async def _flood_links(attacker: Attacker) -> None:
 
 
 async def _flood_long_polls(attacker: Attacker) -> None:
-    """Wait 256 times for what no worker does: for a bank's stages, and for a recall job."""
+    """Wait 256 times for a bank's stages and for a recall job while all workers are stopped."""
     with pause_workers(attacker.stack):
         taken = await attacker.call("POST", "/api/v1/turns", _make_turn(attacker))
         position = taken.json()["position"] if taken is not None and taken.is_success else 1
@@ -101,7 +101,7 @@ async def _flood_long_polls(attacker: Attacker) -> None:
 
 
 async def _hold_locks(attacker: Attacker) -> None:
-    """Hold a bank and a session from beside the service, as psql would, while their tenant writes to them."""
+    """Lock a bank and a session from another database client, as psql could, while their tenant writes to them."""
     bank = identity.bank_id(attacker.host_id, BANK)
     session = identity.session_id(bank, HELD_SESSION)
 
@@ -116,7 +116,7 @@ async def _hold_locks(attacker: Attacker) -> None:
 
 
 async def _build_backlog(attacker: Attacker) -> None:
-    """Leave more undone than load shedding allows, then see whether it refuses another tenant's batches and jobs."""
+    """Build a backlog above the limit of load shedding, then try whether another tenant's calls are refused."""
     with pause_workers(attacker.stack):
         for _ in range(2 + RECALL_JOB_ROWS // (3 * BATCH)):
             await _send_batch(attacker)

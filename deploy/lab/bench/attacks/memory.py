@@ -1,4 +1,4 @@
-"""How much the processes of a stack grow during an attack, and which of them were started again."""
+"""Watches the memory growth of a stack's processes during an attack, and which of them ended."""
 
 import asyncio
 from types import TracebackType
@@ -10,12 +10,12 @@ from deploy.local.stack import Stack, StackNotRunning, find_stack
 
 SAMPLE_INTERVAL_S = 0.1
 MIB = 1024 * 1024
-#: PostgreSQL's processes share most of theirs, so that a sum of them would say nothing.
+#: Prefixes of the watched processes; PostgreSQL's share most of their memory, so a sum would be meaningless.
 WATCHED = ("api", "worker")
 
 
 class MemoryWatch:
-    """Looks at the resident memory of the API and of the workers while its block runs."""
+    """Samples the resident memory of the API and the workers while its block runs."""
 
     def __init__(self, stack: Stack) -> None:
         self._data = stack.api_key_file.parent
@@ -39,11 +39,11 @@ class MemoryWatch:
         self._look()
 
     def growth_mib(self) -> dict[str, float]:
-        """Return by how much each watched process was larger, at most, than at the beginning."""
+        """Return the largest growth of each watched process since the beginning, in MiB."""
         return {name: round(self._peak[pid] - self._first.get(pid, 0.0)) for pid, name in self._names.items()}
 
     def restarts(self) -> list[str]:
-        """Return the names of processes that ended meanwhile."""
+        """Return the names of processes that have ended since the beginning."""
         return [self._names[pid] for pid in self._first if not psutil.pid_exists(pid)]
 
     async def _watch(self) -> None:
@@ -54,7 +54,7 @@ class MemoryWatch:
     def _look(self) -> None:
         try:
             processes = find_stack(self._data).processes
-        except StackNotRunning:  # as it is written anew, it is gone for an instant
+        except StackNotRunning:  # stack.json is just being replaced
             return
         for one in processes:
             if one.name.startswith(WATCHED):

@@ -1,4 +1,4 @@
-"""What came of the attacks: the victim's figures beside its quiet ones, and how the calls of each attack ended."""
+"""The results of the attacks: the victim's figures with and without each attack, and how the attack's calls ended."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,28 +17,28 @@ TIMES, MORE_MS = 3.0, 50.0
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The victim's figures without an attack, in milliseconds, and the most that an attack may make of them."""
+    """The victim's p95 without an attack, in milliseconds, and the targets derived from it."""
 
     turn_p95_ms: float
     recall_p95_ms: float
 
     @property
     def turn_target_ms(self) -> float:
-        """The largest p95 of turns that is right."""
+        """The largest p95 of turns, in milliseconds, that meets the target."""
         return TIMES * self.turn_p95_ms + MORE_MS
 
     @property
     def recall_target_ms(self) -> float:
-        """The largest p95 of recalls that is right."""
+        """The largest p95 of recalls, in milliseconds, that meets the target."""
         return TIMES * self.recall_p95_ms + MORE_MS
 
 
 @dataclass(frozen=True, slots=True)
 class AttackReport:
-    """One attack: how its calls ended, what the victim felt, and what it cost the service.
+    """The result of an attack: how its calls ended, the victim's figures, and its cost for the service.
 
-    `memory_mib` is by how much each process grew at most, `restarts` names those that ended; `disk_mib` is the
-    database's growth; `recovery_s` is how long the victim was not well after it.
+    `memory_mib` is the largest growth of each process, `restarts` names the processes that ended, `disk_mib` is the
+    growth of the database, `recovery_s` is how long the victim missed its targets after the attack.
     """
 
     attack: Attack
@@ -56,12 +56,12 @@ class AttackReport:
 
     @property
     def wrong_endings(self) -> dict[str, int]:
-        """Endings of its calls that are not as they must be."""
+        """Counts of calls that did not end as required, by ending."""
         return {ending: times for ending, times in self.endings.items() if not self.attack.must.allows(ending)}
 
     @property
     def measures(self) -> list[Measure]:
-        """The victim's figures beside what they may be."""
+        """The victim's figures with their targets."""
         name, quiet = self.attack.name, self.quiet
         return [
             Measure(f"{name}_turn_p95", "ms", self.turn_p95_ms, MeasureTarget("<=", round(quiet.turn_target_ms, 1))),
@@ -72,7 +72,7 @@ class AttackReport:
 
     @property
     def failures(self) -> list[str]:
-        """What does not hold, in words."""
+        """The failures of this attack, as texts; empty when it was withstood."""
         found = [f"{one.measure} is {one.ours:.0f} ms" for one in self.measures if not one.met]
         found += [f"{times} calls ended with {ending}" for ending, times in self.wrong_endings.items()]
         if self.victim_failed:
@@ -103,7 +103,7 @@ class AttackReport:
         }
 
     def in_words(self) -> str:
-        """Return a line for a person."""
+        """Return the result as a line of text."""
         ended = ", ".join(f"{times} x {ending}" for ending, times in self.endings.items())
         verdict = "held" if not self.failures else f"not held: {'; '.join(self.failures)}"
         grown = ", ".join(f"{name} {size:+.0f} MiB" for name, size in self.memory_mib.items())
@@ -113,7 +113,7 @@ class AttackReport:
 
 @dataclass(frozen=True, slots=True)
 class AttackOutcome:
-    """All that the bench found."""
+    """The outcome of the benchmark."""
 
     machine: Machine
     quiet: Baseline
@@ -121,7 +121,7 @@ class AttackOutcome:
 
     @property
     def met(self) -> bool:
-        """Say whether every attack was held."""
+        """Whether every attack was withstood."""
         return not any(report.failures for report in self.reports)
 
     def as_json(self) -> dict[str, Any]:
@@ -139,7 +139,7 @@ class AttackOutcome:
         }
 
     def in_words(self) -> Group:
-        """Return a table for a person."""
+        """Return the outcome as a table for a terminal."""
         table = Table(box=None, pad_edge=False, header_style="bold")
         for column in ("attack", "turn p95", "recall p95", ""):
             table.add_column(column, justify="left" if column in {"attack", ""} else "right")

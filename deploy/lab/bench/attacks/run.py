@@ -1,4 +1,4 @@
-"""`afterturn bench attacks`: each attack on a private stack, and what another tenant feels of it."""
+"""`afterturn bench attacks`: makes each attack on a private stack, and measures another tenant meanwhile."""
 
 import asyncio
 import time
@@ -30,20 +30,20 @@ from store.tenancy.keys import Keys
 from store.tenancy.removal import remove_hosts
 
 ENVIRONMENT = {"AFTERTURN_PRESSURE__RECALL_JOB_ROWS": str(RECALL_JOB_ROWS)}
-#: The victim has recovered when its last WELL_S seconds met the targets; that is awaited for RECOVERY_S at most.
+#: The victim has recovered when its last WELL_S seconds met the targets; the longest wait for that is RECOVERY_S.
 WELL_S, RECOVERY_S = 1.5, 25.0
 MIB = 1024 * 1024
 
 SIZE = text("select pg_database_size(current_database())")
 
 Say = Callable[[str], None]
-#: Every attack; those that leave workers much to do come last.
+#: All attacks; those that leave much work for the workers come last.
 ATTACKS: Sequence[Attack] = (*connections.ATTACKS, *floods.ATTACKS, *contents.ATTACKS)
 
 
 @dataclass(frozen=True, slots=True)
 class AttackSizes:
-    """Seconds of quiet before the first attack, and the attacks that are made; none means all."""
+    """The size of a run: seconds without an attack at the beginning, and the attacks to make (none named: all)."""
 
     quiet: int = 12
     only: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ FULL = AttackSizes(quiet=60)
 
 
 def chosen(sizes: AttackSizes, only: Sequence[str]) -> AttackSizes:
-    """Return the sizes of a run of these attacks alone. Raises ValueError for a name that is none of theirs."""
+    """Return the sizes of a run with only these attacks. Raises ValueError for an unknown name."""
     known = [attack.name for attack in ATTACKS]
     if unknown := [name for name in only if name not in known]:
         raise ValueError(f"no such attack: {', '.join(unknown)}; there are {', '.join(known)}")
@@ -62,7 +62,7 @@ def chosen(sizes: AttackSizes, only: Sequence[str]) -> AttackSizes:
 
 @dataclass(frozen=True, slots=True)
 class AttackedStack:
-    """A running stack of this benchmark's own."""
+    """The private stack of this benchmark."""
 
     stack: Stack
 
@@ -72,7 +72,7 @@ class AttackedStack:
 
 @contextmanager
 def servers(_data: Path | None = None) -> Iterator[AttackedStack]:
-    """Start a stack and remove it afterwards; other stacks on the machine are not touched."""
+    """Yield a private stack, removed afterwards; other stacks on the machine are not touched."""
     with run_private_stack(name="attacks", gateway="off", environment=ENVIRONMENT) as stack:
         yield AttackedStack(stack)
 
@@ -97,7 +97,7 @@ async def run(on: AttackedStack, say: Say, sizes: AttackSizes) -> AttackOutcome:
 
 
 async def _measure_baseline(watched: Victim, seconds: int) -> Baseline:
-    """Measure the victim alone; its first calls meet a stack that has just started, and do not count."""
+    """Return the victim's figures without an attack; its first calls, on a freshly started stack, do not count."""
     await asyncio.sleep(WELL_S)
     begin = time.monotonic()
     await asyncio.sleep(seconds)
@@ -107,20 +107,20 @@ async def _measure_baseline(watched: Victim, seconds: int) -> Baseline:
 
 @dataclass(frozen=True, slots=True)
 class TenantFactory:
-    """The stack as its operator and its owner see it."""
+    """Creates and removes tenants on a stack."""
 
     stack: Stack
     owner: AsyncEngine
     keys: Keys
 
     async def new(self, prefix: str, *, write: bool = True) -> tuple[str, str]:
-        """Make a tenant; return a key of it and its name."""
+        """Create a tenant; return a key and its name."""
         name = f"{prefix}-{uuid4().hex[:12]}"
         return await self.keys.create(name, "bench", write=write), name
 
     @asynccontextmanager
     async def attacker(self) -> AsyncGenerator[Attacker]:
-        """Lend a tenant that attacks, beside one that does nothing; both are removed with all their rows afterwards."""
+        """Yield an attacking tenant with its bystander; both are removed with all their rows afterwards."""
         (key, name), (bystander, other) = await self.new("attacker"), await self.new("bystander")
         reading = await self.keys.create(name, "bench", write=False)
         try:
@@ -134,7 +134,7 @@ class TenantFactory:
             await remove_hosts(self.stack.owner_url.get_secret_value(), hosts)
 
     def _create_client(self, address: str, key: str = "") -> httpx.AsyncClient:
-        """Return a client that calls from an address of this machine."""
+        """Return a client that calls from this local address."""
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=512)
         return httpx.AsyncClient(
             base_url=self.stack.api,
@@ -153,7 +153,7 @@ class TenantFactory:
 
 @asynccontextmanager
 async def tenants_of(stack: Stack) -> AsyncGenerator[TenantFactory]:
-    """Lend what makes tenants on a running stack."""
+    """Yield a factory of tenants on a running stack."""
     owner = create_owner_engine(stack.owner_url.get_secret_value(), poolclass=NullPool)
     database = Database(DatabaseSettings(url=stack.database_url, operator_url=stack.operator_url, pool_size=1))
     try:
@@ -165,14 +165,14 @@ async def tenants_of(stack: Stack) -> AsyncGenerator[TenantFactory]:
 
 @dataclass(frozen=True, slots=True)
 class AttackRound:
-    """One attack, its measurement, and the way back to quiet."""
+    """Makes an attack, measures it, and waits until the victim has recovered."""
 
     tenants: TenantFactory
     victim: Victim
     quiet: Baseline
 
     async def of(self, attack: Attack) -> AttackReport:
-        """Make the attack and return what came of it, once the victim is well again or is waited for no longer."""
+        """Make the attack, wait up to RECOVERY_S until the victim has recovered, and return the report."""
         async with self.tenants.attacker() as attacker:
             if attack.prepare is not None:
                 await attack.prepare(attacker)
@@ -203,7 +203,7 @@ class AttackRound:
         return replace(report, recovery_s=await self._wait_until_well())
 
     async def _wait_until_well(self) -> float:
-        """Wait until the victim is well; return the seconds that took, however it ended."""
+        """Wait until the victim has recovered, at most RECOVERY_S; return how many seconds that took."""
         start = time.monotonic()
         while (now := time.monotonic()) < start + RECOVERY_S:
             await asyncio.sleep(WELL_S)

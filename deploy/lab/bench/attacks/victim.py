@@ -1,8 +1,8 @@
-"""Another tenant that goes on working while one attacks: 8 turns and 8 recalls a second, in a process of its own.
+"""The victim: a tenant that keeps making 8 turns and 8 recalls a second, from a process of its own.
 
-Calls start when they are due, even if earlier ones have not ended or failed, so that a service that stands still is
-felt by all that were due meanwhile. Run as `python -m deploy.lab.bench.attacks.victim URL` with the key on standard
-input; the first line out is when it began (`time.monotonic`), then one JSON line for each call that ended.
+Calls start when they are due, even if earlier ones have not ended or have failed, so that a stall of the service
+delays all calls that are due meanwhile. Run as `python -m deploy.lab.bench.attacks.victim URL` with the key on
+standard input; the first line of output is its start (`time.monotonic`), then each ended call is a line of JSON.
 """
 
 import asyncio
@@ -22,20 +22,20 @@ from deploy.lab.bench.talk import make_sentence
 from deploy.lab.bench.timing import compute_p95_ms
 
 RATE = 8
-#: The longest a call is waited for, in seconds.
+#: Time-out of a call, in seconds.
 PATIENCE_S = 30.0
-#: Turns of one bank, those of 12 s: banks that grew with the run would make its later questions dearer by themselves.
+#: Turns per bank (12 s): in a single bank that grows during the run, later recalls would take longer by themselves.
 TURNS_A_BANK = 96
 POLL_INTERVAL_S = 0.05
 
 
 class VictimGone(Exception):
-    """The victim's process ended: there is nothing to measure any more."""
+    """The victim's process has ended, so nothing can be measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class VictimCall:
-    """One call of the victim: when it was due (`time.monotonic`), how long it took, and whether it succeeded."""
+    """A call of the victim: when it was due (`time.monotonic`), how long it took, and whether it succeeded."""
 
     kind: str
     due: float
@@ -45,14 +45,14 @@ class VictimCall:
 
 @dataclass(slots=True)
 class Victim:
-    """The process and what it told so far."""
+    """The victim's process, and its calls so far."""
 
     began: float
     felt: list[VictimCall] = field(default_factory=list)
     ended: bool = False
 
     async def during(self, begin: float, end: float) -> list[VictimCall]:
-        """Return every call that was due in this time, once each of them ended. Raises VictimGone."""
+        """Wait for the end of all calls that were due in this period, and return them. Raises VictimGone."""
         due = 2 * (int((end - self.began) * RATE) - int((begin - self.began) * RATE))
         until = time.monotonic() + PATIENCE_S + 5.0
         while len(found := [one for one in self.felt if begin <= one.due < end]) < due - 2:
@@ -69,7 +69,7 @@ def compute_call_p95_ms(felt: Sequence[VictimCall], kind: str) -> float:
 
 @asynccontextmanager
 async def run_victim(api: str, key: str) -> AsyncGenerator[Victim]:
-    """Let a victim work meanwhile."""
+    """Run a victim's process while the block runs."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-P",
@@ -103,7 +103,7 @@ async def _collect_calls(lines: asyncio.StreamReader, told: Victim) -> None:
 
 
 async def send_steadily(api: str, key: str) -> None:
-    """Work until the process is ended."""
+    """Make calls at the fixed rate until the process is ended."""
     chance = random.Random("victim")  # noqa: S311 - a seed, not a secret
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
     headers = {"authorization": f"Bearer {key}"}
