@@ -1,4 +1,4 @@
-"""Dashboards of Grafana by what each panel shows: `python -m deploy.lab.build_dashboards` writes deploy/grafana."""
+"""Builds Grafana's dashboards: `python -m deploy.lab.build_dashboards` writes deploy/grafana."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -8,13 +8,13 @@ from typing import Any
 
 FOLDER = Path(__file__).parents[1] / "grafana"
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
-#: Two panels beside each other, in Grafana's units of 24 a row.
+#: Width and height of a panel in Grafana's units, of which a row has 24.
 WIDTH, HEIGHT = 12, 8
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One graph: what it shows, Grafana's unit, the expression, and how a line is called."""
+    """A graph: its title, Grafana's unit, the PromQL expression, and the legend of a line."""
 
     title: str
     unit: str
@@ -25,7 +25,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """One page; `uid` names its file."""
+    """A dashboard; `uid` is also the name of its file."""
 
     uid: str
     title: str
@@ -33,12 +33,12 @@ class Dashboard:
 
 
 def query_rate(name: str, by: str = "") -> str:
-    """Return the rate of a counter a second, by a label."""
+    """Return the PromQL expression of a counter's rate per second, by a label."""
     return f"sum by ({by}) (rate({name}[5m]))" if by else f"sum(rate({name}[5m]))"
 
 
 def query_quantile(share: float, name: str, by: str = "") -> str:
-    """Return a quantile of a histogram over five minutes, by a label."""
+    """Return the PromQL expression of a histogram's quantile over five minutes, by a label."""
     labels = f"le, {by}" if by else "le"
     return f"histogram_quantile({share}, sum by ({labels}) (rate({name}_bucket[5m])))"
 
@@ -178,7 +178,7 @@ DASHBOARDS = (PIPELINE, RECALL, TURN_TOOLS, SERVERS, TENANTS)
 
 
 def build_dashboard(dashboard: Dashboard) -> dict[str, Any]:
-    """Return a dashboard as Grafana imports it; it asks which Prometheus it is for."""
+    """Return a dashboard in Grafana's import format, with the Prometheus data source as an input."""
     return {
         "title": dashboard.title,
         "uid": dashboard.uid,
@@ -211,7 +211,7 @@ def _build_panels(panels: Sequence[Panel]) -> Iterator[dict[str, Any]]:
 
 
 def render_dashboard(dashboard: Dashboard) -> str:
-    """Return the text of its file."""
+    """Return the text of a dashboard's file."""
     return json.dumps(build_dashboard(dashboard), indent=2) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""A stand-in for the sentence model, for checks to which meaning makes no difference."""
+"""An embedder without a model, for checks that do not depend on meaning."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 
 class ConstantEmbedder:
-    """An embedder to which all texts mean the same: every unit is as near as any other, so nothing hides far away."""
+    """An embedder that gives all texts the same vector, so that no unit is too distant to be found."""
 
     name = "blunt"
     dimensions = 384
@@ -18,6 +18,6 @@ class ConstantEmbedder:
         return np.full((len(texts), self.dimensions), self.dimensions**-0.5, dtype=np.float32)
 
     def estimate_ms(self, texts: Sequence[str]) -> float:
-        """Return how long that takes: nothing."""
+        """Return 0: no time is needed."""
         del texts
         return 0.0

@@ -1,4 +1,4 @@
-"""`afterturn soak`: steady load on every interface, and whether memory, connections, files and ledger return."""
+"""`afterturn soak`: puts steady load on every interface, then checks that resources return to their baseline."""
 
 import asyncio
 import json
@@ -18,14 +18,14 @@ from deploy.local.private_stack import run_private_stack
 from deploy.local.stack import Stack
 
 MIB = 1024 * 1024
-#: Load before the baseline is taken, so that models, pools and caches are what they will be: a fifth, at most so long.
+#: Warm-up of models, pools and caches before the baseline: share of the whole time, and its longest duration.
 WARM_UP_SHARE, WARM_UP_S = 0.2, 120.0
-#: How long the work of the warm-up may take to end on a busy machine, in seconds.
+#: How long the work of the warm-up may take on a busy machine, in seconds.
 SETTLE_S = 600.0
-#: How long after the load everything may take to return, in seconds.
+#: How long resources may take to return after the load, in seconds.
 RETURN_S = 90.0
 LOOK_S = 5.0
-#: What may be more than at the baseline: allocators keep some of what they had.
+#: Allowed growth above the baseline, because allocators and pools keep some of what they had.
 MEMORY_SHARE, MEMORY_BYTES = 0.15, 48 * MIB
 FILES, CONNECTIONS = 16, 8
 NAMESPACE = "custom:soak"
@@ -38,14 +38,14 @@ Say = Callable[[str], None]
 
 @dataclass(slots=True)
 class Calls:
-    """How the calls of each interface ended: by name, how many went well and how many did not, and with what."""
+    """Counts of successful and failed calls by interface, and of the reasons of failures."""
 
     well: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
 
     def count(self, name: str, reason: str | None) -> None:
-        """Count one call; `reason` says why it failed."""
+        """Count a call; `reason` says why it failed, None: it succeeded."""
         if reason is None:
             self.well[name] += 1
         else:
@@ -55,7 +55,7 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class Soaked:
-    """What was seen before the load, at its end and after it."""
+    """The result of a soak: calls, and samples before, during and after the load."""
 
     minutes: float
     calls: Calls
@@ -65,7 +65,7 @@ class Soaked:
 
     @property
     def failures(self) -> list[str]:
-        """Name what did not return, and calls that failed."""
+        """The failures, as texts: resources that did not return, and failed calls."""
         found = [f"{name}: {many} calls failed" for name, many in sorted(self.calls.failed.items())]
         return found + describe_growth(self.baseline, self.after)
 
@@ -88,7 +88,7 @@ class Soaked:
 
 
 def describe_growth(baseline: StackUsage, after: StackUsage) -> list[str]:
-    """Name what takes more than at the baseline, beyond what allocators and pools may keep."""
+    """Return a text for each resource that exceeds the baseline by more than the allowed growth."""
     found = list[str]()
     allowed = baseline.memory_bytes * (1 + MEMORY_SHARE) + MEMORY_BYTES
     if after.memory_bytes > allowed:
@@ -103,14 +103,14 @@ def describe_growth(baseline: StackUsage, after: StackUsage) -> list[str]:
 
 
 def run_soak(minutes: float, per_second: float, say: Say) -> Soaked:
-    """Start a stack of its own, load it for so long and look at what stays; nothing of it is left behind."""
+    """Put a private stack under load for some minutes, and return the samples before, during and after it."""
     with run_private_stack(1, name="soak", gateway="self", environment=ENVIRONMENT) as stack:
         return asyncio.run(_run_soak(stack, minutes, per_second, say))
 
 
 async def _run_soak(stack: Stack, minutes: float, per_second: float, say: Say) -> Soaked:
     headers = {"authorization": f"Bearer {stack.api_key()}", "accept": "application/json"}
-    # WHY not durable: a disk that is written once a second would set the pace of every round.
+    # WHY not durable: a file system that syncs slowly would set the pace of every round.
     options = QueueOptions(durable=False, timeout_s=PATIENCE_S)
     async with (
         httpx.AsyncClient(base_url=stack.api, headers=headers, timeout=PATIENCE_S) as http,
@@ -138,13 +138,13 @@ async def _watch_stack(stack: Stack, queue: AsyncTurnPublisher, seen: list[Stack
 
 
 async def _measure_stack(stack: Stack, queue: AsyncTurnPublisher) -> StackUsage:
-    """Look at the stack; what waits in the turn queue is undone, too."""
+    """Return a sample of the stack, in which waiting messages of the turn queue count as undone."""
     seen = await read_usage(stack)
     return replace(seen, undone=seen.undone + await queue.length())
 
 
 async def _wait_settled(stack: Stack, queue: AsyncTurnPublisher, baseline: StackUsage | None) -> StackUsage:
-    """Return what is taken once the ledger is empty and, of a baseline, nothing is above it; or when time is over."""
+    """Wait until nothing is undone, or with a baseline until nothing exceeds it, or a time-out; return the sample."""
     deadline = time.monotonic() + (SETTLE_S if baseline is None else RETURN_S)
     while True:
         seen = await _measure_stack(stack, queue)
@@ -155,7 +155,7 @@ async def _wait_settled(stack: Stack, queue: AsyncTurnPublisher, baseline: Stack
 
 
 class Load:
-    """One round of calls after the other, each over every interface, at a steady pace; without a queue, not by it."""
+    """A steady load: rounds of calls, each over every interface; the turn queue only if one is given."""
 
     def __init__(self, http: httpx.AsyncClient, calls: Calls, queue: AsyncTurnPublisher | None = None) -> None:
         self.calls = calls
@@ -164,7 +164,7 @@ class Load:
         self._nth = 0
 
     async def run(self, seconds: float, per_second: float) -> None:
-        """Make rounds at a rate for a duration; a round that is late delays the next, so that none pile up."""
+        """Make rounds at a rate for `seconds`; a late round delays the next, so that none pile up."""
         await self._call("namespace", "PUT", f"/v1/namespaces/{NAMESPACE}", {"kind": "custom"})
         began = time.monotonic()
         rounds = 0
@@ -174,7 +174,7 @@ class Load:
             await asyncio.sleep(max(0.0, began + rounds / per_second - time.monotonic()))
 
     async def _use_each_interface(self) -> None:
-        """Hand in a turn, ask for it, and use every other interface once."""
+        """Send a turn, ask for it, and use every other interface once."""
         turn = next(self._talk)
         self._nth += 1
         said = [{"role": one.role, "content": one.content} for one in turn.messages]

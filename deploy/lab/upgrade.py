@@ -1,4 +1,4 @@
-"""`afterturn check upgrade`: two versions of the code on one database, under load, in both orders of an upgrade.
+"""`afterturn check upgrade`: runs two versions of the code on one database, under load, in both orders of an upgrade.
 
 The previous version is its wheel, unpacked and run with this environment's dependencies. Calls go round robin to the
 APIs that are in rotation, as through a load balancer: a process joins when it is ready and leaves before it is stopped.
@@ -27,12 +27,12 @@ from deploy.local.ports import LOOPBACK, find_free_port
 from deploy.local.private_folder import DATA, open_private_folder
 from deploy.local.services import LIVE, READY
 
-#: How long a process may take until it is ready, on a machine that does much else.
+#: How long a process may take until it is ready on a busy machine, in seconds.
 READY_S = 240.0
-#: How long the last work may take to be done, in seconds.
+#: How long the remaining work may take at the end, in seconds.
 DRAIN_S = 300.0
 LOOK_S = 0.5
-#: The call of the load that asks for readiness.
+#: Name of the load's call to the readiness check.
 PROBE = "health"
 ORDERS = ("migrate first", "code first")
 
@@ -40,12 +40,12 @@ Say = Callable[[str], None]
 
 
 class UpgradeBroken(Exception):
-    """The run could not go on; the text says at which step, and what was said last."""
+    """The run could not continue; the text names the step and ends with the last output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A version of the code: a name, and where its packages lie (None: those that run)."""
+    """A version of the code: its name, and the folder of its packages (None: the running ones)."""
 
     name: str
     packages: Path | None = None
@@ -57,7 +57,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class LoadPace:
-    """How long the load lasts after each step, in seconds, and how many rounds of calls it makes a second."""
+    """The duration of the load after each step in seconds, and its rounds of calls per second."""
 
     seconds: float
     per_second: float
@@ -65,19 +65,19 @@ class LoadPace:
 
 @dataclass(frozen=True, slots=True)
 class UpgradePhase:
-    """How calls ended while one thing was done, and for some time after it."""
+    """The calls during one step of an upgrade and for some time after it."""
 
     name: str
     calls: Calls
 
     @property
     def well(self) -> int:
-        """Return how many calls were answered as they should be."""
+        """Return the number of successful calls."""
         return sum(self.calls.well.values())
 
     @property
     def failed(self) -> int:
-        """Return how many calls were not; a readiness that says no is the balancer's affair, and no caller's."""
+        """Return the number of failed calls, without readiness checks, which only concern the load balancer."""
         return sum(many for name, many in self.calls.failed.items() if name != PROBE)
 
     def as_json(self) -> dict[str, Any]:
@@ -87,12 +87,12 @@ class UpgradePhase:
 
 @dataclass(slots=True)
 class Upgrade:
-    """One upgrade in one order: its phases, and what did not hold at its end."""
+    """An upgrade in one order: its phases and failures."""
 
     order: str
     phases: list[UpgradePhase] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
-    #: Why this version did not begin on the previous schema, so that the schema was migrated before it.
+    #: Why this version refused to start on the previous schema, so that the schema was migrated first.
     refused: str = ""
 
     def as_json(self) -> dict[str, Any]:
@@ -105,10 +105,9 @@ class Upgrade:
 def run_upgrades(
     wheel: Path, seconds: float, per_second: float, say: Say, new: Release = Release("new")
 ) -> list[Upgrade]:
-    """Upgrade from the wheel's version to a new one in both orders, each on servers of its own that are gone after it.
+    """Upgrade from the wheel's version to a new one in both orders, each on private servers; return both upgrades.
 
-    `seconds`: how long the load lasts after each step; `per_second`: rounds of calls. Raises UpgradeBroken,
-    EmbeddedError.
+    `seconds`: duration of the load after each step; `per_second`: rounds of calls. Raises UpgradeBroken, EmbeddedError.
     """
     return [_run_upgrade(order, wheel, new, LoadPace(seconds, per_second), say) for order in ORDERS]
 
@@ -130,7 +129,7 @@ def _run_upgrade(order: str, wheel: Path, new: Release, pace: LoadPace, say: Say
             "AFTERTURN_DATABASE__OPERATOR_URL": there.operator_url,
             "AFTERTURN_BROKER__URL": valkey.url,
             "AFTERTURN_WORKER__SWEEP_SECONDS": "1",
-            # Workers that step back for others here would hardly begin beside two APIs.
+            # With a lower priority, workers would hardly start beside two APIs.
             "AFTERTURN_WORKER__NICE": "0",
         }
         place = UpgradeFolder(folder, environment, there.owner_url)
@@ -139,14 +138,14 @@ def _run_upgrade(order: str, wheel: Path, new: Release, pace: LoadPace, say: Say
 
 @dataclass(frozen=True, slots=True)
 class UpgradeFolder:
-    """Where an upgrade happens: a folder, and the settings of every process."""
+    """The folder of an upgrade, and the settings of all its processes."""
 
     folder: Path
     environment: Mapping[str, str] = field(repr=False)
     owner_url: str = field(repr=False)
 
     def run(self, release: Release, *arguments: str) -> str:
-        """Run a command of a version as the owner and return what it printed; raises UpgradeBroken."""
+        """Run a command of a version as the database's owner and return its output; raises UpgradeBroken."""
         done = subprocess.run(
             [sys.executable, "-P", "-m", "deploy.cli", *arguments],
             env=release.environment({**self.environment, "AFTERTURN_DATABASE__OWNER_URL": self.owner_url}),
@@ -163,7 +162,7 @@ class UpgradeFolder:
 
     @contextmanager
     def running(self, release: Release, command: str, port: int) -> Iterator[None]:
-        """Run an API or a worker of a version, from when it is ready until the block ends; raises StartFailed."""
+        """Run an API or a worker of a version during the block, which begins when it is ready; raises StartFailed."""
         name = f"{command}-{release.name}"
         data = self.folder / name
         told = {
@@ -188,7 +187,7 @@ class UpgradeFolder:
 
 
 class Upgrader:
-    """Takes a loaded service from the previous version to the new one."""
+    """Upgrades a service under load from the previous version to the new one."""
 
     def __init__(self, place: UpgradeFolder, releases: tuple[Release, Release], pace: LoadPace, say: Say) -> None:
         self._place = place
@@ -198,7 +197,7 @@ class Upgrader:
         self._balancer = RoundRobin()
 
     async def run(self, order: str) -> Upgrade:
-        """Upgrade in an order, then look at what the calls have left."""
+        """Upgrade in this order, check the remaining state, and return the result."""
         upgrade = Upgrade(order)
         await asyncio.to_thread(self._place.run, self._previous, "db", "migrate")
         made = await asyncio.to_thread(self._place.run, self._previous, "keys", "create", "--label", "load", "--json")
@@ -236,7 +235,7 @@ class Upgrader:
         await self._observe(upgrade, "migrated: new code, new schema", self._migrate)
 
     async def _observe(self, upgrade: Upgrade, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Do a piece of work under load, and go on with the load for a while."""
+        """Do one step under load, continue the load for a while, and record the phase."""
         calls = self._load.calls = Calls()
         done = asyncio.Event()
 
@@ -255,7 +254,7 @@ class Upgrader:
         self._say(f"{upgrade.order}: {name}: {upgrade.phases[-1].well} calls, {upgrade.phases[-1].failed} failed")
 
     async def _start(self, running: ExitStack, release: Release) -> None:
-        """Start an API and a worker of a version, and send calls to that API, too."""
+        """Start an API and a worker of a version, and add the API to the rotation."""
         for command in ("api", "worker"):
             port = find_free_port()
             await asyncio.to_thread(running.enter_context, self._place.running(release, command, port))
@@ -264,14 +263,14 @@ class Upgrader:
                 running.callback(self._balancer.ports.remove, port)
 
     async def _stop_processes(self, running: ExitStack) -> None:
-        """Stop the processes of a version; calls go to the others first."""
+        """Take the APIs of a version out of the rotation, then stop its processes."""
         await asyncio.to_thread(running.close)
 
     async def _migrate(self) -> None:
         await asyncio.to_thread(self._place.run, self._new, "db", "migrate")
 
     async def _check_rest(self, upgrade: Upgrade) -> None:
-        """Wait until the last work is done, and hold the tables to the log."""
+        """Wait until the remaining work is done, and compare the tables with the log."""
         upgrade.failures += [f"{one.name}: {one.failed} calls failed" for one in upgrade.phases if one.failed]
         deadline = time.monotonic() + DRAIN_S
         while True:
@@ -294,7 +293,7 @@ async def _do_nothing() -> None:
 
 
 class RoundRobin(httpx.AsyncHTTPTransport):
-    """Sends each call to the next port on this machine that is in rotation."""
+    """A transport that sends each call to the next port in the rotation, on this machine."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -302,14 +301,14 @@ class RoundRobin(httpx.AsyncHTTPTransport):
         self._nth = 0
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a call on."""
+        """Send a call to the next port."""
         self._nth += 1
         request.url = request.url.copy_with(port=self.ports[self._nth % len(self.ports)])
         return await super().handle_async_request(request)
 
 
 def is_answering(url: str) -> bool:
-    """Say whether a page is answered with success."""
+    """Return whether a URL is answered with success."""
     try:
         return httpx.get(url, timeout=PATIENCE_S).is_success
     except httpx.TransportError:

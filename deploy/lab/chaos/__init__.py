@@ -1,5 +1,5 @@
-"""Turns, documents and directives are sent to a stack while it is being broken, then counted: lost, twice, late.
+"""Chaos runs: send turns, documents and directives to a stack under faults, then count what was lost, twice or late.
 
-`run.unleash` runs a `run.Plan` on a stack and a gateway of its own; the `outcome.Outcome` tells what came of it.
-Nothing is imported here: the gateway and the saboteur are modules that run as processes of their own.
+`run.run_chaos` runs a `run.Plan` on a private stack with a gateway of its own and returns an `outcome.ChaosOutcome`.
+This module imports nothing, because the gateway and the tampering relay are modules that run as own processes.
 """

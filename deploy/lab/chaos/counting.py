@@ -11,9 +11,9 @@ from deploy.lab.chaos.knowledge import PlannedDirective, PlannedDocument
 from store.ledger.ledger import public_status
 from store.ledger.stages import TURN_STAGES
 
-#: The stages that every turn of a run must pass, among others: its tenant has a gateway target from the start.
+#: The stages that every turn of a run must pass; its tenant has a gateway target from the start.
 STAGES_OF_TURNS = frozenset(stage.value for stage in TURN_STAGES)
-#: The stages every document must pass: it is not handed to a gateway.
+#: The stages that every document must pass; documents are not delivered to a gateway.
 STAGES_OF_DOCUMENTS = STAGES_OF_TURNS - {"gateway"}
 
 LEDGER = text("select turn_id, stage, item_id = turn_id as own, status from afterturn.ledger_t")
@@ -21,7 +21,7 @@ DEAD_AS = text("""
     select concat_ws(' ', stage, status, error_category) as how, count(distinct turn_id)::int as turns
       from afterturn.ledger_t where failed_at is not null
      group by 1 order by 1""")
-# A turn is in the log when its guard, its event and both of its messages are.
+# A turn is in the log when its row in turn_t, its event and both of its messages exist.
 IN_LOG = text("""
     select t.turn_id
       from afterturn.turn_t t
@@ -30,7 +30,7 @@ IN_LOG = text("""
       join (select turn_id from afterturn.agent_memory_unit_t where origin = 'message' and active
              group by turn_id having count(*) >= 2) u using (turn_id)""")
 
-# A document is whole when its event and all its pieces are there, and each stage of its turn ended.
+# A document is complete when its event and all its pieces exist, and each of its stages has ended.
 DOCUMENTS = text("""
     select d.doc_id,
            (select count(*) from afterturn.agent_memory_unit_t u
@@ -44,7 +44,7 @@ DOCUMENTS = text("""
 DIRECTIVES = text("""
     select directive_id, name, content, priority from afterturn.agent_memory_directive_t where active""")
 
-#: Each query returns one row for each thing that is there too often.
+#: Each query returns one row for each duplicate, or for each counter that is too high.
 TWICE = {
     "turns_appended": """
         select data->>'turnId' from afterturn.event_store_t
@@ -103,7 +103,7 @@ TWICE = {
          where s.units > (select count(*) from afterturn.agent_memory_unit_t u
                            where u.bank_id = s.bank_id and u.active)""",
 }
-# What extraction wrote for a turn stands in the log after all that it wrote for earlier turns of the session.
+# Turns whose extracted events precede an event extracted from an earlier turn of the session.
 EXTRACTED_LATE = text("""
     with written as (
         select u.turn_id, e.position from afterturn.event_store_t e
@@ -122,10 +122,10 @@ EXTRACTED_LATE = text("""
 
 @dataclass(frozen=True, slots=True)
 class TurnOutcomes:
-    """What became of the accepted turns; each is in one of the three. `unknown` and `strays` are among the dead.
+    """The outcomes of the accepted turns: each is done, dead or lost; `unknown` and `strays` are among the dead.
 
-    `delivered` are turns of which the ledger says that the gateway has them; `strays` are turns that died elsewhere
-    than at the gateway.
+    `delivered` are turns that the ledger records as delivered to the gateway; `strays` are turns that died in another
+    stage.
     """
 
     done: frozenset[UUID]
@@ -137,7 +137,7 @@ class TurnOutcomes:
 
 
 async def read_turn_outcomes(eye: DatabaseObserver, accepted: Collection[UUID]) -> TurnOutcomes:
-    """Read how each accepted turn ended: a turn without its log entry, a stage or that stage's end is lost."""
+    """Return how each accepted turn ended; lost are turns without log entry, without a stage, or with undone work."""
     in_log = {row.turn_id for row in await eye.query(IN_LOG)}
     stages: dict[UUID, dict[str, str]] = {turn: {} for turn in accepted}
     rows: dict[UUID, set[tuple[str, str]]] = {turn: set() for turn in accepted}
@@ -159,7 +159,7 @@ async def read_turn_outcomes(eye: DatabaseObserver, accepted: Collection[UUID]) 
 
 
 async def count_lost_documents(eye: DatabaseObserver, papers: Mapping[PlannedDocument, tuple[int, int]]) -> int:
-    """Count the documents that were accepted and are not whole; `papers` says how many pieces each has."""
+    """Return the number of accepted documents that are incomplete; `papers` holds each one's position and pieces."""
     found = {row.doc_id: row for row in await eye.query(DOCUMENTS)}
     lost = [
         paper
@@ -170,24 +170,24 @@ async def count_lost_documents(eye: DatabaseObserver, papers: Mapping[PlannedDoc
 
 
 async def count_lost_directives(eye: DatabaseObserver, rules: Mapping[UUID, PlannedDirective]) -> int:
-    """Count the directives that do not say what their last accepted change did, or say anything although they ended."""
+    """Return the number of directives that differ from their last accepted change, or exist although they ended."""
     found = {row.directive_id: (row.name, row.content, row.priority) for row in await eye.query(DIRECTIVES)}
     wanted = {id_: rule.content and (rule.name, rule.content, rule.priority) for id_, rule in rules.items()}
     return sum(found.get(id_) != told for id_, told in wanted.items())
 
 
 async def count_dead_turns(eye: DatabaseObserver) -> Mapping[str, int]:
-    """Count the turns that died by where, how, and by what kind of error."""
+    """Return the number of dead turns by stage, status and kind of error."""
     return {row.how: row.turns for row in await eye.query(DEAD_AS)}
 
 
 async def count_duplicates(eye: DatabaseObserver) -> Mapping[str, int]:
-    """Count what is there more than once, or counted too often, by what it is."""
+    """Return the number of duplicates and of counters that are too high, by kind."""
     return {name: len(await eye.query(text(query))) for name, query in TWICE.items()}
 
 
 async def count_misordered_extractions(eye: DatabaseObserver) -> int:
-    """Count the turns that were extracted after a later turn of their session."""
+    """Return the number of turns that were extracted after a later turn of their session."""
     return len(await eye.query(EXTRACTED_LATE))
 
 

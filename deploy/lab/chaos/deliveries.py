@@ -1,4 +1,4 @@
-"""Counts lost, duplicated and unordered deliveries from the gateway's own file."""
+"""Counts lost, duplicated and misordered deliveries from the gateway's own file."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -13,7 +13,7 @@ from store.tenancy.gateway_targets import CHAT
 
 @dataclass(frozen=True, slots=True)
 class DeliveryCounts:
-    """What the file shows. `untrue` are turns that count as delivered and are not in it as answered well."""
+    """The counts from the file; `untrue` are turns recorded as delivered without a successful call in the file."""
 
     sent_twice: int
     flushed_twice: int
@@ -28,10 +28,10 @@ def count_deliveries(
     positions: Mapping[ChaosTurn, int],
     delivered: Collection[UUID],
 ) -> DeliveryCounts:
-    """Read the calls of a run in their order.
+    """Count the deliveries in the calls of a run, which are in order.
 
-    `words` knows turns by their two messages, `positions` where they stand in the log. A call that was told to come
-    again (429) was not processed and does not count. Each turn whose add was answered well may be flushed once.
+    `words` maps pairs of messages to turns, `positions` turns to log positions. A call answered with 429 was not
+    processed and does not count. Each successfully added turn may be flushed once.
     """
     adds: list[tuple[ChaosTurn, AnswerMode]] = []
     flushes: Counter[str] = Counter()
@@ -58,7 +58,7 @@ def count_deliveries(
 
 
 def _find_turn(call: RecordedCall, words: Mapping[tuple[str, str], ChaosTurn]) -> ChaosTurn | None:
-    """Return the turn whose two messages, and session, an add carries."""
+    """Return the turn whose two messages and session an add contains, else None."""
     try:
         asked, answered = (message["content"] for message in call.body["messages"])
         turn = words.get((asked, answered))
@@ -68,12 +68,12 @@ def _find_turn(call: RecordedCall, words: Mapping[tuple[str, str], ChaosTurn]) -
 
 
 def _name_session(turn: ChaosTurn) -> str:
-    """Return what a turn's session is called at the gateway of its tenant."""
+    """Return the name of a turn's session at the gateway of its tenant."""
     return f"{CHAT}{turn.bank}/{turn.session}"
 
 
 def _count_late(adds: Iterable[ChaosTurn], positions: Mapping[ChaosTurn, int]) -> int:
-    """Count adds that came after the add of a later turn of their session."""
+    """Return the number of adds that came after the add of a later turn of their session."""
     newest: dict[str, int] = {}
     late = 0
     for turn in adds:

@@ -17,11 +17,11 @@ RETRY_SECONDS = 0.2
 
 
 class DatabaseGone(Exception):
-    """The stack's database did not come back."""
+    """The stack's database did not answer again in time."""
 
 
 class DatabaseObserver:
-    """Asks one database."""
+    """Queries a database despite outages."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
@@ -29,7 +29,7 @@ class DatabaseObserver:
     async def try_query(
         self, query: TextClause, arguments: Mapping[str, Any] | None = None
     ) -> Sequence[Row[Any]] | None:
-        """Run a query (or a statement, which is committed); None while the server cannot answer."""
+        """Run a query (or a statement, which is committed); return its rows, None while the server is unavailable."""
         try:
             async with self._engine.begin() as connection:
                 return (await connection.execute(query, arguments or {})).all()
@@ -41,7 +41,7 @@ class DatabaseObserver:
     async def query(
         self, query: TextClause, arguments: Mapping[str, Any] | None = None, seconds: float = 60.0
     ) -> Sequence[Row[Any]]:
-        """Run a query as soon as the server can answer. Raises DatabaseGone when it does not in time."""
+        """Run a query as soon as the server is available, and return its rows. Raises DatabaseGone after `seconds`."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             if (rows := await self.try_query(query, arguments)) is not None:
@@ -52,7 +52,7 @@ class DatabaseObserver:
 
 @asynccontextmanager
 async def open_observer(owner_url: str) -> AsyncIterator[DatabaseObserver]:
-    """Lend an eye on a database."""
+    """Yield an observer of a database."""
     engine = create_owner_engine(
         owner_url, timeout_s=CONNECT_SECONDS, driver={"command_timeout": 120}, pool_size=2, pool_pre_ping=True
     )

@@ -1,4 +1,4 @@
-"""The faults of a chaos run: each hurts the stack in one way and tells what that was."""
+"""The faults of a chaos run: each injects one fault and returns what happened."""
 
 import asyncio
 import os
@@ -30,22 +30,22 @@ from deploy.lab.chaos.interrupted import (
 from deploy.lab.chaos.moments import POLL_INTERVAL_S, wait_until
 from deploy.local.stack import Stack, StackNotRunning, find_stack
 
-#: How long broker and gateway are out of reach, in seconds.
+#: How long broker or gateway are unavailable, in seconds.
 AWAY_S = 3.0
 #: Seconds between the end of a stopped worker's leases and its continuation.
 PAST_LEASE_S = 2.0
-#: Fewest and most calls that a fault of the gateway spoils.
+#: Least and largest number of calls that a gateway fault affects.
 CALLS = (2, 4)
-#: The longest wait for a moment in which a fault hits something, and for further calls to spoil, in seconds.
+#: Longest wait until there is something to hit, and until the remaining calls are affected, in seconds.
 MOMENT_S, MORE_CALLS_S = 10.0, 2.0
-#: The supervisor gives up at the fifth death of one process within a minute; we are no test of that.
+#: Deaths of a process per minute; the supervisor gives up at the fifth, which is not tested here.
 DEATHS_A_MINUTE = 3
 MINUTE_S = 60.0
 
 
 @dataclass(slots=True)
 class FaultTargets:
-    """All that faults can reach."""
+    """The objects that faults act on, and the processes that they stopped or killed."""
 
     data: Path
     lease_s: float
@@ -60,16 +60,16 @@ class FaultTargets:
 
     @property
     def workers(self) -> dict[int, str]:
-        """The names of the workers that live, by process id."""
+        """The names of the live workers, by process id."""
         return {pid: name for name, pid in self._list_pids().items() if name.startswith("worker")}
 
     @property
     def stack(self) -> Stack:
-        """The stack with the processes it has now."""
+        """The stack with its current processes."""
         return find_stack(self.data)
 
     async def pid(self, name: str) -> int:
-        """Return the process id of one of the stack's processes, as soon as it has one. Raises NoStack."""
+        """Wait for a process of the stack; return its process id. Raises StackNotRunning when it is not restarted."""
         await wait_until(lambda: name in self._list_pids(), MINUTE_S)
         try:
             return self._list_pids()[name]
@@ -77,17 +77,17 @@ class FaultTargets:
             raise StackNotRunning(f"{name} was not started again") from None
 
     def _list_pids(self) -> dict[str, int]:
-        """Return the processes by name, without those whose death the supervisor has not seen yet."""
+        """Return the process ids by name, without those of killed processes whose death is not yet recorded."""
         return {one.name: one.pid for one in self.stack.processes if one.pid not in self.dead}
 
     def kill(self, name: str, pid: int, number: signal.Signals = signal.SIGKILL) -> None:
-        """End a process, and remember its death."""
+        """Send a signal that ends a process, and record its death."""
         os.kill(pid, number)
         self.dead.add(pid)
         self.deaths.append((time.monotonic(), name))
 
     def died_often(self, name: str) -> bool:
-        """Say whether one more death of this process would be too much for its supervisor."""
+        """Return whether this process must not be killed again for now, so that its supervisor does not give up."""
         while self.deaths and self.deaths[0][0] < time.monotonic() - MINUTE_S:
             self.deaths.popleft()
         return Counter(one for _, one in self.deaths)[name] >= DEATHS_A_MINUTE
@@ -98,7 +98,7 @@ class FaultTargets:
         self.stopped.add(pid)
 
     def let_go(self, pid: int) -> None:
-        """Let a stopped process go on."""
+        """Continue a stopped process (SIGCONT)."""
         os.kill(pid, signal.SIGCONT)
         self.stopped.discard(pid)
 
@@ -107,7 +107,7 @@ Fault = Callable[[FaultTargets], Awaitable[FaultEpisode]]
 
 
 async def kill_worker(scene: FaultTargets) -> FaultEpisode:
-    """Kill -9 a worker with work in its hands."""
+    """Kill a worker that is processing rows with SIGKILL."""
     name, pid, rows = await _stop_busiest_worker(scene)
     at = time.time()
     scene.stopped.discard(pid)
@@ -116,7 +116,7 @@ async def kill_worker(scene: FaultTargets) -> FaultEpisode:
 
 
 async def stop_worker(scene: FaultTargets) -> FaultEpisode:
-    """Stop a worker with work in its hands until its leases ran out, then let it go on as if nothing were."""
+    """Stop a worker that is processing rows until its leases have expired, then continue it."""
     began = time.time()
     name, pid, rows = await _stop_busiest_worker(scene)
     await asyncio.sleep(scene.lease_s + PAST_LEASE_S)
@@ -125,7 +125,7 @@ async def stop_worker(scene: FaultTargets) -> FaultEpisode:
 
 
 async def kill_api(scene: FaultTargets) -> FaultEpisode:
-    """Kill -9 the API while turns are on their way to it."""
+    """Kill the API with SIGKILL while turns are being sent to it."""
     pid = await scene.pid("api")
     await wait_until(lambda: bool(scene.feeder.sending), MOMENT_S)
     at = time.time()
@@ -136,7 +136,7 @@ async def kill_api(scene: FaultTargets) -> FaultEpisode:
 
 
 async def kill_valkey(scene: FaultTargets) -> FaultEpisode:
-    """Kill -9 Valkey with every notification it holds."""
+    """Kill Valkey, with the notifications it holds, with SIGKILL."""
     pid, rows = await scene.pid("valkey"), await read_waiting_rows(scene.eye)
     at = time.time()
     scene.kill("valkey", pid)
@@ -144,7 +144,7 @@ async def kill_valkey(scene: FaultTargets) -> FaultEpisode:
 
 
 async def flush_valkey(scene: FaultTargets) -> FaultEpisode:
-    """Throw away everything Valkey holds."""
+    """Delete everything in Valkey."""
     rows = await read_waiting_rows(scene.eye)
     at = time.time()
     await asyncio.to_thread(_flush_broker, scene.stack)
@@ -152,7 +152,7 @@ async def flush_valkey(scene: FaultTargets) -> FaultEpisode:
 
 
 async def pause_valkey(scene: FaultTargets) -> FaultEpisode:
-    """Stop Valkey for a while: connections stay open and get no answer."""
+    """Stop Valkey for AWAY_S: connections stay open and get no answer."""
     pid, rows = await scene.pid("valkey"), await read_waiting_rows(scene.eye)
     began = time.time()
     scene.hold(pid)
@@ -162,7 +162,7 @@ async def pause_valkey(scene: FaultTargets) -> FaultEpisode:
 
 
 async def restart_postgres(scene: FaultTargets) -> FaultEpisode:
-    """Restart PostgreSQL in immediate mode: no checkpoint, every connection cut, recovery from the log."""
+    """Shut PostgreSQL down in immediate mode: no checkpoint, all connections cut, recovery from the WAL."""
     pid, held = await scene.pid("postgres"), await read_running_rows(scene.eye)
     at = time.time()
     scene.kill("postgres", pid, signal.SIGQUIT)
@@ -170,7 +170,7 @@ async def restart_postgres(scene: FaultTargets) -> FaultEpisode:
 
 
 async def refuse_gateway(scene: FaultTargets) -> FaultEpisode:
-    """Close the gateway's port: connections are refused."""
+    """Close the gateway's port for AWAY_S: connections are refused."""
     await _wait_for_gateway(scene)
     began = time.time()
     await _set_gateway_mode(scene, AnswerMode.REFUSE)
@@ -212,12 +212,12 @@ FAULTS: Mapping[str, Fault] = MappingProxyType(
         },
     }
 )
-#: Of what happens most in life, a round holds more than one.
+#: Faults that a round holds more than once, because they are the most frequent in practice.
 OFTENER = ("kill_worker", "kill_worker")
 
 
 def plan_faults(rounds: int, chance: random.Random) -> list[str]:
-    """Return the faults of a run in their order: every kind in every round, no two of the gateway on end."""
+    """Return the faults of a run in their order: every kind in every round, no two gateway faults in succession."""
     return [kind for _ in range(rounds) for kind in _plan_round(chance)]
 
 
@@ -226,14 +226,14 @@ def _plan_round(chance: random.Random) -> list[str]:
     others = [*OFTENER, *(kind for kind in FAULTS if not kind.startswith("gateway"))]
     chance.shuffle(gateway)
     chance.shuffle(others)
-    # A gateway that refused is left alone for as long as a lease; that is when a worker sleeps past its own.
+    # After refusals, workers do not call the gateway for as long as a lease; a worker is stopped for that time.
     long, after = others.index("stop_worker"), gateway.index("gateway_refuse") + 1
     others[long], others[after] = others[after], others[long]
     return [kind for pair in zip_longest(others, gateway) for kind in pair if kind]
 
 
 async def _stop_busiest_worker(scene: FaultTargets) -> tuple[str, int, frozenset[LedgerKey]]:
-    """Stop the worker with most rows in work, and return it with those rows; one without any is continued."""
+    """Stop the worker with the most running rows; return its name, process id and rows. An idle one is continued."""
     until = time.monotonic() + MOMENT_S
     while True:
         workers = scene.workers
@@ -252,9 +252,9 @@ async def _stop_busiest_worker(scene: FaultTargets) -> tuple[str, int, frozenset
 
 
 async def _wait_for_gateway(scene: FaultTargets) -> None:
-    """Wait until a call went well since the last fault of the gateway: else this one would be a part of that.
+    """Wait until a call has succeeded since the last gateway fault, so that the two can be told apart.
 
-    After many failures in a row workers leave the gateway alone for as long as a lease.
+    After many consecutive failures, workers do not call the gateway for as long as a lease.
     """
     await wait_until(lambda: _is_gateway_well(scene), MOMENT_S + scene.lease_s)
 

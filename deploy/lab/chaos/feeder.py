@@ -1,4 +1,4 @@
-"""Hands turns in over HTTP from many sessions at once, again and again until each is answered."""
+"""Sends turns of many sessions concurrently over HTTP, each repeatedly until it is answered."""
 
 import asyncio
 import random
@@ -12,7 +12,7 @@ from deploy.lab.chaos.moments import wait_until
 from deploy.lab.chaos.talk import ChaosTurn
 from deploy.local.stack import Stack
 
-#: One turn of this number is handed in once more after it was answered.
+#: One turn in this many is sent once more after it was answered.
 AGAIN_EVERY = 20
 #: Sessions that share one connection pool.
 SESSIONS_A_CLIENT = 8
@@ -21,9 +21,9 @@ PAUSE_S = 0.5
 
 
 class TrafficSender:
-    """Sends the turns of all sessions, as far as it is allowed to; knows what was answered `ok`, and where it stands.
+    """Sends the turns of all sessions, up to the allowed number, and records the accepted ones with their positions.
 
-    A turn without an answer, or told to come again, is sent again under its name: it may be there already.
+    A turn with no answer or a retryable error is sent again under the same name, because it may be stored already.
     """
 
     def __init__(self, sessions: Sequence[Sequence[ChaosTurn]], seed: int) -> None:
@@ -31,32 +31,32 @@ class TrafficSender:
         self._chance = random.Random(f"feeder/{seed}")  # noqa: S311 - a seed, not a secret
         self._allowed, self._begun = 0, 0
         self._more = asyncio.Condition()
-        #: Position in the log by turn, as it was answered.
+        #: Log position by accepted turn.
         self.accepted: dict[ChaosTurn, int] = {}
-        #: Turns that are being sent at this moment.
+        #: Turns that are being sent now.
         self.sending: set[ChaosTurn] = set()
-        #: How often a turn had to be sent again.
+        #: Number of repeated sends.
         self.resent = 0
-        #: Turns that were turned down for good.
+        #: Turns with a final refusal.
         self.refused: set[ChaosTurn] = set()
 
     async def allow(self, turns: int) -> None:
-        """Let the first turns be sent, up to this number."""
+        """Allow sending up to this number of turns in all."""
         async with self._more:
             self._allowed = max(self._allowed, turns)
             self._more.notify_all()
 
     async def begun(self, turns: int) -> None:
-        """Wait until the sending of more than this number of turns has begun."""
+        """Wait until sending of more than this number of turns has started."""
         async with self._more:
             await self._more.wait_for(lambda: self._begun > turns)
 
     async def accepted_reach(self, turns: int, seconds: float) -> bool:
-        """Wait until this number of turns was answered; False when it took longer."""
+        """Wait until this number of turns has a final answer; return False after `seconds`."""
         return await wait_until(lambda: len(self.accepted) + len(self.refused) >= turns, seconds)
 
     async def run(self, stack: Stack) -> None:
-        """Send everything that is allowed; ends when the last turn was answered."""
+        """Send all turns, as far as allowed; return when the last one has a final answer."""
         async with AsyncExitStack() as clients, asyncio.TaskGroup() as tasks:
             for start in range(0, len(self._sessions), SESSIONS_A_CLIENT):
                 own = AsyncAfterturn(stack.api, stack.api_key(), retry=NEVER, allow_http=True)
@@ -76,14 +76,14 @@ class TrafficSender:
                 await self._handed_in(client, turn)
 
     async def _leave(self) -> None:
-        """Wait for the leave to send one more turn."""
+        """Wait until one more turn may be sent."""
         async with self._more:
             await self._more.wait_for(lambda: self._begun < self._allowed)
             self._begun += 1
             self._more.notify_all()
 
     async def _handed_in(self, client: AsyncAfterturn, turn: ChaosTurn) -> int | None:
-        """Send a turn until it is answered; None when it was turned down for good."""
+        """Send a turn until it is answered, and return its position; None after a final refusal."""
         self.sending.add(turn)
         try:
             while True:

@@ -1,4 +1,4 @@
-"""The gateway of a chaos run seen from the run: started, given orders, and its file read."""
+"""Starts the gateway process of a chaos run, controls it, and reads its file."""
 
 import json
 import signal
@@ -20,7 +20,7 @@ STOP_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RecordedCall:
-    """One call as the gateway wrote it down before it answered."""
+    """A call as the gateway recorded it before it answered."""
 
     operation: str
     mode: AnswerMode
@@ -28,11 +28,11 @@ class RecordedCall:
 
 
 class ProcessGone(Exception):
-    """A process of the run ended by itself."""
+    """A process of the run ended unexpectedly."""
 
 
 class GatewayHandle:
-    """A running gateway process and its file."""
+    """A running gateway process, and the file of its calls."""
 
     def __init__(self, process: "subprocess.Popen[str]", port: int, file: Path) -> None:
         self._process = process
@@ -42,19 +42,19 @@ class GatewayHandle:
         self.url = f"http://{LOOPBACK}:{port}"
 
     def order(self, mode: AnswerMode, calls: int = 0) -> None:
-        """Have the next `calls` calls answered in this mode."""
+        """Make the gateway answer the next `calls` calls in this mode."""
         self._tell({"mode": mode, "calls": calls})
 
     def left(self) -> int:
-        """Return how many calls are still to go wrong."""
+        """Return how many more calls will fail."""
         return self._tell({})["left"]
 
     def well(self) -> int:
-        """Return how many calls went well so far."""
+        """Return how many calls have succeeded so far."""
         return self._tell({})["well"]
 
     def recorded(self) -> Iterator[RecordedCall]:
-        """Read every call, in the order in which they came."""
+        """Yield every recorded call in order of arrival."""
         with self._file.open(encoding="utf-8") as lines:
             for line in lines:
                 call = json.loads(line)
@@ -71,7 +71,7 @@ class GatewayHandle:
 
 @contextmanager
 def run_gateway(folder: Path, slow_seconds: float) -> Iterator[GatewayHandle]:
-    """Run a gateway that writes into a folder; `slow_seconds` is how long it takes when it is slow."""
+    """Run a gateway that writes its file into a folder; a slow answer takes `slow_seconds`."""
     file, port = folder / "calls.jsonl", find_free_port()
     with run_module("deploy.lab.chaos.gateway_process", str(file), str(port), str(slow_seconds)) as process:
         read_message(process)
@@ -80,7 +80,7 @@ def run_gateway(folder: Path, slow_seconds: float) -> Iterator[GatewayHandle]:
 
 @contextmanager
 def run_module(module: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    """Run a module that speaks in lines and ends with its standard input."""
+    """Run a module that communicates in lines, and kill it afterwards."""
     process = subprocess.Popen(
         wrap_command([sys.executable, "-P", "-m", module, *arguments], None, signal.SIGTERM),
         stdin=subprocess.PIPE,
@@ -96,7 +96,7 @@ def run_module(module: str, *arguments: str) -> Iterator["subprocess.Popen[str]"
 
 
 def read_message(process: "subprocess.Popen[str]") -> Mapping[str, Any]:
-    """Return the next thing a process says. Raises ProcessGone when it ended instead."""
+    """Return the next line of JSON from a process. Raises ProcessGone when it has ended."""
     line = process.stdout.readline() if process.stdout is not None else ""
     if not line:
         raise ProcessGone("a process of the run ended before it answered")

@@ -1,11 +1,11 @@
-"""The Memory Gateway of a chaos run, a process of its own: it writes each call to a file before it answers.
+"""The Memory Gateway of a chaos run, in a process of its own: it writes each call to a file before it answers.
 
     python -m deploy.lab.chaos.gateway_process FILE PORT SLOW_SECONDS
 
-A line of the file is one call, synced to the disk before the call is answered, with success or with an error.
-Orders come as JSON lines on standard input, each answered by a line on standard output: {"mode": M, "calls": N} has
-the next N calls go wrong in that way; {"mode": "refuse"} closes the door until {"mode": "ok"}. Any line is answered by
-how many calls are still to go wrong ("left") and how many went well so far ("well"). It ends with its standard input.
+A line of the file is a call, synced to disk before the call is answered with success or an error. Orders are JSON
+lines on standard input: {"mode": M, "calls": N} makes the next N calls fail in that way; {"mode": "refuse"} closes the
+port until {"mode": "ok"}. Each line is answered on standard output with the number of calls still to fail ("left") and
+of successful calls so far ("well"). The process ends with its standard input.
 """
 
 import asyncio
@@ -20,25 +20,25 @@ from typing import Any, BinaryIO
 from deploy.lab.chaos.wire import RawRequest, encode_answer, read_call
 from deploy.local.ports import LOOPBACK
 
-#: Seconds to wait before a call that was turned away may be made again.
+#: Value of Retry-After, in seconds.
 RETRY_AFTER_SECONDS = 1
 NOT_HTTP = b"\x16\x03\x01 this is no answer\r\n\r\n"
 
 
 class AnswerMode(StrEnum):
-    """How a call is answered; all are recorded first, but those that were never let in."""
+    """How a call is answered; calls are recorded before, except refused connections."""
 
     OK = "ok"
-    SLOW = "slow"  # answered after the caller's patience
+    SLOW = "slow"  # answered after the caller's time-out
     HANG = "hang"  # never answered
-    GARBAGE = "garbage"  # answered with what is no JSON, or no HTTP
-    LIMITED = "limited"  # 429 with Retry-After: told not to have been processed
+    GARBAGE = "garbage"  # answered with something that is not JSON, or not HTTP
+    LIMITED = "limited"  # 429 with Retry-After: not processed
     BROKEN = "broken"  # 503
     REFUSE = "refuse"  # the port is closed
 
 
 class RecordingGateway:
-    """Records and answers calls; `order` changes how."""
+    """A gateway that records and answers calls; `order` changes the answers."""
 
     def __init__(self, file: BinaryIO, port: int, slow_seconds: float) -> None:
         self._file = file
@@ -58,7 +58,7 @@ class RecordingGateway:
 
     @property
     def state(self) -> str:
-        """How many calls are still to go wrong, and how many went well, as a line of JSON."""
+        """The number of calls still to fail and of successful calls, as a line of JSON."""
         return json.dumps({"left": self._calls_left, "well": self._well})
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -70,7 +70,7 @@ class RecordingGateway:
         writer.close()
 
     def _choose_answer(self) -> tuple[AnswerMode, int]:
-        """Return how the call that came now is answered, and its number."""
+        """Return how the new call is answered, and its number."""
         self._calls += 1
         if self._calls_left == 0:
             return AnswerMode.OK, self._calls
@@ -99,7 +99,7 @@ class RecordingGateway:
 
 
 def _parse_body(call: RawRequest) -> Any:
-    """Return what was sent, without its secret; what is no JSON object as text."""
+    """Return the body of a call without its key; as text when it is not JSON."""
     try:
         body = json.loads(call.body)
     except ValueError:
@@ -110,7 +110,7 @@ def _parse_body(call: RawRequest) -> Any:
 
 
 def _encode_answer(mode: AnswerMode, number: int) -> bytes:
-    """Return the bytes of the answer."""
+    """Return the answer of a mode as bytes."""
     if mode is AnswerMode.GARBAGE:
         return NOT_HTTP if number % 2 else encode_answer(HTTPStatus.OK, b"<html>good day</html>")
     if mode is AnswerMode.LIMITED:
@@ -121,7 +121,7 @@ def _encode_answer(mode: AnswerMode, number: int) -> bytes:
 
 
 async def _follow_orders(gateway: RecordingGateway) -> None:
-    """Take orders until there are none any more."""
+    """Follow orders from standard input until it ends."""
     orders = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
     await gateway.order(AnswerMode.OK, 0)
@@ -134,7 +134,7 @@ async def _follow_orders(gateway: RecordingGateway) -> None:
 
 
 def main(file: str, port: str, slow_seconds: str) -> None:
-    """Serve until standard input ends."""
+    """Serve the gateway until standard input ends."""
     with Path(file).open("ab", buffering=0) as calls:
         asyncio.run(_follow_orders(RecordingGateway(calls, int(port), float(slow_seconds))))
 

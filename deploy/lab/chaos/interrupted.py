@@ -1,4 +1,4 @@
-"""Ledger rows that were in progress or blocked when a fault began."""
+"""Reads the ledger rows that a fault interrupts, and how long they took to recover."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from sqlalchemy import text
 from deploy.lab.chaos.eye import DatabaseObserver
 from store.ledger.stages import Stage
 
-#: A row of the ledger: its stage and its item.
+#: The key of a ledger row: its stage and its item.
 LedgerKey = tuple[str, UUID]
 
 IN_WORK = text("""
@@ -24,7 +24,7 @@ AT_THE_GATEWAY = text("""
 
 
 async def read_running_rows(eye: DatabaseObserver) -> dict[int, set[LedgerKey]]:
-    """Return the rows that are being worked on, by the process id of their worker."""
+    """Return the running rows, by the process id of their worker."""
     held: dict[int, set[LedgerKey]] = {}
     for row in await eye.query(IN_WORK):
         held.setdefault(_parse_process_id(row.worker), set()).add((row.stage, row.item_id))
@@ -32,17 +32,17 @@ async def read_running_rows(eye: DatabaseObserver) -> dict[int, set[LedgerKey]]:
 
 
 async def read_waiting_rows(eye: DatabaseObserver) -> set[LedgerKey]:
-    """Return the rows that are ready and whose notification has not reached a worker."""
+    """Return the rows that are ready and not yet claimed."""
     return {(row.stage, row.item_id) for row in await eye.query(WAITING)}
 
 
 async def read_gateway_rows(eye: DatabaseObserver) -> set[LedgerKey]:
-    """Return the deliveries that are under way, or were tried and are to be tried again."""
+    """Return the deliveries that are running, or have failed and will be retried."""
     return {(row.stage, row.item_id) for row in await eye.query(AT_THE_GATEWAY)}
 
 
 def list_turn_rows(turns: Collection[UUID]) -> set[LedgerKey]:
-    """Return the rows of turns that are on their way to the API."""
+    """Return the keys of the rows that these turns will have, in every stage."""
     return {(stage.value, turn) for turn in turns for stage in Stage}
 
 
@@ -53,7 +53,7 @@ def _parse_process_id(worker: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FaultEpisode:
-    """One fault as it was: what, to whom, from when to when (seconds since 1970), and what it interrupted."""
+    """A fault that happened: kind, target, begin and end (seconds since 1970), and the rows it interrupted."""
 
     kind: str
     target: str
@@ -62,10 +62,10 @@ class FaultEpisode:
     rows: frozenset[LedgerKey]
 
     def recovery(self, finished: Mapping[LedgerKey, float]) -> tuple[float, float] | None:
-        """Return the seconds from its end to the first finished row among those it interrupted, and to the last.
+        """Return the seconds from its end until the first and the last interrupted row finished.
 
-        `finished` says when each row ended. What ended before the fault was not interrupted by it; what others took
-        over while it lasted needed no time after it. None when nothing was interrupted.
+        `finished` holds the time at which each row ended. Rows that ended before the fault do not count; those that
+        ended during it count as 0 s. None when no row was interrupted.
         """
         ends = [finished[row] for row in self.rows if finished.get(row, 0.0) >= self.began]
         if not ends:
@@ -79,8 +79,8 @@ FINISHED = text("""
 
 
 async def read_finishing_times(eye: DatabaseObserver) -> dict[LedgerKey, float]:
-    """Return when each row of the ledger ended (seconds since 1970); what has not ended yet ends now at the earliest.
+    """Return when each row of the ledger ended (seconds since 1970); for undone rows the current time.
 
-    Who waited for all rows in vain, and asks then, finds those later than any recovery may be.
+    After a wait for all rows that timed out, the undone ones so exceed the allowed recovery time.
     """
     return {(row.stage, row.item_id): row.at for row in await eye.query(FINISHED)}

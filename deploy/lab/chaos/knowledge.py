@@ -1,4 +1,4 @@
-"""Documents and directives of a chaos run: written beside the turns, again and again until each is answered."""
+"""Writes documents and directives beside the turns of a chaos run, each repeatedly until it is answered."""
 
 import asyncio
 import random
@@ -17,16 +17,16 @@ from deploy.local.stack import Stack
 from store import identity
 from store.memory import documents
 
-#: Turns between two documents, and between two changes of a directive; a directive of each bank changes, or ends.
+#: Turns between two documents and between two changes of directives, and the number of directive names per bank.
 TURNS_PER_DOCUMENT, DIRECTIVE_NAMES = 20, 4
-#: Paragraphs of a document: a few pieces, each of which has stages of its own to pass.
+#: Paragraphs of a document, which make a few pieces.
 PARAGRAPHS = 3
 TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedDocument:
-    """A document; it is sent after `number` turns."""
+    """A document that is sent after `number` turns."""
 
     number: int
     bank: str
@@ -35,18 +35,18 @@ class PlannedDocument:
 
     @property
     def digest(self) -> str:
-        """The hash it is known by."""
+        """The document's content hash."""
         return documents.content_hash(self.content.encode())
 
     @property
     def id(self) -> UUID:
-        """The id by which the service knows it."""
+        """The id of the document in the service."""
         return documents.doc_id(identity.bank_id(identity.host_id(HOST), self.bank), self.digest)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedDirective:
-    """A directive is laid down, or says something else, or ends (`content` None), once `number` turns were sent."""
+    """A change of a directive after `number` turns: it is created, changed, or ended (`content` None)."""
 
     number: int
     bank: str
@@ -56,7 +56,7 @@ class PlannedDirective:
 
     @property
     def id(self) -> UUID:
-        """The id by which the service knows the directive."""
+        """The id of the directive in the service."""
         return uuid5(identity.bank_id(identity.host_id(HOST), self.bank), f"directive:{self.name}")
 
 
@@ -64,7 +64,7 @@ Lane = Sequence[PlannedDocument | PlannedDirective]
 
 
 def plan_knowledge(turns: int, seed: int) -> list[Lane]:
-    """Return what is written beside a number of turns, in lanes that keep their order: two of each bank."""
+    """Return the documents and directives to write beside `turns` turns, in ordered lanes: two for each bank."""
     chance = random.Random(f"knowledge/{seed}")  # noqa: S311 - a seed, not a secret
     numbers = range(0, turns, TURNS_PER_DOCUMENT)
     papers = [_make_document(number, BANKS[n % len(BANKS)], chance) for n, number in enumerate(numbers)]
@@ -84,37 +84,37 @@ def _make_sentences(chance: random.Random) -> Iterator[str]:
 
 
 def _make_directive(n: int, number: int, bank: str, chance: random.Random) -> PlannedDirective:
-    ends = n % 7 == 6  # noqa: PLR2004 - a few of them
+    ends = n % 7 == 6  # noqa: PLR2004 - one in seven
     content = None if ends else f"Note {number}: name {chance.choice(PLACES)} first."
     return PlannedDirective(number, bank, f"rule {n // len(BANKS) % DIRECTIVE_NAMES}", content, chance.randrange(10))
 
 
 class KnowledgeWriter:
-    """Writes documents and directives as far as the turns have come; knows what was answered.
+    """Writes documents and directives in step with the turns, and records the answers.
 
-    What got no answer, or is to come again, is sent again: it may be there already.
+    A change with no answer or a retryable error is sent again, because it may be stored already.
     """
 
     def __init__(self, lanes: Sequence[Lane], feeder: TrafficSender) -> None:
         self._lanes = lanes
         self._feeder = feeder
         self.changes = sum(map(len, lanes))
-        #: Position in the log by document, as it was answered, and the number of its pieces.
+        #: Log position and number of pieces by accepted document.
         self.papers: dict[PlannedDocument, tuple[int, int]] = {}
-        #: The changes of directives that were answered, each lane in its order.
+        #: The accepted changes of directives, in order within each lane.
         self.rules: list[PlannedDirective] = []
 
     @property
     def unanswered(self) -> int:
-        """How many of all changes were not answered with success."""
+        """The number of changes that were not accepted."""
         return self.changes - len(self.papers) - len(self.rules)
 
     def directives(self) -> dict[UUID, PlannedDirective]:
-        """Return the last answered change of each directive."""
+        """Return the last accepted change of each directive."""
         return {rule.id: rule for rule in self.rules}
 
     async def run(self, stack: Stack) -> None:
-        """Write everything; ends when the last change was answered."""
+        """Write all changes; return when the last one has a final answer."""
         headers = {"authorization": f"Bearer {stack.api_key()}"}
         async with (
             httpx.AsyncClient(base_url=stack.api, headers=headers, timeout=TIMEOUT_S, trust_env=False) as client,
@@ -136,7 +136,7 @@ class KnowledgeWriter:
 
 
 async def _send_until_answered(client: httpx.AsyncClient, change: PlannedDocument | PlannedDirective) -> httpx.Response:
-    """Send a change until there is an answer, an error included."""
+    """Send a change until it is accepted or finally refused; return that answer."""
     while True:
         try:
             answer = await client.request(*_choose_request_line(change), **_build_request_body(change))
@@ -166,5 +166,5 @@ def _build_request_body(change: PlannedDocument | PlannedDirective) -> dict[str,
 
 
 def _has_ended(rule: PlannedDirective, answer: httpx.Response) -> bool:
-    """Say whether a directive that was to end is not there: it ended by a call that got no answer, or never was."""
+    """Return whether a directive to be ended does not exist: a call without answer ended it, or it never existed."""
     return rule.content is None and answer.status_code == httpx.codes.NOT_FOUND

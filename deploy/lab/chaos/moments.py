@@ -11,7 +11,7 @@ POLL_INTERVAL_S = 0.02
 async def wait_until(
     holds: Callable[[], bool | Awaitable[bool]], seconds: float, every_s: float = POLL_INTERVAL_S
 ) -> bool:
-    """Wait until a condition holds, up to a number of seconds; returns whether it did."""
+    """Wait until a condition holds, at most `seconds`; return whether it does."""
     until = time.monotonic() + seconds
     while True:
         held = holds()

@@ -18,9 +18,9 @@ LONGEST_RUN_S = 720.0
 
 @dataclass(frozen=True, slots=True)
 class FaultEffect:
-    """A fault and what came of it: rows interrupted, seconds from its end to the first and the last that finished.
+    """The effect of a fault: number of interrupted rows, seconds from its end until the first and the last finished.
 
-    None where it interrupted nothing. `at_s` and `lasted_s` are seconds of the run.
+    The seconds are None when no row was interrupted. `at_s` and `lasted_s` are begin and duration within the run.
     """
 
     kind: str
@@ -33,7 +33,7 @@ class FaultEffect:
 
     @classmethod
     def of(cls, episode: FaultEpisode, finished: Mapping[Any, float], started: float) -> "FaultEffect":
-        """Return how a fault was felt, by when each row of the ledger finished."""
+        """Return the effect of a fault, from the times at which the ledger's rows finished."""
         first, last = episode.recovery(finished) or (None, None)
         return cls(
             episode.kind,
@@ -48,9 +48,9 @@ class FaultEffect:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeCounts:
-    """Documents, and changes of directives, that were accepted, and how many of each are not as they were accepted.
+    """Counts of accepted documents and directive changes, and of those that are not as they were accepted.
 
-    `knowledge_unanswered` never got an answer, or were refused.
+    `knowledge_unanswered` counts changes without an answer, or refused.
     """
 
     documents: int
@@ -62,9 +62,9 @@ class KnowledgeCounts:
 
 @dataclass(frozen=True, slots=True)
 class ChaosOutcome:
-    """Everything that was counted, from the database and the gateway's file.
+    """All counts of a chaos run, from the database and the gateway's file.
 
-    `unanswered` turns never got an answer, `resent` says how often one had to be sent again.
+    `unanswered` counts turns that were not accepted, `resent` repeated sends.
     """
 
     turns: int
@@ -84,7 +84,7 @@ class ChaosOutcome:
 
     @property
     def failures(self) -> list[str]:
-        """Return every figure that should be another, in words; none when all holds."""
+        """The failures of the run, as texts; empty when everything holds."""
         shown = self.as_json()
         zero = ("lost", "applied_twice", "out_of_order", "gateway_sent_twice", *SECONDARY_FIGURES)
         failures = [f"{name} is {shown[name]}" for name in zero if shown[name]]
@@ -102,7 +102,7 @@ class ChaosOutcome:
         return failures
 
     def as_json(self) -> dict[str, Any]:
-        """Return the object that `--json` prints: the contract's keys, then what they are made of."""
+        """Return the object that `--json` prints: the specified keys, then their components."""
         recoveries = sorted(one.recovery_s for one in self.felt if one.recovery_s is not None)
         return {
             "accepted": self.turns - self.unanswered,
@@ -134,9 +134,9 @@ class ChaosOutcome:
         }
 
 
-#: Figures of our own that must be nought: turns that never got an answer, or died elsewhere than at the gateway;
-#: flushes without an add, adds without a turn, and turns the ledger calls delivered that the file does not show;
-#: documents and directives without an answer, and those that were accepted and are not there as they were.
+#: Further figures that must be 0: turns not accepted, or dead in another stage than the gateway; flushes without an
+#: add, adds without a turn, and turns recorded as delivered that the file does not show; documents and directives
+#: that were not accepted, and those that are not as they were accepted.
 SECONDARY_FIGURES = (
     "unanswered",
     "dead_elsewhere",
@@ -150,5 +150,5 @@ SECONDARY_FIGURES = (
 
 
 def _pick_percentile(values: Sequence[float], share: float) -> float:
-    """Return the smallest of the sorted values that is not below this share of them; 0 of none."""
+    """Return the smallest sorted value that at least this share of the values does not exceed; 0 without values."""
     return values[max(0, math.ceil(share * len(values)) - 1)] if values else 0.0

@@ -1,10 +1,10 @@
-"""A saboteur between workers and gateway, to see that chaos sees him: he passes calls on, and tampers with one add.
+"""A relay between workers and gateway that tampers with one add, to prove that a chaos run detects it.
 
     python -m deploy.lab.chaos.relay_process PORT GATEWAY_PORT double-send|reorder AFTER
 
-After AFTER adds he sends one twice, or keeps one back (saying it was taken) until its session's next has gone before
-it. What did not go through, since the gateway failed meanwhile, he tries again. He says one line when he listens and
-one when he has done it, and ends with his standard input.
+After AFTER adds it sends one add twice, or withholds one (with a success answer) until after the session's next add.
+When the gateway fails meanwhile, it tries again with a later add. It prints one line when it listens and one when the
+tampering is done, and ends with its standard input.
 """
 
 import asyncio
@@ -16,31 +16,31 @@ from http import HTTPStatus
 from deploy.lab.chaos.wire import RawRequest, encode_answer, read_call
 from deploy.local.ports import LOOPBACK
 
-#: How the answer to an add begins that was taken, and how long any answer is waited for: longer than workers do.
+#: Beginning of a successful answer, and the time-out of a call in seconds, longer than that of workers.
 TAKEN = f"HTTP/1.1 {HTTPStatus.OK.value} ".encode()
 LONGEST_CALL_S = 30.0
 
 
 class Tampering(StrEnum):
-    """What is done to an add."""
+    """The way in which an add is tampered with."""
 
     DOUBLE_SEND = "double-send"
     REORDER = "reorder"
 
 
 class TamperingRelay:
-    """Passes calls on, one of them not as it should."""
+    """Relays calls, and tampers with one of them."""
 
     def __init__(self, gateway_port: int, tampering: Tampering, after: int) -> None:
         self._gateway_port = gateway_port
         self._tampering = tampering
         self._adds_left = after
         self._kept: tuple[str, RawRequest] | None = None
-        #: Tampering with an add, or done with it: every other call passes as it is.
+        #: Whether the tampering is running or done, so that every other call passes unchanged.
         self._done = False
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Relay one call; a failure behind the relay closes the connection without an answer."""
+        """Relay one call; when the gateway fails, close the connection without an answer."""
         call = await read_call(reader)
         try:
             if call is not None:
@@ -66,7 +66,7 @@ class TamperingRelay:
         return await self._send_both(call, call)
 
     async def _send_both(self, call: RawRequest, then: RawRequest) -> bytes:
-        """Send an add and what must not come after it; unless both went through, it is still to be done."""
+        """Send an add, then the call that must not follow it; unless both succeed, the tampering is to be repeated."""
         self._done, went = True, False
         try:
             answered = await self._pass_on(call)
@@ -96,7 +96,7 @@ async def _serve_relay(port: int, relay: TamperingRelay) -> None:
 
 
 def main(port: str, gateway_port: str, tampering: str, after: str) -> None:
-    """Relay until standard input ends."""
+    """Run the relay until standard input ends."""
     asyncio.run(_serve_relay(int(port), TamperingRelay(int(gateway_port), Tampering(tampering), int(after))))
 
 

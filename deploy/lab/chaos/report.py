@@ -1,4 +1,4 @@
-"""The outcome of a chaos run in words."""
+"""Renders the outcome of a chaos run as text."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ FIGURES = ("accepted", "done", "dead", "lost", "applied_twice", "out_of_order", 
 
 
 def render_outcome(outcome: ChaosOutcome) -> str:
-    """Return some lines for a person."""
+    """Return the outcome as lines of text."""
     shown = outcome.as_json()
     lines = [f"{name.replace('_', ' '):<20}{shown[name]:>8}" for name in (*FIGURES, *KNOWLEDGE)]
     verdict = "All of it held" if not outcome.failures else f"It did not hold: {'; '.join(outcome.failures)}"

@@ -1,4 +1,4 @@
-"""A chaos run from its first process to its verdict: everything it starts is its own, and gone afterwards."""
+"""Runs chaos from the first process to the outcome, on private processes that are removed afterwards."""
 
 import asyncio
 import random
@@ -32,11 +32,11 @@ from store import replay
 from store.errors import ReplayError
 from workers.settings import WorkerSettings
 
-#: Turns for each fault of a kind.
+#: Turns per round of faults.
 TURNS_A_ROUND = 1500
-#: A worker's patience with the gateway, as a share of its lease: that of the defaults.
+#: A worker's time-out for the gateway as a share of its lease, as in the defaults.
 PATIENCE_SHARE = 1 / 3
-#: Time for what must come: turns before a fault, the stack after one, all answers, all stages; in seconds.
+#: Longest waits in seconds: for turns before a fault, for the stack after one, for all answers, for all stages.
 SEGMENT_S, HEALING_S, ANSWERS_S, DRAIN_S = 60.0, 60.0, 180.0, 240.0
 POLL_INTERVAL_S = 0.25
 PROGRESS_S = 10.0
@@ -44,7 +44,7 @@ PROGRESS_S = 10.0
 UNDONE = text("select count(*)::int as undone from afterturn.ledger_t where undone")
 NOTHING = text("select 1")
 
-#: Why a run may end before its verdict.
+#: Errors that end a run before its outcome.
 BROKE_OFF = (PrivateStackError, EmbeddedError, StackNotRunning, DatabaseGone, ProcessGone, StagesUnfinished)
 
 Say = Callable[[str], None]
@@ -52,10 +52,10 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run is made of: the same seed is the same turns and the same faults in the same order.
+    """The parameters of a run; the same seed gives the same turns, and the same faults in the same order.
 
-    `lease_s` is how long workers hold on to what they claimed. Their patience with the gateway is a third of it, and as
-    long they leave a gateway alone that fails: so it is by default, and so a shorter lease is a shorter run.
+    `lease_s` is the lease of workers' claims. As in the defaults, their time-out for the gateway is a third of it, and
+    they do not call a failing gateway for as long as a lease; a shorter lease therefore makes a shorter run.
     """
 
     turns: int
@@ -67,24 +67,24 @@ class Plan:
 
     @property
     def patience_s(self) -> float:
-        """Seconds a worker waits for the gateway."""
+        """The time-out of workers for the gateway, in seconds."""
         return self.lease_s * PATIENCE_SHARE
 
 
 def count_rounds(turns: int) -> int:
-    """Return how often each kind of fault happens during this number of turns."""
+    """Return how many rounds of faults happen during this number of turns."""
     return max(1, round(turns / TURNS_A_ROUND))
 
 
 def run_chaos(plan: Plan, say: Say) -> ChaosOutcome:
-    """Run it; `say` hears of every fault. Raises what is in BROKE_OFF."""
+    """Run the plan and return the outcome; `say` is called with every fault. Raises an error in BROKE_OFF."""
     settings = {
         "AFTERTURN_GATEWAY_USER_ID": "chaos",
         "AFTERTURN_GATEWAY_USER_KEY": secrets.token_hex(16),
         "AFTERTURN_GATEWAY__TIMEOUT_SECONDS": str(plan.patience_s),
         "AFTERTURN_GATEWAY__BREAKER_SECONDS": str(plan.lease_s),
         "AFTERTURN_WORKER__LEASE_SECONDS": str(plan.lease_s),
-        # What is earlier depends on who came first, and faults change that.
+        # Semantic links depend on the order of arrival, which faults change.
         "AFTERTURN_MAINTENANCE__SEMANTIC_LINKS__ENABLED": "false",
     }
     with (
@@ -114,7 +114,7 @@ class _ChaosRun:
         self._owner_url = stack.owner_url.get_secret_value()
 
     async def to_its_end(self) -> list[FaultEpisode]:
-        """Send every turn while faults happen, and wait until every stage of every turn ended."""
+        """Send every turn while faults happen, wait until every stage has ended, and return the faults."""
         async with open_observer(self._owner_url) as eye:
             episodes = await self._send_and_hurt(eye)
             self._say(f"{self._format_elapsed()} every turn is sent; waiting for the stages")
@@ -122,7 +122,7 @@ class _ChaosRun:
         return episodes
 
     async def _send_and_hurt(self, eye: DatabaseObserver) -> list[FaultEpisode]:
-        """Send everything, and let the faults, and the losses that are wanted, happen meanwhile."""
+        """Send everything while the faults, and requested sabotage, happen; return the faults."""
         feeding = [asyncio.create_task(one.run(self._stack)) for one in (self._feeder, self._keeper)]
         telling = asyncio.create_task(self._tell_progress(eye))
         dropping = [asyncio.create_task(drop_a_row(eye))] if self._plan.sabotage is Sabotage.DROP else []
@@ -140,7 +140,7 @@ class _ChaosRun:
         return episodes
 
     async def _inject_faults(self, eye: DatabaseObserver) -> list[FaultEpisode]:
-        """Let one fault after the other happen, each when its share of the turns came in, while the next share does."""
+        """Inject the faults one after the other, each when half of its share of the turns has been accepted."""
         data = self._stack.api_key_file.parent
         scene = FaultTargets(data, self._plan.lease_s, eye, self._gateway, self._feeder, self._chance)
         order = plan_faults(self._plan.rounds, self._chance)
@@ -161,13 +161,13 @@ class _ChaosRun:
         return episodes
 
     async def _wait_recovered(self, eye: DatabaseObserver) -> None:
-        """Wait until database and API answer again: the next fault is to hit something that works."""
+        """Wait until database and API answer again, so that the next fault hits a working stack."""
         await eye.query(NOTHING, seconds=HEALING_S)
         async with httpx.AsyncClient(base_url=self._stack.api, timeout=2) as client:
             await wait_until(lambda: _is_live(client), HEALING_S, POLL_INTERVAL_S)
 
     async def counted(self, episodes: Sequence[FaultEpisode], undisturbed_at: PostgresEndpoint) -> ChaosOutcome:
-        """Count what is there, and compare it with what the same turns are without faults."""
+        """Count the results, and compare the tables with those of the same turns without faults."""
         self._say(f"{self._format_elapsed()} counting, and the same turns without faults")
         positions = self._feeder.accepted
         accepted = sorted(positions, key=lambda turn: positions[turn])
@@ -234,7 +234,7 @@ async def _is_all_done(eye: DatabaseObserver) -> bool:
 
 
 async def _is_replay_equal(owner_url: str) -> bool:
-    """Say whether the log, replayed, gives the tables that are there, and what was derived belongs to them."""
+    """Return whether a replay of the log gives the same tables, and derived state matches them."""
     try:
         report = await replay.verify_log(owner_url)
     except ReplayError:

@@ -1,4 +1,4 @@
-"""Sabotage: do what must never happen, to prove that chaos detects it."""
+"""Sabotage: causes errors that must never happen, to prove that a chaos run detects them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,12 +12,12 @@ from deploy.lab.chaos.moments import wait_until
 from deploy.lab.chaos.relay_process import Tampering
 from deploy.local.ports import LOOPBACK, find_free_port
 
-#: Adds that pass before one is tampered with.
+#: Number of adds before the one that is tampered with.
 ADDS_BEFORE = 10
-#: The longest wait for something to drop, in seconds.
+#: Longest wait until there is a row to drop, in seconds.
 LONGEST_S = 300.0
 
-# A turn that waits for its projection loses the row that says so; a worker that has claimed it at this moment keeps it.
+# Deletes the ledger row of a pending projection, unless a worker is claiming it at this moment.
 DROP_ROW = text("""
     delete from afterturn.ledger_t l
      where (l.host_id, l.stage, l.item_id) = (
@@ -27,7 +27,7 @@ DROP_ROW = text("""
     returning l.turn_id""")
 
 
-# What was accepted is gone from where it is read, as if it had never been written.
+# These make an accepted document or directive invisible, as if it had never been written.
 DROP_DOCUMENT = text("""
     update afterturn.agent_memory_doc_t set active = false
      where (host_id, doc_id) = (select host_id, doc_id from afterturn.agent_memory_doc_t where active limit 1)
@@ -40,14 +40,14 @@ DROP_DIRECTIVE = text("""
 
 
 class Sabotage(StrEnum):
-    """What is done."""
+    """The kind of sabotage."""
 
     DOUBLE_SEND = "double-send"
     DROP = "drop"
     REORDER = "reorder"
 
 
-#: The figures in which each must be seen.
+#: The figures that must show each kind.
 SEEN_IN = {
     Sabotage.DOUBLE_SEND: ("gateway_sent_twice",),
     Sabotage.DROP: ("lost", "documents_lost", "directives_lost"),
@@ -57,7 +57,7 @@ SEEN_IN = {
 
 @contextmanager
 def place_before_gateway(gateway: GatewayHandle, sabotage: Sabotage | None) -> Iterator[str]:
-    """Lend the URL that workers get: the gateway's own, or that of a proxy that tampers with calls."""
+    """Yield the gateway's URL for workers: its own, or that of a relay that tampers with calls."""
     if sabotage in {None, Sabotage.DROP}:
         yield gateway.url
         return
@@ -69,12 +69,12 @@ def place_before_gateway(gateway: GatewayHandle, sabotage: Sabotage | None) -> I
 
 
 async def drop_a_row(eye: DatabaseObserver) -> None:
-    """Delete one row of work that is to be done, as soon as there is one."""
+    """Delete a pending ledger row, as soon as there is one."""
     await wait_until(lambda: _try_drop_row(eye), LONGEST_S)
 
 
 async def drop_knowledge(eye: DatabaseObserver) -> None:
-    """Take away one document and one directive that were accepted."""
+    """Deactivate one accepted document and one accepted directive."""
     for statement in (DROP_DOCUMENT, DROP_DIRECTIVE):
         await eye.query(statement)
 

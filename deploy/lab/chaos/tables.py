@@ -1,4 +1,4 @@
-"""The derived tables, digested by what stands in them: names, texts and counts, no positions and no times of work."""
+"""Compares tables of two databases by their content: names, texts and counts, without positions and work times."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from sqlalchemy import text
 
 from deploy.lab.chaos.eye import DatabaseObserver
 
-#: Each table (or part of one) and the rows that count. Ids follow from names, so the same turns have the same ids.
-#: What comes from whichever session is first (an entity's first spelling, versions) is left out.
+#: A query of the compared columns for each table, or part of one. Ids are derived from names, so the same turns have
+#: the same ids. Columns that depend on which session is first (an entity's first spelling, versions) are left out.
 COMPARED = {
     "banks": """
         select bank_id, bank_name, agent_def_id, disposition, background
@@ -51,7 +51,7 @@ COMPARED = {
     "words": "select bank_id, unit_id, term, tf, length from afterturn.posting_t",
     "term_counts": "select bank_id, term, df from afterturn.term_t",
     "statistics": "select bank_id, units, tokens from afterturn.bank_statistics_t",
-    # Vectors differ in their last digits with the batch they were made in; that each is there once does not.
+    # Without the numbers, whose last digits depend on the batch in which a vector was computed.
     "vectors": "select bank_id, unit_id, chunk from afterturn.unit_vector_t",
 }
 DIGEST = """
@@ -63,7 +63,7 @@ ROWS = "select q::text as told from ({query}) q"
 
 @dataclass(frozen=True, slots=True)
 class TableComparison:
-    """One table: its rows after the faults, and without them; how many stand on one side alone."""
+    """The comparison of a table: number of rows with and without faults, and of rows on only one side."""
 
     table: str
     rows: int
@@ -72,12 +72,12 @@ class TableComparison:
 
     @property
     def equal(self) -> bool:
-        """Say whether both hold the same rows."""
+        """Whether both sides have the same rows."""
         return not self.differing
 
 
 async def compare_tables(live: DatabaseObserver, undisturbed: DatabaseObserver) -> list[TableComparison]:
-    """Compare every table of two databases."""
+    """Return the comparison of every table of two databases."""
     return [await _compare_table(live, undisturbed, table, query) for table, query in COMPARED.items()]
 
 

@@ -1,4 +1,4 @@
-"""The turns of a chaos run: people, places and facts made up from a seed, no two turns alike."""
+"""Generates the turns of a chaos run: people, places and facts from a seed, no two turns alike."""
 
 import random
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ PEOPLE = (
 PLACES = ("Porto", "Lisbon", "Vienna", "Zagreb", "Oslo", "Turin", "Prague", "Lyon")
 THINGS = ("the garden", "a violin", "the budget", "their bicycles", "an old letter", "the bakery", "a train to the sea")
 LIKINGS = ("jazz", "hiking", "chess", "old maps", "green tea", "pottery", "rowing")
-#: One turn of this number states a fact that holds from then on.
+#: One turn in this many states a fact.
 FACT_EVERY = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ChaosTurn:
-    """One turn as an agent hands it in."""
+    """A turn as an agent sends it."""
 
     number: int
     bank: str
@@ -43,17 +43,17 @@ class ChaosTurn:
 
     @property
     def session_id(self) -> UUID:
-        """The id of its session."""
+        """The id of the turn's session in the service."""
         return identity.session_id(identity.bank_id(identity.host_id(HOST), self.bank), self.session)
 
     @property
     def id(self) -> UUID:
-        """The id by which the service knows it."""
+        """The id of the turn in the service."""
         return identity.turn_id(self.session_id, self.name)
 
 
 def make_conversations(turns: int, seed: int) -> list[list[ChaosTurn]]:
-    """Return a number of turns in sessions of about equal length, each in the order of its session."""
+    """Return `turns` turns as sessions of about equal length."""
     count = min(turns, max(12, min(64, turns // 25)))
     chance = random.Random(f"talk/{seed}")  # noqa: S311 - a seed, not a secret
     sessions: list[list[ChaosTurn]] = [[] for _ in range(count)]
@@ -85,5 +85,5 @@ def _make_fact(number: int, chance: random.Random) -> str:
 
 
 def index_by_words(sessions: Sequence[Sequence[ChaosTurn]]) -> dict[tuple[str, str], ChaosTurn]:
-    """Return each turn by what is said in it."""
+    """Return the turns by their pair of messages."""
     return {(turn.asked, turn.answered): turn for session in sessions for turn in session}

@@ -1,4 +1,4 @@
-"""The same turns without faults: a second database in which every stage does its work undisturbed, in this process."""
+"""Processes the same turns without faults in a second database, with every stage in this process."""
 
 import asyncio
 import time
@@ -34,7 +34,7 @@ from workers.retry import FailureOutcome
 from workers.runner import Runner
 from workers.stage_work import StageWork
 
-#: Turns that are appended in one call.
+#: Turns per append.
 BATCH = 50
 POOL_SIZE = 4
 LEASE = timedelta(minutes=5)
@@ -43,12 +43,12 @@ PAUSE_S = 0.01
 
 
 class StagesUnfinished(Exception):
-    """The turns could not be brought through their stages even without faults."""
+    """The stages could not process the turns even without faults."""
 
 
 @contextmanager
 def open_second_database() -> Iterator[PostgresEndpoint]:
-    """Lend a PostgreSQL with our schema and nothing in it, gone afterwards."""
+    """Yield a PostgreSQL with our empty schema, removed afterwards."""
     with open_private_folder("undisturbed") as folder:
         postgres = EmbeddedPostgres(folder / DATA, durable=False)
         try:
@@ -66,9 +66,9 @@ async def ingest_undisturbed(
     papers: Sequence[PlannedDocument],
     rules: Sequence[PlannedDirective],
 ) -> None:
-    """Append these turns, documents and directives, each in this order, and bring them through every stage.
+    """Append these turns, documents and directives, each in this order, and process them in every stage.
 
-    Raises Unfinished.
+    Raises StagesUnfinished.
     """
     async with _open_database(app_url, operator_url) as database:
         await Keys(database).create(HOST, "undisturbed")
@@ -85,7 +85,7 @@ async def ingest_undisturbed(
 async def _write_knowledge(
     database: Database, papers: Sequence[PlannedDocument], rules: Sequence[PlannedDirective]
 ) -> None:
-    """Write documents and directives as the API does, once for each change that was accepted."""
+    """Write documents and directives as the API does, once for each accepted change."""
     host, curation, documents = (
         identity.host_id(HOST),
         Curation(database, _read_clock),
@@ -99,7 +99,7 @@ async def _write_knowledge(
         if rule.content is not None:
             await curation.lay_down(host, rule.bank, NewDirective(rule.name, rule.content, rule.priority))
         else:
-            with suppress(NotFound):  # as when the service is asked: it ended before, or never was
+            with suppress(NotFound):  # as in the service: it had ended before, or never existed
                 await curation.withdraw(host, rule.bank, rule.id)
 
 
@@ -114,7 +114,7 @@ async def _open_database(app_url: str, operator_url: str) -> AsyncIterator[Datab
 
 
 async def run_all_stages(database: Database, embedder: Embedder) -> None:
-    """Do all the work there is, stage by stage, in this process. Raises StagesUnfinished."""
+    """Process all undone work, stage by stage, in this process. Raises StagesUnfinished."""
     ledger = Ledger(database)
     stages: Sequence[StageWork] = (
         ExtractionStage(database),
@@ -132,7 +132,7 @@ async def run_all_stages(database: Database, embedder: Embedder) -> None:
 
 
 async def _find_undone_stages(ledger: Ledger) -> set[Stage]:
-    """Return the stages that have work left."""
+    """Return the stages with undone work."""
     found = await ledger.gauges()
     return {stage for stage, one in found.items() if one.counts["pending"] or one.counts["running"]}
 
@@ -143,13 +143,13 @@ def _create_runner(ledger: Ledger, work: StageWork) -> Runner:
 
 
 def _make_turn(turn: ChaosTurn) -> NewTurn:
-    """Return a turn as the API hands it to the store, but for the gateway: what that does changes no table here."""
+    """Return a turn as the API passes it to the store, without a gateway, which changes no compared table."""
     messages = [NewMessage("user", turn.asked), NewMessage("assistant", turn.answered)]
     return NewTurn(turn.bank, turn.session, turn.name, messages, turn.user, turn.at)
 
 
 def _notify_none(_stage: Stage) -> None:
-    """Send no notification: the one worker polls by itself."""
+    """Send no notification, because the only worker polls."""
 
 
 def _read_clock() -> datetime:

@@ -1,4 +1,4 @@
-"""As much HTTP/1.1 as a Memory Gateway's client speaks: one request a connection, its length told beforehand."""
+"""The part of HTTP/1.1 that a Memory Gateway's client uses: one request per connection, with Content-Length."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 @dataclass(frozen=True, slots=True)
 class RawRequest:
-    """One request: its path, its body, and all of it as it came."""
+    """A request: its path, its body, and all its bytes."""
 
     path: str
     body: bytes = field(repr=False)
@@ -15,7 +15,7 @@ class RawRequest:
 
 
 async def read_call(reader: asyncio.StreamReader) -> RawRequest | None:
-    """Return the request of a connection, or None when it ended before it was whole."""
+    """Return the request of a connection, None when it ended before the request was complete."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
         body = await reader.readexactly(_parse_content_length(head))
@@ -26,7 +26,7 @@ async def read_call(reader: asyncio.StreamReader) -> RawRequest | None:
 
 
 def encode_answer(status: HTTPStatus, body: bytes, *headers: str) -> bytes:
-    """Return a whole JSON answer after which the connection ends; further headers are `Name: value`."""
+    """Return a complete JSON answer that closes the connection; further headers have the form `Name: value`."""
     lines = [
         f"HTTP/1.1 {status.value} {status.phrase}",
         "Content-Type: application/json",

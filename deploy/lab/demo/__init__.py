@@ -1,4 +1,4 @@
-"""The demo: a conversation of our own walks through the whole pipeline and is asked for afterwards.
+"""The demo: a prepared conversation passes through the whole pipeline, and questions about it are asked.
 
-Hands out nothing; `deploy.cli` starts it.
+Exports nothing; `deploy.cli` starts it.
 """

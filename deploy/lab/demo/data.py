@@ -1,4 +1,4 @@
-"""Data of the demo: a conversation, questions with evidence, texts to read at once."""
+"""Reads the demo's data: a conversation, questions with evidence, and texts to write and find at once."""
 
 import json
 from datetime import datetime
@@ -13,7 +13,7 @@ Items = TypeVar("Items")
 
 
 class DemoDataError(Exception):
-    """The demo's files do not hold what the demo needs; the message names file, line and field."""
+    """The demo's files are missing or invalid; the message names file, line and field."""
 
 
 class _DataModel(BaseModel):
@@ -30,14 +30,14 @@ class DemoMessage(_DataModel):
 
 
 class TurnName(_DataModel):
-    """Where a turn stands: its session and its name in it."""
+    """The name of a turn: its session id and its turn id."""
 
     session_id: str
     turn_id: str
 
 
 class DemoTurn(_DataModel):
-    """One turn of the conversation: one line of the file, one body of `POST /api/v1/turns`."""
+    """A turn of the conversation: a line of the file, and a body of `POST /api/v1/turns`."""
 
     bank: str
     session_id: str
@@ -48,12 +48,12 @@ class DemoTurn(_DataModel):
 
     @property
     def name(self) -> TurnName:
-        """The session and turn this is."""
+        """The name of this turn."""
         return TurnName(session_id=self.session_id, turn_id=self.turn_id)
 
 
 class QuestionKind(StrEnum):
-    """What a question asks for."""
+    """The kind of a question: what it asks for."""
 
     FACT = "fact"
     WHEN = "when"
@@ -63,7 +63,7 @@ class QuestionKind(StrEnum):
 
 
 class DemoQuestion(_DataModel):
-    """A question about the conversation and the turns that hold its answer (any one is enough)."""
+    """A question about the conversation, and the turns that hold its answer (any of them is enough)."""
 
     question: str = Field(min_length=1)
     kind: QuestionKind
@@ -71,14 +71,14 @@ class DemoQuestion(_DataModel):
 
 
 class Wording(StrEnum):
-    """How a fresh text is asked for: by its one rare word, or in other words altogether."""
+    """How a new text is asked for: by its one rare word, or by a paraphrase."""
 
     WORD = "word"
     PARAPHRASE = "paraphrase"
 
 
 class FreshWrite(_DataModel):
-    """A text to be written as a turn of its own, and the question that must find it at once."""
+    """A text to be written as a turn, and the question that must find it at once."""
 
     text: str = Field(min_length=1)
     ask: str = Field(min_length=1)
@@ -86,7 +86,7 @@ class FreshWrite(_DataModel):
 
 
 class DemoData(_DataModel):
-    """Everything the demo plays and asks, checked: names are unique and evidence exists."""
+    """All data of the demo, validated: names are unique and evidence exists."""
 
     turns: tuple[DemoTurn, ...]
     questions: tuple[DemoQuestion, ...]
@@ -109,9 +109,9 @@ class DemoData(_DataModel):
 
 
 def load_demo(folder: Path = FOLDER) -> DemoData:
-    """Read and check the demo's three files.
+    """Return the validated data of the demo's three files.
 
-    Raises DemoDataError when one is missing, malformed or contradicts another.
+    Raises DemoDataError when a file is missing, malformed or contradicts another.
     """
     try:
         return DemoData(

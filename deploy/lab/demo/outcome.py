@@ -6,17 +6,17 @@ from math import ceil
 
 from deploy.lab.demo.data import DemoQuestion, FreshWrite, TurnName
 
-#: An answer counts when evidence is among this number of first results;
+#: An answer counts when evidence is among this number of first results.
 FIRST = 5
-#: of ten questions, this number must be answered.
+#: Of ten questions, this number must be answered.
 ANSWERED_OF_TEN = 9
-#: What was just written must be among this number of first results.
+#: A text that was just written must be among this number of first results.
 FRESH_FIRST = 10
 
 
 @dataclass(frozen=True, slots=True)
 class DemoStageCounts:
-    """How many turns a stage has in which state."""
+    """The number of turns of a stage by state."""
 
     stage: str
     pending: int = 0
@@ -28,24 +28,24 @@ class DemoStageCounts:
 
     @classmethod
     def of(cls, stage: str, counts: Mapping[str, int]) -> "DemoStageCounts":
-        """Take the counts of one stage as `afterturn status --json` gives them."""
+        """Return the counts of a stage from those of `afterturn status --json`."""
         return cls(stage, **counts)
 
     @property
     def through(self) -> int:
-        """How many turns are past the stage."""
+        """The number of turns that have passed the stage."""
         return self.done + self.skipped
 
     @property
     def others(self) -> str:
-        """How many stand elsewhere, in words."""
+        """The number of turns in other states, as text."""
         counts = {name: getattr(self, name) for name in ("pending", "running", "unknown", "dead")}
         return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
 
 
 @dataclass(frozen=True, slots=True)
 class RecalledTurn:
-    """One result of a recall, and the turn it came from."""
+    """A result of a recall, and the turn it came from."""
 
     text: str
     turn: TurnName | None
@@ -53,7 +53,7 @@ class RecalledTurn:
 
 @dataclass(frozen=True, slots=True)
 class RankedAnswer:
-    """What was recalled for a question, best first, and how long it took."""
+    """The results for a question, best first, and the duration in milliseconds."""
 
     question: DemoQuestion
     results: tuple[RecalledTurn, ...]
@@ -61,7 +61,7 @@ class RankedAnswer:
 
     @property
     def rank(self) -> int | None:
-        """The place of the first result that is evidence, from 1, None if there is none."""
+        """The rank of the first result that is evidence, from 1; None if there is none."""
         evidence = set(self.question.evidence)
         return next((place for place, one in enumerate(self.results, start=1) if one.turn in evidence), None)
 
@@ -73,7 +73,7 @@ class RankedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class FreshAnswer:
-    """At which place a text came back that was written just before, None if it did not."""
+    """The rank at which a text was found that had just been written; None if it was not found."""
 
     write: FreshWrite
     rank: int | None
@@ -81,13 +81,13 @@ class FreshAnswer:
 
     @property
     def held(self) -> bool:
-        """Whether it is among the first ten."""
+        """Whether the text is among the first ten."""
         return self.rank is not None and self.rank <= FRESH_FIRST
 
 
 @dataclass(frozen=True, slots=True)
 class EntityRow:
-    """An entity of the bank, how often it is mentioned, and what it stands beside most often."""
+    """An entity of the bank, its number of mentions, and its most frequent neighbours."""
 
     name: str
     kind: str
@@ -97,7 +97,7 @@ class EntityRow:
 
 @dataclass(frozen=True, slots=True)
 class DemoOutcome:
-    """Everything a run showed. `turns` is how many were accepted, `seconds` how long the run took."""
+    """The outcome of a run; `turns` is the number of accepted turns, `seconds` the duration."""
 
     turns: int
     stages: tuple[DemoStageCounts, ...]
@@ -108,7 +108,7 @@ class DemoOutcome:
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """What did not hold, in words; empty when the demo may say it worked."""
+        """The failures of the run, as texts; empty when the demo succeeded."""
         return tuple(self._find_failures())
 
     def _find_failures(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The demo's figures as tables for a terminal; message texts are printed as text, never as markup."""
+"""Renders the demo's figures as tables for a terminal; message texts are never treated as markup."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ _COMPANIONS = 4
 
 
 def build_stage_table(stages: Sequence[DemoStageCounts], turns: int) -> Table:
-    """Return where the turns are: one row a stage, one column a state."""
+    """Return a table of the turns' states: a row per stage, a column per state."""
     table = _create_table(f"{turns} turns through {len(stages)} stages", "stage")
     for state in ("done", "skipped", "pending", "running", "unknown", "dead"):
         table.add_column(state, justify="right")
@@ -35,7 +35,7 @@ def build_stage_table(stages: Sequence[DemoStageCounts], turns: int) -> Table:
 
 
 def build_recall_table(answers: Sequence[RankedAnswer]) -> Table:
-    """Return what was asked and what came back first: the turn it is from, evidence's place, milliseconds."""
+    """Return a table of questions with the chosen result, its turn, the evidence's rank and milliseconds."""
     held = sum(answer.held for answer in answers)
     table = _create_table(f"{held} of {len(answers)} questions found their evidence among the first five", "question")
     table.add_column("recalled", ratio=2)
@@ -55,7 +55,7 @@ def build_recall_table(answers: Sequence[RankedAnswer]) -> Table:
 
 
 def build_entity_table(entities: Sequence[EntityRow]) -> Table:
-    """Return the entities with what they stand beside most often."""
+    """Return a table of the entities with their most frequent neighbours."""
     table = _create_table("entities and what they stand beside", "entity")
     table.add_column("kind")
     table.add_column("mentions", justify="right")
@@ -67,7 +67,7 @@ def build_entity_table(entities: Sequence[EntityRow]) -> Table:
 
 
 def build_fresh_table(fresh: Sequence[FreshAnswer]) -> Table:
-    """Return how what was just written came back: by word, by paraphrase."""
+    """Return a table of how newly written texts were found, by word and by paraphrase."""
     table = _create_table("read your writes: recalled right after writing, workers paused", "asked by")
     for heading in ("written", "first", "first ten", "p50 ms", "p95 ms"):
         table.add_column(heading, justify="right")
@@ -87,7 +87,7 @@ def build_fresh_table(fresh: Sequence[FreshAnswer]) -> Table:
 
 
 def render_verdict(outcome: DemoOutcome) -> Text:
-    """Return the last word: what held, or each thing that did not."""
+    """Return the verdict: success with its figures, or each failure."""
     if not outcome.failures:
         took = [answer.took_ms for answer in outcome.answers]
         return Text(
@@ -100,7 +100,7 @@ def render_verdict(outcome: DemoOutcome) -> Text:
 
 
 def render_report(outcome: DemoOutcome) -> RenderableType:
-    """Return the whole report, tables first, the verdict last."""
+    """Return the whole report: the tables, then the verdict."""
     return Group(
         build_stage_table(outcome.stages, outcome.turns),
         build_recall_table(outcome.answers),
@@ -117,7 +117,7 @@ def _create_table(title: str, first: str) -> Table:
 
 
 def _choose_result(answer: RankedAnswer) -> RecalledTurn | None:
-    """Return the evidence that was found, else what came first."""
+    """Return the evidence that was found, else the first result, else None."""
     place = answer.rank if answer.held and answer.rank else 1
     return answer.results[place - 1] if answer.results else None
 
@@ -127,5 +127,5 @@ def _cut_excerpt(text: str) -> str:
     return line if len(line) <= _EXCERPT else f"{line[: _EXCERPT - 1].rstrip()}\u2026"
 
 
-def _colour_text(good: bool, text: str) -> Text:  # noqa: FBT001  # the one fact the colour tells
+def _colour_text(good: bool, text: str) -> Text:  # noqa: FBT001  # the colour shows only this
     return Text(text, style="green" if good else "red")

@@ -1,4 +1,4 @@
-"""`afterturn demo`: plays a household's talk into a real stack, asks about it, and shows how it was done."""
+"""`afterturn demo`: stores a household's conversations in a real stack, asks about them, and returns the results."""
 
 import asyncio
 import time
@@ -32,9 +32,9 @@ from store.settings import DatabaseSettings
 
 BANK = "demo"
 HOST = "default"
-#: The session the read-your-writes check writes into, and its one writer.
+#: The session of the read-your-writes check.
 FRESH_SESSION = "read-your-writes"
-#: On a machine with much else to do; it ends as soon as all is through.
+#: Longest wait for the stages, in seconds, long enough for a busy machine.
 SETTLE_SECONDS = 300
 POLL_SECONDS = 0.25
 
@@ -42,7 +42,7 @@ Advance = Callable[[], None]
 
 
 def play_demo(data: DemoData, progress: Progress) -> DemoOutcome:
-    """Run the whole demo on a stack of its own and return what it showed; nothing is left running."""
+    """Run the whole demo on a private stack and return its outcome."""
     began = time.monotonic()
     starting = progress.add_task("starting PostgreSQL, Valkey, API, workers", total=1)
     with run_private_stack(name="demo") as stack:
@@ -51,7 +51,7 @@ def play_demo(data: DemoData, progress: Progress) -> DemoOutcome:
 
 
 def create_progress_bar(console: Console) -> Progress:
-    """Return the demo's progress display."""
+    """Return the progress display of the demo."""
     columns = (TextColumn("{task.description:<42}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console)
 
@@ -76,7 +76,7 @@ async def _play_on_stack(data: DemoData, stack: Stack, progress: Progress, began
 
 
 async def _send_turns(memory: AsyncAfterturn, turns: tuple[DemoTurn, ...], advance: Advance) -> None:
-    """Hand in every turn when it ends, as the agent would."""
+    """Send every turn, as an agent would when it ends."""
     for turn in turns:
         await memory.add_turn(
             turn.session_id,
@@ -92,7 +92,7 @@ async def _send_turns(memory: AsyncAfterturn, turns: tuple[DemoTurn, ...], advan
 async def _wait_until_settled(
     memory: AsyncAfterturn, turns: tuple[DemoTurn, ...], progress: Progress
 ) -> tuple[DemoStageCounts, ...]:
-    """Wait until every turn is through every stage, and count how they ended."""
+    """Wait until every turn has passed every stage, and return the counts by state."""
     task = progress.add_task(", ".join(TURN_STAGES), total=len(turns) * len(TURN_STAGES))
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
@@ -122,7 +122,7 @@ async def _ask_questions(
 async def _write_and_ask(
     memory: AsyncAfterturn, writes: tuple[FreshWrite, ...], advance: Advance
 ) -> tuple[FreshAnswer, ...]:
-    """Write a text as a turn and ask for it in the next breath; no worker runs meanwhile."""
+    """Write each text as a turn and ask for it at once, while the workers are paused; return the answers."""
     answers = []
     for number, write in enumerate(writes, start=1):
         name = TurnName(session_id=FRESH_SESSION, turn_id=f"w{number:02}")
@@ -140,7 +140,7 @@ async def _write_and_ask(
 async def _time_recall(
     memory: AsyncAfterturn, query: str, session_id: str | None = None
 ) -> tuple[tuple[RecalledTurn, ...], float]:
-    """Recall over HTTP; the milliseconds are the whole call as the agent feels it."""
+    """Recall over HTTP; return the results and the milliseconds of the whole call."""
     options: RecallOptions = {"k": FRESH_FIRST}
     if session_id:
         options["session_id"] = session_id

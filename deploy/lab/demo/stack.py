@@ -1,4 +1,4 @@
-"""Workers that stand still while the demo reads what no worker has processed yet."""
+"""Pauses workers, so that the demo can recall turns that no worker has processed."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from deploy.local.stack import Stack
 
 @contextmanager
 def pause_workers(stack: Stack) -> Iterator[None]:
-    """Stop every worker process (SIGSTOP) while the block runs: what is found then was processed by no worker."""
+    """Stop every worker process (SIGSTOP) while the block runs."""
     pids = [process.pid for process in stack.processes if process.name.startswith("worker")]
     if not pids:
         raise PrivateStackError("the stack names no worker processes to pause")

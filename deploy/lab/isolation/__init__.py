@@ -1,6 +1,6 @@
-"""The isolation check: every public read and write, tried at random across tenants, banks, users and agents.
+"""The isolation check: tries every public read and write at random across tenants, banks, users and agents.
 
-`check_isolation` tries to see and to change from each tenant, user and agent what belongs to others.
+`trials.check_isolation` tries, as each tenant, user and agent, to read and to change data of others.
 """
 
 from deploy.lab.isolation.trials import IsolationReport, TrialChannel, check_isolation

@@ -1,7 +1,7 @@
 """Routes of the isolation check, each with requests for foreign and for absent objects.
 
-A route that is added to the application is added here, or to `UNTRIED` with the reason; a test and the check itself
-compare both with what the application serves.
+Every new route of the application must be added here, or to `UNTRIED` with a reason; a test and the check itself
+compare both with the routes that the application serves.
 """
 
 import re
@@ -30,19 +30,19 @@ from deploy.lab.isolation.world import (
 from producers.plugin.app import PluginApp
 from producers.plugin.openapi import ROUTES as PLUGIN_ROUTES
 
-#: In which a turn is said to be a foreign user's.
+#: The name of a turn that is written as a foreign user.
 USERS_TURN = "3"
 SAID = "somebody was at the door"
 ASKED = "What was said and decided of late?"
-#: Share of the tries that name a bank without its owner.
+#: Share of the tries that name a bank without its owner's prefix.
 BARE_NAME_SHARE = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One request of a caller: bank, things and users are foreign ones or name nothing.
+    """The values of a caller's request: bank, things and users are foreign ones or do not exist.
 
-    `user` is the gateway's, `speaker` who spoke in the bank.
+    `user` is a user of the gateway, `speaker` the user who speaks in the bank.
     """
 
     caller: KeyHolder
@@ -55,33 +55,33 @@ class Trial:
     speaker: str
 
     def turn(self) -> dict[str, Any]:
-        """Return a turn into that bank: always the same, so that it is written once."""
+        """Return a turn for that bank; it is always the same, so that it is stored once."""
         said = [{"role": "user", "content": SAID}]
         return {"bank": self.bank, "session_id": SESSION, "turn_id": TURN, "messages": said}
 
     def before(self) -> dict[str, Any]:
-        """Return a turn that begins in that bank; the answer repeats its words, so they contain no tenant's text."""
+        """Return the body of before_turn for that bank; the answer repeats its text, which is no tenant's."""
         said = [{"type": "message", "role": "user", "content": ASKED}]
         return {"bank": self.bank, "session_id": SESSION, "turn_id": TURN, "current_input": said}
 
     def after(self) -> dict[str, Any]:
-        """Return one that is over."""
+        """Return the body of after_turn for that bank."""
         said = [{"type": "message", "role": "user", "content": SAID}]
         return {"bank": self.bank, "session_id": SESSION, "turn_id": "item", "input_items": said}
 
     def users_turn(self) -> dict[str, Any]:
-        """Return another that is said to be the speaker's."""
+        """Return a turn for that bank as the speaker's."""
         return {**self.turn(), "turn_id": USERS_TURN, "user_id": self.speaker}
 
     def question(self, **more: object) -> dict[str, Any]:
-        """Return a question to that bank."""
+        """Return the body of a recall from that bank."""
         return {"bank": self.bank, "query": self.query, **more}
 
 
 def make_pair(random: Random, caller: KeyHolder, place: SeededBank, *, whole: bool = False) -> tuple[Trial, Trial]:
-    """Return the same try twice: at what is foreign, and at what does not exist.
+    """Return two trials that differ only in their target: a foreign one, and one that does not exist.
 
-    Some name the bank without its owner, unless they are to name it as a `whole`.
+    Some name the bank without its owner's prefix, unless `whole` is set.
     """
     bare = random.random() < BARE_NAME_SHARE and not whole
 
@@ -95,14 +95,14 @@ def make_pair(random: Random, caller: KeyHolder, place: SeededBank, *, whole: bo
 
 
 def make_pair_elsewhere(random: Random, caller: KeyHolder, place: SeededBank) -> tuple[Trial, Trial]:
-    """Return the same try twice, both in a bank that the caller sees: at a foreign thing, and at one that is none."""
+    """Return two trials in a bank that the caller can read: for a foreign thing, and for one that does not exist."""
     there, absent = make_pair(random, caller, place)
     bank = random.choice(sorted(caller.reach))
     return replace(there, bank=bank), replace(absent, bank=bank)
 
 
 class SharedRights(Enum):
-    """What a key of a user or an agent may do to what others left in a bank that it shares with them."""
+    """The rights of a user's or an agent's key on what others wrote in a shared bank."""
 
     MAY = "it reads, or adds what is its own"
     CURATORS_MAY = "a key with the scope `curate` may"
@@ -111,10 +111,10 @@ class SharedRights(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TrialRoute:
-    """How a route is asked.
+    """A way to call a route.
 
-    `by_id`: it names a thing by an id, so it is also tried in a bank that the caller sees. `others`: what it may change
-    in a shared bank. `seldom`: it takes long, and is tried less often.
+    `by_id`: it names a thing by id, so it is also tried in a bank that the caller can read. `others`: the rights on
+    what others wrote in a shared bank. `seldom`: it takes long and is tried less often.
     """
 
     ask: Callable[[Trial], TrialRequest]
@@ -123,7 +123,7 @@ class TrialRoute:
     seldom: bool = False
 
     def refused_to(self, caller: KeyHolder) -> bool:
-        """Say whether the route must refuse this caller what others left in a shared bank."""
+        """Return whether the route must refuse this caller on what others wrote in a shared bank."""
         return self.others is SharedRights.MUST_NOT or (self.others is SharedRights.CURATORS_MAY and not caller.curate)
 
 
@@ -147,13 +147,13 @@ def _build_search(one: Trial) -> dict[str, Any]:
 
 
 def _call_tool(name: str, **arguments: Any) -> TrialRequest:
-    """Return a call of a tool over MCP."""
+    """Return the request that calls a tool over MCP."""
     asked = {"name": name, "arguments": arguments}
     return TrialRequest("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": asked})
 
 
 def _name_project(body: dict[str, Any]) -> dict[str, Any]:
-    """Return a body with its bank under the name that tools have for it."""
+    """Return a body with `bank` renamed to `project`, as MCP tools name it."""
     return {"project" if name == "bank" else name: value for name, value in body.items()}
 
 
@@ -162,7 +162,7 @@ def _make_read_route(ask: Callable[[Trial], TrialRequest], *, by_id: bool = Fals
 
 
 def _make_change_route(ask: Callable[[Trial], TrialRequest]) -> TrialRoute:
-    """Return a route that changes a thing by its id."""
+    """Return a way to call a route that changes a thing by its id."""
     return TrialRoute(ask, by_id=True, others=SharedRights.MUST_NOT)
 
 
@@ -179,7 +179,7 @@ def _make_erase_route(
 
 
 def _make_recall_routes(path: str, **job: Any) -> dict[str, TrialRoute]:
-    """Return the ways of asking at a route that takes questions."""
+    """Return the ways to call a route that takes recalls."""
 
     def way(body: Callable[[Trial], dict[str, Any]]) -> TrialRoute:
         return _make_read_route(lambda t: TrialRequest("POST", path, body(t)))
@@ -195,7 +195,7 @@ def _make_recall_routes(path: str, **job: Any) -> dict[str, TrialRoute]:
     }
 
 
-#: Every public route that takes a key, and the ways in which it is asked: method, path, then the way.
+#: Every public route that needs a key, in all ways to call it; keys are method, path and the way.
 ROUTES: dict[str, TrialRoute] = {
     "POST /api/v1/turns": _make_read_route(lambda t: TrialRequest("POST", "/api/v1/turns", t.turn())),
     "POST /api/v1/turns of a user": _make_read_route(lambda t: TrialRequest("POST", "/api/v1/turns", t.users_turn())),
@@ -358,7 +358,7 @@ ROUTES: dict[str, TrialRoute] = {
     "POST /memories/search": _make_read_route(lambda t: TrialRequest("POST", "/memories/search", _build_search(t))),
 }
 
-#: The operator's routes: no key of a tenant opens one, with any name in it.
+#: The operators' routes, which must refuse every key of a tenant.
 _OPERATOR = "/api/v1/operator"
 ROUTES |= {
     "GET /api/v1/operator/tenants": _make_read_route(lambda _: TrialRequest("GET", f"{_OPERATOR}/tenants?limit=1000")),
@@ -429,8 +429,8 @@ def _make_forget_route(find: Callable[[SeededIds], str]) -> TrialRoute:
 
 
 _WRITTEN = {"content": SAID, "kind": "fact", "source": "agent", "embedding": VECTOR}
-#: The memory plugin's, in the namespace beside a bank. No caller writes under a foreign id into a namespace of its own:
-#: there that is another memory.
+#: The memory plugin's routes, for the namespace beside a bank. No trial writes a foreign id to a caller's own
+#: namespace, where it would name another memory.
 ROUTES |= {
     "PUT /v1/namespaces/{name}": _make_namespace_route("PUT", body={"kind": "team"}),
     "PATCH /v1/namespaces/{name}": _make_namespace_route("PATCH", body={"metadata": {"door": "open"}}),
@@ -447,7 +447,7 @@ ROUTES |= {
     "DELETE /v1/memories/{id} that is a message": _make_forget_route(lambda things: things.unit),
 }
 
-#: Routes that are served and not tried, each with the reason.
+#: Served routes that are not tried, each with the reason.
 UNTRIED = {
     "POST /mcp/": "the same as /mcp",
     "GET /health/live": "reads nothing",
@@ -462,17 +462,17 @@ _CONVERTER = re.compile(r":\w+}")
 
 
 def list_tried_routes() -> set[str]:
-    """Return the routes that are tried, as method and path."""
+    """Return the tried routes, as method and path."""
     return {" ".join(way.split(" ")[:2]) for way in ROUTES}
 
 
 def find_uncovered_routes(app: Any) -> list[str]:
-    """Return the routes an application serves that are neither tried nor left out with a reason."""
+    """Return the routes of an application that are neither tried nor in `UNTRIED`."""
     return sorted(set(_list_served_routes(app.routes)) - list_tried_routes() - set(UNTRIED))
 
 
 def _list_served_routes(routes: Iterable[BaseRoute], prefix: str = "") -> Iterator[str]:
-    """Yield method and path of each route; of an application mounted without routes of its own, `* path`."""
+    """Yield method and path of each route, and `* path` for a mounted application without routes."""
     for route in routes:
         path = prefix + _CONVERTER.sub("}", str(getattr(route, "path", "")))
         inner = getattr(route, "routes", None)

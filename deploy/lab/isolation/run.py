@@ -1,4 +1,4 @@
-"""The isolation check on a stack: some of it over HTTP, most of it in this process, and nothing left behind."""
+"""Runs the isolation check on a stack: partly over HTTP, mostly in this process, with tenants removed afterwards."""
 
 import asyncio
 import time
@@ -51,18 +51,18 @@ from store.tenancy.banks import Banks
 from store.tenancy.keys import Keys
 from store.tenancy.removal import remove_hosts
 
-#: One try of this number goes over HTTP.
+#: One try in this many is made over HTTP.
 HTTP_SHARE = 20
 JOB_WAIT_MS = 200
-#: How long the stack's workers may take for the world, in seconds, and how long one look waits.
+#: How long the stack's workers may take for the test data, in seconds, and how long one call waits, in milliseconds.
 WORK_S, WAIT_MS = 180.0, 2000
 POOL_SIZE = 6
-#: No check takes so long, in seconds.
+#: Delay of erasures in the plugin, in seconds: longer than any check.
 ERASE_AFTER_S = 86_400.0
 
 
 async def run_check(stack: Stack, tries: int, seed: int) -> IsolationReport:
-    """Check a running stack with tenants of its own, which are removed afterwards. Raises Unfit."""
+    """Check a running stack with temporary tenants, and return the report. Raises FixtureIncomplete."""
     settings = DatabaseSettings(url=stack.database_url, operator_url=stack.operator_url, pool_size=POOL_SIZE)
     names, owner_url = make_tenant_names("isolation"), stack.owner_url.get_secret_value()
     over_sockets = tries // HTTP_SHARE // 2 * 2
@@ -85,7 +85,7 @@ async def run_check(stack: Stack, tries: int, seed: int) -> IsolationReport:
 
 
 async def _wait_for_workers(world: IsolationFixture, send: Send) -> None:
-    """Wait until the workers are through with all that was written to the world's places. Raises Unfit."""
+    """Wait until the workers have processed all banks of the test data. Raises FixtureIncomplete."""
     until = time.monotonic() + WORK_S
     for place in world.places:
         token, bank = world.owner_of(place).token, quote(place.bank)
@@ -98,7 +98,7 @@ async def _wait_for_workers(world: IsolationFixture, send: Send) -> None:
 
 @asynccontextmanager
 async def _open_application(stack: Stack, settings: DatabaseSettings) -> AsyncGenerator[Any]:
-    """Lend the API's application, put together in this process on the stack's servers."""
+    """Yield the API's application, built in this process on the stack's servers."""
     database = Database(settings)
     client = redis.Redis.from_url(stack.redis_url.get_secret_value(), socket_timeout=0.5, socket_connect_timeout=0.5)
     namespace = BrokerSettings().namespace
@@ -114,7 +114,7 @@ async def _open_application(stack: Stack, settings: DatabaseSettings) -> AsyncGe
 
 
 def build_application(database: Database, notifier: Notifier, clock: Callable[[], datetime]) -> object:
-    """Return the API's application on a database, with a blunt embedder."""
+    """Return the API's application on a database, with an embedder that gives all texts the same vector."""
     recalls = Recalls(database, Recaller(database, ConstantEmbedder(), RecallSettings()), Waiter(database))
     jobs, settings = RecallJobs(database, clock), ApiSettings()
     dependencies = ServiceDependencies(
@@ -143,7 +143,7 @@ def build_application(database: Database, notifier: Notifier, clock: Callable[[]
 
 
 def _build_plugin(database: Database, notifier: Notifier, clock: Callable[[], datetime]) -> PluginParts:
-    """Return the memory plugin's parts; what is forgotten there is erased with the tenants."""
+    """Return the memory plugin's collaborators; forgotten memories are erased only with the tenants."""
     settings = PluginSettings(erase_after=ERASE_AFTER_S)
     return PluginParts(
         Namespaces(database, clock),
@@ -156,7 +156,7 @@ def _build_plugin(database: Database, notifier: Notifier, clock: Callable[[], da
 
 
 class _NoHealth:
-    """The health of this application is not asked for."""
+    """A health check that always reports ready, because it is not used."""
 
     async def ready(self) -> Readiness:
         return Readiness()

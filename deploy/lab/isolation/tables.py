@@ -1,4 +1,4 @@
-"""Checks that every tenant table holds planted rows, and that the log is unchanged."""
+"""Checks that every tenant table holds test data, and that the log is unchanged."""
 
 from collections.abc import Mapping, Sequence
 from uuid import UUID
@@ -10,7 +10,7 @@ from deploy.lab.isolation.world import IsolationFixture
 from store.connections import create_owner_engine
 from store.tenancy.removal import TABLES, tenant_table
 
-#: Tables of a tenant that may be empty while its world is checked, each with the reason.
+#: Tables of a tenant that may be empty during the check, each with the reason.
 MAY_BE_EMPTY = {
     "audit_event_t": "failed attempts and what operators did; nothing fails here",
     "bank_language_t": "only after a change of language; a code, no words of anybody's",
@@ -29,7 +29,7 @@ MAY_BE_EMPTY = {
     "posting_t": "filled by the worker that carries words",
     "unit_word_t": "emptied by the worker that carries words",
 }
-# Links by nearness of meaning come from maintenance, whenever it runs.
+# Semantic links are left out, because maintenance may create them at any time.
 LOG = text("""
     select e.bank_id, md5(string_agg(md5(e::text), '' order by e.position)) as digest
       from afterturn.event_store_t e
@@ -39,7 +39,7 @@ LOG = text("""
 
 
 async def find_empty_tables(owner_url: str, hosts: Sequence[UUID]) -> list[str]:
-    """Return the tables of tenants in which none of these has a row, but for those that may be empty."""
+    """Return the tenant tables without a row of these hosts, except those that may be empty."""
     engine = create_owner_engine(owner_url, poolclass=NullPool)
     try:
         async with engine.connect() as connection:
@@ -56,7 +56,7 @@ async def _has_rows(connection: AsyncConnection, table: str, hosts: Sequence[UUI
 
 
 async def hash_bank_logs(owner_url: str, world: IsolationFixture) -> Mapping[UUID, str]:
-    """Return a digest of the log of each place's bank: each change of a place is an event in the log, or erases one."""
+    """Return a digest of each bank's log; every change of a bank adds an event to the log, or erases one."""
     engine = create_owner_engine(owner_url, poolclass=NullPool)
     try:
         async with engine.connect() as connection:

@@ -1,4 +1,4 @@
-"""Sends requests over HTTP, or directly into the application in this process."""
+"""Sends requests over HTTP, or directly to an application in this process."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ FIRST_REFUSAL = 400
 
 @dataclass(frozen=True, slots=True)
 class TrialRequest:
-    """One request; `path` is quoted and may carry a query."""
+    """A request; `path` is percent-encoded and may contain a query."""
 
     method: str
     path: str
@@ -22,13 +22,13 @@ class TrialRequest:
 
 @dataclass(frozen=True, slots=True)
 class TrialReply:
-    """What came back."""
+    """The answer to a request."""
 
     status: int
     body: bytes = field(repr=False)
 
     def json(self) -> Any:
-        """Return the body's value; None where there is none. Of a call of a tool, what the tool says."""
+        """Return the JSON value of the body, None without one; for an MCP tool call, the tool's result."""
         value = orjson.loads(self.body) if self.body else None
         if isinstance(value, dict) and "jsonrpc" in value and "result" in value:
             return orjson.loads(value["result"]["content"][0]["text"])
@@ -36,7 +36,7 @@ class TrialReply:
 
     @property
     def refused(self) -> bool:
-        """Whether the request was refused, by a status or by a tool."""
+        """Whether the request was refused, by its status or by an MCP tool."""
         return self.status >= FIRST_REFUSAL or b'"isError":true' in self.body
 
 
@@ -44,7 +44,7 @@ Send = Callable[[TrialRequest, str], Awaitable[TrialReply]]
 
 
 def send_over_http(client: httpx.AsyncClient) -> Send:
-    """Return what sends requests to a running API."""
+    """Return a function that sends requests to a running API."""
 
     async def send(ask: TrialRequest, token: str) -> TrialReply:
         content = None if ask.body is None else orjson.dumps(ask.body)
@@ -55,7 +55,7 @@ def send_over_http(client: httpx.AsyncClient) -> Send:
 
 
 def send_in_process(app: Any) -> Send:
-    """Return what hands requests to an ASGI application: every layer of the API but the socket."""
+    """Return a function that sends requests to an ASGI application: every layer of the API except the socket."""
 
     async def send(ask: TrialRequest, token: str) -> TrialReply:
         path, _, query = ask.path.partition("?")

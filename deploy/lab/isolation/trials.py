@@ -1,4 +1,4 @@
-"""Tries routes at random, and judges that answers reveal nothing foreign."""
+"""Tries routes at random, and judges whether answers reveal foreign data."""
 
 import asyncio
 import re
@@ -20,22 +20,22 @@ VOLATILE = frozenset(
     {"request_id", "took_ms", "waited_ms", "expires_at", "embedded", "extracted", "projected", "pending", "updated_at",
      "stages", "score", "counts", "unreached"}
 )  # fmt: skip
-#: Words whose choice says something.
+#: Fields whose text is compared.
 COMPARED_FIELDS = frozenset({"code", "message", "scope", "status"})
-#: The list of units in an answer.
+#: The field with the list of units in an answer.
 LISTED_UNITS = "units"
 EXAMPLES = 10
-#: What the tries themselves wrote is found sooner or later, as workers and the time allowed for a recall have it: such
-#: answers are compared again before they count. What is foreign stays so.
+#: Recalls may find what the tries themselves wrote, sooner or later: differing answers of these routes are compared
+#: again before they count.
 SETTLING, SETTLING_LOOKS, SETTLING_S = re.compile("^POST /(api/v1/recall(?!/jobs)|mcp memory_search)"), 3, 0.2
-#: Slow ways are tried less often than others, by this factor.
+#: Factor by which slow ways are tried less often.
 SELDOM = 8
-#: Share of the tries at what belongs to others of the same tenant.
+#: Share of the tries that target data of others within the same tenant.
 SAME_TENANT_SHARE = 0.5
 
 
 class TrialScope(Enum):
-    """Where a thing is looked for; the value stands behind the route's name in the report."""
+    """Where a thing is looked for; the value follows the route's name in the report."""
 
     FOREIGN = ""
     ELSEWHERE = " in a bank of one's own"
@@ -44,14 +44,14 @@ class TrialScope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TrialCase:
-    """A way of asking at a route, and where."""
+    """A way to call a route, and where the target is looked for."""
 
     way: str
     where: TrialScope
 
     @property
     def name(self) -> str:
-        """What the report calls it."""
+        """The name of the case in the report."""
         return self.way + self.where.value
 
 
@@ -60,18 +60,17 @@ CASES: Sequence[TrialCase] = (
     *(TrialCase(way, TrialScope.ELSEWHERE) for way, route in ROUTES.items() if route.by_id),
     *(TrialCase(way, TrialScope.SHARED) for way, route in ROUTES.items() if route.refused_to(KeyHolder(0, ""))),
 )
-#: Each as often as it is tried: the seldom ones once.
+#: The cases, repeated by how often they are tried.
 WEIGHED: Sequence[TrialCase] = [case for case in CASES for _ in range(1 if ROUTES[case.way].seldom else SELDOM)]
 
 
 @dataclass(slots=True)
 class IsolationReport:
-    """What came of it.
+    """The result of an isolation check.
 
-    `seen` counts answers that hold something foreign, and places that were or could be changed; `told_apart` counts
-    pairs of answers, for what is foreign and for what does not exist, that differ; `found` says how often where.
-    `uncovered` names routes that the application serves and the check does not know, `unplanted` tables in which there
-    was nothing to find.
+    `seen` counts answers with foreign data, and banks that were or could be changed; `told_apart` counts pairs of
+    answers that differ between a foreign and an absent target; `found` counts both by case. `uncovered` names served
+    routes that the check does not know, `unplanted` tables without test data.
     """
 
     tries: int = 0
@@ -82,12 +81,12 @@ class IsolationReport:
     seconds: float = 0.0
     uncovered: list[str] = field(default_factory=list)
     unplanted: list[str] = field(default_factory=list)
-    #: Routes and the two answers' statuses: never content.
+    #: Cases with the statuses of both answers, without content.
     examples: list[str] = field(default_factory=list)
 
     @property
     def holds(self) -> bool:
-        """Whether tenants, users and agents are isolated, as far as all that is served was tried."""
+        """Whether isolation holds: something was tried, nothing was found, and no route or table was left out."""
         return self.tries > 0 and not (self.seen or self.told_apart or self.uncovered or self.unplanted)
 
     def as_json(self) -> dict[str, Any]:
@@ -107,7 +106,7 @@ class IsolationReport:
 
 @dataclass(frozen=True, slots=True)
 class TrialChannel:
-    """How requests are sent, how many of them, and how long a recall job's answer is waited for."""
+    """A way to send requests, the number of tries by it, and the wait for a recall job in milliseconds."""
 
     send: Send
     tries: int
@@ -117,7 +116,10 @@ class TrialChannel:
 async def check_isolation(
     world: IsolationFixture, ways: Sequence[TrialChannel], seed: int, owner_url: str
 ) -> IsolationReport:
-    """Try routes in pairs, by each way; one task a tenant, since a tenant's own writes change what it sees."""
+    """Make the tries by each channel, and return the report.
+
+    Each tenant has one task, because a tenant's own writes change its answers.
+    """
     report, start = IsolationReport(), time.perf_counter()
     before = await hash_bank_logs(owner_url, world)
     for n, way in enumerate(ways):
@@ -136,7 +138,7 @@ async def check_isolation(
 
 
 class _TenantTrials:
-    """All callers of one tenant, one after the other."""
+    """The trials of one tenant's callers, in sequence."""
 
     def __init__(
         self, world: IsolationFixture, number: int, way: TrialChannel, report: IsolationReport, random: Random
@@ -149,7 +151,7 @@ class _TenantTrials:
         self._first = random.sample(CASES, len(CASES))
 
     async def run(self, until: int) -> None:
-        """Try every case once, then whichever chance brings."""
+        """Try every case once, then random ones, until the report counts `until` tries."""
         while self._report.tries < until:
             self._report.tries += 2
             case = self._first.pop() if self._first else self._random.choice(WEIGHED)
@@ -160,7 +162,7 @@ class _TenantTrials:
                 await self._try_to_see(case)
 
     async def _try_to_see(self, case: TrialCase) -> None:
-        """Ask for what is foreign and for what does not exist; the answers must be alike and hold nothing foreign."""
+        """Ask for a foreign and for an absent target; the answers must be alike and must not hold foreign data."""
         here = case.where is TrialScope.ELSEWHERE
         caller = self._random.choice([one for one in self._callers if one.reach or not here])
         place = self._random.choice(self._foreign_to(caller))
@@ -177,13 +179,13 @@ class _TenantTrials:
             self._note(case, f"told apart: {case.name}: {replies[0].status} and {replies[1].status}, by {where}")
 
     def _foreign_to(self, caller: KeyHolder) -> Sequence[SeededBank]:
-        """Return the places of the caller's own tenant that are not for it to see, or as often those of all tenants."""
+        """Return banks that the caller must not see: for a share of the tries only those of its own tenant."""
         foreign = self._world.foreign_to(caller)
         near = [place for place in foreign if place.tenant == caller.tenant]
         return near if near and self._random.random() < SAME_TENANT_SHARE else foreign
 
     async def _try_to_change(self, case: TrialCase) -> None:
-        """Have two users or agents change what others left in a bank they share: it must be refused."""
+        """Try as two users or agents to change what others wrote in a shared bank, which must be refused."""
         route = ROUTES[case.way]
         targets = [
             (caller, place)
@@ -209,7 +211,7 @@ class _TenantTrials:
             self._note(case, f"seen: {case.name}: {replies[0].status}")
 
     async def _fetch_answers(self, case: TrialCase, replies: Sequence[TrialReply], token: str) -> list[TrialReply]:
-        """Return what recall jobs answer that were just opened."""
+        """Return the answers of recall jobs that were just created."""
         if not case.way.startswith("POST /api/v1/recall/jobs"):
             return []
         jobs = [reply.json()["job_id"] for reply in replies if reply.status == 202]  # noqa: PLR2004 - accepted
@@ -217,8 +219,8 @@ class _TenantTrials:
         return [await self._way.send(TrialRequest("GET", path), token) for path in paths]
 
     def _sees_foreign(self, caller: KeyHolder, replies: Sequence[TrialReply], way: str) -> bool:
-        """Say whether an answer holds a foreign mark, or a foreign bank where banks are listed."""
-        # Names are shown with a capital.
+        """Return whether an answer contains a foreign mark, or a list of banks a foreign bank."""
+        # Names of entities are shown with a capital letter.
         bodies = b"".join(reply.body for reply in replies).lower()
         foreign = self._world.foreign_to(caller)
         if b"zq" in bodies and any(place.mark.encode() in bodies for place in foreign):
@@ -235,14 +237,14 @@ class _TenantTrials:
 
 
 def compare_replies(one: TrialReply, other: TrialReply) -> str:
-    """Return the dotted path of a field by which two replies can be told apart; empty when they are alike."""
+    """Return the dotted path of a field in which two replies differ in form; '' when they are alike."""
     return _find_difference(
         *({"status": reply.status, "body": _reduce_to_shape(reply.json())} for reply in (one, other))
     )
 
 
 def _find_difference(one: Any, other: Any) -> str:
-    """Return the dotted path of a field in which two answers differ; empty when they are alike."""
+    """Return the dotted path of a field in which two values differ; '' when they are alike."""
     if isinstance(one, dict) and isinstance(other, dict):
         for name in {**one, **other}:
             if name not in one or name not in other:
@@ -256,14 +258,14 @@ def _find_difference(one: Any, other: Any) -> str:
 
 
 def _reduce_to_shape(value: Any, name: str = "") -> Any:
-    """Return what an answer tells by its form: fields, words of meaning, what is empty or zero."""
+    """Return the form of an answer: its fields, compared texts, and which values are empty or zero."""
     if name in VOLATILE:
         return "*"
     if isinstance(value, Mapping):
-        # A recalled unit is the caller's own, or its mark gives it away; which of them comes first is up to chance.
+        # A recalled unit is the caller's own, or detected by its mark; their order is random.
         return "unit" if "arms" in value else {key: _reduce_to_shape(one, key) for key, one in value.items()}
     if isinstance(value, list):
-        # The same holds of a list of units: a single memory, which has no session, may come before a message.
+        # The same holds for a list of units: a single memory, which has no session, may come before a message.
         return ["unit" if name == LISTED_UNITS else _reduce_to_shape(value[0])] if value else []
     if isinstance(value, str):
         return value if name in COMPARED_FIELDS else "text"

@@ -1,8 +1,8 @@
-"""Test data of the isolation check: tenants, banks of every scope, objects of every kind, keys.
+"""Creates the test data of the isolation check: tenants, banks of every scope, objects of every kind, keys.
 
-In each bank its tenant's owner leaves turns, a document, a memory, a directive, a link, a recall job and the receipt
-of an erasure; the stages add facts, entities, a reflection and what is known of a person. Beside each bank there is a
-namespace of the memory plugin with a memory and a vector. All of it holds the bank's mark, which occurs nowhere else.
+Each bank holds turns, a document, a memory, a directive, a link, a recall job and the receipt of an erasure; the stages
+add facts, entities, a reflection and a user's profile. Beside each bank there is a namespace of the memory plugin with
+a memory and a vector. All content contains the bank's mark, which occurs nowhere else.
 """
 
 import re
@@ -21,24 +21,24 @@ from store.tenancy.spaces import Space
 
 TENANTS = 3
 SESSION, TURN = "monday", "1"
-#: Who speaks in every bank but the gateway's, beside the one user of each, and in which turn.
+#: A second user who speaks in every bank except the gateway's, and the turn in which that user speaks.
 COLLEAGUE, COLLEAGUES_TURN = "ida", "2"
-#: Said in a turn each, so that the rules find a fact, and a reflection that it was stated twice.
+#: Turns that state the same fact, so that extraction makes a fact, and a reflection because it was stated twice.
 STATED = ("liked-1", "liked-2")
 NAME = "Eva Lund"
-#: What every place's directive is called: callers may lay down one of this name in banks of their own.
+#: Name of every bank's directive; callers may create one of this name in their own banks.
 DIRECTIVE = "on boxes"
-#: What every place's single memory is called: callers may keep one under this id in banks of their own.
+#: Id of every bank's memory; callers may write one with this id in their own banks.
 MEMORY = "box"
 #: The vector of every memory of the plugin.
 VECTOR = (0.6, 0.8)
-#: How long the owners' recall jobs are kept: longer than any check.
+#: Lifetime of the recall jobs, in seconds: longer than any check.
 TTL_S = 86_400
 
 
 @dataclass(frozen=True, slots=True)
 class SeededIds:
-    """The ids of a thing of each kind in one bank."""
+    """The ids of one object of each kind in a bank."""
 
     unit: str = ""
     doc: str = ""
@@ -51,14 +51,14 @@ class SeededIds:
 
     @classmethod
     def absent(cls, random: Random) -> "SeededIds":
-        """Return ids of the same forms that name nothing."""
+        """Return ids of the same forms that do not exist."""
         versions = {"unit": 5, "doc": 5, "directive": 5, "reflection": 5, "job": 4, "erasure": 4, "memory": 4}
         return cls(**{name: str(UUID(int=random.getrandbits(128), version=of)) for name, of in versions.items()})
 
 
 @dataclass(slots=True)
 class SeededBank:
-    """A bank of one tenant with something in it of every kind."""
+    """A bank of a tenant with objects of every kind."""
 
     tenant: int
     bank: str
@@ -79,7 +79,7 @@ class SeededBank:
 
 @dataclass(frozen=True, slots=True)
 class KeyHolder:
-    """A key and the banks its holder may see, by their whole names."""
+    """A key, its rights, and the full names of the banks that it may read."""
 
     tenant: int
     token: str = field(repr=False)
@@ -89,7 +89,7 @@ class KeyHolder:
     curate: bool = False
 
     def owns(self, place: SeededBank) -> bool:
-        """Say whether a place is the caller's own, to change as a whole."""
+        """Return whether a bank belongs to the caller, who may change everything in it."""
         if self.space.user is None:
             return place.owner.user is None and place.owner.agent == self.space.agent
         own = place.owner.user == self.space.user
@@ -98,7 +98,7 @@ class KeyHolder:
 
 @dataclass(frozen=True, slots=True)
 class IsolationFixture:
-    """All of it."""
+    """The whole test data: tenants' names, banks and callers."""
 
     names: Sequence[str]
     places: Sequence[SeededBank]
@@ -106,51 +106,51 @@ class IsolationFixture:
 
     @property
     def host_ids(self) -> list[UUID]:
-        """The ids of the tenants that were made."""
+        """The ids of the tenants."""
         return [identity.host_id(name) for name in self.names]
 
     def bank_ids_of(self, place: SeededBank) -> tuple[UUID, UUID]:
-        """Return the ids of a place's bank, and of the namespace beside it."""
+        """Return the ids of a bank and of the namespace beside it."""
         host = self.host_ids[place.tenant]
         return identity.bank_id(host, place.bank), identity.bank_id(host, name_namespace(place.bank))
 
     @property
     def bank_ids(self) -> list[UUID]:
-        """The ids of the banks and namespaces of all places."""
+        """The ids of all banks and namespaces."""
         return [bank for place in self.places for bank in self.bank_ids_of(place)]
 
     def foreign_to(self, caller: KeyHolder) -> list[SeededBank]:
-        """Return the places a caller must not see."""
+        """Return the banks that a caller must not see."""
         return [place for place in self.places if place.tenant != caller.tenant or place.bank not in caller.reach]
 
     def shared_with(self, caller: KeyHolder) -> list[SeededBank]:
-        """Return the places a user or an agent may see, and in which only others left something."""
+        """Return the banks that a user or an agent may read, and in which only others wrote."""
         if caller.space == Space() or caller.gateway_user is not None:
             return []
         seen = [place for place in self.places if place.tenant == caller.tenant and place.bank in caller.reach]
         return [place for place in seen if not caller.owns(place)]
 
     def owner_of(self, place: SeededBank) -> KeyHolder:
-        """Return the key that may do everything in a place's tenant."""
+        """Return the holder of the unrestricted key of a bank's tenant."""
         return next(caller for caller in self.callers if caller.tenant == place.tenant)
 
 
 class FixtureIncomplete(Exception):
-    """The world could not be made: what its owners wrote is not there for them."""
+    """The test data could not be created: its owners do not see all that they wrote."""
 
 
-#: Waits until the stages have worked off all that was written to a world's places.
+#: Waits until the stages have processed everything in the banks.
 Settle = Callable[[IsolationFixture], Awaitable[None]]
 
 
 def make_tenant_names(prefix: str) -> list[str]:
-    """Return names for the tenants of one check."""
+    """Return unique names for the tenants of a check."""
     run = secrets.token_hex(6)
     return [f"{prefix}-{run}-{n}" for n in range(TENANTS)]
 
 
 async def build_fixture(names: Sequence[str], keys: Keys, send: Send, settle: Settle) -> IsolationFixture:
-    """Make the tenants of these names and everything in them. Raises Unfit."""
+    """Create the tenants of these names with all their content. Raises FixtureIncomplete."""
     places: list[SeededBank] = []
     callers: list[KeyHolder] = []
     for tenant, name in enumerate(names):
@@ -215,7 +215,7 @@ async def _create_callers(tenant: int, name: str, places: Sequence[SeededBank], 
 
 
 async def _fill_bank(place: SeededBank, world: IsolationFixture, send: Send) -> None:
-    """Write what is distinctive: all but what the stages make of it."""
+    """Write a bank's marked content, except what the stages derive from it."""
     owner = world.owner_of(place).token
     if place.user:
         key = next(caller.token for caller in world.callers if caller.gateway_user == place.user)
@@ -246,7 +246,7 @@ async def _fill_bank(place: SeededBank, world: IsolationFixture, send: Send) -> 
 
 
 async def _fill_namespace(place: SeededBank, owner: str, send: Send) -> str:
-    """Make the namespace beside a bank and write a memory there; return the memory's id."""
+    """Create the namespace beside a bank and write a memory there; return the memory's id."""
     path, mark = f"/v1/namespaces/{name_namespace(place.bank)}", place.mark
     made = TrialRequest("PUT", path, {"kind": "custom", "metadata": {"shelf": mark}})
     await _require_status(await send(made, owner), 200)
@@ -262,7 +262,7 @@ def name_namespace(bank: str) -> str:
 
 
 def _make_turns(place: SeededBank) -> list[dict[str, Any]]:
-    """Return the turns of a place: two that say where a box is, and two of one fact."""
+    """Return the turns of a bank: two about a box, and two that state a fact."""
     said = {
         TURN: (place.speaker, f"the box marked {place.mark} stands in the hall"),
         COLLEAGUES_TURN: (COLLEAGUE, f"who moved {place.mark} from Porto up to the attic of Boris Novak"),
@@ -280,7 +280,7 @@ def _make_statements(place: SeededBank) -> tuple[str, str]:
 
 
 async def _erase_draft(place: SeededBank, token: str, send: Send) -> None:
-    """Leave a receipt that only owners may read."""
+    """Erase a session, so that there is a receipt that only owners may read."""
     session = {"bank": place.bank, "session_id": "tuesday"}
     turn = {**session, "turn_id": TURN, "messages": [{"role": "user", "content": "a draft of a speech"}]}
     await _require_status(await send(TrialRequest("POST", "/api/v1/turns", turn), token), 201)
@@ -294,7 +294,7 @@ def _build_message(user: str, key: str, said: str) -> dict[str, Any]:
 
 
 async def _complete_bank(place: SeededBank, token: str, send: Send) -> None:
-    """Learn what the stages made of it, link two units, and see that the owner sees every thing. Raises Unfit."""
+    """Record derived ids, link two units, and check that the owner can read everything. Raises FixtureIncomplete."""
     known = await _recall_marked_units(place, token, send)
     if len(known) < 2:  # noqa: PLR2004 - the ends of a link
         raise FixtureIncomplete("the owner recalls too little of what was written")
@@ -313,11 +313,11 @@ async def _complete_bank(place: SeededBank, token: str, send: Send) -> None:
 
 
 async def is_readable(place: SeededBank, token: str, send: Send) -> bool:
-    """Say whether a place's owner reads each thing in it, and what is in the namespace beside it."""
+    """Return whether a bank's owner can read each object in it, and the content of the namespace beside it."""
     replies = [await send(TrialRequest("GET", path), token) for path in _list_owner_paths(place)]
     listing = {"namespaces": [name_namespace(place.bank)], "export": True}
     listed = await send(TrialRequest("POST", "/v1/search", listing), token)
-    # The content, what came with it, and what is said of the namespace.
+    # The mark occurs in the memory's content, its propagation data, and the namespace's metadata.
     whole = listed.status == 200 and listed.body.count(place.mark.encode()) == 3  # noqa: PLR2004 - these
     return whole and all(reply.status == 200 for reply in replies)  # noqa: PLR2004 - OK
 
@@ -335,7 +335,7 @@ def _list_owner_paths(place: SeededBank) -> list[str]:
 
 
 async def _check_visibility(place: SeededBank, world: IsolationFixture, send: Send) -> None:
-    """Check that a caller with access does see a place's things: otherwise the trials would prove nothing."""
+    """Check that callers with access do see a bank's content; otherwise the trials would prove nothing."""
     bank = quote(place.bank)
     for caller in world.callers:
         if caller.tenant != place.tenant or place.bank not in caller.reach or caller.gateway_user is not None:
@@ -352,7 +352,7 @@ async def _check_visibility(place: SeededBank, world: IsolationFixture, send: Se
 
 
 async def _recall_marked_units(place: SeededBank, token: str, send: Send) -> list[str]:
-    """Return the units of a place that hold its mark, and are the words of its turns."""
+    """Return the ids of a bank's message units that contain its mark."""
     query = {"bank": place.bank, "query": place.mark, "kinds": ["experience"]}
     found = await _require_status(await send(TrialRequest("POST", "/api/v1/recall", query), token), 200)
     return [one["unit_id"] for one in found["results"] if place.mark in one["text"]]

@@ -1,4 +1,4 @@
-"""`afterturn bench recall --quality`: whether the memory finds what a question's answer stands in, over HTTP.
+"""`afterturn bench recall --quality`: measures over HTTP whether recall finds the evidence for answers.
 
-Public names: `read` (formats), `measured` (run), `Figures` (figures).
+Entry points: `formats.read_dialogues` and `run.measure_quality`; `figures` computes the figures.
 """

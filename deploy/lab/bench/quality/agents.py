@@ -1,9 +1,9 @@
-"""Conversations with agents as they are: what was told stands among questions, echoes, orders and tool output.
+"""Reads realistic conversations with agents: statements among questions, echoes, orders and tool output.
 
-Each talk has four days. First the user tells what will not hold for long; then they ask for what the agent does not
-know yet; then they tell it; then they ask for it again, in the very words of the question that is scored. The agent
-echoes every question. One message answers: the one that told it last. The first part is for tuning, by the second one
-rules are checked, the third is scored when nothing changes any more (`UNTOUCHED_SHA256`).
+Each conversation has four days. First the user states facts that will be outdated; then they ask for facts that the
+agent does not know yet; then they state them; then they ask again, in the words of the question that is scored. The
+agent echoes every question. One message is the evidence: the last statement. The first file is for tuning, the second
+for checking rules, the third is scored only when nothing changes any more (`UNTOUCHED_SHA256`).
 """
 
 import tomllib
@@ -17,7 +17,7 @@ from deploy.lab.bench.quality.material import Dialogue, DialogueMessage, Dialogu
 TUNING, CHECKING, UNTOUCHED = (
     Path(__file__).parent / f"agents_{part}.toml" for part in ("tuning", "checking", "untouched")
 )
-#: Of the part that nothing was tuned on, as it was before it was scored.
+#: Digest of the file on which nothing was tuned, as it was before it was scored.
 UNTOUCHED_SHA256 = "ce91b904942982ba97836918f03c12ef9468f3bd86b719c334b24c0df0291d57"
 
 BEGIN, DAYS, STEP = datetime(2026, 1, 5, 9, tzinfo=UTC), 7, timedelta(seconds=40)
@@ -31,7 +31,7 @@ Said = tuple[str, str]
 
 
 def read_agents(path: Path) -> Iterator[Dialogue]:
-    """Yield the conversations of a file of ours."""
+    """Yield the conversations of one of our files."""
     for talk in tomllib.loads(path.read_text(encoding="utf-8"))["talks"]:
         yield _make_talk(talk)
 

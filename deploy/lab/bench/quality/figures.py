@@ -1,4 +1,4 @@
-"""Figures of a ranking: share of evidence among its first results. Pure."""
+"""Pure computation of a ranking's figures: the share of the evidence among its first results, and others."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ DEPTH = 20
 
 #: Name and column of each figure, in the order they are printed.
 NAMES = ("recall@5", "recall@10", "recall@20", "mrr", "session_hit@5", "session_hit@10")
-#: Two figures more, where a budget of tokens was asked for: the share of the evidence, and whether all of it came back.
+#: Two more figures for answers with a token budget: the share of the evidence, and whether all of it was found.
 WITHIN, ALL_WITHIN = "within_tokens", "all_within_tokens"
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionScore:
-    """One question's figures, by name: those of NAMES, and WITHIN and ALL_WITHIN where they were measured."""
+    """The figures of one question, by name: those of NAMES, and WITHIN and ALL_WITHIN if measured."""
 
     category: str
     figures: Mapping[str, float]
@@ -23,7 +23,7 @@ class QuestionScore:
 
 @dataclass(frozen=True, slots=True)
 class CategoryMeans:
-    """The means of all questions of a category."""
+    """The mean figures of a category's questions."""
 
     category: str
     questions: int
@@ -33,10 +33,10 @@ class CategoryMeans:
 def score_answer(
     category: str, found: Sequence[str], evidence: Collection[str], sessions: Mapping[str, str]
 ) -> QuestionScore:
-    """Judge one answer: ids as they came, best first; `sessions` says in which session each message stands.
+    """Return the figures of an answer, given as message ids, best first; `sessions` maps messages to sessions.
 
-    recall@k: the share of the evidence among the first k. mrr: 1 / the place of the first that is evidence, 0 behind
-    the last. session_hit@k: 1 if one of the first k stands in a session that holds evidence.
+    recall@k: share of the evidence among the first k. mrr: 1 / rank of the first evidence, 0 without any.
+    session_hit@k: 1 if one of the first k belongs to a session that contains evidence.
     """
     order = list(dict.fromkeys(found))[:DEPTH]
     homes = {sessions[one] for one in evidence}
@@ -48,12 +48,12 @@ def score_answer(
 
 
 def find_share(found: Collection[str], evidence: Collection[str]) -> float:
-    """Return the share of the evidence that is among what was found, wherever it stands."""
+    """Return the share of the evidence that was found, at any rank."""
     return len(set(evidence).intersection(found)) / len(evidence)
 
 
 def average_scores(scored: Sequence[QuestionScore]) -> list[CategoryMeans]:
-    """Return the means of each category, by name, and of all."""
+    """Return the means of each category, in alphabetical order, and of all questions."""
     categories = sorted({one.category for one in scored})
     groups = {name: [one for one in scored if one.category == name] for name in categories}
     return [_average_category(name, group) for name, group in {**groups, "all": list(scored)}.items() if group]

@@ -1,4 +1,4 @@
-"""Figures of the evidence flags: detection rate and false alarms. Pure."""
+"""Pure computation of the evidence flags' figures: detection rates and false alarms."""
 
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -9,15 +9,15 @@ from afterturn_client.answers import Evidence
 
 from deploy.lab.bench.quality.material import ADVERSARIAL, Dialogue, DialogueQuestion
 
-#: Groups of questions: with an answer; about the wrong person, as the data has them; with the other speaker's name put
-#: in; and those of another conversation.
+#: Groups of questions: answerable; about the wrong person, as in the data; with the other speaker's name; and of
+#: another conversation.
 ANSWERABLE, WRONG_PERSON, SWAPPED, ELSEWHERE = "answerable", "wrong person", "names swapped", "another conversation's"
 GROUPS = (ANSWERABLE, WRONG_PERSON, SWAPPED, ELSEWHERE)
 
 
 @dataclass(frozen=True, slots=True)
 class FlaggedAnswer:
-    """What an answer to a question of a group says of itself."""
+    """The evidence flags of an answer to a question of a group."""
 
     group: str
     evidence: Evidence
@@ -25,9 +25,9 @@ class FlaggedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class FlagShares:
-    """Of a group's answers: the shares that named one speaker, told another speaker, and were on topic.
+    """The shares of a group's answers about one named speaker, flagged `other_speaker`, and on topic.
 
-    Of answerable questions `other_speaker` is the rate of false alarms, and `on_topic` what a floor would keep.
+    For answerable questions, `other_speaker` is the rate of false alarms, `on_topic` the share that a threshold keeps.
     """
 
     group: str
@@ -38,15 +38,15 @@ class FlagShares:
 
 
 def name_group(asked: DialogueQuestion) -> str:
-    """Return the group of a question of the data."""
+    """Return the group of a question from the data."""
     return WRONG_PERSON if asked.category == ADVERSARIAL else ANSWERABLE
 
 
 def swap_names(dialogue: Dialogue) -> Iterator[str]:
-    """Yield the questions of a talk of two that name who said all of their evidence, with the other one's name."""
+    """Yield, with the other speaker's name, those questions of a dialogue of two that name the evidence's speaker."""
     names = {one.id: one.name for one in dialogue.said}
     speakers = {name for name in names.values() if name}
-    if len(speakers) != 2:  # noqa: PLR2004 - of three, nobody knows whose name to put in
+    if len(speakers) != 2:  # noqa: PLR2004 - with three, the other name would be ambiguous
         return
     for asked in dialogue.asked:
         named = [one for one in speakers if _find_name(one, asked.text)]
@@ -56,7 +56,7 @@ def swap_names(dialogue: Dialogue) -> Iterator[str]:
 
 
 def list_elsewhere(dialogues: Sequence[Dialogue], nth: int) -> Sequence[str]:
-    """Return the questions of the dialogue after this one, the first after the last; none where there is no other."""
+    """Return the questions of the next dialogue, cyclically; none when there is only one dialogue."""
     other = (nth + 1) % len(dialogues)
     return [] if other == nth else [asked.text for asked in dialogues[other].asked]
 

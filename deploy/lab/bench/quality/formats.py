@@ -1,4 +1,4 @@
-"""Three published formats of dialogues, and our own, with questions. Questions without usable evidence are left out."""
+"""Reads dialogues with questions in three published formats and in our own; questions without evidence are dropped."""
 
 import json
 import re
@@ -13,14 +13,14 @@ from deploy.lab.bench.quality.lists import read_lists
 from deploy.lab.bench.quality.material import ADVERSARIAL, Dialogue, DialogueMessage, DialogueQuestion, UnreadableData
 from deploy.lab.bench.quality.tool_output import read_tool_outputs
 
-#: Between messages whose own times are not told.
+#: Assumed time between messages without times.
 STEP = timedelta(seconds=20)
 LOCOMO_CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: ADVERSARIAL}
-#: Of BEAM: without sources, or with a whole plot line or a standing order for a source.
+#: BEAM's categories without usable evidence: no sources, or a whole story or a standing order as source.
 BEAM_LEFT_OUT = {"abstention", "summarization", "instruction_following"}
 BEAM_BEGINS = datetime(2024, 1, 1, tzinfo=UTC)
 
-#: What is told of a message without words: memory takes no blank ones, and those after it keep their numbers.
+#: Text that replaces a blank message, which memory would refuse; so later messages keep their numbers.
 BLANK = "(no text)"
 
 _MARKS = re.compile(r"\s*->->[\s\d,]*$")
@@ -29,7 +29,7 @@ _DIALOG_ID = re.compile(r"D:?(\d+):0*(\d+)")
 
 
 def read_dialogues(path: Path, kind: str) -> Sequence[Dialogue]:
-    """Return the dialogues of a file (of BEAM: a folder). Raises UnreadableData."""
+    """Return the dialogues of a file (for BEAM: of a folder). Raises UnreadableData."""
     try:
         return list(FORMATS[kind](path))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -59,7 +59,7 @@ def _read_locomo_messages(sessions: Mapping[str, Any]) -> Iterator[DialogueMessa
 
 
 def _parse_locomo_evidence(question: Mapping[str, Any]) -> frozenset[str]:
-    """Return the evidence; some ids of the published file are two in one, or written with a stray sign."""
+    """Return the evidence ids; some entries of the published file hold two ids, or a stray character."""
     pieces = (piece for told in question.get("evidence") or [] for piece in re.split(r"[;,\s]+", told))
     return frozenset(f"D{m[1]}:{m[2]}" for piece in pieces if (m := _DIALOG_ID.fullmatch(piece)))
 
@@ -87,7 +87,7 @@ def _read_longmemeval(path: Path) -> Iterator[Dialogue]:
 
 
 def _make_names_unique(names: Iterable[str]) -> Iterator[str]:
-    """Yield names of which none comes twice: a history may hold one session at two times."""
+    """Yield unique names; a repeated one, of a session that occurs twice in a history, gets a number."""
     seen = Counter[str]()
     for name in names:
         seen[name] += 1
@@ -135,7 +135,7 @@ def _parse_anchor(text: str) -> datetime | None:
 
 
 def _find_numbers(value: Any) -> Iterator[int]:
-    """Yield all numbers of what is a number, numbers in a text, a list of such, or lists by name."""
+    """Yield all numbers in a value: a number, a text with numbers, or a list or mapping of such values."""
     if isinstance(value, int):
         yield value
     elif isinstance(value, str):

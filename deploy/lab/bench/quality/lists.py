@@ -1,7 +1,7 @@
-"""What three people tell the agent they share over weeks, and questions for lists of it: every member is evidence.
+"""Reads conversations of three people with one agent over weeks, and questions for lists: each member is evidence.
 
-Each week holds one member of each list, among the statements, questions and echoes of the agents' conversations, which
-the three of them say in turn. All of it is computed from the files; two runs are alike.
+In each week one member of each list is mentioned, among user messages of the agents' conversations that the three
+people say in turn. All is computed deterministically from the files.
 """
 
 import random
@@ -17,16 +17,16 @@ from deploy.lab.bench.quality.material import Dialogue, DialogueMessage, Dialogu
 
 FILE = Path(__file__).with_name("lists.toml")
 CATEGORY = "list"
-#: Number of words that the agent repeats of each statement.
+#: Number of words of each statement that the agent repeats.
 ECHOED_WORDS = 4
-#: Which conversations stand beside the lists of a bank, in the order of the banks.
+#: Files with the conversations between the lists' members, for one bank after the other.
 BESIDE = (TUNING, CHECKING)
-#: Who says it, in what words; of a list's member, whose list it is and which.
+#: A message: its id, who says it, and its text.
 Said = tuple[str, str, str]
 
 
 def read_lists(path: Path) -> Iterator[Dialogue]:
-    """Yield the banks of a file of ours."""
+    """Yield the dialogues of one of our files, one per bank."""
     for bank, beside in zip(tomllib.loads(path.read_text(encoding="utf-8"))["banks"], cycle(BESIDE)):
         yield _make_bank(bank, [one for talk in read_agents(beside) for one in talk.said if one.role == "user"])
 

@@ -1,4 +1,4 @@
-"""The long variant of a dialogue: consecutive messages joined. Pure."""
+"""Pure conversion of a dialogue into its long variant: consecutive messages joined into one."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -8,9 +8,9 @@ from deploy.lab.bench.quality.material import Dialogue, DialogueMessage, Dialogu
 
 
 def join_messages(dialogue: Dialogue, turns: int) -> Dialogue:
-    """Return a dialogue in which `turns` consecutive messages of a session are one, of the first one's speaker.
+    """Return a dialogue in which `turns` consecutive messages of a session are one message of the first speaker.
 
-    Every line names its speaker; evidence is the long message that holds it.
+    Every line names its speaker. The evidence is the long message that contains the original one.
     """
     runs = list(_split_runs(dialogue.said, turns))
     home = {one.id: run[0].id for run in runs for one in run}

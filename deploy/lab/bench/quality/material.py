@@ -1,20 +1,20 @@
-"""Dialogues with questions whose evidence is known: what every format of data is read into."""
+"""The common form of all data: dialogues with questions whose evidence is known."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-#: The category of questions about the wrong person: their evidence tells it of somebody else.
+#: The category of questions about the wrong person, whose evidence is about somebody else.
 ADVERSARIAL = "adversarial"
 
 
 class UnreadableData(Exception):
-    """The data is not what its format says; the text names the place, never what is said there."""
+    """The data does not have the stated format; the text says where, without content."""
 
 
 @dataclass(frozen=True, slots=True)
 class DialogueMessage:
-    """One message, a turn of its own; `id` is unique in its dialogue. `name` is the speaker's, if he has one."""
+    """A message, stored as a turn of its own; `id` is unique in its dialogue, `name` is the speaker's, if known."""
 
     id: str
     session: str
@@ -26,7 +26,7 @@ class DialogueMessage:
 
 @dataclass(frozen=True, slots=True)
 class DialogueQuestion:
-    """A question of a category, and the ids of the messages its answer stands in (at least one)."""
+    """A question, its category, and the ids of the messages that hold its answer (at least one)."""
 
     text: str = field(repr=False)
     category: str
@@ -35,7 +35,7 @@ class DialogueQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Dialogue:
-    """What becomes one bank, and what is asked of it."""
+    """The messages that become one bank, and the questions about them."""
 
     name: str
     said: Sequence[DialogueMessage]

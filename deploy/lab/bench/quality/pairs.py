@@ -1,4 +1,4 @@
-"""What is said, and what is asked for it in other words; and where both happen: the contexts."""
+"""The data of the paraphrase benchmark: pairs of a statement and a question in other words, and their contexts."""
 
 import random
 import tomllib
@@ -13,13 +13,13 @@ from deploy.lab.bench.talk import make_sentence
 from deploy.lab.demo.data import load_demo
 
 FILE = Path(__file__).with_name("paraphrases.toml")
-#: Turns of made-up talk that a bank holds before.
+#: Turns of generated talk that a bank holds before the first statement.
 PRIOR_TURNS = 400
 
 
 @dataclass(frozen=True, slots=True)
 class ParaphrasePair:
-    """A statement of a field of life, and the question it answers; `name` is the statement's turn."""
+    """A statement, its topic, and a question that it answers; `name` is the name of the statement's turn."""
 
     name: str
     about: str
@@ -28,7 +28,7 @@ class ParaphrasePair:
 
 
 class PriorContent(StrEnum):
-    """What a bank holds before the first statement."""
+    """The content of a bank before the first statement."""
 
     NOTHING = "nothing"
     DEMO = "the demo's conversation"
@@ -36,7 +36,7 @@ class PriorContent(StrEnum):
 
 
 class AskingSession(StrEnum):
-    """Where it is asked: in the session where it was said, in another, or in none that is named."""
+    """The session of the question: that of the statement, another one, or none."""
 
     SAME = "same"
     OTHER = "other"
@@ -45,10 +45,10 @@ class AskingSession(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PairContext:
-    """Where a statement is said and asked for.
+    """A context in which statements are made and asked for.
 
-    `running`: all statements are said in one session, else each in its own. `speaker` is who says it, if he has a name;
-    `replied`: the assistant's answer is part of the turn; `after` turns are said in that session before it is asked.
+    `running`: all statements are in one session, else each in its own. `speaker` is the speaker's name, if known;
+    `replied`: the turn includes the assistant's answer; `after` is the number of turns between statement and question.
     """
 
     name: str
@@ -60,17 +60,17 @@ class PairContext:
     after: int = 0
 
     def session(self, pair: ParaphrasePair) -> str:
-        """Name the session a statement is said in."""
+        """Return the name of the statement's session."""
         return "running" if self.running else pair.name
 
     def asking(self, pair: ParaphrasePair) -> str | None:
-        """Name the session it is asked in."""
+        """Return the name of the question's session, None without one."""
         return {AskingSession.SAME: self.session(pair), AskingSession.OTHER: "another", AskingSession.NONE: None}[
             self.asked_from
         ]
 
     def turns(self, pair: ParaphrasePair, bank: str) -> Sequence[NewTurn]:
-        """Return the turn of a statement, and those after it."""
+        """Return the turn of the statement, and the turns after it."""
         messages = [Message("user", pair.said, name=self.speaker)]
         if self.replied:
             messages.append(Message("assistant", "Thank you for telling me, I will keep that in mind."))
@@ -94,14 +94,14 @@ CONTEXTS = (
 
 
 def read_pairs() -> Sequence[ParaphrasePair]:
-    """Return all pairs, in their order."""
+    """Return all pairs, in the order of the file."""
     fields = tomllib.loads(FILE.read_text(encoding="utf-8"))
     told = [(about, said, asked) for about, ones in fields.items() for said, asked in ones.items()]
     return [ParaphrasePair(f"pair-{nth}", *one) for nth, one in enumerate(told)]
 
 
 def make_prior_turns(context: PairContext, bank: str) -> Sequence[NewTurn]:
-    """Return what is said in a bank before."""
+    """Return the turns that a bank holds before the first statement."""
     if context.before is PriorContent.DEMO:
         return [
             NewTurn(

@@ -1,4 +1,4 @@
-"""`afterturn bench paraphrase`: what was just said is found by other words as well as when everything has settled."""
+"""`afterturn bench paraphrase`: measures whether a new statement is found by other words as well as a settled one."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,12 +18,12 @@ from deploy.lab.bench.servers import find_stack_servers
 from deploy.local.private_stack import run_private_stack
 from deploy.local.stack import Stack, StackNotRunning, find_stack
 
-#: Answers looked at, and how many of them are the first.
+#: Number of results per answer, and the number of first results in which the statement should be.
 DEPTH = 20
 FIRST = 5
-#: What stands behind the last that is looked at.
+#: The place of a statement that was not found.
 NOT_FOUND = DEPTH + 1
-#: Turns written together before the first statement.
+#: Turns per request while a bank is filled.
 PRIOR_BATCH = 50
 #: Of a private stack.
 
@@ -32,7 +32,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class ParaphraseSizes:
-    """Number of pairs, and of contexts of each."""
+    """The size of a run: number of pairs, and of contexts for each pair."""
 
     pairs: int = 200
     contexts: int = len(CONTEXTS)
@@ -43,7 +43,7 @@ FULL = ParaphraseSizes()
 
 @dataclass(frozen=True, slots=True)
 class PairStack:
-    """A running stack; `name` says whose."""
+    """A running stack; `name` describes it."""
 
     stack: Stack
     name: str
@@ -54,7 +54,7 @@ class PairStack:
 
 @dataclass(frozen=True, slots=True)
 class TimedAnswer:
-    """One answer: the statement's place in it, how far the vectors of the bank were, and milliseconds of the call."""
+    """An answer: the statement's place in it, the bank's embedded position, and the milliseconds of the call."""
 
     place: int
     embedded: int
@@ -63,7 +63,7 @@ class TimedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class AskedPair:
-    """One pair in one context, asked for at once; `position` is the statement's, `last` that of all said there."""
+    """A pair in a context, asked at once; `position` is the statement's log position, `last` that of its last turn."""
 
     pair: ParaphrasePair
     context: PairContext
@@ -74,7 +74,7 @@ class AskedPair:
 
 @dataclass(frozen=True, slots=True)
 class PairResult:
-    """The same question at once and when all stages are through."""
+    """The answers to the same question at once and after all stages."""
 
     asked: AskedPair
     settled: TimedAnswer
@@ -82,7 +82,7 @@ class PairResult:
 
 @contextmanager
 def servers(data: Path | None) -> Iterator[PairStack]:
-    """Lend the stack that runs in a data folder (None: the usual one), else a private one."""
+    """Yield the stack that runs in a data folder (None: the default one), else a private one."""
     try:
         yield PairStack(find_stack(data), "the running stack")
     except StackNotRunning:
@@ -91,7 +91,7 @@ def servers(data: Path | None) -> Iterator[PairStack]:
 
 
 async def run(on: PairStack, say: Say, sizes: ParaphraseSizes) -> BenchOutcome:
-    """Say every pair in every context and ask for it, twice; leave nothing behind. Raises StageNotSettled."""
+    """Store and ask every pair in every context, at once and settled; remove all afterwards. Raises StageNotSettled."""
     contexts, told = CONTEXTS[: sizes.contexts], read_pairs()[: sizes.pairs]
     async with open_bench_database(find_stack_servers(on.stack)) as here:
         database = here.database(1)
@@ -115,12 +115,12 @@ async def run(on: PairStack, say: Say, sizes: ParaphraseSizes) -> BenchOutcome:
 
 @dataclass(frozen=True, slots=True)
 class PairConversation:
-    """Says and asks; every context has a bank of its own, so that each statement meets those before it."""
+    """Stores statements and asks for them; each context has one bank, in which the statements accumulate."""
 
     memory: AsyncAfterturn
 
     async def begin(self, context: PairContext) -> None:
-        """Write what a bank holds before, and wait until it has settled."""
+        """Write a context's prior turns, and wait until every stage is done."""
         turns, position = make_prior_turns(context, context.name), 0
         for at in range(0, len(turns), PRIOR_BATCH):
             for receipt in await self.memory.add_turns(turns[at : at + PRIOR_BATCH]):
@@ -131,7 +131,7 @@ class PairConversation:
             await wait_until_settled(self.memory, context.name, position, [])
 
     async def both(self, pair: ParaphrasePair, contexts: Sequence[PairContext]) -> list[PairResult]:
-        """Say and ask in each context at once, and ask once more when all have settled."""
+        """Store the statement and ask at once in each context, then ask again in each when every stage is done."""
         asked = [await self._at_once(pair, context) for context in contexts]
         return [PairResult(one, await self._settled(one)) for one in asked]
 
@@ -160,7 +160,7 @@ class PairConversation:
 
 
 def _find_place(pair: ParaphrasePair, answer: RecallAnswer) -> int:
-    """Return where a statement stands among the answers, from 1; what the assistant replied does not count."""
+    """Return the rank of a statement among the results, from 1; the assistant's reply does not count."""
     found = (place for place, one in enumerate(answer.results, start=1) if _is_statement(pair, one))
     return next(found, NOT_FOUND)
 
@@ -198,6 +198,6 @@ def _compute_parts(twice: Sequence[PairResult], contexts: Sequence[PairContext])
 
 
 def _list_misses(twice: Iterable[PairResult]) -> Iterator[str]:
-    """Name what is not among the first five at once."""
+    """Yield a line for each statement that was not among the first five at once."""
     for asked, then in ((one.asked, one.settled) for one in twice if one.asked.at_once.place > FIRST):
         yield f"{asked.pair.asked} {asked.context.name}: place {asked.at_once.place}, settled {then.place}"

@@ -1,4 +1,4 @@
-"""Plays dialogues into a running stack over HTTP, waits until every stage is through, and asks."""
+"""Writes dialogues into a running stack over HTTP, waits until every stage is done, and asks the questions."""
 
 import asyncio
 import time
@@ -37,11 +37,11 @@ from store.recall.names import NAMES
 Say = Callable[[str], None]
 Answer = TypeVar("Answer")
 
-#: So much is written in one request; the service takes 2 MiB.
+#: Limits of one request in turns and characters; the service accepts 2 MiB.
 TURNS_TOGETHER, CHARACTERS_TOGETHER = 50, 400_000
 #: Questions asked concurrently when they are not timed: as many as keep two cores busy.
 AT_ONCE = 4
-#: What is switched off in turn when that is asked for: arms, and rules of the ranking.
+#: The parts that `--ablate` disables in turn: arms, and rules of the ranking.
 PARTS = (
     *("dense", "lexical", "time", "recent", "heads", NAMES),
     *("substance", "speaker", "session", "short question", "assistant", "repeated", "length", "tool output"),
@@ -50,9 +50,9 @@ PARTS = (
 
 @dataclass(frozen=True, slots=True)
 class QualityReport:
-    """The figures by category, the same with each part switched off, the flags; milliseconds of a whole call.
+    """The figures by category, those with each part disabled, the flags, and the milliseconds of a whole call.
 
-    `tokens` is the budget of the figure WITHIN, 0 where it was not measured.
+    `tokens` is the budget of the figure WITHIN, 0 when it was not measured.
     """
 
     turns: int
@@ -66,7 +66,7 @@ class QualityReport:
 
 @dataclass(frozen=True, slots=True)
 class AskedQuestions:
-    """How good the answers to all questions were, their flags, and how long each took (ms)."""
+    """The scores of the answers to all questions, their flags, and their times in milliseconds."""
 
     scored: Sequence[QuestionScore]
     flagged: Sequence[FlaggedAnswer]
@@ -76,9 +76,9 @@ class AskedQuestions:
 async def measure_quality(
     stack: Stack, dialogues: Sequence[Dialogue], say: Say, *, ablate: bool, tokens: int = 0
 ) -> QualityReport:
-    """Write each dialogue into a bank of its own and ask its questions; `tokens`: also for answers of that size.
+    """Write each dialogue into its own bank, ask its questions, and return the figures.
 
-    Raises StageNotSettled, AfterturnError.
+    `tokens`: also ask for answers of this size. Raises StageNotSettled, AfterturnError.
     """
     async with AsyncAfterturn(stack.api, stack.api_key(), timeout_s=60.0, allow_http=True) as memory:
         run = QualityRun(memory, f"quality-{uuid4().hex[:8]}", dialogues)
@@ -105,18 +105,18 @@ async def measure_quality(
 
 @dataclass(frozen=True, slots=True)
 class QualityRun:
-    """One run: its banks are named after it."""
+    """A run over dialogues, whose banks are named after it."""
 
     memory: AsyncAfterturn
     name: str
     dialogues: Sequence[Dialogue]
 
     def bank(self, dialogue: Dialogue) -> str:
-        """Name a dialogue's bank."""
+        """Return the name of a dialogue's bank."""
         return f"{self.name}-{self.dialogues.index(dialogue)}"
 
     async def write(self, say: Say) -> None:
-        """Write everything, dialogue by dialogue, and wait after each until no stage has work left."""
+        """Write the dialogues, and wait after each until no stage has work left."""
         for dialogue in self.dialogues:
             bank, one_of_each = self.bank(dialogue), {one.session: one.id for one in dialogue.said}
             last = 0
@@ -131,7 +131,7 @@ class QualityRun:
     async def ask(self, without: str | None = None, *, at_once: int = AT_ONCE) -> AskedQuestions:
         """Ask every question, `at_once` of them concurrently; only times of sequential questions are meaningful.
 
-        An item that stands for several turns has found them all, each in a place of its own.
+        A result with several turns counts as all of them, at consecutive ranks.
         """
         left_out = [without] if without else []
 
@@ -151,9 +151,9 @@ class QualityRun:
         return AskedQuestions(scored, flagged, times)
 
     async def ask_within(self, scored: Sequence[QuestionScore], tokens: int) -> list[QuestionScore]:
-        """Ask every question with a budget of `tokens`; return the scores with the share of evidence in the answer.
+        """Ask every question with a budget of `tokens`; return the scores with the share of the evidence found.
 
-        Such an answer has at most 100 passages; a message counts as found by any passage of it.
+        Such an answer has at most 100 passages; one passage of a message is enough to count as found.
         """
         asked = [(self.bank(dialogue), one) for dialogue in self.dialogues for one in dialogue.asked]
         answers = await ask_each(self.memory.recall(one.text, bank=bank, max_tokens=tokens) for bank, one in asked)
@@ -164,7 +164,7 @@ class QualityRun:
         return found
 
     async def ask_unanswerable(self) -> list[FlaggedAnswer]:
-        """Ask each bank what it has no answer to: questions with the names swapped, and another dialogue's."""
+        """Ask each bank questions without an answer, with swapped names or of another dialogue; return the flags."""
         asked = [
             (group, self.bank(dialogue), text)
             for nth, dialogue in enumerate(self.dialogues)
@@ -191,7 +191,7 @@ def _list_turns(answer: RecallAnswer) -> list[str]:
 
 
 def split_batches(said: Sequence[DialogueMessage]) -> Iterator[Sequence[DialogueMessage]]:
-    """Yield all of it in its order, in parts that a request holds."""
+    """Yield the messages in order, in batches that fit into a request."""
     part: list[DialogueMessage] = []
     room = CHARACTERS_TOGETHER
     for one in said:

@@ -1,4 +1,4 @@
-"""Waits until the stages are through with a bank, and sees to it that none of them has failed."""
+"""Waits until the stages have processed a bank, and checks that none of them failed."""
 
 import asyncio
 import time
@@ -7,22 +7,22 @@ from collections.abc import Iterable
 from afterturn_client import AsyncAfterturn
 
 POLL_INTERVAL_S = 0.05
-#: A call waits for its position so long at most.
+#: How long one call waits for its position, in milliseconds.
 WAIT_MS = 5000
-#: A pipeline that stands still is not waited for.
+#: Longest time without progress, in seconds.
 PATIENCE_S = 600.0
 
 
 class StageNotSettled(Exception):
-    """Some stage of some turn did not end well: figures would mean nothing."""
+    """A stage has stopped or failed, or a turn was refused, so figures would be meaningless."""
 
 
 async def wait_until_settled(
     memory: AsyncAfterturn, bank: str, position: int, turns: Iterable[tuple[str, str]]
 ) -> None:
-    """Wait until no stage has work left; `turns` (session and turn) are looked at one by one.
+    """Wait until no stage has work left, then check each of `turns` (session, turn) for dead stages.
 
-    A dead stage must not read as poor recall. Raises StageNotSettled.
+    A dead stage must not be mistaken for poor recall. Raises StageNotSettled.
     """
     left, deadline = 0, time.monotonic() + PATIENCE_S
     while not (fresh := await memory.freshness(bank=bank, position=position, wait_ms=WAIT_MS)).met or fresh.pending:

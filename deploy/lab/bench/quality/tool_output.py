@@ -1,8 +1,8 @@
-"""The agents' conversations with long tool output among them: what was told must not be crowded out by it.
+"""Adds long tool output to the agents' conversations, which must not displace statements from the results.
 
-Behind every question the agent runs a tool, which puts out about 160 words: lines of a log with what was searched for,
-words of what was told, and noise. What one output of each conversation tells is asked for as well, in the words that
-the tool was called with. All of it is computed from the files; two runs are alike.
+After every question the agent runs a tool with an output of about 160 words: log lines with the searched text, words
+of the user's messages, and noise. A line in one output of each conversation is asked for as well, in the words that
+the tool was called with. All is computed deterministically from the files.
 """
 
 import random
@@ -17,11 +17,11 @@ from deploy.lab.bench.quality.material import Dialogue, DialogueMessage, Dialogu
 from deploy.lab.bench.talk import make_sentence
 
 FILE = Path(__file__).with_name("tool_outputs.toml")
-#: Words of an output, about, and the category of what only an output answers.
+#: Approximate words of an output, and the category of questions that only an output answers.
 OUTPUT_WORDS, CATEGORY = 160, "tool output"
-#: The output behind which question of a conversation holds the line that is asked for.
+#: Index of the output that holds the line that is asked for.
 ANSWERING = 4
-#: The level of a line, and where its words come from: what was asked, what was told, made-up talk.
+#: Formats of lines: with the question, with words of the conversation, and with noise.
 _LINES = (
     'INFO search query="{asked}" hits=0 took={number} ms',
     "DEBUG match terms={told} score=0.{number}",
@@ -30,14 +30,17 @@ _LINES = (
 
 
 def read_tool_outputs(path: Path) -> Iterator[Dialogue]:
-    """Yield the conversations of both parts of ours, with the outputs that the file tells of among them."""
+    """Yield the tuning and checking conversations, with the tool outputs that the file describes."""
     talks = {talk.name.removeprefix("agent "): talk for part in (TUNING, CHECKING) for talk in read_agents(part)}
     for agent, tool, line, question in tomllib.loads(path.read_text(encoding="utf-8"))["outputs"]:
         yield add_outputs(talks[agent], tool, line, question)
 
 
 def add_outputs(talk: Dialogue, tool: str, line: str, question: str) -> Dialogue:
-    """Return a conversation in which an output of that tool follows each question of the user."""
+    """Return a conversation with an output of a tool after each question of the user.
+
+    One output contains `line`, which answers the added `question`.
+    """
     chance = random.Random(talk.name)  # noqa: S311 - a seed, not a secret
     told = sorted({word.strip(".,?!") for one in talk.said if one.role == "user" for word in one.text.split()})
     said: list[DialogueMessage] = []

@@ -1,4 +1,4 @@
-"""Speed of recall compared with its floor, over HTTP, by size of the bank.
+"""`afterturn bench recall`: measures the speed of recall beside its floor, in process and over HTTP, by bank size.
 
-Public names: `run`, `Sizes`, `FULL`, `servers` (speed), what `afterturn bench recall` runs.
+Entry point: the module `speed`.
 """

@@ -1,4 +1,4 @@
-"""The same questions asked three ways: of our recall, of the bare calls it cannot do without, and over HTTP."""
+"""Asks a question in three ways: by our recall in process, by its floor of bare calls, and over HTTP."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,17 +19,17 @@ from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
 from store.recall.state import RecallState
 
-#: Units asked for.
+#: Number of units asked for.
 K = 20
 
 
 class NothingRecalled(Exception):
-    """A question of the bench found nothing: its figures would mean nothing."""
+    """A question of the benchmark found nothing, so its figures would be meaningless."""
 
 
 @dataclass(frozen=True, slots=True)
 class BenchQuestion:
-    """A question to a bank, and what recall reads for it: the postings of its terms, and lists of vectors."""
+    """A question to a bank, and what recall reads for it: its terms' postings, and a number of vector lists."""
 
     bank: str
     text: str = field(repr=False)
@@ -38,14 +38,14 @@ class BenchQuestion:
 
 
 class RecallProbe:
-    """Asks the banks of one host; ours and the floor share the embedder and the pool."""
+    """Asks the banks of one host; recall and the floor share embedder and connection pool."""
 
     def __init__(self, database: Database, embedder: Embedder, settings: RecallSettings, host: UUID) -> None:
         self._database, self._embedder, self._settings, self._host = database, embedder, settings, host
         self._recaller = Recaller(database, embedder, settings)
 
     async def understood(self, bank: str, text: str) -> BenchQuestion:
-        """Find out which postings recall would read, so that the floor reads the same."""
+        """Return the question with the terms and lists that recall would read, so that the floor reads the same."""
         question = parse_question(text)
         state = RecallState(
             host=self._host,
@@ -63,12 +63,12 @@ class RecallProbe:
         return BenchQuestion(bank, text, terms, state.lists)
 
     async def ours(self, question: BenchQuestion) -> None:
-        """Recall, in this process."""
+        """Run our recall in this process. Raises NothingRecalled."""
         if not (await self._recaller.recall(self._host, RecallQuery(question.bank, question.text, K))).items:
             raise NothingRecalled("a question of the bench found nothing")
 
     async def floor(self, question: BenchQuestion) -> None:
-        """Embed the question, read the postings of its terms, ask for the nearest vectors; nothing else."""
+        """Run the floor: embed the question, read the postings of its terms and the nearest vectors."""
         vector = (await self._embedder.embed([question.text]))[0]
         bank = {"host": self._host, "bank": identity.bank_id(self._host, question.bank)}
         words = {**bank, "terms": list(question.terms), "postings": self._settings.postings}
@@ -87,7 +87,7 @@ class RecallProbe:
 
 @dataclass(frozen=True, slots=True)
 class RecallEndpoint:
-    """The HTTP door of the stack, and the key that opens it."""
+    """A client of the stack's HTTP API, and its key."""
 
     client: httpx.AsyncClient
     key: str = field(repr=False)
@@ -97,7 +97,7 @@ class RecallEndpoint:
         await self._ask({"bank": question.bank, "query": question.text, "k": K})
 
     async def ask_tokens(self, question: BenchQuestion) -> None:
-        """Recall as many passages over HTTP as the default budget of tokens holds."""
+        """Recall over HTTP as many passages as fit into the default token budget."""
         await self._ask({"bank": question.bank, "query": question.text})
 
     async def _ask(self, body: Mapping[str, object]) -> None:

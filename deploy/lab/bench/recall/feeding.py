@@ -1,7 +1,7 @@
-"""Turns as fast as they are taken, from a process of their own: what making them up costs is never taken for ours.
+"""Sends turns as fast as the service accepts them, from a process of its own, whose cost is not counted as ours.
 
-`python -P -m deploy.lab.bench.recall.feeding URL BANK`, the key on standard input. It goes on until it is ended, and
-writes a line whenever a batch was taken.
+`python -P -m deploy.lab.bench.recall.feeding URL BANK`, with the key on standard input. It runs until it is killed,
+and prints a line for each accepted batch.
 """
 
 import signal
@@ -24,19 +24,19 @@ BATCH_TURNS = 100
 
 
 class LoadStopped(Exception):
-    """The feeder gave up: figures taken meanwhile are not those of a service that is fed."""
+    """The feeding process stopped, so the figures are not those of a service under ingestion."""
 
 
 @dataclass(slots=True)
 class LoadTotals:
-    """How much the service took meanwhile; complete when the block has ended."""
+    """The rate of accepted turns, set when the block has ended."""
 
     turns_per_s: float = 0.0
 
 
 @contextmanager
 def run_background_load(url: str, key: str, bank: str) -> Iterator[LoadTotals]:
-    """Have a bank fed while the block runs; the block begins when the first turns are taken. Raises NotFed."""
+    """Feed a bank while the block runs, which starts when the first turns are accepted. Raises LoadStopped."""
     argv = [sys.executable, "-P", "-m", __name__, url, bank]
     process = subprocess.Popen(
         wrap_command(argv, None, signal.SIGKILL), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -64,7 +64,7 @@ def _take_first(process: "subprocess.Popen[str]", key: str) -> None:
 
 
 def main() -> None:
-    """Send batch after batch."""
+    """Send batches of turns endlessly."""
     _, url, bank = sys.argv
     with Afterturn(url, sys.stdin.readline().strip(), bank=bank, timeout_s=30.0, allow_http=True) as client:
         for nth in count():

@@ -1,8 +1,8 @@
-"""Banks filled at once: units, their words and their vectors by COPY, as the stages would have left them.
+"""Fills banks by COPY with units, words and vectors, as the stages would have left them.
 
-Texts are sentences of the demo's conversation put together by chance, each with a made-up name, so that words are as
-rare and as common as in talk. A vector is the sum of its sentences' real ones plus noise. No event and no ledger row
-stands behind them: workers find nothing to do, and only the host's removal takes them away.
+Texts are random pairs of sentences from the demo's conversation with a generated name, so that words have realistic
+frequencies. A vector is the sum of its sentences' real vectors plus noise. There are no events and ledger rows:
+workers find nothing to do, and only the removal of the host deletes the rows.
 """
 
 import random
@@ -25,12 +25,12 @@ from store.text.message_terms import analyse_message
 from store.text.word_rules import AUTO, rules_of
 from store.vectors import register_codec
 
-#: Units of one transaction, and of one session.
+#: Units per transaction, and per session.
 BATCH = 5_000
 SESSION = 20
-#: One unit of this number states a fact.
+#: Every this many units, one states a fact.
 FACT_EVERY = 50
-#: Of each of a vector's numbers, where unit vectors have 0.05 on average.
+#: Standard deviation of the noise per component; the components of unit vectors average 0.05.
 NOISE = 0.02
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 SPEAKERS = (("user", "Ana"), ("assistant", "Guide"))
@@ -61,7 +61,7 @@ COLUMNS = {
     "fact_t": ("host_id", "bank_id", "unit_id", "subject", "fact_id", "key", "value", "position", "valid_from", "said"),
     "unit_word_t": ("host_id", "bank_id", "unit_id", "session_id", "seq", "length", "terms"),
 }
-# Row-level security refuses COPY: rows are copied into a stage of the transaction and inserted from there.
+# Row-level security refuses COPY, so rows are copied into a temporary table and inserted from there.
 STAGE = "create temporary table stage_of_{table} on commit drop as select {columns} from afterturn.{table} with no data"
 INSERT = "insert into afterturn.{table} ({columns}) select {columns} from pg_temp.stage_of_{table}"
 POST = "select carried from afterturn.post_words($1, $2, $3, false)"
@@ -77,7 +77,7 @@ class Phrases:
 
     @classmethod
     async def read(cls, embedder: Embedder) -> "Phrases":
-        """Take the demo's conversation apart and embed it."""
+        """Return the sentences of the demo's conversation with their vectors."""
         said = (message.content for turn in load_demo().turns for message in turn.messages)
         texts = list(dict.fromkeys(sentence for text in said for sentence in re.split(r"(?<=[.!?])\s+", text)))
         return cls(texts, await embedder.embed(texts), embedder.generation)
@@ -85,14 +85,14 @@ class Phrases:
 
 @dataclass(frozen=True, slots=True)
 class BankFiller:
-    """Fills banks of one host; `engine` has the owner's rights."""
+    """Fills the banks of one host; `engine` has the owner's rights."""
 
     engine: AsyncEngine
     host: UUID
     phrases: Phrases
 
     async def fill(self, bank: str, units: int) -> None:
-        """Make a bank of a number of units; the same name gives the same ones."""
+        """Create a bank with this number of units; the same name gives the same units."""
         async with self.engine.connect() as connection:
             raw: Any = (await connection.get_raw_connection()).driver_connection
             await register_codec(raw)
@@ -105,7 +105,7 @@ class BankFiller:
                     await self._insert_batch(raw, made, range(start, min(start + BATCH, units)))
 
     async def fill_sessions(self, bank: str, units: int) -> None:
-        """Make the sessions that a filled bank's units stand in, and facts that hold, one of FACT_EVERY units each."""
+        """Create the sessions of a filled bank's units, and a current fact for one in FACT_EVERY units."""
         async with self.engine.connect() as connection:
             raw: Any = (await connection.get_raw_connection()).driver_connection
             bank_id = identity.bank_id(self.host, bank)
@@ -129,7 +129,7 @@ class BankFiller:
         return (*key, subject, f"{subject}.like.{number}", "like", value, number + 1, at, 1)
 
     async def settle(self) -> None:
-        """Vacuum and analyze now, as autovacuum does later."""
+        """Vacuum and analyze the tables, as autovacuum would do later."""
         async with self.engine.connect() as connection:
             raw: Any = (await connection.get_raw_connection()).driver_connection
             for table in TABLES:
@@ -150,7 +150,7 @@ async def _copy_rows(raw: Any, table: str, rows: Sequence[tuple[Any, ...]]) -> N
 
 
 class _GeneratedUnits:
-    """The units of one bank, in order."""
+    """Generates the units of a bank, in order."""
 
     def __init__(self, host: UUID, bank: UUID, phrases: Phrases) -> None:
         self.bank = bank
@@ -160,7 +160,7 @@ class _GeneratedUnits:
         self._noise = np.random.default_rng(bank.int)
 
     def rows(self, numbers: range) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]]:
-        """Yield the rows of units, vectors and words."""
+        """Yield, for each number, the rows of its unit, vector and words."""
         for number in numbers:
             first, second = self._chance.choices(range(len(self._phrases.texts)), k=2)
             yield self._build_unit(number, f"{self._phrases.texts[first]} {self._phrases.texts[second]}", first, second)
@@ -184,7 +184,7 @@ class _GeneratedUnits:
         )
 
     def _choose_name(self) -> str:
-        """Return a made-up name, some of them often and most of them seldom."""
+        """Return a generated name; a few names are frequent, most are rare."""
         nth = int(self._chance.paretovariate(0.6)) % len(SYLLABLES) ** 4
         return "".join(SYLLABLES[nth // len(SYLLABLES) ** place % len(SYLLABLES)] for place in range(4)).title()
 

@@ -1,4 +1,4 @@
-"""`afterturn bench recall`: what is promised of recall's speed, one measure for each promise."""
+"""`afterturn bench recall`: measures the speed of recall, with one measure for each promise about it."""
 
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -42,9 +42,9 @@ Ask = Callable[[BenchQuestion], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class RecallSizes:
-    """How much is run: one large bank, banks of the `usual` sizes, and `banks` of `bank_units` units each.
+    """The size of a run: one large bank, banks of the `usual` sizes, and `banks` banks of `bank_units` units each.
 
-    `rounds` are alternations of ours and floor, each of `questions` questions; `checked` units of a bank are compared
+    `rounds` alternate between ours and floor, each with `questions` questions; `checked` units of a bank are compared
     with an exact search.
     """
 
@@ -63,9 +63,10 @@ FULL = RecallSizes(banks=100, bank_units=10_000, rounds=10, questions=80, checke
 
 @dataclass(frozen=True, slots=True)
 class RecallServers:
-    """A database, the API on it (None: no HTTP is measured), the folder of the model, and the stack's settings.
+    """A database, the API on it (None: HTTP is not measured), the model's folder, and the stack's settings.
 
-    `processes` are the ids of the stack's, by name; `private`: the stack goes when the bench does, so it may be fed.
+    `processes` maps the names of the stack's processes to their ids; `private`: the stack belongs to the benchmark, so
+    it may be put under load.
     """
 
     servers: BenchServers
@@ -84,7 +85,7 @@ class RecallServers:
 
 @contextmanager
 def servers(data: Path | None) -> Iterator[RecallServers]:
-    """Lend the stack that runs in a data folder (None: the usual one), else a private one."""
+    """Yield the stack that runs in a data folder (None: the default one), else a private one."""
     try:
         stack = find_stack(data)
     except StackNotRunning:
@@ -95,7 +96,7 @@ def servers(data: Path | None) -> Iterator[RecallServers]:
 
 
 def _describe_servers(stack: Stack, *, private: bool) -> RecallServers:
-    # The key of an external model is not in the stack's state.
+    # stack.json does not hold the key of an external model.
     mine, embedding = load_settings().settings.embedding.remote, stack.embedding
     remote = embedding.remote.model_copy(update={"api_key": mine.api_key})
     embedding = embedding.model_copy(update={"remote": remote})
@@ -107,7 +108,7 @@ def _describe_servers(stack: Stack, *, private: bool) -> RecallServers:
 
 
 async def run(on: RecallServers, say: Say, sizes: RecallSizes) -> BenchOutcome:
-    """Take every measure, one after the other, and leave nothing behind."""
+    """Run every measurement, one after the other, and remove all data afterwards."""
     embedder = create_embedder(on.embedding, on.data)
     async with open_bench_database(on.servers) as here:
         database = here.database(CLIENTS)
@@ -130,7 +131,7 @@ async def run(on: RecallServers, say: Say, sizes: RecallSizes) -> BenchOutcome:
 
 @dataclass(frozen=True, slots=True)
 class RecallBench:
-    """One run of the bench."""
+    """One run of the benchmark."""
 
     on: RecallServers
     here: BenchDatabase
@@ -140,7 +141,7 @@ class RecallBench:
     sizes: RecallSizes
 
     async def run(self, door: RecallEndpoint | None) -> BenchOutcome:
-        """Take every measure; first the growth, which has to begin with little."""
+        """Run every measurement; growth first, because it must start with little data."""
         async with self.here.owner.connect() as connection:
             machine = await Machine.read(connection)
         growth, built_s = await self._measure_growth()
@@ -169,7 +170,7 @@ class RecallBench:
         return BenchOutcome(machine, measures, asdict(self.sizes), parts)
 
     async def _measure_growth(self) -> tuple[list[Measure], float]:
-        """Ask one bank while it is alone, then many of the same size."""
+        """Measure recall in one bank alone, then among many of the same size; also return the seconds to fill them."""
         names, each = [f"bank-{nth}" for nth in range(self.sizes.banks)], self.sizes.bank_units
         total = each * self.sizes.banks
         self.say(f"{each} units, then {total} in {self.sizes.banks} banks (vectors: real ones plus noise)")
@@ -192,14 +193,14 @@ class RecallBench:
         return time.monotonic() - started
 
     async def _build_index(self) -> None:
-        """Build the index that a bank of this size needs, as maintenance does later."""
+        """Build the vector indexes that the banks need, as maintenance would do later."""
         url = self.on.servers.owner_url.get_secret_value()
         indexes = VectorIndexes(url, self.on.recall.exact_units)
         while await indexes.build_some():
             self.say("an index over vectors is built")
 
     async def _build_questions(self, banks: Sequence[str]) -> list[BenchQuestion]:
-        """Return the demo's questions, each to the next bank."""
+        """Return the demo's questions, addressed to the banks in turn."""
         asked = islice(cycle(one.question for one in load_demo().questions), max(self.sizes.questions, len(banks)))
         return [await self.asking.understood(bank, text) for bank, text in zip(cycle(banks), asked, strict=False)]
 
@@ -220,7 +221,7 @@ class RecallBench:
         return Measure("http_adds_p50", "ms", compute_p50_ms(http) - compute_p50_ms(ours), MeasureTarget("<=", 6.0))
 
     async def _measure_usual_bank(self, units: int, door: RecallEndpoint, parts: dict[str, float]) -> list[Measure]:
-        """Ask a bank of the size people have over HTTP, beside the floor in this process; add processor times."""
+        """Measure recall over HTTP in a bank of a usual size, beside the floor; add processor times to `parts`."""
         name = f"{units}_units"
         self.say(f"a bank of {units} units over HTTP beside the floor")
         await self._fill_banks([name], units)
@@ -247,7 +248,7 @@ class RecallBench:
         return rows
 
     async def _processor_times(self, questions: Sequence[BenchQuestion], door: RecallEndpoint) -> dict[str, float]:
-        """Return the processor time a question takes of each process of the stack, in milliseconds."""
+        """Return the processor time of API and database per question, in milliseconds."""
         before = {name: read_family_seconds(pid) for name, pid in self.on.processes.items()}
         asked = list(islice(cycle(questions), self.sizes.processor_questions))
         await run_lanes(split_lanes(door.ask, asked, 1))
@@ -257,7 +258,7 @@ class RecallBench:
     async def _measure_fed_bank(
         self, questions: Sequence[BenchQuestion], door: RecallEndpoint
     ) -> tuple[Measure, float]:
-        """Ask the very bank that is fed: what waits to be embedded and indexed in it is in the figure."""
+        """Measure recall from the bank that receives turns, so that its pending work is part of the figure."""
         quiet = await self._time_questions(door.ask, questions)
         with run_background_load(str(door.client.base_url), door.key, LARGE) as taken:
             busy = await self._time_questions(door.ask, questions)
@@ -269,7 +270,7 @@ class RecallBench:
     async def _in_turns(
         self, ways: Sequence[Ask], questions: Sequence[BenchQuestion], clients: int
     ) -> list[list[float]]:
-        """Ask every way once to warm up, then in blocks that alternate; return the seconds of each way."""
+        """Warm up each way, then alternate blocks of questions; return the seconds of each way."""
         took: list[list[float]] = [[] for _ in ways]
         for way in ways:
             await run_lanes(split_lanes(way, questions, clients))
@@ -279,7 +280,7 @@ class RecallBench:
         return took
 
     async def _compare_with_exact(self, bank: str, units: int) -> Measure:
-        """Compare with an exact search; the poorest filter counts."""
+        """Measure the share of an exact search's results that recall finds; the worst filter counts."""
         host: UUID = self.filler.host
         stored = StoredBank(host, identity.bank_id(host, bank), bank, units)
         database = self.here.database(1)
@@ -294,5 +295,5 @@ class RecallBench:
 
 
 def split_lanes(ask: Ask, questions: Sequence[BenchQuestion], clients: int) -> list[list[partial[Awaitable[None]]]]:
-    """Deal the questions out to a number of clients."""
+    """Return the questions distributed over `clients` lanes."""
     return [[partial(ask, question) for question in questions[lane::clients]] for lane in range(clients)]
