@@ -102,7 +102,7 @@ class Database:
 
     @asynccontextmanager
     async def call(self) -> AsyncGenerator[AsyncConnection]:
-        """Lend a connection for one function call, which is a transaction of its own.
+        """Yield a connection for one function call, which is a transaction of its own.
 
         The function must set the tenant itself; without one, every access to a table raises.
         """
@@ -126,7 +126,7 @@ class Database:
 
     @asynccontextmanager
     async def operator_call(self) -> AsyncGenerator[AsyncConnection]:
-        """Lend a connection over all hosts for one statement, which is a transaction of its own."""
+        """Yield a connection over all hosts for one statement, which is a transaction of its own."""
         with lock_timeouts():
             async with self._operator.connect() as connection:
                 with _translate_timeouts():
@@ -237,7 +237,7 @@ async def _fetch_rows(engine: AsyncEngine, query: str, arguments: tuple[object, 
 
 
 async def _lend_connection(engine: AsyncEngine) -> PoolProxiedConnection:
-    """Lend a connection; an idle one without the greenlet that opening one would need."""
+    """Return a connection of the pool; an idle one without the greenlet that opening a new one needs."""
     if engine.sync_engine.pool.checkedin():  # type: ignore[attr-defined] # a QueuePool counts what lies ready
         with suppress(_MustWaitError):
             return engine.sync_engine.raw_connection()
@@ -258,7 +258,7 @@ def _refuse_to_wait(*_connecting: object) -> None:
 
 
 def _refuse_closed(connection: Any, entry: ConnectionPoolEntry, _lent: PoolProxiedConnection) -> None:
-    """Have the pool replace a connection that the server has closed, so that the next caller gets no error.
+    """Make the pool replace a connection that the server has closed, so that the next caller gets no error.
 
     A connection that was opened just now and is closed already is kept: its own error tells the cause.
     """

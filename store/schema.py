@@ -61,12 +61,12 @@ class Xid8(UserDefinedType[str]):
 
 
 def _belongs_to(parent: Table, *columns: str) -> ForeignKeyConstraint:
-    """Name the row of `parent` by its primary key: what belongs to it goes with it."""
+    """Return a foreign key to the primary key of `parent`; rows are deleted with their parent."""
     return ForeignKeyConstraint(columns, list(parent.primary_key), ondelete="CASCADE")
 
 
 def _make_tail() -> tuple[Column[int], Column[bool], Column[object], Column[str]]:
-    """Return the columns that end each projection of the seed: which version, whether it lives, since when, by whom."""
+    """Return the last columns of each of the seed's projections: version, whether active, last change and its user."""
     return (
         Column("aggregate_version", BigInteger, nullable=False, server_default=text("1")),
         Column("active", Boolean, nullable=False, server_default=text("true")),
@@ -97,13 +97,13 @@ API_KEY = Table(
     METADATA,
     Column("key_id", Uuid, primary_key=True),
     Column("host_id", Uuid, ForeignKey("afterturn.host_t.host_id", ondelete="CASCADE"), nullable=False),
-    #: unique: a key is looked up by its hash, in one probe
+    #: unique, so that a key is looked up by its hash in one index probe
     Column("key_hash", LargeBinary, nullable=False),
     Column("label", Text, nullable=False),
-    #: null: every bank of the tenant; empty: none
+    #: banks that the key reaches; null: every bank of the tenant; empty: none
     Column("banks", ARRAY(Text)),
     Column("can_write", Boolean, nullable=False, server_default=text("true")),
-    #: set: a user's key of the gateway's `/memories/*`, nothing else
+    #: not null: a key of this user for the gateway's `/memories/*` and nothing else
     Column("gateway_user", Text),
     Column("created_at", TIME, nullable=False, server_default=func.now()),
     Column("revoked_at", TIME),
@@ -115,21 +115,21 @@ API_KEY = Table(
     UniqueConstraint("key_hash"),
 )
 
-#: What the operator allows a tenant, or one of its banks, and how much of it is used. A limit that is null is none.
+#: The operator's limits of a tenant or of one of its banks, and their usage. Null means no limit.
 QUOTA = Table(
     "quota_t",
     METADATA,
     Column("host_id", Uuid, ForeignKey("afterturn.host_t.host_id", ondelete="CASCADE"), primary_key=True),
-    #: the tenant itself, or a bank
+    #: id of the tenant or of the bank
     Column("scope_id", Uuid, primary_key=True),
-    #: null: the tenant
+    #: null: the row is the tenant's
     Column("bank_name", Text),
     Column("max_turns", BigInteger),
     Column("max_bytes", BigInteger),
     Column("max_banks", BigInteger),
     Column("turns_per_minute", BigInteger),
     Column("turns", BigInteger, nullable=False, server_default=text("0")),
-    #: of messages, UTF-8
+    #: bytes of stored data, in UTF-8
     Column("bytes", BigInteger, nullable=False, server_default=text("0")),
     Column("banks", BigInteger, nullable=False, server_default=text("0")),
     Column("minute", TIME, nullable=False, server_default="-infinity"),
@@ -142,14 +142,14 @@ QUOTA = Table(
     postgresql_with={"fillfactor": "50"},
 )
 
-#: To which Memory Gateway the turns of a tenant, or of one bank of it, are handed: what an operator set. A delivery
-#: keeps the target it was opened for, so what is under way is never sent anywhere else.
+#: The Memory Gateway that receives the turns of a tenant or of one of its banks, as an operator set it. A delivery
+#: keeps the target it was opened for.
 GATEWAY_TARGET = Table(
     "gateway_target_t",
     METADATA,
     Column("host_id", Uuid, ForeignKey("afterturn.host_t.host_id", ondelete="CASCADE"), primary_key=True),
     Column("target_id", Uuid, primary_key=True),
-    #: null: every bank of the tenant without a target of its own
+    #: null: the target of every bank of the tenant that has none of its own
     Column("bank_id", Uuid),
     #: null: this service itself (`--gateway self`)
     Column("base_url", Text),
@@ -157,17 +157,17 @@ GATEWAY_TARGET = Table(
     Column("user_id", Text, nullable=False),
     Column("app_id", Text, nullable=False),
     Column("project_id", Text, nullable=False),
-    #: where a recall through the gateway looks
+    #: scopes in which a recall through the gateway searches
     Column("scope", ARRAY(Text), nullable=False),
     #: the user's key, sealed (store/tenancy/sealing.py); null: the settings hold it
     Column("sealed_key", Text),
     Column("of_settings", Boolean, nullable=False, server_default=text("false")),
     Column("set_at", TIME, nullable=False, server_default=func.now()),
-    #: another took its place; what was opened for it still goes to it
+    #: when another target replaced this one; deliveries opened for it still go to it
     Column("replaced_at", TIME),
-    #: nothing goes to it any more, and its key is forgotten
+    #: when it was unset: no more deliveries, and its key is deleted
     Column("unset_at", TIME),
-    # WHY: one target is in force for a tenant, and one for each bank; every append looks here.
+    # WHY: a tenant has one current target, and so has each bank; every append reads it.
     Index(
         "gateway_target_in_force",
         "host_id",
@@ -175,8 +175,8 @@ GATEWAY_TARGET = Table(
         unique=True,
         postgresql_where=text("replaced_at is null and unset_at is null"),
     ),
-    # WHY: a gateway's user holds the memory of one tenant or bank, for good: sessions of two would merge there, and a
-    # recall of one would find what the other said. Over all tenants, so it does not begin with it.
+    # WHY: a gateway's user belongs to one tenant or bank permanently; otherwise sessions of two would merge there, and
+    # a recall of one would find the other's data. Unique over all tenants, so it does not begin with the host.
     Index(
         "gateway_target_identity",
         "base_url",
@@ -197,32 +197,32 @@ PLUGIN_NAMESPACE = Table(
     Column("name", Text, nullable=False),
     Column("kind", Text, nullable=False),
     Column("expires_at", TIME),
-    #: JSON, digit for digit as it came
+    #: JSON, with numbers digit for digit as received
     Column("metadata", Text),
     Column("created_at", TIME, nullable=False),
-    #: it is being deleted: its memories end, then this row goes
+    #: the namespace is being deleted: its memories end first, then this row is deleted
     Column("ending", Boolean, nullable=False, server_default=text("false")),
     CheckConstraint("kind in ('workspace', 'team', 'org', 'custom')"),
 )
 
-#: Vectors that callers of the memory plugin bring, of unit length. Originals outside the log: nothing makes them again.
-#: A memory's metadata hold the digest of its vector, so that one written for another version of it is never read.
+#: Vectors that callers of the memory plugin send, scaled to unit length. They are outside the log and cannot be
+#: rebuilt. A memory's metadata hold the digest of its vector, so that the vector of another version is never used.
 PLUGIN_VECTOR = Table(
     "plugin_vector_t",
     METADATA,
     Column("host_id", Uuid, ForeignKey("afterturn.host_t.host_id", ondelete="CASCADE"), primary_key=True),
     Column("bank_id", Uuid, primary_key=True),
-    #: of the memory (store/memory/memories.py)
+    #: the session id of the memory (store/memory/memories.py)
     Column("session_id", Uuid, primary_key=True),
     Column("digest", Text, primary_key=True),
     Column("dimension", Integer, nullable=False),
-    #: what the vector's length was
+    #: the length of the vector as received
     Column("norm", Double, nullable=False),
     Column("embedding", VECTOR, nullable=False),
     Column("written_at", TIME, nullable=False),
     CheckConstraint("dimension between 1 and 4096"),
     CheckConstraint("public.vector_dims(embedding) = dimension"),
-    # WHY: a search reads the vectors of its dimension alone.
+    # WHY: a search reads only the vectors of its dimension.
     Index("plugin_vector_of_dimension", "host_id", "bank_id", "dimension"),
 )
 
@@ -234,30 +234,30 @@ EVENT_STORE = Table(
     Column("id", Uuid, nullable=False),
     Column("host_id", Uuid, primary_key=True),
     Column("user_id", Uuid, nullable=False),
-    #: of the aggregate's id what follows host and bank; empty: the bank itself
+    #: the aggregate's id without host and bank; empty: the bank itself
     Column("aggregate_key", String(255), nullable=False),
     Column("aggregate_version", BigInteger, nullable=False, server_default=text("1")),
     Column("aggregate_type", String(255), nullable=False),
     Column("event_type", String(255), nullable=False),
     Column("event_ts", TIME, nullable=False),
-    #: extension attributes of the envelope, and its source where that is not this service
+    #: extension attributes of the envelope, and its source unless that is this service
     Column("metadata", JSONB),
     Column("bank_id", Uuid, nullable=False),
     Column("position", BigInteger, primary_key=True),
     Column("xid", Xid8, nullable=False, server_default=text("pg_current_xact_id()")),
-    #: of the envelope, without what is a column: host, bank and versions
+    #: the envelope's data without the fields that are columns: host, bank and versions
     Column("data", JSONB, nullable=False),
-    #: an event offered twice is one event
+    #: an event that is offered twice is stored once
     UniqueConstraint("host_id", "id"),
     #: optimistic concurrency
     UniqueConstraint("host_id", "bank_id", "aggregate_key", "aggregate_version"),
-    # WHY: what a user wrote is found by the user, in the order of the log.
+    # WHY: a user's events are read in the order of the log.
     Index("log_by_user", "host_id", "user_id", "position"),
-    # WHY: readers follow the order of commits, which positions alone do not show.
+    # WHY: readers follow the order of commits, which differs from the order of positions.
     Index("log_by_commit", "host_id", "xid", "position"),
 )
 
-#: How far a subscription has read; written in the transaction of what it made of it.
+#: How far a subscription has read; written in the same transaction as the subscription's own changes.
 SUBSCRIPTION = Table(
     "subscription_t",
     METADATA,
@@ -281,9 +281,9 @@ BANK = Table(
     Column("disposition", JSONB, nullable=False, server_default='{"empathy": 3, "literalism": 3, "skepticism": 3}'),
     Column("background", Text),
     *_make_tail(),
-    #: from then on nothing of it is in any answer
+    #: from this time on the bank is in no answer
     Column("expires_at", TIME),
-    # WHY: maintenance looks for banks that have ended; few ever do.
+    # WHY: maintenance looks for banks that have expired, of which there are few.
     Index(
         "bank_expiring", "host_id", "expires_at", postgresql_where=text("expires_at is not null and bank_name <> ''")
     ),
@@ -296,7 +296,7 @@ DOC = Table(
     Column("doc_id", Uuid),
     Column("bank_id", Uuid),
     Column("original_text", Text),
-    #: sha256 of the text, hexadecimal; not unique, as in the seed
+    #: hexadecimal SHA-256 of the text; not unique, as in the seed
     Column("content_hash", Text),
     *_make_tail(),
     Column("title", Text),
@@ -305,9 +305,9 @@ DOC = Table(
     Column("bytes", BigInteger, nullable=False, server_default=text("0")),
     PrimaryKeyConstraint("host_id", "bank_id", "doc_id"),
     _belongs_to(BANK, "host_id", "bank_id"),
-    # WHY: the same file ingested again is found by its hash.
+    # WHY: a file that is ingested again is found by its hash.
     Index("doc_by_hash", "host_id", "bank_id", "content_hash"),
-    # WHY: the documents of a bank are listed page by page, those written last first.
+    # WHY: the documents of a bank are listed in pages, newest first.
     Index(
         "doc_by_time",
         "host_id",
@@ -347,22 +347,22 @@ UNIT = Table(
     Column("seq", Integer),
     Column("role", Text),
     Column("name", Text),
-    #: of the event that retained it
+    #: position of the event that retained the unit
     Column("position", BigInteger, nullable=False),
     *_make_tail(),
     Column("bytes", BigInteger, nullable=False, server_default=text("0")),
-    #: from then on it is in no answer
+    #: from this time on the unit is in no answer
     Column("expires_at", TIME),
     PrimaryKeyConstraint("host_id", "bank_id", "unit_id"),
     CheckConstraint("fact_type in ('world', 'experience', 'opinion', 'observation', 'mental_model')"),
     CheckConstraint("origin in ('message', 'extraction', 'document', 'memory')"),
     _belongs_to(BANK, "host_id", "bank_id"),
     _belongs_to(DOC, "host_id", "bank_id", "doc_id"),
-    # WHY: a hit's neighbours in its session, and the newest messages of a session.
+    # WHY: recall reads a result's neighbours in its session, and the newest messages of a session.
     Index("unit_by_session", "host_id", "bank_id", "session_id", "seq", postgresql_where=text("seq is not null")),
     # WHY: the stages read the units of a turn.
     Index("unit_by_turn", "host_id", "bank_id", "turn_id"),
-    # WHY: a question that names a time looks for what was said then.
+    # WHY: a question that names a time searches the units of that time.
     Index(
         "unit_by_time",
         "host_id",
@@ -370,18 +370,18 @@ UNIT = Table(
         func.coalesce(column("occurred_start"), column("event_date")),
         postgresql_where=text("active"),
     ),
-    # A unit belongs to its document, when it has one. WHY: forgetting a document forgets its units.
+    # WHY: forgetting a document forgets its units.
     Index("unit_by_doc", "host_id", "bank_id", "doc_id", postgresql_where=text("doc_id is not null")),
-    # WHY: the facts of a user's turns are found across all banks. Partial: messages cost nothing.
+    # WHY: the facts of a user's turns are read across all banks. Partial, so that messages cost nothing.
     Index("unit_of_user", "host_id", "user_id", postgresql_where=text("origin = 'extraction' and active")),
-    # WHY: users of a tenant are listed from one to the next; equal entries of a user are kept once.
+    # WHY: a list of users steps from one user to the next; the index stores a user's equal entries once.
     Index("unit_by_user", "host_id", "user_id", "bank_id", postgresql_where=text("active")),
-    # WHY the position: each turn's facts are linked to the last one before them, which would otherwise be looked for
-    # among all facts of the session, again at every turn.
+    # WHY the position: a turn's facts are linked to the last fact before them, which would otherwise be searched among
+    # all facts of the session at every turn.
     Index(
         "unit_other_by_session", "host_id", "bank_id", "session_id", "position", postgresql_where=text("seq is null")
     ),
-    # WHY: every recall asks what is pinned; where nothing is, it is empty, and costs nothing.
+    # WHY: every recall reads the pinned units; without any, the index is empty and costs nothing.
     Index(
         "unit_pinned",
         "host_id",
@@ -389,9 +389,9 @@ UNIT = Table(
         "position",
         postgresql_where=text("metadata->>'pinned' = 'true' and active"),
     ),
-    # WHY: the memory plugin reads the memories of a bank beside very many facts, and lists a page of very many: the
-    # pinned ones, then all, each in this order. WHY two: a pin within one index would be no condition of it, since a
-    # policy of rows hides what a function of their columns tells.
+    # WHY: the memory plugin reads a bank's memories among very many facts, and lists pages of very many memories: first
+    # the pinned ones, then all, each in this order. WHY two indexes: under row-level security, a function of a row's
+    # columns cannot be an index condition.
     Index(
         "unit_listed_by_plugin",
         "host_id",
@@ -410,7 +410,7 @@ UNIT = Table(
             "origin = 'memory' and active and jsonb_exists(metadata, 'plugin') and metadata->'plugin'->>'pin' = 'true'"
         ),
     ),
-    # WHY: a search for memories of a rare kind reads these alone. WHY one for each: as above.
+    # WHY: a search for memories of a rare kind reads only those. WHY one index per kind: as above.
     *(
         Index(
             f"unit_{kind}_by_plugin",
@@ -423,10 +423,10 @@ UNIT = Table(
         )
         for kind in ("fact", "summary", "checkpoint")
     ),
-    # WHY: a recall of what was known at a moment looks for what was changed since; few units ever are.
+    # WHY: a recall with `known_at` looks for units changed since then, of which there are few.
     Index("unit_changed", "host_id", "bank_id", "update_ts", postgresql_where=text("aggregate_version > 1 and active")),
-    # WHY: every recall asks whether something of the bank has ended, and maintenance what has; where nothing has an end
-    # they are empty, and cost nothing.
+    # WHY: every recall checks whether units of the bank have expired, and maintenance looks for them; without such
+    # units the index is empty and costs nothing.
     Index(
         "unit_expiring",
         "host_id",
@@ -434,7 +434,7 @@ UNIT = Table(
         "expires_at",
         postgresql_where=text("expires_at is not null and active"),
     ),
-    # WHY: what ended long ago is erased.
+    # WHY: maintenance erases units that expired long ago.
     Index(
         "unit_expired",
         "host_id",
@@ -452,7 +452,7 @@ ENTITY = Table(
     Column("bank_id", Uuid),
     Column("user_id", Uuid),
     Column("canonical_name", Text, nullable=False),
-    #: derived: the projection stage counts
+    #: derived by the projection stage
     Column("mention_count", Integer, nullable=False, server_default=text("0")),
     Column("metadata", JSONB, nullable=False, server_default="{}"),
     *_make_tail(),
@@ -467,13 +467,13 @@ UNIT_ENTITY = Table(
     Column("bank_id", Uuid, primary_key=True),
     Column("unit_id", Uuid, primary_key=True),
     Column("entity_id", Uuid, primary_key=True),
-    #: how often the unit names the entity
+    #: how often the unit mentions the entity
     Column("mentions", Integer, nullable=False, server_default=text("1")),
-    #: the tombstone: a replayed Linked must not bring the link back
+    #: a tombstone, so that a replayed Linked event does not restore the link
     Column("removed_at", TIME),
-    #: derived: co-occurrence and mention counts hold this link. A bank has one writer of its counts, so this is set by
-    #: a second write: with that of `unit_word_t.posted` 3.6 KB of the 55 KB of WAL that a worked-off turn takes. A
-    #: queue beside the rows would write and delete a row of its own, about half of that.
+    #: derived: co-occurrence and mention counts include this link. A bank's counts have one writer, so this is set by a
+    #: second write: together with that of `unit_word_t.posted` 3.6 KB of the 55 KB of WAL of a processed turn. A
+    #: separate queue would write and delete a row instead, at about half of that.
     Column("counted", Boolean, nullable=False, server_default=text("false")),
     Column("aggregate_version", BigInteger, nullable=False, server_default=text("1")),
     Column("name", Text),
@@ -481,9 +481,9 @@ UNIT_ENTITY = Table(
     Column("place", Integer, nullable=False, server_default=text("0")),
     _belongs_to(UNIT, "host_id", "bank_id", "unit_id"),
     _belongs_to(ENTITY, "host_id", "bank_id", "entity_id"),
-    # WHY: units of an entity, for recall and for counting.
+    # WHY: recall and counting read the units of an entity.
     Index("unit_entity_by_entity", "host_id", "bank_id", "entity_id"),
-    # WHY: the projection stage's to-do list is the links whose count does not hold; it is nearly always empty.
+    # WHY: the projection stage reads the links that are not counted yet; the index is nearly always empty.
     Index("unit_entity_uncounted", "host_id", "bank_id", postgresql_where=text("counted <> (removed_at is null)")),
 )
 
@@ -497,7 +497,7 @@ ENTITY_COOCCUR = Table(
     Column("cooccur_count", Integer, nullable=False, server_default=text("1")),
     Column("last_cooccurred", TIME, nullable=False),
     CheckConstraint("entity_id_1 < entity_id_2"),
-    # WHY: the pair's second member is looked up as often as its first.
+    # WHY: pairs are looked up by their second member as often as by their first.
     Index("cooccur_by_second", "host_id", "bank_id", "entity_id_2"),
 )
 
@@ -515,7 +515,7 @@ LINK = Table(
     CheckConstraint("link_type in ('temporal', 'semantic', 'entity', 'causes', 'caused_by', 'enables', 'prevents')"),
     _belongs_to(UNIT, "host_id", "bank_id", "from_unit_id"),
     _belongs_to(UNIT, "host_id", "bank_id", "to_unit_id"),
-    # WHY: links are followed from both ends, and forgetting a unit ends those that point at it.
+    # WHY: links are followed in both directions, and forgetting a unit ends the links to it.
     Index("link_by_target", "host_id", "bank_id", "to_unit_id"),
 )
 
@@ -535,7 +535,7 @@ DIRECTIVE = Table(
     _belongs_to(BANK, "host_id", "bank_id"),
 )
 
-#: A reflection's vectors stand in unit_vector_t under its own id: one kind of vector, one kind of search.
+#: A reflection's vectors are in unit_vector_t under the reflection's id, so that one search covers both.
 REFLECTION = Table(
     "agent_memory_reflection_t",
     METADATA,
@@ -565,7 +565,7 @@ SESSION_HISTORY = Table(
     _belongs_to(BANK, "host_id", "bank_id"),
 )
 
-#: Messages of a history that no unit keeps: a compaction's summary, a restored history.
+#: Messages of a session history that are not units: the summary of a compaction, a restored history.
 SESSION_MESSAGE = Table(
     "session_message_t",
     METADATA,
@@ -580,7 +580,7 @@ SESSION_MESSAGE = Table(
 
 # Turns and work ------------------------------------------------------------------------------------------------------
 
-#: The guard: a turn is accepted once, and the same turn with another body is a conflict.
+#: One row per accepted turn: it makes a second acceptance a duplicate, or a conflict if the body differs.
 TURN = Table(
     "turn_t",
     METADATA,
@@ -594,27 +594,27 @@ TURN = Table(
     Column("position", BigInteger, nullable=False),
     Column("accepted_at", TIME, nullable=False),
     Column("ended", JSONB),
-    # WHY: the highest position of a bank that a read shows.
+    # WHY: reads report the highest position of a bank.
     Index("turn_by_bank", "host_id", "bank_id", "position"),
 )
 
-#: Positions of the log, of all tenants: a gap means nothing.
+#: Positions of the log, over all tenants; gaps have no meaning.
 LOG_POSITION = Sequence("log_position_seq", metadata=METADATA, data_type=BigInteger)
-#: Epochs of claims: none is given twice.
+#: Epochs of claims, each used once.
 CLAIM_EPOCH = Sequence("claim_epoch_seq", metadata=METADATA, data_type=BigInteger)
 
-#: The one form in which a traceparent is kept.
+#: The only form in which a traceparent is stored.
 TRACEPARENT = "traceparent ~ '^00-[0-9a-f]{32}-[0-9a-f]{16}-01$'"
 
-#: The ledger: what is still to be done, and how everything ended.
+#: The ledger: undone work, and the outcome of all work.
 LEDGER = Table(
     "ledger_t",
     METADATA,
     Column("host_id", Uuid, primary_key=True),
     Column("stage", Text, primary_key=True),
-    #: the turn, or what a stage opened as a follow-up
+    #: id of the turn, or of a follow-up that a stage opened
     Column("item_id", Uuid, primary_key=True),
-    #: what is claimed: session, bank, or the item itself
+    #: the unit of claiming: session, bank, or the item itself
     Column("stream_id", Uuid, nullable=False),
     Column("bank_id", Uuid, nullable=False),
     Column("session_id", Uuid, nullable=False),
@@ -643,16 +643,16 @@ LEDGER = Table(
     ),
     Column("target_id", Uuid),
     Column("bytes", BigInteger, nullable=False, server_default=text("0")),
-    #: what continues the trace of the turn's request (W3C); only where tracing was on
+    #: W3C traceparent of the turn's request; null when tracing was off
     Column("traceparent", Text),
     CheckConstraint(TRACEPARENT),
     CheckConstraint(
         "status in ('pending', 'running', 'done', 'skipped', 'unknown', 'dead', "
         "'adding', 'added', 'flushing', 'flushed', 'add_failed', 'add_unknown', 'flush_failed')"
     ),
-    #: every upgrade makes it anew of the registry (`afterturn.set_stages`)
+    #: every upgrade recreates this constraint from the registry of stages (`afterturn.set_stages`)
     CheckConstraint(column("stage").in_([stage.value for stage in STAGES])),
-    # WHY: the head of one stream, what stands before a row in its stream, and a walk from stream to stream.
+    # WHY: workers read the head of a stream, the rows before a row in its stream, and step from stream to stream.
     Index(
         "ledger_stream",
         "stage",
@@ -661,12 +661,12 @@ LEDGER = Table(
         "position",
         postgresql_where=text("undone and next_attempt_at < 'infinity'"),
     ),
-    # WHY: freshness asks for the first undone position of a bank and stage.
+    # WHY: freshness reads the first undone position of a bank and stage.
     Index("ledger_bank", "host_id", "bank_id", "stage", "position", postgresql_where=text("undone")),
-    # WHY: the status of one turn.
+    # WHY: the status of a turn is read.
     Index("ledger_turn", "host_id", "turn_id"),
-    # WHY: tenants take turns when work is claimed, so a worker asks for the oldest and the newest work of one tenant
-    # and stage, and for the next tenant; what is done, or waits for another stage, is not in the index.
+    # WHY: tenants take turns when work is claimed, so a worker reads the oldest and the newest work of a tenant and
+    # stage, and the next tenant; rows that are done, or wait for another stage, are not in the index.
     Index(
         "ledger_ready_by_host",
         "stage",
@@ -674,18 +674,17 @@ LEDGER = Table(
         "position",
         postgresql_where=text("undone and next_attempt_at < 'infinity'"),
     ),
-    # A delivery's row is written five times, and no index says anything else of it until it ends. An update stays in
-    # its page, and leaves the indexes alone, only when it changes no column that any index names: so the failures are
-    # found by a moment of their own, which what goes well never sets. WHY: operators look at what failed; there
-    # should be next to nothing.
+    # WHY: operators look at failures, which should be few. WHY a column of its own: a delivery's row is updated five
+    # times, and an update stays within its page, without touching indexes, only if it changes no indexed column; a
+    # successful row never sets `failed_at`.
     Index("ledger_failed", "stage", "failed_at", postgresql_where=text("failed_at is not null")),
-    # WHY: what waits for one target, when that is unset or does not answer.
+    # WHY: deliveries that wait for a target are read when it is unset or does not answer.
     Index("ledger_target", "host_id", "target_id", postgresql_where=text("undone and target_id is not null")),
     postgresql_with={"fillfactor": "70"},
 )
 
-#: What is in flight. An epoch comes from a sequence and is never given twice, so a claim can be dropped when its work
-#: is done and a late finisher still finds that it is not its own any more.
+#: The claims of streams that workers are processing. Epochs are never reused, so a claim can be deleted when its work
+#: is done, and a worker that finishes late still notices that it has lost its claim.
 CLAIM = Table(
     "claim_t",
     METADATA,
@@ -698,7 +697,7 @@ CLAIM = Table(
     postgresql_with={"fillfactor": "50", "autovacuum_vacuum_scale_factor": "0.0", "autovacuum_vacuum_threshold": "500"},
 )
 
-#: How many turns were pruned, by how each stage of them ended: counts of the ledger stay what they were.
+#: Numbers of pruned turns by stage and final status, so that the ledger's counts do not change when it is pruned.
 PRUNED_TURNS = Table(
     "pruned_turns_t",
     METADATA,
@@ -709,8 +708,8 @@ PRUNED_TURNS = Table(
     postgresql_with={"fillfactor": "50"},
 )
 
-#: Which version of an extractor has read which turn, beyond the rules' first reading. Written with what was found, so
-#: that it is found once, although the ledger's rows are pruned and a model would say something else the next time.
+#: The versions of extractors that have read a turn, beyond the rules' first reading. Written together with the
+#: findings, so that each version reads a turn once even after the ledger is pruned: a model's answers vary.
 READING = Table(
     "reading_t",
     METADATA,
@@ -744,55 +743,55 @@ RECALL_JOB = Table(
         ),
         nullable=False,
     ),
-    #: what continues the trace of the request that asked; only where tracing was on
+    #: W3C traceparent of the request that created the job; null when tracing was off
     Column("traceparent", Text),
     CheckConstraint(TRACEPARENT),
     CheckConstraint("status in ('pending', 'running', 'done', 'failed')"),
-    # WHY: the sweeper removes what expired and notifies workers of what waits.
+    # WHY: the sweeper deletes expired jobs and notifies workers of waiting ones.
     Index("recall_job_expiry", "expires_at"),
-    # WHY: before a job is opened, those that its tenant still has are counted.
+    # WHY: before a job is created, its tenant's existing jobs are counted.
     Index("recall_job_of_host", "host_id", "expires_at"),
 )
 
-#: Turns that were prepared by memory_run_turn and wait for their output, for an hour. Outside the log: a turn is in it
-#: when its output came.
+#: Turns prepared by memory_run_turn that wait for their output, up to an hour. They are outside the log, which gets a
+#: turn together with its output.
 OPEN_TURN = Table(
     "open_turn_t",
     METADATA,
     Column("host_id", Uuid, ForeignKey("afterturn.host_t.host_id", ondelete="CASCADE"), primary_key=True),
     Column("token_id", Uuid, primary_key=True),
     Column("bank_id", Uuid, nullable=False),
-    #: signs this row's token alone
+    #: key that signs only this row's token
     Column("mac_key", LargeBinary, nullable=False),
-    #: JSON of what was asked; its place alone once the turn is kept
+    #: JSON of the request; only its bank, session and turn once the turn is stored
     Column("request", Text, nullable=False),
     Column("kept", Boolean, nullable=False, server_default=text("false")),
-    #: of the output that the token was first used with
+    #: MAC of the output with which the token was first used
     Column("output_mac", LargeBinary),
     Column("expires_at", TIME, nullable=False),
-    # WHY: what expired is removed.
+    # WHY: expired rows are deleted.
     Index("open_turn_expiry", "expires_at"),
-    # WHY: before a turn is opened, those that its tenant still has are counted.
+    # WHY: before a turn is opened, its tenant's open turns are counted.
     Index("open_turn_of_host", "host_id", "expires_at"),
 )
 
-#: What was asked to be erased, how far that has come, and what came of it: ids, counts and names of gateway sessions.
+#: Erasures: target, progress and receipt, which consist of ids, counts and names of gateway sessions.
 ERASURE = Table(
     "erasure_t",
     METADATA,
     Column("host_id", Uuid, ForeignKey("afterturn.host_t.host_id", ondelete="CASCADE"), primary_key=True),
     Column("erasure_id", Uuid, primary_key=True),
     Column("kind", Text, nullable=False),
-    #: null: a user, in all banks
+    #: null: the erasure of a user in all banks
     Column("bank_id", Uuid),
     Column("target_id", Uuid, nullable=False),
-    #: what the log got later is not concerned; of kind `ended`: until when it ended, in microseconds since 1970
+    #: last log position that is erased; for kind `ended` the time until which units ended, in microseconds since 1970
     Column("upto", BigInteger, nullable=False),
-    #: how far the walk has come: a position
+    #: log position up to which the erasure has come
     Column("reached", BigInteger, nullable=False, server_default=text("0")),
     Column("status", Text, nullable=False, server_default="running"),
     Column("counts", JSONB, nullable=False, server_default="{}"),
-    #: gateway sessions that were told erased turns, and how many
+    #: gateway sessions that had received erased turns, each with the number of turns
     Column("delivered", JSONB, nullable=False, server_default="{}"),
     Column("requested_at", TIME, nullable=False),
     Column("updated_at", TIME, nullable=False),
@@ -800,17 +799,17 @@ ERASURE = Table(
     Column("parent_id", Uuid),
     CheckConstraint("status in ('running', 'done')"),
     CheckConstraint("kind in ('unit', 'session', 'user', 'bank', 'age', 'ended')"),
-    # WHY: asked for again while it runs, an erasure goes on instead of beginning twice; the sweeper looks for these
-    # alone.
+    # WHY: an erasure that is requested again while it runs continues instead of starting twice; the sweeper reads only
+    # running ones.
     Index("erasure_running", "host_id", "target_id", "kind", unique=True, postgresql_where=text("status = 'running'")),
-    # What was said can be erased by its age: `age` is of one bank, and `upto` where the log was young enough to be
-    # kept. WHY: the next one begins where the last one ended; there are few beside them.
+    # Kind `age` erases a bank's old turns up to the position `upto`. WHY: the next such erasure begins where the last
+    # one ended.
     Index("erasure_by_age", "host_id", "bank_id", "upto", postgresql_where=text("kind = 'age'")),
-    # WHY: a user's erasure goes on with its banks one by one, and adds up what became of them.
+    # WHY: the erasure of a user has a part for each bank, whose results are summed up.
     Index("erasure_parts", "host_id", "parent_id", postgresql_where=text("parent_id is not null")),
 )
 
-#: Calls of external services: what was called and how it ended, never what was said.
+#: Audit of calls to external services: what was called and how it ended, without content.
 AUDIT_EVENT = Table(
     "audit_event_t",
     METADATA,
@@ -822,12 +821,12 @@ AUDIT_EVENT = Table(
     Column("turn_id", Uuid),
     Column("payload", JSONB, nullable=False, server_default="{}"),
     Column("at", TIME, nullable=False, server_default=func.now()),
-    # WHY: the story of one turn: what was asked of its gateway, what an operator did to it.
+    # WHY: the events of a turn are read: calls to its gateway, and changes by operators.
     Index("audit_by_turn", "host_id", "turn_id", postgresql_where=text("turn_id is not null")),
 )
 
-#: Which interface was called by whom, for what, how long it took and how it ended. Names, ids and codes: no content, no
-#: names of sessions or banks. A call without a valid key belongs to no tenant (the nil uuid).
+#: Audit of API calls: interface, key, operation, duration and outcome. Names, ids and codes only: no content, no names
+#: of sessions or banks. A call without a valid key has no tenant (the nil UUID).
 CALL_AUDIT = Table(
     "call_audit_t",
     METADATA,
@@ -836,21 +835,21 @@ CALL_AUDIT = Table(
     Column("at", TIME, nullable=False),
     Column("door", Text, nullable=False),
     Column("key_id", Uuid),
-    #: of an operator's command: the account that ran it
+    #: the account that ran an operator's command
     Column("actor", Text),
-    #: a route's template or a command's name, never what was put in it
+    #: a route's template or a command's name, without parameter values
     Column("operation", Text, nullable=False),
-    #: HTTP's
+    #: HTTP status
     Column("status", Integer),
-    #: how it was refused
+    #: error code of a refused call
     Column("code", Text),
     Column("took_ms", REAL, nullable=False),
-    #: stands in the log too
+    #: the id that is also in the process's log
     Column("request_id", Uuid),
-    #: of an operator's command: how many rows it changed
+    #: number of rows that an operator's command changed
     Column("rows", BigInteger),
     CheckConstraint("door in ('http', 'gateway', 'mcp', 'operator')"),
-    # WHY: the newest first, and pruning by age.
+    # WHY: calls are listed newest first, and pruned by age.
     Index("call_audit_by_time", "at"),
 )
 
@@ -864,18 +863,18 @@ UNIT_WORD = Table(
     Column("unit_id", Uuid, primary_key=True),
     Column("session_id", Uuid),
     Column("seq", Integer),
-    #: its words, stop words left out
+    #: number of words without stop words
     Column("length", Integer, nullable=False),
-    #: {term: how often}
+    #: {term: number of occurrences}
     Column("terms", JSONB, nullable=False),
-    #: its postings are written and counted: set by a second write, as `agent_memory_unit_entity_t.counted` is
+    #: whether its postings are written and counted; set by a second write, like `agent_memory_unit_entity_t.counted`
     Column("posted", Boolean, nullable=False, server_default=text("false")),
-    # WHY: a recall reads what is not in posting_t yet here, and the projection stage finds its work.
+    # WHY: recall reads the units that are not in posting_t yet, and the projection stage processes them.
     Index("unit_word_waiting", "host_id", "bank_id", postgresql_where=text("not posted")),
 )
 
-#: The words of a unit. WHY equality on a plain table: text search operators are not leakproof, so row-level security
-#: would keep the planner from their index.
+#: The words of units. WHY equality on a plain table: text search operators are not leakproof, so row-level security
+#: would prevent the planner from using their index.
 POSTING = Table(
     "posting_t",
     METADATA,
@@ -889,7 +888,7 @@ POSTING = Table(
     Column("length", Integer, nullable=False),
 )
 
-#: Derived by the projection stage: in how many units of a bank a term stands.
+#: Number of units of a bank that contain a term; derived by the projection stage.
 TERM = Table(
     "term_t",
     METADATA,
@@ -909,25 +908,25 @@ BANK_STATISTICS = Table(
     Column("tokens", BigInteger, nullable=False),
 )
 
-#: How the words of a bank are cut, where that is not the usual way. The language itself is an event of the bank; this
-#: row says how far its words have followed. No row: all words are cut the usual way.
+#: How a bank's words are analysed, if not by the default rules. The language itself is an event of the bank; this row
+#: records how far the stored words follow it. No row: all words are analysed by the default rules.
 BANK_LANGUAGE = Table(
     "bank_language_t",
     METADATA,
     Column("host_id", Uuid, primary_key=True),
     Column("bank_id", Uuid, primary_key=True),
-    #: of the words that are written now, and of questions
+    #: language of new words and of questions
     Column("language", Text, nullable=False),
-    #: of words that were not cut anew yet; null: there are none
+    #: language of words that are not analysed anew yet; null: there are none
     Column("former", Text),
-    #: units up to this one were looked at
+    #: id of the last unit that was analysed anew
     Column("place", Uuid),
     Column("changed_at", TIME, nullable=False),
-    # WHY: maintenance looks over all tenants for banks whose words are to be cut anew.
+    # WHY: maintenance looks over all tenants for banks whose words must be analysed anew.
     Index("bank_language_undone", "changed_at", postgresql_where=text("former is not null")),
 )
 
-#: Vectors are inserted once and never updated: no dead tuples in an index, several models side by side.
+#: Vectors are inserted and never updated, so indexes get no dead tuples, and several models can coexist.
 UNIT_VECTOR = Table(
     "unit_vector_t",
     METADATA,
@@ -941,7 +940,7 @@ UNIT_VECTOR = Table(
     postgresql_partition_by="HASH (bank_id)",
 )
 
-#: How often an entity is called what, and taken for what; '' where the mention does not say.
+#: Counts of an entity's mentions by name and kind; '' when the mention has none.
 ENTITY_NAME = Table(
     "entity_name_t",
     METADATA,
@@ -954,7 +953,7 @@ ENTITY_NAME = Table(
     postgresql_with={"fillfactor": "80"},
 )
 
-#: What each mentioned entity is called, and which entity it is the same as (itself, unless it is an alias).
+#: The name and kind of each mentioned entity, and the entity that it is an alias of (otherwise itself).
 ENTITY_PROFILE = Table(
     "entity_profile_t",
     METADATA,
@@ -966,17 +965,17 @@ ENTITY_PROFILE = Table(
     Column("kind", Text, nullable=False),
     #: the name without case and accents
     Column("folded", Text, nullable=False),
-    #: its first word: only entities of one stem can be the same
+    #: the first word of the name; only entities with the same stem can be aliases
     Column("stem", Text, nullable=False),
     Column("mentions", Integer, nullable=False),
-    # WHY: a changed entity is compared with those of its stem, and with no others.
+    # WHY: a changed entity is compared with those of the same stem.
     Index("profile_by_stem", "host_id", "bank_id", "stem"),
-    # WHY: what is said of an entity is said of its aliases.
+    # WHY: the units of an entity include those of its aliases.
     Index("profile_by_canonical", "host_id", "bank_id", "canonical_id"),
     postgresql_with={"fillfactor": "80"},
 )
 
-#: Facts that were drawn from turns. A fact holds until another value of the same subject and key is stated.
+#: Facts extracted from turns. A fact is valid until another value of the same subject and key is stated.
 FACT = Table(
     "fact_t",
     METADATA,
@@ -992,11 +991,11 @@ FACT = Table(
     Column("valid_to", TIME),
     Column("superseded_by", Uuid),
     Column("said", BigInteger, nullable=False, server_default=text("0")),
-    # WHY: a new fact is put in line with those of its subject and key.
+    # WHY: a new fact is ordered among those of its subject and key.
     Index("fact_by_identity", "host_id", "bank_id", "fact_id", "subject", "key"),
-    # WHY: a person's facts in one bank are found by the person's name, and not by reading all facts of the bank.
+    # WHY: a person's facts in a bank are read by the person's name.
     Index("fact_by_subject", "host_id", "bank_id", "subject"),
-    # WHY: every turn that is prepared reads the newest facts that hold, of very many.
+    # WHY: every prepared turn reads the newest valid facts among very many.
     Index(
         "fact_holding",
         "host_id",
@@ -1007,8 +1006,7 @@ FACT = Table(
     ),
 )
 
-#: Units that ended, or whose words did, since the projection stage last looked: what is to be taken out of its
-#: counts.
+#: Units that ended, or whose text changed, since the projection stage last ran, to be subtracted from its counts.
 FORGOTTEN_UNIT = Table(
     "forgotten_unit_t",
     METADATA,
@@ -1017,12 +1015,12 @@ FORGOTTEN_UNIT = Table(
     Column("nth", BigInteger, Identity(always=True), primary_key=True),
     Column("unit_id", Uuid, nullable=False),
     Column("terms", ARRAY(Text), nullable=False),
-    #: 1: the unit ended; 0: its text is another now
+    #: 1: the unit ended; 0: its text changed
     Column("units", Integer, nullable=False),
     Column("tokens", BigInteger, nullable=False),
 )
 
-#: Entities whose names changed without a mention coming or going.
+#: Entities whose names changed without a new or removed mention.
 STALE_ENTITY = Table(
     "stale_entity_t",
     METADATA,
@@ -1033,8 +1031,8 @@ STALE_ENTITY = Table(
 
 # Of no tenant --------------------------------------------------------------------------------------------------------
 
-#: Which cluster gave the log its xids: they mean nothing in another one, where a dump was restored. One row of the
-#: whole database, so it stands beside the schema's version and holds no tenant's rows.
+#: The PostgreSQL cluster from which the log's xids come; in another one, after the restore of a dump, they have no
+#: meaning. One row for the whole database, beside the schema's version.
 CLUSTER = Table(
     "afterturn_cluster",
     METADATA,
@@ -1044,7 +1042,7 @@ CLUSTER = Table(
     schema="public",
 )
 
-#: Keys of operators: they have no tenant, and are found by their hash as tenants' keys are.
+#: Operators' keys, which have no tenant; like tenants' keys they are looked up by their hash.
 OPERATOR_KEY = Table(
     "afterturn_operator_key",
     METADATA,
@@ -1058,7 +1056,7 @@ OPERATOR_KEY = Table(
     schema="public",
 )
 
-#: Which worker processes there are: each says so itself, again and again.
+#: The worker processes; each refreshes its own row by heartbeats.
 WORKER = Table(
     "afterturn_worker",
     METADATA,
@@ -1073,51 +1071,51 @@ WORKER = Table(
     postgresql_with={"fillfactor": "50"},
 )
 
-#: When each task of maintenance runs next, and who runs it now. Of all tenants at once, so it stands in `public`.
+#: When each maintenance task runs next, and which worker runs it now. For all tenants, so it is in `public`.
 MAINTENANCE = Table(
     "afterturn_maintenance",
     METADATA,
     Column("task", Text, primary_key=True),
-    #: the fencing token: a later run has a higher one
+    #: fencing token, which increases with each run
     Column("run", BigInteger, nullable=False, server_default=text("0")),
     Column("next_run", TIME, nullable=False, server_default="-infinity"),
     Column("lease_until", TIME),
     Column("worker", Text),
-    #: where a run that was cut short goes on
+    #: where the next run continues after an interrupted one
     Column("place", Text),
     Column("started_at", TIME),
     Column("ended_at", TIME),
     Column("outcome", Text),
-    #: of all runs
+    #: number of removed rows over all runs
     Column("removed", BigInteger, nullable=False, server_default=text("0")),
     schema="public",
     postgresql_with={"fillfactor": "50"},
 )
 
-#: The circuit breaker and rate limit of each external service, which is called for all tenants.
+#: Circuit breaker and rate limit of each external service, shared by all tenants.
 GATE = Table(
     "afterturn_gate",
     METADATA,
-    #: the kind of service and a digest of where and as whom
+    #: kind of service, and a digest of its address and account
     Column("gate", Text, primary_key=True),
-    #: calls that failed in a row
+    #: consecutive failed calls
     Column("failures", Integer, nullable=False, server_default=text("0")),
     Column("shut_until", TIME, nullable=False, server_default="-infinity"),
-    #: null: not called yet, the bucket is full
+    #: tokens in the rate limit's bucket; null: not called yet, the bucket is full
     Column("tokens", Double),
     Column("filled_at", TIME, nullable=False, server_default=func.now()),
     schema="public",
     postgresql_with={"fillfactor": "50"},
 )
 
-#: External models, and at which machine each was called: what an erasure cannot reach. Written when a process starts
-#: that may call one; holds no tenant and nothing of what was said.
+#: External models and their machines, whose copies an erasure cannot reach. Written at the start of a process that may
+#: call them; holds no tenant and no content.
 OUTSIDE_MODEL = Table(
     "afterturn_outside_model",
     METADATA,
     #: embedding, extraction
     Column("purpose", Text, primary_key=True),
-    #: a generation of vectors; a version of an extractor
+    #: generation of vectors, or version of an extractor
     Column("name", Text, primary_key=True),
     #: the machine's name
     Column("endpoint", Text, primary_key=True),
@@ -1125,8 +1123,8 @@ OUTSIDE_MODEL = Table(
     schema="public",
 )
 
-#: The sentence model the service embeds with now, by its generation of vectors: one row, written by each process that
-#: starts. Empty until one did. WHY: direct readers of the schema hindsight must not compare vectors of another model.
+#: The current sentence model, by its generation of vectors: one row, written by each process at its start. WHY: direct
+#: readers of the schema hindsight must not compare vectors of another model.
 LIVE_MODEL = Table(
     "afterturn_live_model",
     METADATA,
@@ -1140,10 +1138,10 @@ LIVE_MODEL = Table(
 
 
 def in_bank(rows: FromClause) -> ColumnElement[bool]:
-    """Say that rows of a table, or an alias of it, are of the bank `bank` of `host`."""
+    """Return the condition that rows of a table, or of its alias, belong to the bank `:bank` of `:host`."""
     return and_(rows.c.host_id == bindparam("host"), rows.c.bank_id == bindparam("bank"))
 
 
 def same_bank(one: FromClause, other: FromClause, *names: str) -> ColumnElement[bool]:
-    """Say that two rows are of one bank, and equal in these columns."""
+    """Return the condition that two rows belong to the same bank, and are equal in these columns."""
     return and_(*(one.c[name] == other.c[name] for name in ("host_id", "bank_id", *names)))

@@ -144,7 +144,7 @@ class McpServer:
 
     @contextmanager
     def _open_operation(self, context: Any, operation: str) -> Iterator[Grant]:
-        """Lend the grant to a call of a prompt or resource, and note its outcome; errors become MCPError."""
+        """Yield the grant for a call of a prompt or resource, and note its outcome; errors become MCPError."""
         scope: Scope = context.request.scope
         code, kind = None, None
         try:

@@ -79,22 +79,22 @@ class Needed:
 
     @property
     def table(self) -> str:
-        """Whose rows it is over."""
+        """The table that the index is on."""
         return f"unit_vector_{self.partition}"
 
     @property
     def stem(self) -> str:
-        """What its name begins with."""
+        """The beginning of the index's name."""
         return self.table
 
     @property
     def over(self) -> str:
-        """What it orders."""
+        """The indexed column or expression."""
         return "embedding"
 
     @property
     def rows(self) -> str:
-        """Which rows it is over."""
+        """The WHERE clause of a partial index; '' for all rows."""
         return ""
 
 
@@ -108,22 +108,22 @@ class NeededOfNamespace:
 
     @property
     def table(self) -> str:
-        """Whose rows it is over."""
+        """The table that the index is on."""
         return "plugin_vector_t"
 
     @property
     def stem(self) -> str:
-        """What its name begins with."""
+        """The beginning of the index's name."""
         return f"plugin_vector_{self.bank.hex}_{self.dimension}"
 
     @property
     def over(self) -> str:
-        """What it orders."""
+        """The indexed column or expression."""
         return f"cast(embedding as public.halfvec({self.dimension}))"
 
     @property
     def rows(self) -> str:
-        """Which rows it is over."""
+        """The WHERE clause of a partial index; '' for all rows."""
         return f" where bank_id = '{self.bank}' and dimension = {self.dimension}"
 
 

@@ -221,7 +221,7 @@ class Erasures:
             return [(row.host_id, row.erasure_id) for row in rows]
 
     async def put_off(self, host: UUID, erasure: UUID, wait: timedelta = LEFT_ALONE) -> None:
-        """Have `left_alone` return an erasure after `wait`, and not before."""
+        """Postpone an erasure: `left_alone` returns it only after `wait`."""
         async with self._database.tenant(host) as connection:
             await requests.put_off(connection, host, erasure, self._clock() - LEFT_ALONE + wait)
 

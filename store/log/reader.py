@@ -91,7 +91,7 @@ class Subscription:
 
     @asynccontextmanager
     async def page(self, limit: int = 500) -> AsyncGenerator[tuple[AsyncConnection, Sequence[LoggedEvent]]]:
-        """Open the tenant's transaction and lend it with the next events.
+        """Open the tenant's transaction and yield it with the next events.
 
         Unless the block raises, its writes and the checkpoint after these events are committed together. The commit
         waits for the disk, also for the events that were read: those of stages do not wait themselves, and a server

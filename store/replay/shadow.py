@@ -106,7 +106,7 @@ class Shadow:
 
     @asynccontextmanager
     async def at_rest(self) -> AsyncGenerator[AsyncConnection]:
-        """Lend a connection whose snapshot shows the live tables and the shadow at the same log position.
+        """Yield a connection whose snapshot shows the live tables and the shadow at the same log position.
 
         The log is locked only while the last few events are replayed and the snapshot is taken. Raises
         ErasedMeanwhileError.
