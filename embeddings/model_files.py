@@ -16,7 +16,7 @@ from pathlib import Path
 from embeddings.errors import ModelMissing
 from embeddings.settings import EmbeddingSettings, Variant
 
-#: The window the model was trained for; what is beyond it is not read.
+#: The model's window in tokens; the rest of a text is not read.
 MAX_TOKENS = 256
 
 _UNFINISHED = ".making-"

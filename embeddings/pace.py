@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-#: English has about four characters a token; counting them takes no tokenizer and no thread.
+#: Estimated characters per token, as in English, so that no tokenizer and no thread is needed.
 CHARACTERS_PER_TOKEN = 4.0
-#: Every text pays for its two frame tokens and its share of a model run.
+#: Estimated tokens that a text costs in addition: its two special tokens and its share of a model run.
 TOKENS_PER_TEXT = 6.0
 #: The fixed cost of a model run, in tokens.
 TOKENS_PER_RUN = 12.0
-#: The most that one slow run counts, as a multiple of the pace so far.
+#: Limit of a slow run's influence, as a multiple of the pace so far.
 SLOWEST = 2.0
 
 

@@ -32,7 +32,7 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 8.0
 FIRST_GENERATION, GENERATIONS = 1000, 31_000
 #: Bytes of JSON around the texts of a request, and the most bytes of a character, escapes included.
 ENVELOPE_BYTES, BYTES_A_CHARACTER = 65_536, 6
-#: What is embedded for a text without words: services refuse the empty one.
+#: The text that is embedded in place of an empty one, which services refuse.
 BLANK = " "
 
 

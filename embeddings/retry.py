@@ -34,7 +34,7 @@ class Backoff:
         return plain * (0.5 + self.chance())
 
 
-#: Retries without a wait, where the obstacle is gone at once.
+#: No waits between retries, for obstacles that are gone at once.
 AT_ONCE = Backoff(base_s=0.0)
 
 

@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-#: About 3 MB.
+#: Most cached counts; about 3 MB.
 MOST = 32_768
 
 

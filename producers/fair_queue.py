@@ -29,7 +29,7 @@ from producers.settings import FairnessSettings
 
 TURN_WEIGHT, RECALL_WEIGHT = 2, 4
 BYTES_A_UNIT = 16_384
-#: Units that may wait in one queue: with the bodies they stand for, 64 MiB.
+#: Most units that may wait in a queue; the bodies they stand for have 64 MiB.
 UNITS_WAITING = 4096
 #: Seconds for which a tenant counts as active after its last call.
 ACTIVE_S = 1.0
@@ -37,7 +37,7 @@ ACTIVE_S = 1.0
 DEMAND_S = 1.0
 RETRY_AFTER_S = 1
 
-#: The slot of the call that is being served, where there is one.
+#: The slot of the current call, if it has one.
 CURRENT: ContextVar["Slot | None"] = ContextVar("slot", default=None)
 
 

@@ -20,8 +20,8 @@ from dramatiq import Message
 
 from store.ledger.stages import STAGES, Queue, Stage
 
-#: After how many milliseconds without an answer the next sender enqueues again: of a stage, of a job. Longer for jobs,
-#: whose messages queue up, while a stage's one message is for all its work.
+#: Milliseconds without an answer after which the next sender enqueues again, for a stage and for a job. Longer for
+#: jobs, whose messages queue up, while one message covers all work of a stage.
 FLAG_MS, JOB_FLAG_MS = 1000, 5000
 
 

@@ -28,7 +28,7 @@ from store.tracing import current_traceparent
 
 #: A body of more bytes is sent in pieces, so that a cancelled call sends no more of it.
 WHOLE_BYTES = 1 << 18
-#: Single steps have no limit: each call is limited as a whole.
+#: No time-outs of single steps, because each call is limited as a whole.
 NO_TIMEOUTS: Final = ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None)
 
 
@@ -39,7 +39,7 @@ class Leaving:
     begun: bool = False
 
 
-#: The state of the call that asks for a connection.
+#: The state of the current call, for the connection that it requests.
 _LEAVING: ContextVar[Leaving] = ContextVar("leaving")
 
 

@@ -19,12 +19,12 @@ from store.database_outage import may_pass
 
 log = structlog.get_logger(__name__)
 
-#: Seconds between two questions to the database: it may move to another machine, and clocks drift.
+#: Seconds between two readings of the database's clock: the database may move to another machine, and clocks drift.
 ASK_EVERY_S = 30.0
 TRY_AGAIN_S = 1.0
 #: An answer that took longer than this, in seconds, is too inexact to replace an earlier one.
 PROMPT_S = 0.5
-#: A clock that is further off than this is worth a warning, in seconds.
+#: Difference of the clocks, in seconds, from which a warning is logged.
 OFF_S = 5.0
 
 NOW = text("select clock_timestamp()")

@@ -61,7 +61,7 @@ class Coalescer(Generic[Asked, Answer]):
             while self._waiting:
                 await self._answer(self._taken())
         finally:
-            # Without an await after the last look at the queue: a call that came in between would wait for ever.
+            # No await after the last check of the queue: a call that arrived in between would wait for ever.
             self._busy -= 1
 
     def _taken(self) -> list[tuple[Asked, "asyncio.Future[Answer]"]]:

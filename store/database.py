@@ -51,7 +51,7 @@ SESSION_DEFAULTS = {
 #: How many prepared statements a connection keeps, of SQLAlchemy and of the driver itself, whatever their length.
 CACHED = {"prepared_statement_cache_size": 500, "statement_cache_size": 500, "max_cacheable_statement_size": 0}
 NAMED = {"application_name": "afterturn"}
-#: Lists are compared without blanks, which the server may add.
+#: Session defaults that are not in force; lists are compared without blanks, which the server may add.
 MISSING_DEFAULTS = """
     select d.name from unnest($1::text[], $2::text[]) d(name, wanted)
      where replace(current_setting(d.name), ' ', '') is distinct from replace(d.wanted, ' ', '')"""

@@ -11,7 +11,7 @@ from sqlalchemy import Table, text
 from store.schema import METADATA
 
 KEY = "host_id"
-#: Tables that stand whole on every node, each with the reason.
+#: Tables that are replicated to every node, each with the reason.
 REFERENCE_TABLES: Mapping[str, str] = {
     "afterturn.host_t": "the names of all tenants are unique together",
     "afterturn.api_key_t": "a key is found by its hash before its tenant is known",
@@ -31,7 +31,7 @@ FUNCTIONS_KEPT: Mapping[str, str] = {
     "replay_step": "is of a replay, which the owner runs on each node",
     "apply_shadow": "is of a replay, which the owner runs on each node",
 }
-#: Distributed tables with triggers: what they read and write is of the row's own tenant.
+#: Distributed tables with triggers, which read and write only rows of the same tenant.
 TRIGGERED = ("afterturn.recall_job_t",)
 #: The functions of the schema that take a tenant, as PostgreSQL writes them in a call of create_distributed_function.
 FUNCTIONS = text("""

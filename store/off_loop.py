@@ -19,7 +19,7 @@ Steps = Generator[None, None, R]
 
 #: Characters from which work on a text may take more than 20 ms.
 LONG_CHARACTERS = 20_000
-#: How long steps hold a thread at a time, in seconds.
+#: How long steps run in a thread at a time, in seconds.
 SLICE_S = 0.02
 
 _threads = ThreadPoolExecutor(2, thread_name_prefix="long-texts")

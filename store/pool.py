@@ -6,7 +6,7 @@ from prometheus_client import Counter, Histogram
 from sqlalchemy import AsyncAdaptedQueuePool, PoolProxiedConnection
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-#: No labels: all pools of a process are one.
+#: Without labels, because the pools of a process are not distinguished.
 POOL_WAIT_SECONDS = Histogram(
     "afterturn_pool_wait_seconds",
     "Seconds a call waited because every connection of its pool was lent; calls that found one are not counted",

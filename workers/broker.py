@@ -23,7 +23,7 @@ from workers.recall import RecallWork
 from workers.runner import Runner
 from workers.settings import WorkerSettings
 
-#: Of a million commands, so many also take over messages of dead processes: soon enough, cheap on a small keyspace.
+#: Number of commands in a million that also take over messages of dead processes: soon enough, and cheap here.
 MAINTENANCE_CHANCE = 50_000
 #: Milliseconds without a heartbeat after which dramatiq takes a process for dead: longer than any call that blocks it.
 HEARTBEAT_MS = 60_000

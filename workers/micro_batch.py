@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 #: Longer than a batch of this size takes, since it is not renewed. A worker takes over a batch that is slower, which
 #: then writes nothing; when the process dies, workers get the turns after this time.
 LEASE = timedelta(seconds=15)
-#: Seconds without a new batch after turns came while one ran.
+#: Seconds without a new batch after turns arrived during a running one.
 STAND_ASIDE_S = 1.0
 
 

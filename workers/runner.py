@@ -62,12 +62,12 @@ class Runner:
     notification_wait_s: float = NOTIFICATION_WAIT_S
     stopping: bool = False
     _draining: asyncio.Task[None] | None = None
-    #: A notification came since the last look for work.
+    #: Whether a notification came since the last look for work.
     _notified: bool = False
     #: Claims that are being worked on, by task; and claims whose task was cancelled.
     _jobs: dict[asyncio.Task[None], Sequence[Claim]] = field(default_factory=dict)
     _cut: list[Claim] = field(default_factory=list)
-    #: A job ended, or a notification came.
+    #: Set when a job ended or a notification came.
     _stirred: asyncio.Event = field(default_factory=asyncio.Event)
     #: Limits how many pieces are worked on at the same time.
     _places: asyncio.Semaphore = field(init=False)

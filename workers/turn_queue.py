@@ -40,7 +40,7 @@ BACK_OFF_MS, MOST_BACK_OFF_MS = 500, 60_000
 MOST_DUE = 1000
 TIME_LIMIT_MS = 600_000
 CONNECT_S, ANSWER_S = 2.0, 5.0
-#: Messages of dead consumers are looked for at every heartbeat: dramatiq's chance, in a million.
+#: Probability, in millionths, that dramatiq looks for messages of dead consumers at a heartbeat: always.
 ALWAYS = 1_000_000
 
 #: KEYS: list, bodies, in work, later, attempts; ARGV: now, the most that are due, how many. Answers id, body, attempts.

@@ -18,9 +18,9 @@ from producers.contract_kit.errors import NoAnswerError, UnusableError
 from producers.contract_kit.findings import show_text
 from producers.contract_kit.wire import parse_json
 
-#: Connections at a time, also of the cases that write in parallel.
+#: Most concurrent connections, also for cases that write in parallel.
 CONNECTIONS = 10
-#: Bytes of an answer that are read; a hundred memories of the kit are far below it.
+#: Most bytes of an answer that are read; a hundred memories of the kit have far fewer.
 LARGEST_ANSWER = 8_388_608
 #: How often a 429 with Retry-After is obeyed, and how many seconds of it at most.
 RETRIES = 3

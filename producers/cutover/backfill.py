@@ -27,9 +27,9 @@ from producers.plugin.wire import Capability, MemoryKind, MemoryWrite, Namespace
 from store.off_loop import off_loop
 from store.text.redaction import Redaction
 
-#: The longest wait for a plugin that is away, in seconds.
+#: The longest wait for an unavailable plugin, in seconds.
 PATIENCE_S = 600.0
-#: Between two looks at a plugin that is away.
+#: Pauses between two checks of an unavailable plugin.
 LOOK_AGAIN = Backoff(0.5, factor=2.0, longest_s=10.0)
 #: A row that fails this many times while the plugin's health is ok counts as an error.
 ATTEMPTS = 3

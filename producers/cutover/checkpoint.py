@@ -10,7 +10,7 @@ from uuid import UUID
 from producers.cutover.errors import UnusableFile
 from producers.cutover.legacy import LegacyCursor
 
-#: Rows between two writes of the file; as many at most are written again after a kill.
+#: Rows between two writes of the file; at most this many are written again after a kill.
 EVERY = 100
 
 

@@ -14,11 +14,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from producers.cutover.errors import LegacyUnreadable
 from producers.plugin.wire import NamespaceKind
 
-#: Rows that are held at a time.
+#: Rows that are in memory at a time.
 PAGE = 500
 #: A row without a time counts as the oldest.
 OLDEST = datetime(1970, 1, 1, tzinfo=UTC)
-#: Which namespace of its workspace a row's scope means.
+#: The namespace kind of a workspace that each scope of a row stands for.
 SCOPES = {"LOCAL": NamespaceKind.WORKSPACE, "TEAM": NamespaceKind.TEAM, "GLOBAL": NamespaceKind.ORG}
 
 _MEMORIES = table(

@@ -45,7 +45,7 @@ async def find_memory(plugin: PluginClient, namespace: str, memory_id: str, cont
 
 #: Memories of a page of an export: with vectors of 4,096 numbers they are no more than the client reads.
 EXPORTED = 32
-#: Characters of a text that are asked for.
+#: Most characters of a text that is searched for.
 LONGEST_QUERY = 1000
 
 

@@ -22,7 +22,7 @@ from store.off_loop import off_loop
 from store.text.redaction import Redaction
 
 FORMAT = "afterturn-plugin-export-1"
-#: Bytes of one line, at most.
+#: Most bytes of a line.
 LONGEST_LINE = 16_777_216
 
 

@@ -16,7 +16,7 @@ from store.off_loop import off_loop
 from store.text.redaction import Redaction
 
 SAMPLE = 50
-#: Bytes of a text that are shown.
+#: Bytes of a text that a report shows.
 SHOWN_BYTES = 80
 
 

@@ -97,7 +97,7 @@ async def _admit_recall(request: Request) -> AuthenticatedCall:
 
 
 TenantCall = Annotated[AuthenticatedCall, Depends(_admit_call)]
-#: A call that weighs as much as a recall, however short its body is.
+#: An authenticated call with the weight of a recall, however short its body is.
 RecallCall = Annotated[AuthenticatedCall, Depends(_admit_recall)]
 
 

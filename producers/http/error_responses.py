@@ -62,7 +62,7 @@ class Wire:
 
 
 AGAIN = {"retry-after": "1"}
-#: The rest of the body is not waited for.
+#: The header that ends a connection whose request body was not read completely.
 CLOSE = {"connection": "close"}
 UNAVAILABLE = Wire(503, "UNAVAILABLE", retryable=True, headers=AGAIN)
 INTERNAL = Wire(500, "INTERNAL")
@@ -100,13 +100,13 @@ WIRES: Mapping[type[Exception], Wire] = {
     EmbeddingError: UNAVAILABLE,
 }
 
-#: What keeps the database from writing, by SQLSTATE.
+#: Reasons why the database cannot write, by SQLSTATE.
 NO_WRITES: Mapping[str, str] = {
     "53100": "the database's disk is full: nothing was written; free space and try again",
     "25006": "the database takes no writes now: its disk is nearly full, or it is a standby; nothing was written",
 }
 
-#: What the router itself refuses.
+#: Error codes of refusals by the router itself, by status.
 ROUTER_CODES = {400: "BAD_REQUEST", 404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
 
 

@@ -16,11 +16,11 @@ from producers import metrics
 from producers.errors import Overloaded, TooLarge, TooSlow
 from producers.settings import ApiSettings
 
-#: A longer answer is handed to the server in pieces, the next when the client has taken most of the last.
+#: A longer answer is passed to the server in pieces of this size; the next when the client has read most of the last.
 PIECE = 65_536
 #: After how long a client with too many unfinished requests may come again, in seconds.
 RETRY_AFTER_S = 1
-#: Who has an IPv6 address has a whole network of them.
+#: Bits of an IPv6 address that identify a client, who usually has a whole network of addresses.
 IPV6_PREFIX = 64
 
 Address = IPv4Address | IPv6Address

@@ -25,7 +25,7 @@ from store.tenancy import call_audit
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 REQUEST_ID = "afterturn.request_id"
-#: Hides which server answers.
+#: The response header that hides which HTTP server is used.
 SERVER = (b"server", b"afterturn")
 #: The scope's key of the function that takes a slot: `await scope[ENTER](host_id, weight)`.
 ENTER = "afterturn.enter"

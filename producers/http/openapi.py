@@ -28,7 +28,7 @@ RESPONSE = "#/components/responses/{name}"
 KEY = "key"
 JSON = "application/json"
 
-#: What each code means, and what to do about it.
+#: The meaning of each code, and what to do about it.
 MEANINGS: Mapping[str, str] = {
     "BAD_REQUEST": "the body is not JSON; mend it",
     "UNAUTHENTICATED": "no key, or one that opens nothing; send `Authorization: Bearer <key>`",
@@ -102,14 +102,14 @@ class DescribedAnswer:
 
 
 Kinds = Sequence[type[Exception]]
-#: What may befall any request, one with a key, one with a body, one that writes.
+#: Errors of any request, of one with a key, of one with a body, and of one that writes.
 ALWAYS: Kinds = (PermissionDenied, TooLarge, Overloaded)
 WITH_KEY: Kinds = (Unauthenticated, Invalid, Unavailable)
 WITH_BODY: Kinds = (Malformed, TooSlow)
 WRITING: Kinds = (ResourceBusy, RestoredElsewhere)
 LIMITED: Kinds = (*WRITING, QuotaExceeded, RateLimited)
 
-#: What the described calls take, in the order of their description: the page that describes them shows each.
+#: Bodies of the described calls, in the order of the description; the reference page shows each.
 _BODIES: dict[type[WireModel], None] = {}
 
 

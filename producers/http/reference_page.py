@@ -24,7 +24,7 @@ Every error has the body `{"error": {"code", "message", "retryable", "details"},
 | status | code | meaning, and what to do |
 |---|---|---|
 """
-#: What any call may answer.
+#: Statuses that any call may answer with.
 ALWAYS = frozenset({"403", "413", "429", "500"})
 
 

@@ -25,14 +25,14 @@ from store.tenancy.keys import Grant, Keys
 
 log = structlog.get_logger("afterturn.mcp")
 
-#: Bytes of a token, and of an issuer's keys.
+#: Most bytes of a token, and of an issuer's key set.
 LONGEST_TOKEN, LONGEST_JWKS = 8_192, 262_144
 #: Seconds for which keys are cached, and seconds after which an unknown key id has them read again.
 KEPT_S, AGAIN_S = 600.0, 10.0
-#: How long an issuer's keys are waited for, in seconds.
+#: Time-out for an issuer's keys, in seconds.
 TIMEOUT_S = 5.0
 REQUIRED = ["exp", "iss", "sub", "aud"]
-#: Kinds of keys that sign; a shared secret does not.
+#: Key types for signatures; shared secrets are not accepted.
 SIGNING = frozenset({"RSA", "EC", "OKP"})
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
 

@@ -45,9 +45,9 @@ CODES: Mapping[str, str] = {
 INVALID = "INVALID_ARGUMENT"
 #: The error of JSON-RPC with which a prompt or a resource is refused; its message begins with the contract's code.
 REFUSED = -32000
-#: The tool whose switch prompts and resources go by.
+#: The tool whose switch also enables prompts and resources.
 SEARCH = "memory_search"
-#: What the errors of JSON-RPC say here. The SDK's own say what was sent; those of other codes say what it speaks.
+#: Messages for JSON-RPC errors, which replace the SDK's own, because those repeat what was sent.
 PROTOCOL_ERRORS: Mapping[int, str] = {
     types.PARSE_ERROR: "the body is not JSON",
     types.INVALID_REQUEST: "the body is no request of this protocol",

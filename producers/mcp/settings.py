@@ -20,14 +20,14 @@ ToolName = Literal[
     "memory_list_dir_with_abstract",
     "memory_run_turn",
 ]
-#: Signatures by keys that only their issuer has; a shared secret, or none, is no signature here.
+#: The accepted signature algorithms: with private keys only, never with a shared secret or without a key.
 Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
 ]  # fmt: skip
 _URL = r"^https?://[^\s?#]+$"
 #: Whether each of some tools is served.
 Switches = dict[ToolName, bool]
-#: Where a description says that a setting changes nothing here, and why.
+#: The key of a JSON schema that says that a setting has no effect here, and why.
 NO_EFFECT = "x-no-effect"
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from producers.perimeter.errors import CircuitOpen
 
-#: Failures in a row that open it, and seconds that it stays open.
+#: Consecutive failures that open the breaker, and seconds for which it stays open.
 THRESHOLD = 3
 COOLDOWN_S = 60.0
 

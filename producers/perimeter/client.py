@@ -40,11 +40,11 @@ TIMEOUT_S = 2.0
 #: A 429 is obeyed RETRIES times, while it asks for LONGEST_PAUSE_S seconds at most; beyond that the caller waits.
 RETRIES = 3
 LONGEST_PAUSE_S = 5.0
-#: Every attempt waits on its own, for the longest pause that any call was asked for.
+#: Retries without own waits: each attempt waits for the longest pause that any call was asked for.
 OBEY = Retry(AT_ONCE, attempts=RETRIES + 1)
-#: Bytes of an answer that are read: a hundred memories of 64 KiB.
+#: Most bytes of an answer that are read: enough for a hundred memories of 64 KiB.
 LARGEST_ANSWER = 16_777_216
-#: Bytes of a body that is no Error which its message repeats.
+#: Bytes of an unexpected error body that are repeated in the message.
 SHOWN_BYTES = 256
 #: Seconds for which a plugin's capabilities are cached.
 CAPABILITIES_S = 60.0

@@ -2,7 +2,7 @@
 
 import re
 
-#: An opening bracket and the word, with anything between them that hides it.
+#: An opening bracket before the word `memory`, with spaces or invisible characters between them.
 _MARK = re.compile(
     r"([\[\uff3b\u301a\u27e6\u3010])(?=[\s\u00ad\u200b-\u200f\u2028-\u202f\u2060-\u2064\ufeff]*memory\b)", re.IGNORECASE
 )

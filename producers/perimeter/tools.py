@@ -20,7 +20,7 @@ from producers.plugin.wire import LARGEST_LIMIT, Capability, Memory, MemoryKind,
 NAMESPACE = "A namespace of list_writable_namespaces; the default is the workspace's own."
 NO_MEMORIES = "No memories found."
 REFUSED_SCOPE = "scope: GLOBAL is not served here; use LOCAL or TEAM"
-#: Memories that the older recall tool returns, at most.
+#: Most memories that the older recall tool returns.
 RECALL_LIMIT = 50
 
 
@@ -98,7 +98,7 @@ class PerimeterTool:
         return schema
 
 
-#: Arguments that are of use only where a plugin promises this.
+#: Arguments that need a capability of the plugin.
 _NEEDS = {
     "expires_at": Capability.TTL,
     "pin": Capability.PIN,
@@ -193,7 +193,7 @@ TOOLS: Sequence[PerimeterTool] = (
     PerimeterTool("list_readable_namespaces", "List where you may look.", NoArguments, _list_readable, read_only=True),
     PerimeterTool("forget_memory", "Forget a memory for good.", ForgetArguments, _forget, idempotent=True),
 )
-#: For agents that know the older words (LOCAL, TEAM).
+#: Tools for agents that use the older scope names (LOCAL, TEAM).
 LEGACY_TOOLS: Sequence[PerimeterTool] = (
     PerimeterTool("recall_memory", "Find memories by the older scopes.", RecallArguments, _recall, read_only=True),
 )

@@ -20,7 +20,7 @@ from producers.perimeter.errors import (
     WorkspaceNotFound,
 )
 
-#: Parents from a workspace to its root, at most.
+#: Most parents from a workspace to its root.
 MOST_HOPS = 50
 
 

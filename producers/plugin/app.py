@@ -46,11 +46,11 @@ from producers.settings import ApiSettings
 from store.database_outage import is_outage
 from store.errors import NotFound, OverQuota, RateLimited, ResourceBusy, TurnBusy
 
-#: How long the store may take to say how it is, in seconds.
+#: Time-out of the store's health check, in seconds.
 HEALTH_S = 2.0
-#: Namespaces whose names begin so are the service's own.
+#: Prefix of namespaces that are reserved for the service.
 RESERVED = "gateway:"
-#: Fields of a body that are of use only where the store claims a capability.
+#: Fields of a body that need a capability of the store.
 FIELDS = {
     "expires_at": Capability.TTL,
     "pin": Capability.PIN,
@@ -61,7 +61,7 @@ FIELDS = {
     "export": Capability.EXPORT,
 }
 
-#: Fields that come back as they were sent, or are refused: their numbers are read digit for digit.
+#: Fields that are returned exactly as they were sent, or refused: their numbers are read digit for digit.
 AS_SENT = ("metadata", "propagation")
 
 #: The header that names receipts of erasures, and how many it names.

@@ -50,7 +50,7 @@ CAPABILITIES = (
     Capability.CURSOR,
     Capability.EXPORT,
 )
-#: How often a blocked erasure is tried at once; then the sweeper runs it.
+#: Number of immediate attempts of a blocked erasure; then the sweeper runs it.
 ERASE_TRIES = 3
 
 log = structlog.get_logger("afterturn.plugin")

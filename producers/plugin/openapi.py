@@ -44,7 +44,7 @@ ROUTES: Sequence[tuple[str, str, type[BaseModel] | None, int, type[BaseModel] | 
     ("post", "/v1/search", SearchRequest, 200, Found, (400,)),
     ("delete", "/v1/memories/{id}", ForgetRequest, 204, None, (400, 403, 404)),
 )
-#: What ours adds on every route: a quota, too many requests, a database that is away; on the API's port, no key.
+#: Statuses that this service adds on every route: no valid key, quota, too many requests, unavailable database.
 ADDED = (401, 403, 429, 503)
 
 

@@ -29,11 +29,11 @@ from pydantic import (
 )
 
 VERSION = "1.0.0"
-#: Bytes of a namespace's name, at most.
+#: Most bytes of a namespace's name.
 LONGEST_NAME = 256
 LARGEST_LIMIT = 100
 DEFAULT_LIMIT = 20
-#: Numbers of one embedding, at most.
+#: Most numbers of an embedding.
 LARGEST_EMBEDDING = 4096
 
 #: For fullmatch: with match and `$` a name could end in a line end.

@@ -17,7 +17,7 @@ import redis
 
 from producers.queue.acceptance import Rejection
 
-#: Letters of one queue; the oldest go first.
+#: The most dead letters of a queue; beyond it, the oldest are deleted.
 MOST_LETTERS = 10_000
 DAY_MS = 86_400_000
 

@@ -13,7 +13,7 @@ from producers.errors import FieldProblem, Invalid, TooLarge
 from producers.service.turns import parse_body
 from store.tracing import read_traceparent
 
-#: Where a publisher might name a tenant. The queue decides whose a message is: these are ignored wherever they stand.
+#: Fields in which a publisher might name a tenant; they are ignored, because the queue decides the tenant.
 TENANT_FIELDS = frozenset({"tenant", "host"})
 
 
@@ -27,7 +27,7 @@ class Envelope(BaseModel):
     source: Annotated[str, Field(min_length=1, max_length=1024)]
     type: Literal["afterturn.turn.completed", "afterturn.turn.items", "afterturn.recall.requested"]
     data: dict[str, Any] = Field(repr=False)
-    #: Of the extension for distributed tracing; a wrong one is as good as none.
+    #: The extension attribute for distributed tracing; an invalid one is ignored.
     traceparent: Any = Field(default=None, repr=False)
 
 

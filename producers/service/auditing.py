@@ -27,7 +27,7 @@ WAITING_LIMIT = 20_000
 BATCH = 1000
 #: Pause between two batches, in seconds.
 PAUSE_S = 1.0
-#: How long a process that stops goes on writing, in seconds.
+#: How long a stopping process continues to write, in seconds.
 LAST_S = 2.0
 #: How often calls without a valid key are summed up, in seconds.
 SUM_EVERY_S = 60.0

@@ -15,7 +15,7 @@ from store.erasure import Kind, Receipt
 from store.tenancy.external_models import Sent
 from store.tenancy.keys import Grant
 
-#: Which field names what is erased; a bank needs none beside its own.
+#: The field that names the target, by kind of erasure; a bank needs none besides `bank`.
 NAMED_BY = {"unit": "unit_id", "session": "session_id", "user": "user_id", "bank": None}
 
 

@@ -17,7 +17,7 @@ BANK_BYTES = 256
 SESSION_BYTES = 128
 TURN_BYTES = 256
 NAME_BYTES = 256
-#: Positions are bigints.
+#: The largest position, that of a PostgreSQL bigint.
 POSITION_MAX = 2**63 - 1
 #: The accepted range of times; a time outside is a mistake of units.
 EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)

@@ -27,9 +27,9 @@ from store.recall.query import Recalled, RecallQuery
 CHAT = "chat:"
 CURRENT_CHAT, ALL_USER_MEMORY = "current_chat", "all_user_memory"
 MAX_MESSAGES = 500
-#: Characters of a prompt that a question is made of.
+#: Most characters of a prompt that become the question.
 LONGEST_QUESTION = 16_384
-#: Bytes of an answer beside its results.
+#: Bytes of an answer without its results.
 ROOM_AROUND = 64
 
 

@@ -24,7 +24,7 @@ from store.tenancy.gateway_targets import CHAT, GatewayTargets
 from store.tenancy.keys import Grant
 
 SUCCEEDED, FAILED = "memory_gateway_recall_succeeded", "memory_gateway_recall_failed"
-#: Characters that all of one finding may have together, names included, however much the other side has to say.
+#: Most characters of all fields of a finding together, however much the gateway answers.
 MOST_CHARACTERS = 65_536
 SERVER_ERRORS, TOO_MANY_REQUESTS = 500, 429
 

@@ -33,9 +33,9 @@ from store.tenancy.keys import Grant
 TurnResult = Appended | ProducerError | StoreError
 A = TypeVar("A", bound=TurnResult)
 
-#: Turns of a batch that are validated before other calls may work.
+#: Turns of a batch that are validated before other calls get the event loop.
 SLICE = 16
-#: Seconds between two tries of a message that another request is writing, and for how long it is tried.
+#: Seconds between two attempts to append a message that another request is writing, and of all attempts together.
 LOOK_AGAIN_S, BUSY_S = 0.025, 1.0
 
 

@@ -33,7 +33,7 @@ from store.tenancy.keys import Grant
 LinkKind = Literal["temporal", "semantic", "entity", "causes", "caused_by", "enables", "prevents"]
 
 
-#: A document and a directive as they are shown.
+#: Examples of a document and of a directive.
 DOCUMENT: Mapping[str, Any] = {
     "doc_id": "c0a8e1b2-3d4f-5061-9728-394a5b6c7d8e",
     "content_hash": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",

@@ -20,7 +20,7 @@ from store.log.storable import check_text
 T = TypeVar("T")
 
 MAX_LISTED = 1000
-#: Characters of the longest cursor: one that holds a name of 256 bytes.
+#: Most characters of a cursor: one that contains a name of 256 bytes.
 CURSOR_CHARACTERS = 2_000
 
 

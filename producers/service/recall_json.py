@@ -20,9 +20,9 @@ from store.memory.directives import Directive
 from store.off_loop import off_loop
 from store.recall.query import About, Explanation, Recalled
 
-#: Bytes of an answer at once, and of one that waits in its job.
+#: Most bytes of a direct answer, and of one that is stored in its job.
 MOST_BYTES, MOST_BYTES_OF_JOB = 8_388_608, 2_097_152
-#: A text is written in its result and in the frame.
+#: How often a text is part of an answer: in its result and in the frame.
 TIMES_WRITTEN = 2
 #: Bytes of the note that something was left out, and of one character in a result and in the frame, escaped in both.
 ROOM_FOR_NOTE, LONGEST_CHARACTER = 512, 24

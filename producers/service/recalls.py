@@ -37,9 +37,9 @@ MAX_TTL_S = 86_400
 MAX_METADATA, MAX_KINDS, MAX_SESSIONS = 16, 16, 64
 #: The number of results requested from a gateway where a question names none.
 GATEWAY_K = 8
-#: As many messages as a session's history shows at once, and some.
+#: Most recent messages of a session that are read: some more than a history shows.
 MAX_RECENT = 64
-#: Banks that are asked at a time when several are.
+#: Banks that are searched concurrently in a recall across banks.
 BANKS_TOGETHER = 4
 
 Source = Literal["local", "gateway"]

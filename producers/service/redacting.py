@@ -20,7 +20,7 @@ UNREAD = OPAQUE | {
     *("metadata", "type", "role", "name", "id", "call_id", "tool_call_id", "file_id", "filename"),
     *("image_url", "file_data", "file_url", "data", "audio"),
 }
-#: A text that is JSON, and stays JSON.
+#: The field whose text is JSON, and must stay JSON.
 _JSON_TEXT = "arguments"
 _BARE = re.compile(r'(?<!")\[REDACTED:\w+\](?!")')
 

@@ -33,7 +33,7 @@ def _own_text(content: str) -> str:
     return told
 
 
-#: What a memory is called by its caller: it can stand in a path.
+#: The caller's id of a memory, which can be part of a URL's path.
 MemoryId = Annotated[str, AfterValidator(session_name)]
 
 

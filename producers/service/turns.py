@@ -32,12 +32,12 @@ from store.log.storable import check_json, check_text
 from store.memory.turns import NewMessage, NewTurn
 
 MAX_BATCH = 500
-#: Of a text within an item, before it is known how much a message may have.
+#: Most characters of a text within an item, a first check before the limit of a message.
 LONGEST_TEXT = 16_777_216
 MAX_METADATA_BYTES = 16_384
-#: A turn's metadata are kept with each of its messages: most bytes of them that one call writes.
+#: Most bytes of metadata that one call writes: a turn's metadata are stored with each of its messages.
 MAX_METADATA_BYTES_OF_CALL = 4_194_304
-#: Of a turn; they are kept among the metadata, under this name.
+#: Most tags of a turn, and the metadata key under which they are stored.
 MAX_TAGS = 64
 TAGS = "tags"
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})

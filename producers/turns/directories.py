@@ -67,7 +67,7 @@ DIRECTORIES: Mapping[str, Told] = {
     ),
     "runtime/context": lambda of: f"What the next turn is shown of this conversation. {_say_history(of)}",
 }
-#: What is true of each of them; with the sentence of its own it has the words that the contract asks for.
+#: Text that all abstracts share; together with its own sentence, each has the number of words that the contract asks.
 _ALL = (
     "It is a view that the memory service makes when it is listed; there is no file behind it, and listing changes "
     "nothing. Call memory_before_turn to get the items of the conversation together with what is recalled, and "

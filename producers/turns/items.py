@@ -17,17 +17,17 @@ from store.log.storable import check_json
 Item = dict[str, Any]
 
 MAX_ITEMS, MAX_LEVELS = 1024, 64
-#: Base64 from this many characters on is taken for something binary.
+#: Number of characters from which base64 counts as binary data.
 BINARY_CHARACTERS = 65_536
 #: The beginning of an older form of the recalled block, in a developer's message.
 OLD_FORM = "Memory recall:"
 #: Types of items that are opaque to all but the model's provider, and not searched.
 OPAQUE = frozenset({"encrypted_content"})
-#: How an item stands among the parts of a message.
+#: Type of the content part that contains an unchanged item.
 KEPT = "response_item"
-#: What a message has that is an item of OpenAI's APIs, and none of ours.
+#: Fields by which an item of OpenAI's APIs differs from a message of this service.
 _MARKS = frozenset({"type", "tool_calls", "tool_call_id", "function_call", "refusal", "audio", "annotations"})
-#: Names whose strings are text that was said.
+#: Fields whose strings are text.
 TEXTS = frozenset({"text", "arguments"})
 
 _DATA_URL = re.compile(r"data:[\w.+-]+/[\w.+-]+(?:;[\w=.+-]+)*,", re.ASCII)

@@ -20,7 +20,7 @@ INSIGHT_CONFIDENCE = {"fact_stability": "0.78", "fact_evolution": "0.84"}
 _IGNORED = frozenset(
     ("the", "a", "an", "and", "or", "is", "are", "am", "to", "of", "my", "what", "who", "do", "you", "i")
 )
-#: Shorter terms of a question match nothing, in bytes.
+#: Fewest bytes of a question's term; shorter ones match nothing.
 LEAST_TERM = 2
 _SEPARATORS = str.maketrans(dict.fromkeys("?!.,;:\"'", " "))
 

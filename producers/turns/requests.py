@@ -16,7 +16,7 @@ from store.log.storable import check_text
 DEFAULT_INPUT_TOKENS = 120_000
 MAX_WAIT_MS = 10_000
 Items = list[dict[str, Any]]
-#: An item as an agent has it.
+#: Example of an item as an agent has it.
 ASKED: Mapping[str, Any] = {
     "type": "message",
     "role": "user",

@@ -42,7 +42,7 @@ from store.schema import FACT, LEDGER, TURN, UNIT, in_bank
 #: Facts of which a subject can have several at a time, such as likes. Their value is part of their key.
 MANY_VALUED = ("user_like", "user_dislike", "user_preference", "user_allergy", "today_task", "weekly_task")
 
-#: The unit that states something.
+#: The unit that states a fact.
 STATED_UNIT = UNIT.alias("u")
 _UNIT, _TURN, _LEDGER, _FACT = STATED_UNIT, TURN.alias("g"), LEDGER.alias("l"), FACT.alias("f")
 _IDENTITY = ("fact_id", "subject", "key")

@@ -38,7 +38,7 @@ from store.schema import UNIT, UNIT_VECTOR, in_bank
 
 #: Candidates of an index for the nearest; some may be later, or of the same turn.
 LOOKED_AT = 100
-#: A scan of this many times what an index reads is no slower.
+#: Factor up to which a scan of all vectors is not slower than an index.
 ONE_PASS = 4
 
 # The projection stage counts units; a bank it has not counted yet is a small one.

@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 MANY = 200
 #: Pending units that a bulk writer leaves before it indexes some itself.
 TOO_MANY = 500
-#: How many banks are counted; beyond them, all counts begin anew.
+#: Most banks that are counted; beyond it, all counts start again.
 MOST_BANKS = 10_000
 
 LADEN = text("""

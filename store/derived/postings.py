@@ -14,7 +14,7 @@ from store.text.message_terms import analyse_message
 from store.text.terms import analyse_text, lexical_text
 from store.text.word_rules import WordRules
 
-#: Where a message's unit comes from.
+#: The origin of messages' units.
 MESSAGE = "message"
 
 # A unit that was forgotten meanwhile gets no words back.

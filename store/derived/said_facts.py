@@ -54,7 +54,7 @@ MESSAGE_COLUMNS = (
 
 _UNIT, _LEDGER, _BANK = UNIT.alias("u"), LEDGER.alias("l"), BANK.alias("b")
 _HOST, _USER, _TURNS = bindparam("host", type_=Uuid), bindparam("user", type_=Uuid), bindparam("turns", type_=Integer)
-#: The one bank, while it lives.
+#: Selects the bank, if it exists.
 ONE_BANK = select(_BANK.c.bank_id, _BANK.c.bank_name).where(in_bank(_BANK), _BANK.c.active, row_lasts(_BANK))
 # `forgotten`: the fact's unit has ended already.
 FOLDED = text("""

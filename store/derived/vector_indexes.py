@@ -26,7 +26,7 @@ LIST_UNITS = 250
 MOST_LISTS = 1000
 #: Longer vectors get fewer lists: pgvector refuses a build that does not fit into MEMORY.
 LONG, MOST_LISTS_OF_LONG = 2000, 700
-#: It ends before another look is due, so that other maintenance has its turn.
+#: Seconds that one look may take; it ends before the next is due, so that other maintenance tasks can run.
 LOOK_S = 5.0
 
 # The size of its largest bank says whether a partition needs an index, its own size how fine that has to be.

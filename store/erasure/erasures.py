@@ -35,7 +35,7 @@ from store.memory import reflections
 PAGE_UNITS = 100
 #: An erasure without progress for this long is resumed by the sweeper.
 LEFT_ALONE = timedelta(seconds=30)
-#: A step that ended in a deadlock is repeated.
+#: Retries of a step after a deadlock.
 GO_ON = Retry(Backoff(base_s=0.05, factor=2.0), attempts=5)
 
 # The order of locks is that of store/SCHEMA.md. A writer that appends to, counts or embeds for a bank holds it shared

@@ -23,7 +23,7 @@ from store.schema import GATE
 
 log = structlog.get_logger(__name__)
 
-#: Seconds for which a process takes a gate without a rate for open without asking again.
+#: Seconds for which a process treats a gate without a rate limit as open before it reads the gate again.
 BELIEVED_S = 1.0
 
 #: The longest pause a service may ask for, in seconds.

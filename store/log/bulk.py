@@ -17,7 +17,7 @@ from sqlalchemy import text
 from store.database import Database
 from store.log.refusals import translate_refusals
 
-#: Events of one transaction: long enough to be fast, short enough not to hold back readers of the log.
+#: Events per transaction: enough to be fast, and few enough not to delay readers of the log.
 BATCH = 2000
 
 # Emptied first, too: a writer that was cut off before it emptied the table left another tenant's events there.

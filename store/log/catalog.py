@@ -109,7 +109,7 @@ class EventSpec:
 
 A, E = Aggregate, EventType
 
-#: Parents before their children.
+#: The aggregates, parents before their children.
 AGGREGATES: Mapping[Aggregate, AggregateSpec] = MappingProxyType(
     {
         A.BANK: AggregateSpec("agent_memory_bank_t", has_children=True),

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Uuid, bindparam, func
 
-#: Held by every writer of the log, shared.
+#: Takes the shared lock that every writer of the log holds.
 ENTER_LOG: ColumnElement[Any] = func.afterturn.enter_log()
 
 

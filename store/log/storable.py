@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 DEPTH_LIMIT = 64
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-#: A large float is an integer once jsonb has kept it, and is read as one below 2**64.
+#: jsonb stores a large float as an integer, which is read back as one below 2**64.
 _INTEGERS = range(-(2**63), 2**64)
 
 

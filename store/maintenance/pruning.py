@@ -18,7 +18,7 @@ from store.schema import AUDIT_EVENT, BANK, CALL_AUDIT, CLAIM, HOST, OPEN_TURN
 LEDGER_PAGE = 250
 AUDIT_PAGE = 1000
 CLAIMS_PAGE = 500
-#: The place of a task that has more to do and keeps no position.
+#: The place of a task that has more to do but keeps no position.
 MORE = "more"
 
 PRUNE_LEDGER = text("select last, looked, removed from afterturn.prune_ledger(:host, :after, :before, :limit)")

@@ -109,7 +109,7 @@ MEMORY = "memory"
 NO_STATE: Mapping[str, None] = {"context": None, "expiresAt": None}
 #: The metadata key of pinned units, which every answer holds; `store.recall.pinned_arm` reads it.
 PINNED = "pinned"
-#: Metadata of what a fact was extracted as. A corrected text loses them, so that it supersedes no other fact.
+#: Metadata that describe an extracted fact. A corrected text loses them, so that it supersedes no other fact.
 READ_AS = frozenset({"value", "span", "slug"})
 
 

@@ -35,7 +35,7 @@ from store.tenancy.quotas import refusal_of, within_quota
 from store.text.terms import lexical_text
 from store.text.word_rules import WordRules
 
-#: Retries for a memory that another request is just writing.
+#: Retries for a memory that another request is writing.
 LOOK_AGAIN = Retry(evenly(0.025), attempts=200)
 
 _UNIT = UNIT.c

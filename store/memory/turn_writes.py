@@ -15,9 +15,9 @@ Outcome = tuple[str, int | None, bool]
 
 #: The function that APPEND calls; a schema of another version lacks a function of this name and signature.
 SIGNATURE = "afterturn.append_turns(uuid, afterturn.offered_turn[], boolean)"
-#: Takes what `append_arguments` returns.
+#: The append; its arguments are those of `append_arguments`.
 APPEND = "select outcomes, positions, delivers from afterturn.append_turns($1, $2, $3)"
-#: Takes the traceparents of the turns as well; called only where a turn has one.
+#: The append with the turns' traceparents; called only when a turn has one.
 APPEND_TRACED = "select outcomes, positions, delivers from afterturn.append_traced_turns($1, $2, $3, $4)"
 
 

@@ -22,7 +22,7 @@ SET_EVENTS = text("select afterturn.set_events(cast(:registry as jsonb))")
 SET_VERSION = text("select afterturn.set_schema_version(:revision, :oldest_code)")
 FIND_REVISION = text("select version_num from public.afterturn_version")
 SET_STAGES = text("select afterturn.set_stages(cast(:stages as jsonb))")
-#: Processes that start at the same time migrate one after the other.
+#: Key of the advisory lock by which processes that start at the same time migrate one after the other.
 MIGRATION_LOCK = 7_305_412_208_117
 POLL_S = 0.05
 TRY_LOCK = text("select pg_try_advisory_lock(:key)")

@@ -22,7 +22,7 @@ from store.replay.shadow import ASK_AGAIN, LOCK_TIMEOUT, ErasedMeanwhileError, P
 
 EVERYTHING = ReplayScope()
 VERIFIED, SWAPPED, REPAIRED = "afterturn_replay", "afterturn_swap", "afterturn_repair"
-#: How often a replay is repeated because something was erased meanwhile.
+#: Retries of a replay during which something was erased.
 BEGIN_AGAIN = Retry(AT_ONCE, attempts=3)
 #: SQLSTATEs after which the transaction is repeated: it conflicted with others.
 MET_OTHERS = (LOCK_NOT_AVAILABLE, DEADLOCK)

@@ -14,7 +14,7 @@ from embeddings.retry import Retry, evenly
 from store.database_outage import LOCK_NOT_AVAILABLE, again_after, state_of
 from store.errors import ReplayError
 
-#: Events of one step, which is one transaction.
+#: Events per step, which is one transaction.
 STEP = 1000
 #: The first step is short: until its tables were analyzed once, the planner knows no good way to a row of the shadow.
 FIRST_STEP = 200

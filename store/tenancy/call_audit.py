@@ -17,7 +17,7 @@ from store.schema import API_KEY, CALL_AUDIT, HOST
 
 #: The host of calls without a valid key; these are summed up (producers/service/auditing.py).
 NO_HOST = UUID(int=0)
-#: HTTP statuses from here on are refusals.
+#: The lowest HTTP status of a refusal.
 FIRST_REFUSAL = 400
 
 # One argument and no statement for each call: a thousand of those take five times as long.

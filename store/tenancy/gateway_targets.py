@@ -29,9 +29,9 @@ from store.tenancy.hosts import ADD_HOST
 
 #: The prefix of every session's name at a gateway; searches leave it out.
 CHAT = "chat:"
-#: Bytes of a session's name at a gateway.
+#: Most bytes of a session's name at a gateway.
 MOST_BYTES = 128
-#: Rows of the ledger that one transaction ends.
+#: Ledger rows that one transaction ends.
 TOGETHER = 500
 UNSET = "its gateway target was unset"
 

@@ -8,7 +8,7 @@ from store import identity
 from store.database import Database
 from store.schema import HOST
 
-#: Takes `host_id` and `name`.
+#: Adds a host if it does not exist; takes `host_id` and `name`.
 ADD_HOST = insert(HOST).on_conflict_do_nothing()
 
 

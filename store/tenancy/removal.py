@@ -15,9 +15,9 @@ TABLES = text("""
     select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
       join pg_attribute a on a.attrelid = c.oid and a.attname = 'host_id' and not a.attisdropped
      where n.nspname = 'afterturn' and c.relkind in ('r', 'p') and not c.relispartition order by 1""")
-#: Claims of workers: without them, their work for these hosts is rolled back.
+#: Tables deleted first, with the workers' claims: without a claim, a worker's changes are rolled back.
 CLAIMS = ("claim_t", "ledger_t", "recall_job_t")
-#: A deletion that ended in a deadlock with workers is repeated.
+#: Retries of a deletion after a deadlock with workers.
 EMPTY_AGAIN = Retry(evenly(0.25), attempts=20)
 #: Banks first, whose rows are deleted with them; hosts last, since all rows refer to them.
 LAST = ("agent_memory_bank_t", "host_t")

@@ -8,7 +8,7 @@ one user. A key of a user or an agent creates banks in a name space of its own, 
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
-#: Bytes of a bank's name.
+#: Most bytes of a bank's name.
 NAME_BYTES = 256
 
 

@@ -11,7 +11,7 @@ import string
 import zlib
 
 SECRET_BYTES = 32
-#: What a key of an operator begins with.
+#: Prefix of operators' keys.
 OPERATOR_PREFIX = "op_"
 CHECKSUM_DIGITS = 6
 DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase

@@ -2,7 +2,7 @@
 
 import re
 
-#: About as much as the sentence model reads.
+#: Characters of a chunk, about as many as the sentence model reads.
 CHUNK_CHARACTERS = 900
 
 _PARAGRAPH = re.compile(r"\n\s*\n")

@@ -8,7 +8,7 @@ from store.text.calendars import Calendar, load_calendars
 from store.text.word_rules import stop_words, strip_accents
 
 _WORD = re.compile(r"[^\W\d_]+")
-#: Of a longer text the beginning tells.
+#: Characters at the beginning of a text that are analysed.
 _BEGINNING = 400
 
 

@@ -10,21 +10,21 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
-#: A caller's own key that is shorter than this is not looked for: it would be found in ordinary words.
+#: Fewest characters of a caller's own key that is searched for; a shorter one would match ordinary words.
 SHORTEST_OWN_KEY = 8
 OWN_KEY = "OWN_KEY"
-#: Characters from which on a run of base64 may be a secret.
+#: Fewest characters of a run of base64 that may be a secret.
 SHORTEST_BLOB = 33
 
 
 class Redaction(StrEnum):
     """Which secrets are replaced."""
 
-    #: Nothing.
+    #: Redact nothing.
     OFF = "off"
-    #: The caller's own key, and what has a form that only credentials have.
+    #: Redact the caller's own key, and texts in forms that only credentials have.
     KEYS = "keys"
-    #: Those, and long random runs of base64 as well.
+    #: Redact these, and long random runs of base64.
     ALL = "all"
 
 
@@ -214,7 +214,7 @@ def _is_long_and_mixed(value: str) -> bool:
     return len(value.strip("\"'")) >= SHORTEST_OWN_KEY and _is_mixed(value)
 
 
-#: In the order in which they are tried.
+#: The rules, in the order in which they are applied.
 _KEYS: tuple[_Rule, ...] = (
     _build_rule("OPENSSH_PRIVATE_KEY", "private key", _PEM.format(name="OPENSSH ")),
     _build_rule("PRIVATE_KEY", "private key", _PEM.format(name=r"(?:[A-Z0-9]{1,16} ){0,3}")),

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from store.text.rules.vocabulary import is_given_name, known_things
 from store.text.terms import words_of
 
-#: Letters a name needs to be compared; from LONG on two letters may be wrong.
+#: Fewest letters of a compared name, and the number from which two letters may differ.
 LEAST, LONG = 3, 8
 #: Longer names are not compared.
 MOST = 24

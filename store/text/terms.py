@@ -18,7 +18,7 @@ from store.text.word_rules import AUTO, FIRST, WordRules, rules_of
 MAX_TERM_BYTES = 64
 #: Terms of one text that are looked up, the first of them: every one is a row of the index.
 MOST_TERMS = 16_384
-#: Words whose stems need not be found again.
+#: Most words whose stems are cached.
 WORDS_KEPT = 16_384
 
 # Written without spaces between words: Thai, Lao, Myanmar, Khmer, kana, Han, Hangul, and their extensions.

@@ -19,10 +19,10 @@ CHARACTERS = 2000
 MOST_SPANS = 256
 #: Characters before a time that are read for what refers to it: "two weeks before ..".
 REACH = 64
-#: Where "until 2020" begins.
+#: The begin of a span without one, such as "until 2020".
 FIRST = datetime(1, 1, 1, tzinfo=UTC)
 
-#: The language of what holds no common word of any.
+#: The language of a text without common words of any language.
 USUAL = "en"
 DAY = timedelta(days=1)
 

@@ -15,7 +15,7 @@ from afterturn_client.client import AsyncAfterturn
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.lifecycle import BeforeTurnOptions, Item
 
-#: Asked where there is no input yet: it says nothing, so that no text is recalled for it.
+#: The input of before_turn when there is none yet: it has no text, so that nothing is recalled for it.
 NOTHING_YET: Item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": " "}]}
 KEPT = "what a session keeps stays: erase it with `afterturn erase session`"
 

@@ -127,7 +127,7 @@ class UnavailableError(ApiError):
     """503: the service cannot do it durably right now."""
 
 
-#: The one place where wire codes become classes.
+#: The exception class of each wire code.
 BY_CODE: Mapping[str, type[ApiError]] = MappingProxyType(
     {
         "BAD_REQUEST": BadRequestError,

@@ -16,7 +16,7 @@ EVENTS: Mapping[str, str] = {
 }
 #: The file of hooks in a user's home, by agent.
 FILES: Mapping[str, str] = {"claude-code": ".claude/settings.json", "codex": ".codex/hooks.json"}
-#: Seconds after which an agent gives a hook up; ours ends before.
+#: Time-out in seconds after which an agent ends a hook; ours end earlier by themselves.
 TIMEOUT_S = 5
 _COMMAND = "afterturn-client hook "
 

@@ -16,11 +16,11 @@ from afterturn_client.reference import cut_text
 from afterturn_client.transcripts import LONGEST_MESSAGE, TranscriptTurn, read_turns
 from afterturn_client.turns import Message, NewTurn
 
-#: Seconds that a hook may take of its agent's time.
+#: Time-out of a hook, in seconds.
 DEADLINE_S = 2.0
-#: Characters that a hook may add to a prompt: Claude Code takes 10,000.
+#: Most characters that a hook adds to a prompt; Claude Code accepts 10,000.
 LONGEST_CONTEXT = 9_000
-#: Results asked for, and tokens they may have: about as many characters as there is room for.
+#: Number of results and token budget of a recall, which fit into LONGEST_CONTEXT.
 RESULTS, TOKENS = 8, 2_000
 #: The most finished turns that are stored before a transcript is compacted.
 CAUGHT_UP = 16

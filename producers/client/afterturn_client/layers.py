@@ -28,9 +28,9 @@ from afterturn_client.turns import Message
 
 T = TypeVar("T")
 
-#: Who speaks for the agent, in the words of the seed.
+#: The sender's name for the agent's messages, as the seed fixes it.
 AGENT_SENDER = "beaver"
-#: Most UTF-8 bytes of a question; of a longer prompt, the beginning is asked.
+#: Most UTF-8 bytes of a question; of a longer prompt, only the beginning is used.
 LONGEST_QUESTION = 16_384
 _UNAUTHORIZED = 401
 

@@ -15,9 +15,9 @@ import httpx
 
 #: Bytes of one message; the service's own limit is less.
 LONGEST_LINE = 4_194_304
-#: A recall that waits for freshness and the service's own waits end before.
+#: Time-out of a call; longer than a recall that waits for freshness, and than the service's own waits.
 TIMEOUT_S = 60.0
-#: Codes of JSON-RPC: not JSON, no request, and the server's own trouble.
+#: Error codes of JSON-RPC: not JSON, not a request, and a failure of the server.
 PARSE_ERROR, INVALID_REQUEST, SERVER_ERROR = -32700, -32600, -32000
 #: Where a message of the 2026-07-28 revision says which revision it is of, and what is named again in a header.
 REVISION = "io.modelcontextprotocol/protocolVersion"

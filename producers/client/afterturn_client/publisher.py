@@ -19,9 +19,9 @@ from afterturn_client.errors import QueueFullError, QueueRefusedError, UnknownOu
 from afterturn_client.lifecycle import AfterTurnOptions, Item, after_turn_body
 from afterturn_client.turns import Messages, NewTurn, TurnOptions, turn_body
 
-#: Messages of one transaction: their bodies are in memory at once.
+#: Most messages of a transaction, whose bodies are in memory together.
 MOST_TOGETHER = 100
-#: How long the server's disk is waited for, in milliseconds; an append-only file is written every second at least.
+#: Longest wait for the server's disk, in milliseconds; an append-only file is written at least every second.
 DISK_MS = 5000
 NOT_ON_DISK = "the queue holds it, and its server's disk may not yet: publish again under the same turn_id"
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 _WORD = re.compile(r"\w+")
-#: Scripts that are written without spaces are compared sign by sign.
+#: Characters of scripts without spaces, which are compared one by one.
 _UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]")
 _SATURATION, _LENGTH_WEIGHT = 1.2, 0.75
 

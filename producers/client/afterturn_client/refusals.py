@@ -5,9 +5,9 @@ from typing import Any
 
 from afterturn_client.errors import BY_CODE, ApiError
 
-#: A run of the request's own text this long in an error message means that it was repeated.
+#: Length, in characters, from which a piece of the request's text in an error message counts as repeated from it.
 TELLING = 16
-#: A private text shorter than this is found in any sentence and tells nothing.
+#: Private texts shorter than this are not searched for: they occur in any sentence.
 SHORT = 4
 LONGEST_MESSAGE = 500
 

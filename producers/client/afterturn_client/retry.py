@@ -10,7 +10,7 @@ from afterturn_client.transport import Lost, Reply, Request
 
 T = TypeVar("T")
 
-#: A gateway in between answers these when the service behind it is away.
+#: Statuses with which a proxy or load balancer answers while the service is unavailable.
 _AWAY = frozenset({429, 502, 503, 504})
 
 
@@ -37,7 +37,7 @@ class RetryPolicy:
         return None if self.patience_s is not None and spent_s + pause > self.patience_s else pause
 
 
-#: Send once.
+#: The policy without retries.
 NEVER = RetryPolicy(pauses_s=())
 
 

@@ -24,9 +24,9 @@ from afterturn_client.ranking import rank_texts
 
 #: How many characters of a turn a search shows.
 EXCERPT = 800
-#: How long a write waits for another process.
+#: Longest wait for another process's write, in seconds.
 PATIENCE_S = 10.0
-#: How much Afterturn is asked for when only one session is meant: its recall searches the whole bank.
+#: Results asked for when only one session is of interest, because the recall searches the whole bank.
 WIDE = 100
 SERVER_ERRORS = range(500, 600)
 

@@ -16,7 +16,7 @@ from afterturn_client.turns import Messages, NewTurn, TurnOptions
 
 T = TypeVar("T")
 
-#: The receipts that have the position of a write.
+#: The answers that contain the position of a write.
 WRITTEN = (
     answers.TurnReceipt,
     answers.DocumentReceipt,

@@ -45,7 +45,7 @@ class NewTurn:
     expires_at: Moment | None = None
 
 
-#: What a turn is made of; a mapping stands for a message as it is.
+#: The messages of a turn; a mapping is sent unchanged.
 Messages = Sequence[Message | Mapping[str, Any]]
 
 

@@ -9,7 +9,7 @@ from producers.contract_kit.probe import BAD_REQUEST, CREATED, NOT_FOUND, OK, Pr
 from producers.contract_kit.registry import case
 from producers.contract_kit.wire import MEMORY_KINDS, SOURCES, parse_instant
 
-#: What a plugin may round its times by.
+#: The most by which a plugin may round its times.
 A_SECOND = timedelta(seconds=1)
 VERBATIM = (
     "  two blanks before, a line end after\n",

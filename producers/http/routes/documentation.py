@@ -11,7 +11,7 @@ from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
 PAGE, ASSETS = "/docs", "/docs/assets"
-#: Where Swagger UI's own files lie.
+#: The package and folder with Swagger UI's files.
 PACKAGE = ("fastapi_offline", "static")
 _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 

@@ -19,7 +19,7 @@ from producers.settings import ApiSettings
 
 #: With and without a slash at the end: clients differ, and a redirect would lose the body.
 PATHS = ("/mcp", "/mcp/")
-#: Where the metadata of a protected resource are looked for: below this, followed by the path of the resource.
+#: Path prefix of the metadata of a protected resource; the path of the resource follows.
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
 

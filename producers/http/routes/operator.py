@@ -40,7 +40,7 @@ from producers.service.operator_work import (
 from producers.service.paging import PageParameters
 from store.errors import NotFound
 
-#: Makes a key as the body says; returns the tenant whose it is, and what is answered.
+#: Changes a key as the body says; returns the key's tenant, and the answer.
 KeyChange = Callable[[Any], Awaitable[tuple[UUID, Any]]]
 
 router = APIRouter(prefix="/api/v1/operator", tags=["operator"])

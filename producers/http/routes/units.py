@@ -26,7 +26,7 @@ from store.errors import ConcurrencyError, IsReflection, NotFound
 from store.memory.links import Linked
 from store.memory.units import Unit
 
-#: A unit in examples.
+#: The id of a unit, for examples.
 UNIT = "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20"
 
 router = APIRouter(prefix="/api/v1", tags=["units"])

@@ -17,7 +17,7 @@ from store.text.terms import words_of
 ADDRESSED, OWN = "to:", "me:"
 #: Characters of a message that are read, and names of each kind that are kept.
 MOST_CHARACTERS, MOST_NAMES = 4096, 8
-#: Letters of a name.
+#: Fewest and most letters of a name.
 _SHORTEST, _LONGEST = 2, 24
 #: Characters of a question that are read for names, and names that are looked up.
 ASKED_CHARACTERS, MOST_ASKED = 1024, 6
