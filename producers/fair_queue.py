@@ -164,7 +164,7 @@ class FairQueue:
 
     def _choose_next(self) -> QueuedCall | None:
         units, limits = self.settings.units, self._compute_limits()
-        # Units beyond a tenant's limit, from when it was alone, take no room from the others.
+        # Units above a tenant's limit, started when it was alone, do not count against the others.
         taken = sum(min(tenant.running, limits[name]) for name, tenant in self._tenants.items())
         waiting = [(name, tenant) for name, tenant in self._tenants.items() if tenant.waiting]
         for name, tenant in sorted(waiting, key=lambda one: (one[1].running, one[1].turn)):

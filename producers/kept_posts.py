@@ -116,7 +116,7 @@ class KeptPosts:
         return self._session
 
     def _build_url(self, path: str) -> yarl.URL:
-        # Read as httpx reads it, which checked the address.
+        # Parsed by httpx, which also validated the address.
         return self._urls.setdefault(path, yarl.URL(str(httpx.URL(self._base_url + path)), encoded=True))
 
 
@@ -140,7 +140,7 @@ class _Connector(aiohttp.TCPConnector):
             connection.close()
         if protocol is not None:
             self._lent.add(protocol)
-        # Not earlier, as aiohttp's trace events would be: a connection that is closed above has carried nothing.
+        # Set only here, unlike aiohttp's trace events: nothing was sent on a connection that is closed above.
         _LEAVING.get().begun = True
         return connection
 

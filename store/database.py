@@ -24,14 +24,14 @@ from store.pool import MeasuredPool
 from store.settings import DatabaseSettings
 from store.vectors import register_codec
 
-# Settings of one transaction, beside the tenant's.
+# Settings of one transaction in addition to the tenant's.
 Settings = Mapping[str, str]
 NO_SETTINGS: Settings = MappingProxyType({})
-# For work that the ledger repeats when it is lost: the commit does not wait for the disk, and delays no other.
-# A server that crashes loses the last such transactions, whole, in order, and with the ends of their claims.
-# Stages say the same few statements again and again: each is planned once a connection, for all parameters.
+# For work that the ledger repeats if it is lost: the commit does not wait for the disk, and delays no other commit.
+# A server crash loses only the last such transactions, completely and in order, together with the ends of their
+# claims. Stages repeat a few statements, so each is planned once per connection, for all parameters.
 NO_SYNC: Settings = MappingProxyType({"synchronous_commit": "off", "plan_cache_mode": "force_generic_plan"})
-# Each statement is planned once a connection: the planner would make most of a recall's anew for every question.
+# Plans each statement once per connection; otherwise most statements of a recall would be planned for every question.
 ONE_PLAN: Settings = MappingProxyType({"plan_cache_mode": "force_generic_plan"})
 
 #: How long a statement waits for a lock that another transaction holds, in seconds: then it ends with ResourceBusy.
@@ -203,9 +203,9 @@ def _create_engine_for(url: str, pool_size: int, begun: Begun | None, *, pooled:
     engine = service_engine(
         url,
         pooled=pooled,
-        # Read back as it was sent: the standard parser makes an integer past 64 bits of a large float.
+        # Reads a large float back as it was sent; the standard parser would return an integer beyond 64 bits.
         json_deserializer=orjson.loads,
-        # Connections that a burst opened are kept for the next: opening one costs more than most statements.
+        # Connections opened in a burst are kept for the next one, because opening costs more than most statements.
         poolclass=MeasuredPool,
         pool_size=2 * pool_size,
         max_overflow=0,
@@ -228,7 +228,7 @@ async def _fetch_rows(engine: AsyncEngine, query: str, arguments: tuple[object, 
         lent.close()
         raise
     except BaseException as error:
-        # The connection broke, or the call was cancelled in the middle of an answer: no other caller may use it.
+        # The connection is broken, or the call was cancelled during an answer, so no other caller may use it.
         await greenlet_spawn(lent.invalidate, error)
         raise
     # No transaction was begun, so there is nothing to wait for.
@@ -244,7 +244,7 @@ async def _lend_connection(engine: AsyncEngine) -> PoolProxiedConnection:
     try:
         return await engine.raw_connection()
     except engine.dialect.loaded_dbapi.Error as error:
-        # SQLAlchemy's own stand-in for the driver's error; it is not wrapped here.
+        # SQLAlchemy's substitute for the driver's error, which is not wrapped here.
         raise error.__cause__ or error from None
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import Column, Double, Label, cast, extract, func, select, text
 from store.database import Database
 from store.schema import CLAIM, LEDGER
 
-# A lock on its own id is what each transaction that writes holds, and the only sign of one that any role may see.
+# Every writing transaction holds a lock on its own id, the only sign of it that any role can see.
 LOOK = text("""
     select (select transactionid::text::bigint from pg_locks
              where locktype = 'transactionid' and mode = 'ExclusiveLock' and granted
@@ -18,8 +18,8 @@ LOOK = text("""
            (select count(*) from pg_stat_activity where usesysid is not null) as connections,
            current_setting('max_connections')::int as most_connections,
            pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint as written""")
-# What pg_stat_replication shows of another role's processes is null without pg_monitor; then nothing is said.
-# The view's own replay_lag stands still while a replica does: positions do not.
+# Without pg_monitor, pg_stat_replication shows nulls for processes of other roles; then no replica is reported. The
+# view's replay_lag does not grow while a replica stands still; the difference of positions does.
 REPLICAS = text("""
     select application_name as replica, min(pg_wal_lsn_diff(replay_lsn, '0/0'))::bigint as shown
       from pg_stat_replication where replay_lsn is not null group by 1""")

@@ -6,6 +6,6 @@ import typer
 
 from producers.contract_kit.command import contract_test_command
 
-# A polite end is an interrupt: namespaces are deleted and the report is written.
+# SIGTERM acts like an interrupt: namespaces are deleted and the report is written.
 signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 typer.run(contract_test_command)

@@ -62,14 +62,14 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
         exception_handlers={HTTPException: _answer_unrouted},
-        # Its own spans and logs would tell paths, which hold names, and texts of errors; ours are in request_trace.py.
+        # FastAPI's own spans and logs would record paths (with names) and error texts; ours are in request_trace.py.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.memory, app.state.keys, app.state.operations = memory, keys, operations
     fair = fair or FairQueue(FairnessSettings())
     app.add_middleware(CallMiddleware, settings=settings, fair=fair, recorder=recorder)
     if plugin is not None:
-        # Routes are asked one after the other: this one costs the others a look at the path's beginning.
+        # Routes are tried in order; this one costs the others only a comparison of the path's beginning.
         app.router.routes.append(Mount("/v1", app=PluginApp(plugin, settings, fair)))
     for router in (
         *(module.router for module in (turns, recall, units, erasures, banks, lists, knowledge, memories, gateway)),
@@ -78,7 +78,7 @@ def create_app(
         service.service_routes(health, metrics),
         documentation.page_routes(app.title, app.openapi_url or ""),
     ):
-        # Included, a router would look for its route three times over; these have nothing to add to their routes.
+        # Its routes are added directly, because an included router would search for a route three times.
         app.router.routes += router.routes
     complete_description(app)
     return app

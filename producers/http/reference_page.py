@@ -79,7 +79,7 @@ def _render_codes() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    # A description needs nothing of what answers.
+    # The description can be built without the parts that answer requests.
     nothing = cast("Any", None)
     app = create_app(nothing, nothing, nothing, nothing, ApiSettings(), operations=cast("Any", object()))
     sys.stdout.write(render_reference(app.openapi()))

@@ -149,7 +149,7 @@ class PluginApp:
         """Serve one request."""
         if scope["type"] != "http":
             raise NotImplementedError(f"{scope['type']} is not served")
-        # Beneath the API's own port a request has a span already.
+        # On the API's own port, a request has a span already.
         with trace_request(scope) if self._alone else nullcontext():
             await self._serve(scope, receive, send)
 
@@ -276,7 +276,7 @@ class _PluginRequest:
         body = {
             name: value
             for name, value in _object(self._raw).items()
-            # In a patch null clears; anywhere else it is as good as absent.
+            # In a patch, null clears a field; elsewhere it counts as absent.
             if (name not in FIELDS or FIELDS[name] in claimed) and (value is not None or model is _Patch)
         }
         for name in AS_SENT:
@@ -435,6 +435,6 @@ def _refusal_of_limit(error: Exception) -> Refusal | None:
         case Overloaded() | RateLimited():
             return Refusal(429, "unavailable", str(error), None, {"retry-after": str(error.retry_after_s)})
         case OverQuota():
-            # A 5xx, or a 429, would have the caller try again what cannot succeed.
+            # A 5xx or 429 would make the caller repeat a request that cannot succeed.
             return Refusal(403, "forbidden", str(error), getattr(error, "details", None))
     return None

@@ -37,10 +37,10 @@ from store.log.envelope import Origin
 from store.log.locks import hold_lock
 from store.schema import in_bank, same_bank
 
-# A rebuild locks the bank's writers out; counting locks out rebuilds, the end of the bank, and links.
+# A rebuild excludes the bank's writers; counting excludes rebuilds, the end of the bank, and writes of links.
 LOCK_ALONE = select(func.afterturn.enter_log(bindparam("host", type_=Uuid)), hold_lock("bank", "bank"))
 
-# A row that stands for no turn: its item is an id of its own, so that it is not counted as a turn.
+# A ledger row without a turn: its item is a separate id, so that it is not counted as a turn.
 RECOUNT_ROW = text("""
     insert into afterturn.ledger_t
         (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position, accepted_at)
@@ -81,7 +81,7 @@ def _fill_table(name: str, expected: TextClause | Select[*tuple[Any, ...]]) -> I
     return insert(_find_table(name)).from_select([*columns, "host_id", "bank_id"], rows)
 
 
-# There are many postings, and most are right: only wrong ones are written.
+# There are many postings, of which most are correct, so only wrong ones are rewritten.
 _POSTING, _WORD = schema.POSTING.c, schema.UNIT_WORD.c
 _RIGHT = (
     select(true())

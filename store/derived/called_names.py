@@ -37,8 +37,8 @@ TURNS = 200
 #: Messages before and after an address whose speakers may be addressed.
 AROUND = 8
 
-# The speaker who is addressed is the only other one around; among three it is left open. A speaker without a name is
-# known by the role, as `user` only where the bank's newest turns are of one user. A word in lower case is no name.
+# The addressed speaker is the only other one nearby; with more than two speakers nobody is. A speaker without a name
+# is identified by the role, `user` only if the bank's newest turns are of one user. A word in lower case is no name.
 CALLED = text("""
     with alone as materialized (
         select count(distinct x.user_id) = 1 as is_so

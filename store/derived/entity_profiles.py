@@ -14,8 +14,8 @@ AT_ONCE = 512
 
 TAKE_STALE = text("""
     delete from afterturn.stale_entity_t where host_id = :host and bank_id = :bank returning entity_id""")
-# Those of these entities that are mentioned, and the name and kind that most of their mentions give. A mention without
-# them stands for the name and kind that the entity began with.
+# The mentioned ones among these entities, with their most frequent name and kind. A mention without them counts for the
+# name and kind with which the entity was created.
 READ = text("""
     select e.entity_id, n.name, k.kind, afterturn.folded(n.name) as folded, m.mentions
       from unnest(cast(:entities as uuid[])) t(entity_id),

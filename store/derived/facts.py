@@ -123,7 +123,7 @@ REMOVE = (
     .where(in_bank(FACT), FACT.c.unit_id == _GONE.c.unit_id)
     .returning(*(FACT.c[name] for name in _IDENTITY))
 )
-# All facts of these turns, also those that a rebuild has added already: nothing was derived from them yet.
+# All facts of these turns, including those that a rebuild has added already, whose validity is not derived yet.
 _STATED = (
     select_stated(in_bank(_UNIT), _UNIT.c.turn_id == any_(bindparam("turns", type_=ARRAY(Uuid))))
     .cte("stated")

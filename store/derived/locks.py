@@ -11,8 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.identity import event_id
 from store.log.locks import ENTER_LOG, hold_lock, share_lock
 
-# Deriving writers of one bank meet on its entities. A writer that waited for another's entity after it had written
-# itself would commit later under a smaller xid, and a reader of the log would see a link before the entity it names.
+# Writers of derived state take a common lock on a bank's entities. Otherwise a writer that waited for another's entity
+# after its own first write would commit later with a smaller xid, and a log reader would see a link before its entity.
 LOCK = select(ENTER_LOG, share_lock("bank", "bank"), hold_lock("entities", "bank"))
 FIRST_FACTS = text("""
     select u.turn_id, min(u.position) as position
@@ -21,7 +21,7 @@ FIRST_FACTS = text("""
                      where u.host_id = :host and u.bank_id = :bank and u.turn_id = t.turn_id
                        and u.origin = 'extraction' offset 0) u
      group by 1""")
-# Entities that ended (no mention was left) in a bank that lives, with the version they begin again at.
+# Ended entities (without mentions) of an existing bank, with the version at which they begin again.
 ENDED = text("""
     select cast(n.entity_id as text) as entity, n.aggregate_version + 1 as version
       from unnest(cast(:entities as uuid[])) as t(entity_id),
@@ -30,7 +30,7 @@ ENDED = text("""
                     offset 0) n
      where (select b.active from afterturn.agent_memory_bank_t b where b.host_id = :host and b.bank_id = :bank)""")
 
-# Units, mentions and links that ended in a bank that lives, with the version they begin again at.
+# Ended units, mentions and links of an existing bank, with the version at which they begin again.
 RESUMED = text("""
     select t.nth,
            case t.type

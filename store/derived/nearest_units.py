@@ -41,7 +41,7 @@ LOOKED_AT = 100
 #: Factor up to which a scan of all vectors is not slower than an index.
 ONE_PASS = 4
 
-# The projection stage counts units; a bank it has not counted yet is a small one.
+# The number of units, as counted by the projection stage; a bank that is not counted yet is small.
 SIZE = text("""
     select s.units,
            case when s.units > greatest(cast(:exact_units as bigint), cast(:one_pass as bigint))

@@ -101,7 +101,7 @@ class KeptShort:
         except Exception as error:  # noqa: BLE001 - the turns are accepted: after an error of any kind workers carry their words
             log.warning("pending_words_failed", error=type(error).__name__)
         finally:
-            # Before the task ends: callers that wait for it look here again.
+            # Set before the task ends, because callers that wait for it check it again.
             del self._carrying[host, bank]
 
     async def _laden(self, host: UUID, bank: UUID) -> bool:

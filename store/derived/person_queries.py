@@ -56,7 +56,7 @@ _WRITTEN = (
     .limit(literal_column(str(NEWEST_EVENTS)))
     .subquery("w")
 )
-# Where a user wrote last, however many banks the tenant has: the newest events are at the end of an index.
+# The banks of a user's newest events; this reads only the end of an index, however many banks the tenant has.
 SEEN_OF_USER = SEEN.where(_BANK.c.bank_id.in_(select(_WRITTEN.c.bank_id)))
 _BANKS = SEEN.cte("banks").prefix_with("materialized")
 
@@ -71,8 +71,8 @@ def _means_the_same(of: FromClause, as_one: FromClause) -> ColumnElement[bool]:
     return and_(_in_banks(of), of.c.canonical_id == as_one.c.canonical_id)
 
 
-# The names that mean the same person as this one: itself, the aliases of its entity, and the subjects of facts that
-# state it as the speaker's own name.
+# The names of the same person: the name itself, the aliases of its entity, and the subjects of facts that state it as
+# the speaker's own name.
 SUBJECTS = union(
     select(_NAME),
     select(_ALIAS.c.folded)

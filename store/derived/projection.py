@@ -20,9 +20,9 @@ OTHERS_LIMIT = 1000
 
 #: Entities of a unit that make pairs, those it names first: pairs grow with the square, and what names more is a list.
 PAIRED = 32
-# A link's state before is `counted`, after is "not removed". A pair of links holds when both do and are among the first
-# that do; the change of a pair's count is what it is after less what it was before.
-# What is changed is named by its keys once more: a plan that was made for many links would read those of every bank.
+# A link counted before has `counted`; it counts afterwards unless it is removed. A pair counts when both of its links
+# do and are among the first PAIRED of their unit; the change of its count is the value after minus that before. The
+# changed rows are joined by their keys once more, because a plan for many links would read those of every bank.
 COUNT_LINKS = text("""
     with touched as (
         select u.unit_id from afterturn.agent_memory_unit_t u
@@ -90,7 +90,7 @@ FORGET_PAIRS = text("""
      using unnest(cast(:first as uuid[]), cast(:second as uuid[])) as p(first, second)
      where c.host_id = :host and c.bank_id = :bank and c.entity_id_1 = p.first and c.entity_id_2 = p.second
        and c.cooccur_count = 0""")
-# A pair that lost a unit may have lost its newest.
+# A pair that lost a unit may have lost the newest one, so its time is recomputed.
 REDATE_PAIRS = text("""
     update afterturn.agent_memory_entity_cooccur_t c
        set last_cooccurred = (
@@ -112,7 +112,7 @@ REDATE_PAIRS = text("""
 
 #: The most units whose words one statement moves into the word index.
 UNITS_LIMIT = 500
-# Indexing of words excludes a rebuild and the end of the bank, and nothing else.
+# The lock of word indexing excludes only a rebuild and the end of the bank.
 LIVING = select(ENTER_LOG, share_lock("bank", "bank"))
 LOCK_WORDS = select(hold_lock("words", "bank"))
 POST_WORDS = text("select carried, forgotten, terms from afterturn.post_words(:host, :bank, :units, :back)")

@@ -27,7 +27,7 @@ MISSING = text("""
            select true from afterturn.unit_vector_t v
             where v.host_id = :host and v.bank_id = r.bank_id and v.generation = :generation
               and v.unit_id = r.reflection_id and v.chunk = 0) is null""")
-# In the place of turns: the log's last word about a reflection is its position.
+# Reflections in the form of turns; the position is that of a reflection's last event.
 LACKING = text("""
     select r.reflection_id, r.bank_id, r.reflection_id, e.position, r.update_ts
       from afterturn.agent_memory_reflection_t r,

@@ -48,8 +48,8 @@ UNDONE = text("""
      where e.host_id = :host and (e.xid, e.position) > (cast(cast(:xid as text) as xid8), cast(:position as bigint))
        and e.xid < pg_snapshot_xmin(pg_current_snapshot())
        and e.event_type = any(:text_events)""").bindparams(bindparam("text_events", list(TEXT_EVENTS), ARRAY(Text)))
-# A text that was changed or forgotten since has an event of its own further on. `lacking`: from where on vectors of
-# the bank are still to be made.
+# A text that was changed or forgotten since then has a later event, which is handled at its own position. `lacking`:
+# first position of the bank that is not embedded yet.
 TEXTS_BEHIND = text("""
     with behind as materialized (
         select cast(cast(e.xid as text) as bigint) as xid, e.position, e.bank_id, e.aggregate_version,
@@ -74,8 +74,8 @@ TEXTS_BEHIND = text("""
                           where u.host_id = :host and u.bank_id = b.bank_id and u.unit_id = b.unit_id and u.active
                             and u.aggregate_version = b.aggregate_version offset 0) u on true
      order by b.xid, b.position""").bindparams(bindparam("text_events", list(TEXT_EVENTS), ARRAY(Text)))
-# As an append does, and in its order; and as who corrects, forgets or links by hand, before anything is held.
-# Other writers lock several units of a bank in another order.
+# The locks of an append, in its order, and the one of callers' corrections, deletions and links, before any row is
+# locked: other writers lock several units of a bank in another order.
 LOCK = text("""
     select afterturn.enter_log(),
            (select count(pg_advisory_xact_lock_shared(k.key))
@@ -84,14 +84,14 @@ LOCK = text("""
            (select count(pg_advisory_xact_lock(k.key))
               from (select distinct afterturn.lock_key('entities', b.bank) as key
                       from unnest(cast(:banks as uuid[])) as b(bank) order by 1) k)""")
-# Locked, so that a concurrent deletion of one of them takes its new links with it.
+# The units are locked, so that a concurrent deletion of one includes its new links.
 STILL = text("""
     select u.unit_id from unnest(cast(:units as uuid[]), cast(:versions as bigint[])) as t(unit_id, version)
       join afterturn.agent_memory_unit_t u
         on u.host_id = :host and u.bank_id = :bank and u.unit_id = t.unit_id and u.active
        and u.aggregate_version = t.version
      order by u.unit_id for share of u""")
-# Links that a caller made name no model.
+# Former semantic links; those without a model were made by callers.
 FORMER = text("""
     select k.from_unit_id as later, k.to_unit_id as earlier, k.aggregate_version, k.weight
       from unnest(cast(:units as uuid[])) as t(unit_id),

@@ -21,8 +21,7 @@ WINDOW = timedelta(hours=24)
 #: Weights fall from the first, without a gap, to the second, after a whole window. A superseding fact's link weighs 1.
 NEAREST, FARTHEST = 0.99, 0.3
 
-# WHY the index on facts of sessions ends with the position: the last fact before another is one look, however many
-# a session has.
+# WHY the index on facts of sessions ends with the position: the last fact before another is then found in one probe.
 FOLLOWED = text("""
     select a.unit_id as former, b.unit_id as later, b.event_date - a.event_date as gap,
            (select true from afterturn.agent_memory_link_t l

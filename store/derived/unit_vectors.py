@@ -15,7 +15,7 @@ from store.derived.extraction_runs import Unread
 #: How many characters of a text are read: more than the 256 tokens of a vector ever hold.
 CHARACTERS_READ = 8192
 
-# A turn's own messages and the facts drawn from it later are two pieces of work. A unit of no turn stands for itself.
+# A turn's messages and the facts extracted from it later are separate work. A unit without a turn has its own id here.
 MISSING = text("""
     select u.bank_id, u.unit_id, left(u.content, :characters) as content, u.aggregate_version
       from unnest(cast(:banks as uuid[]), cast(:turns as uuid[]), cast(:facts as boolean[])) as w(bank, turn, facts),
@@ -34,8 +34,8 @@ SHARE_BANKS = text("""
     select pg_advisory_xact_lock_shared(k.key)
       from (select distinct afterturn.lock_key('bank', b.bank) as key
               from unnest(cast(:banks as uuid[])) as b(bank) order by 1) k""")
-# Locked against being forgotten until the vector is there to be forgotten too. Of a text that was corrected meanwhile,
-# the vector belongs to no unit.
+# The unit is locked so that it cannot be forgotten before its vector exists and is deleted with it. Nothing is inserted
+# for a text that was corrected meanwhile.
 INSERT = text("""
     insert into afterturn.unit_vector_t (host_id, bank_id, unit_id, chunk, generation, embedding)
     select u.host_id, u.bank_id, u.unit_id, 0, cast(:generation as smallint), cast(:embedding as public.halfvec)
@@ -43,7 +43,7 @@ INSERT = text("""
      where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit and u.active
        and u.aggregate_version = :version for share
     on conflict do nothing""")
-# The writer of a bank's reflections locks many of its entities at once.
+# Waits for the writer of a bank's reflections, which locks many of its entities together.
 SHARE_ENTITIES = text("""
     select pg_advisory_xact_lock_shared(k.key)
       from (select distinct afterturn.lock_key('entities', b.bank) as key
@@ -66,7 +66,7 @@ LACKING = text("""
                                        where v.host_id = u.host_id and v.bank_id = u.bank_id
                                          and v.generation = :generation and v.unit_id = u.unit_id and v.chunk = 0))
      order by t.position limit :limit""")
-# Units that came without a turn, as if each were one, at the log's last word about it.
+# Units without a turn, each treated as one, at the position of its last event.
 LACKING_ALONE = text("""
     select u.unit_id, u.bank_id, u.bank_id, p.position, u.update_ts
       from afterturn.agent_memory_unit_t u,

@@ -29,7 +29,7 @@ LONG, MOST_LISTS_OF_LONG = 2000, 700
 #: Seconds that one look may take; it ends before the next is due, so that other maintenance tasks can run.
 LOOK_S = 5.0
 
-# The size of its largest bank says whether a partition needs an index, its own size how fine that has to be.
+# Whether a partition needs an index depends on its largest bank; the number of lists depends on the partition's size.
 PARTITIONS_IN_NEED = text("""
     select r as partition, coalesce(max(s.units), 0) as largest,
            greatest(max(s.units), max(c.reltuples::bigint)) as vectors, max(i.lists) as lists,
@@ -45,7 +45,7 @@ PARTITIONS_IN_NEED = text("""
                            from pg_class n join pg_index x on x.indexrelid = n.oid
                           where n.oid = to_regclass('afterturn.unit_vector_' || r || '_near')) i on true
      group by r having max(s.units) > :exact_units or max(i.lists) is not null order by r""")
-# Of the callers' vectors of memory plugins, those of a large namespace have an index of their own for each dimension.
+# Large namespaces of the memory plugin, each with an index for each dimension of callers' vectors.
 NAMESPACES_IN_NEED = text("""
     select bank_id, dimension, coalesce(v.vectors, 0) as largest, coalesce(v.vectors, 0) as vectors, i.lists,
            coalesce(i.valid, false) as valid
@@ -64,7 +64,7 @@ NAMESPACES_IN_NEED = text("""
      order by bank_id, dimension""")
 #: Numbers of the longest vector that an index takes: pgvector keeps it there at half precision.
 LONGEST_INDEXED = 4000
-# Held by the builder's session for as long as it lives.
+# Held by the builder's session until its end.
 LOCK = text("select pg_try_advisory_lock(hashtextextended('afterturn.vector_indexes', 0))")
 #: Finding the centres of a million vectors takes 400 MB.
 MEMORY = text("set maintenance_work_mem = '512MB'")

@@ -47,7 +47,7 @@ PAGE = text("""
      where e.host_id = :host and e.bank_id = :bank and e.position > :reached and e.position <= :upto
      order by e.position limit :limit""")
 
-# What callers of the memory plugin said of the bank, and the vectors that they brought.
+# Deletes the bank's namespace record of the memory plugin, and the vectors that callers sent.
 FORGET_VECTORS = delete(PLUGIN_VECTOR).filter_by(**_PLACE)
 FORGET_NAMESPACE = delete(PLUGIN_NAMESPACE).filter_by(**_PLACE)
 

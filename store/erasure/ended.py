@@ -11,9 +11,8 @@ from store.schema import UNIT, in_bank
 PAGE_UNITS = 100
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-# By the index `unit_expired`; what is erased says nothing any more, and is not found again.
 _UNIT = UNIT.c
-# By the index of units that ended: it holds those whose text is still there.
+# Uses the index `unit_expired`, which holds expired units with a text; erased ones have none.
 UNITS = (
     select(_UNIT.unit_id)
     .where(

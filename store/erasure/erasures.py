@@ -38,12 +38,12 @@ LEFT_ALONE = timedelta(seconds=30)
 #: Retries of a step after a deadlock.
 GO_ON = Retry(Backoff(base_s=0.05, factor=2.0), attempts=5)
 
-# The order of locks is that of store/SCHEMA.md. A writer that appends to, counts or embeds for a bank holds it shared
-# for as long as that takes.
+# Locks are taken in the order of store/SCHEMA.md. A writer that appends to a bank, counts or embeds for it holds the
+# bank's lock shared meanwhile.
 LOCK_LOG = select(ENTER_LOG)
-# Held for a moment, and for the one host: the writes that had begun are in the log then.
+# Held briefly, for one host: afterwards, the writes that had begun before are in the log.
 LOCK_HOST = select(func.pg_advisory_xact_lock_shared(func.afterturn.log_lock()), hold_lock("host", "host"))
-# Taken when a bank ends, whose quota is then counted anew.
+# Taken when a bank ends, because its quota is then recounted.
 LOCK_QUOTA = select(func.afterturn.lock_quota(bindparam("host", type_=Uuid)))
 SHARE_QUOTA = select(share_lock("quota", "host"))
 LOCK_BANK = select(hold_lock("bank", "bank"))
@@ -61,7 +61,7 @@ _JOB, _OPEN, _UNIT = schema.RECALL_JOB.c, schema.OPEN_TURN.c, schema.UNIT.c
 FORGET_JOBS_OF = delete(schema.RECALL_JOB).where(
     _JOB.host_id == bindparam("host"), _JOB.request["user_id"].astext == bindparam("name")
 )
-# Open turns of the bank, or of the whole host for a user: their callers must begin them again.
+# Deletes the open turns of the bank, or for a user those of the host; callers must prepare them again.
 CLOSE_TURNS = delete(schema.OPEN_TURN).where(_OPEN.host_id == bindparam("host"))
 _OF_BANK = and_(_UNIT.host_id == bindparam("host"), _UNIT.bank_id == bindparam("bank"))
 HAS_UNIT = select(exists().where(_OF_BANK, _UNIT.unit_id == bindparam("thing")))
@@ -80,7 +80,7 @@ UNITS_OF_SESSION = (
     )
     .order_by(_UNIT.position)
 )
-# The user's own banks that are not erased yet, those under way first.
+# The user's own banks that are not erased yet, those with a running erasure first.
 OWN_BANK = text("""
     select b.bank_id, r.erasure_id
       from afterturn.agent_memory_bank_t b

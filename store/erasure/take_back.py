@@ -48,7 +48,7 @@ VERSIONS = text("""
      where s.kind not like '%DeletedEvent' order by s.position""")
 _UNIT, _TIE, _EVENT = schema.UNIT.c, schema.UNIT_ENTITY.c, schema.EVENT_STORE.c
 _NOT_ERASED = ~_EVENT.data.has_key("erased")
-# Also events that changed nothing, like the beginning of an aggregate that lived already.
+# Includes events without an effect, like the creation of an aggregate that existed already.
 BY_USER = select(_EVENT.position).where(
     schema.in_bank(schema.EVENT_STORE),
     _EVENT.aggregate_key == bindparam("key"),

@@ -35,9 +35,9 @@ WEIGHT = text("""
 _TIE, _NOTE = UNIT_ENTITY.c, FORGOTTEN_UNIT.c
 _UNITS = any_(bindparam("units", type_=ARRAY(Uuid)))
 UNCOUNTED = select(exists().where(in_bank(UNIT_ENTITY), _TIE.counted != _TIE.removed_at.is_(None)))
-# Units that were never counted have no counts to take back, but the note of them holds their words.
+# Units that were never counted need no correction of counts, but their rows here hold their words.
 FORGET_NOTES = delete(FORGOTTEN_UNIT).where(in_bank(FORGOTTEN_UNIT), _NOTE.unit_id == _UNITS)
-# A turn may name another user's document: its id reveals nothing of its text.
+# Documents of these units: a turn may refer to another user's document, which is not erased with it.
 DOCS = text("""
     select o.doc_id, o.active,
            afterturn.logged_version(o.host_id, o.host_id || '|' || o.bank_id || '|' || o.doc_id) as version
@@ -64,8 +64,8 @@ EMPTIED = text("""
              where u.host_id = :host and u.bank_id = :bank and u.turn_id = t.turn_id
                and u.origin in ('message', 'document', 'memory') and u.active limit 1) is null""")
 END_TURNS = text("select afterturn.end_turns(:host, cast(:turns as uuid[]), cast(:ended as uuid[]))")
-# Of a turn whose ledger rows are pruned, its guard says how the gateway's stage ended; one that was made again from the
-# log knows no target. What this service handed to itself is kept here once.
+# For a turn whose ledger rows are pruned, its row in turn_t records how the gateway's stage ended; a row rebuilt from
+# the log has no target. Turns that this service delivered to itself are stored only once, here.
 DELIVERED = text("""
     with told as (
         select l.session_id, l.target_id from afterturn.ledger_t l
@@ -90,7 +90,7 @@ FORGET_JOBS = delete(RECALL_JOB).where(
     in_bank(BANK),
     or_(_JOB.request["bank"].astext == _BANK.bank_name, func.jsonb_exists(_JOB.request["banks"], _BANK.bank_name)),
 )
-# Vectors that callers of the memory plugin brought for these units; nothing makes them again.
+# Deletes the vectors that callers of the memory plugin sent for these units.
 FORGET_VECTORS = delete(PLUGIN_VECTOR).where(
     in_bank(PLUGIN_VECTOR),
     in_bank(UNIT),

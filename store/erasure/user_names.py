@@ -20,8 +20,7 @@ from store.text.word_rules import AUTO, rules_of
 #: Sessions of a user that are looked through, and names of a bank that are looked up.
 SESSIONS, NAMES = 1000, 1000
 
-# The marks that stand with the messages of the user's sessions, and the names under which the user spoke there, or the
-# role.
+# The name marks of messages in the user's sessions, and the names (or else the role) under which the user spoke there.
 MARKS = text("""
     with theirs as materialized (
         select u.bank_id, u.session_id, coalesce(u.name, u.role) as name from afterturn.agent_memory_unit_t u
@@ -52,7 +51,8 @@ BANKS = (
         EVENT_STORE.c.bank_id.is_not(None),
     )
 )
-# What was drawn from these goes with them. A term may be the stem of other words, so the name is looked for itself.
+# Units that contain a name; units derived from them are erased with them. A term may be the stem of other words, so
+# the text is searched for the name itself.
 NAMING = text("""
     select distinct u.unit_id
       from unnest(cast(:terms as text[]), cast(:names as text[])) n(term, name),

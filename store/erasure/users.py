@@ -45,7 +45,7 @@ PAGE = text("""
       from afterturn.event_store_t e, lateral (select e.data) as x(d)
      where e.host_id = :host and e.user_id = :user and e.position > :reached and e.position <= :upto
      order by e.position limit :limit""")
-# Units of others that name a document or were read from it: they stay.
+# Whether other users' units refer to a document or are its chunks; then these remain.
 OTHERS_IN_DOC = select(
     exists().where(in_bank(UNIT), UNIT.c.doc_id == bindparam("doc"), UNIT.c.active, UNIT.c.user_id != bindparam("user"))
 )

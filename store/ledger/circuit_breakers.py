@@ -116,7 +116,7 @@ class Gate:
             return await self._ask(patience_s)
         if self._believed:
             return Passage(granted=True)
-        # Many calls begin together: the answer to the first serves those behind it.
+        # Many calls start together; the first one's answer also serves the others.
         async with self._asking:
             return Passage(granted=True) if self._believed else await self._ask(patience_s)
 

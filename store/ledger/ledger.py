@@ -170,7 +170,7 @@ class Ledger:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        # One connection claims for all stages of a process, since the server plans the statements once a connection.
+        # One claim at a time for all stages, on one connection, because the server plans statements per connection.
         self._claiming = asyncio.Lock()
 
     async def claim(

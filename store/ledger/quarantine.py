@@ -138,6 +138,6 @@ class Quarantine:
     ) -> int:
         async with self._database.tenant(host) as connection:
             if stage in {Stage.EXTRACTION, Stage.PROJECTION}:
-                # The bank's one writer comes first here too, so that it is never cut off with its work half done.
+                # Waits for the bank's only writer, so that its work is never cut off halfway.
                 await locks.lock_bank(connection, bank)
             return len((await connection.execute(statement, arguments)).all())

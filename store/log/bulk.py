@@ -20,7 +20,7 @@ from store.log.refusals import translate_refusals
 #: Events per transaction: enough to be fast, and few enough not to delay readers of the log.
 BATCH = 2000
 
-# Emptied first, too: a writer that was cut off before it emptied the table left another tenant's events there.
+# Also emptied at the beginning, because an interrupted writer may have left another tenant's events there.
 STAGE = """
     create temp table if not exists bulk_event (
         ord int, id uuid, type text, aggregate text, subject text, bank uuid, "user" uuid, ts timestamptz,

@@ -61,7 +61,7 @@ STATE = select(
     _UNIT.expires_at,
     _UNIT.aggregate_version,
 ).where(in_bank(UNIT), _UNIT.unit_id == bindparam("unit"), _UNIT.active)
-# A worker that has claimed the turn's row has read, or is about to read, the old text.
+# True when a worker has claimed the turn's row, and so has read, or is about to read, the old text.
 _READING = and_(
     _LEDGER.host_id == bindparam("host"),
     _LEDGER.turn_id == bindparam("turn"),
@@ -72,7 +72,7 @@ READ_NOW = select(
     select(func.count()).select_from(LEDGER).where(_READING).scalar_subquery()
     > select(func.count()).select_from(_FREE).where(_FREE.c.status != "running").scalar_subquery()
 )
-# Facts stand in the turn of what they were drawn from.
+# Facts derived from a unit; a fact belongs to the turn of its source.
 DRAWN: Select[*tuple[Any, ...]] = (
     select(_UNIT.unit_id, _UNIT.aggregate_version, _UNIT.content, _UNIT.expires_at)
     .where(
@@ -84,7 +84,7 @@ DRAWN: Select[*tuple[Any, ...]] = (
     )
     .order_by(_UNIT.position, _UNIT.unit_id)
 )
-# Entities that the unit was found to mention and does not mention any more. A unit still mentions its speaker.
+# Entities that were linked to the unit and that the new text does not mention. A unit still mentions its speaker.
 _NAME = func.coalesce(func.nullif(UNIT_ENTITY.c.name, ""), ENTITY.c.canonical_name)
 UNNAMED = (
     select(UNIT_ENTITY.c.entity_id)
@@ -96,8 +96,8 @@ UNNAMED = (
         func.strpos(func.afterturn.folded(bindparam("said", type_=Text)), func.afterturn.folded(_NAME)) == 0,
     )
 )
-# A worker that reads the turn now has text that is gone: nothing derived from it is written, and the rest of the
-# turn is read anew. After the end, as who writes vectors takes unit and claim.
+# Cancels a worker's reading of the turn, which has the old text: nothing derived from it is written, and the rest of
+# the turn is read anew. Run after the unit has ended, because writers of vectors lock the unit before the claim.
 TAKE_BACK = text("select afterturn.end_turns(:host, array[cast(:turn as uuid)], '{}')")
 LAST_WRITTEN = select(func.max(_EVENT.position)).where(
     in_bank(EVENT_STORE), _EVENT.aggregate_key == cast(bindparam("unit", type_=Uuid), Text)

@@ -43,7 +43,7 @@ from store.tenancy.spaces import Space, space_of
 SHOWN_CHARACTERS = 2_000
 
 _SESSION, _UNIT, _EVENT = SESSION_HISTORY.c, UNIT.c, EVENT_STORE.c
-# WHY no index of its own: it would be written with every turn, and a bank has few sessions beside its units.
+# WHY no index: it would be written with every turn, and a bank has few sessions compared with its units.
 SESSIONS = (
     select(
         _SESSION.session_name,

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-#: The oldest schema that this code begins on: the newest revision of the release before, where this code works with
-#: that, too. None: its own and newer ones alone. The first release has none before it.
+#: The oldest schema on which this code starts: the newest revision of the previous release, if this code works with
+#: it. None: only its own revision and newer ones. The first release has no previous one.
 OLDEST_SCHEMA: str | None = None
-#: The attribute of a revision that takes something away: the newest revision that the oldest code knows that does
-#: without it. A revision that only adds has none.
+#: The attribute of a revision that removes something. Its value is the newest revision known to the oldest code that
+#: works without what is removed. A revision that only adds has no such attribute.
 OLDEST_CODE = "oldest_code"
 
 
@@ -28,9 +28,9 @@ class Standing(StrEnum):
     """The relation of a schema to this code."""
 
     CURRENT = "current"
-    #: Older, and works; `afterturn db migrate` migrates it to this code's.
+    #: Older, but usable; `afterturn db migrate` brings it to this code's revision.
     OLDER = "older"
-    #: Migrated by newer code, and serves this code as well.
+    #: Migrated by newer code, and usable by this code.
     NEWER = "newer"
     TOO_OLD = "too old"
     TOO_NEW = "too new"

@@ -261,7 +261,7 @@ _VECTORS = Expected(
           left join afterturn.agent_memory_reflection_t f
             on f.host_id = r.host_id and f.bank_id = r.bank_id and f.reflection_id = r.unit_id
          where afterturn.in_scope(r.host_id, r.bank_id, :host, :bank) and not coalesce(u.active, f.active, false)""",
-    # Of a reflection it is asked only where the ledger says that it was embedded.
+    # A reflection needs a vector only if the ledger records that it was embedded.
     derived="""
         select r.host_id, r.bank_id, r.reflection_id as unit_id, jsonb '{}' as told
           from afterturn.agent_memory_reflection_t r

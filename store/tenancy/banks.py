@@ -29,7 +29,7 @@ _BANK = BANK.c
 _LASTS = row_lasts(BANK)
 _NAMED = and_(_BANK.host_id == bindparam("host"), _BANK.bank_id == bindparam("bank"))
 _NAME = _BANK.bank_name.collate("C")
-# Under the policy of scopes: what a user or an agent must not see is not there.
+# Runs under the policy of scopes, which hides what a user or an agent must not see.
 VISIBLE = select(_BANK.bank_id).where(
     _BANK.host_id == bindparam("host"),
     _BANK.bank_id == any_(bindparam("banks", type_=ARRAY(Uuid))),
@@ -59,7 +59,7 @@ LIST = (
     .limit(bindparam("limit"))
 )
 ONE = _SHOWN.where(_NAMED)
-# Where a user wrote last: the newest events are at the end of an index.
+# The banks of a user's newest events, which are at the end of an index.
 _EVENT = EVENT_STORE.c
 _RECENT = (
     select(_EVENT.bank_id, _EVENT.position)

@@ -17,8 +17,9 @@ EMBEDDING, EXTRACTION = "embedding", "extraction"
 PREFIX = "outside"
 
 NOTE = insert(OUTSIDE_MODEL).on_conflict_do_nothing()
-# A vector names its model, a reading of a turn its version; the turn's messages were sent for it. Where a model was
-# called at several addresses, each may have got the text. The version of a corrected text's reading ends in a position.
+# Vectors show which texts a model of vectors was sent, readings which turns an extractor version was sent. When a model
+# was called at several addresses, each may have got the text. The version of a corrected text's reading ends in a
+# position.
 _VECTOR, _UNIT, _MODEL = UNIT_VECTOR.c, UNIT.c, OUTSIDE_MODEL.c
 
 

@@ -288,7 +288,7 @@ async def _set_target(
         raise await _describe_taken(connection, same.host_id, of_bank=same.bank_id is not None)
     current = await _read_current(connection, host, bank)
     if current is not None and (same is None or current.target_id != same.target_id):
-        # The key of the settings' target is in the settings, which now have another: nothing more can be sent to it.
+        # The settings held this target's key and now hold another one, so nothing more can be sent to it.
         unset_at = case((_TARGET.of_settings, func.now()))
         replaced = _update_target(host, current.target_id).values(replaced_at=func.now(), unset_at=unset_at)
         await connection.execute(replaced)

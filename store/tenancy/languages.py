@@ -61,7 +61,7 @@ FOLLOW = _FOLLOWING.on_conflict_do_update(
         "changed_at": _FOLLOWING.excluded.changed_at,
     },
 )
-# What the log says of a bank; a language that has no rules here is none.
+# The language of a bank by its events; a language without rules here counts as none.
 _SAID = _BANK.disposition["language"].astext
 _NAMED = (
     select(_SAID.label("language"), _BANK.update_ts)

@@ -26,7 +26,7 @@ class RecentAnswers(Generic[Key, Answer]):
     ) -> None:
         """Start empty."""
         self._look_up, self._believed_s, self._most, self._clock = look_up, believed_s, most, clock
-        # All are believed for the same time, so the first is the oldest.
+        # All are cached for the same time, so the first is the oldest.
         self._found: dict[Key, tuple[float, Answer]] = {}
         self._missed: dict[Key, float] = {}
         self._running: dict[Key, asyncio.Task[Answer | None]] = {}

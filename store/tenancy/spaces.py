@@ -40,7 +40,7 @@ def space_of(bank: str) -> Space:
         return Space()
     user, at, agent = owner.partition("@")
     space = Space(unquote(user[1:]) or None, unquote(agent) or None if at else None)
-    # Only what we would write ourselves: a name that merely looks alike is a host's.
+    # Only the form that this service writes; a name that merely looks similar is an ordinary bank name of the host.
     return space if space.prefix == f"{owner}/" else Space()
 
 

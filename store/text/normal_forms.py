@@ -27,14 +27,14 @@ def _character_class(characters: Sequence[str]) -> str:
 
 
 _MARKS = [sign for sign in map(chr, range(0x300, 0x20000)) if unicodedata.category(sign)[0] == "M"]
-# The two of half width become marks by their compatibility forms.
+# The two half-width signs become marks by their compatibility forms.
 _NEAR = _character_class([sign for sign in _MARKS if sign <= "\uffff"]) + "\uff9e\uff9f"
 _FAR = _character_class([sign for sign in _MARKS if sign > "\uffff"])
 _BEYOND = "\U00010000-\U0010ffff"
-#: A combining mark. WHY apart: characters beyond the first plane are compared one by one, and are rare.
+#: A combining mark. WHY two classes: characters beyond the first plane are compared one by one, and are rare.
 MARK = rf"(?:[{_NEAR}]|(?=[{_BEYOND}])[{_FAR}])"
 _RUN = re.compile(rf"((?:{MARK}){{{MOST_MARKS}}})(?:{MARK})++")
-# Finds every run and more, at a fraction of the cost.
+# A cheap pre-check that matches every run, and some texts without one.
 _PERHAPS_RUN = re.compile(rf"[{_NEAR}{_BEYOND}][{_NEAR}{_BEYOND}]{{{MOST_MARKS}}}")
 
 

@@ -21,14 +21,14 @@ MOST_TERMS = 16_384
 #: Most words whose stems are cached.
 WORDS_KEPT = 16_384
 
-# Written without spaces between words: Thai, Lao, Myanmar, Khmer, kana, Han, Hangul, and their extensions.
+# Scripts without spaces between words: Thai, Lao, Myanmar, Khmer, kana, Han, Hangul, and their extensions.
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1100-\u11ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf"
     "\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
 
 
-# Without the marks Indic words fall apart at their vowels.
+# With the marks, because otherwise Indic words would be split at their vowels.
 _LETTERS = rf"(?:[^\W_{_UNSPACED}]++{MARK}*+)++"
 _PIECE = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|{_LETTERS}(?:'{_LETTERS})?")
 _ASCII_PIECE = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")

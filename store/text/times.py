@@ -60,7 +60,7 @@ def find_spans(text: str, today: datetime) -> list[TimeSpan]:
     now = today.astimezone(UTC)
     calendar = load_calendars()[detect_language(text) or USUAL]
     lower = strip_accents(text[:CHARACTERS].lower())
-    # Most texts hold no word of time, and are not read for each form.
+    # Most texts contain no word of time, and are not searched for each form.
     if _time_signs(calendar).isdisjoint(_WORD.findall(lower)) and not _YEAR.search(lower):
         return []
     return sorted(set(islice(_spans_in_calendar(lower, now, calendar), MOST_SPANS)))
@@ -82,7 +82,7 @@ def _spans_in_calendar(text: str, today: datetime, calendar: Calendar) -> Iterat
             yield from _apply_references(
                 found, "".join(left[max(0, match.start() - REACH) : match.start()]), today, calendar
             )
-            # What was read is not read again as something less exact.
+            # A matched part is not matched again by a less exact form.
             left[match.start() : match.end()] = " " * len(match.group())
 
 

@@ -55,7 +55,7 @@ async def _serve(target: ServiceTarget) -> None:
 def run_hook(options: argparse.Namespace) -> int:
     """Run a hook of an agent; return exit code 0 in time, whatever fails. A failure is one word on standard error."""
     answers: list[str] = []
-    # A daemon thread: a slow service may take no more of the agent's time than the deadline.
+    # In a daemon thread, so that a slow service delays the agent no longer than the deadline.
     work = threading.Thread(target=_answer_hook, args=(options, answers), daemon=True)
     work.start()
     work.join(DEADLINE_S)

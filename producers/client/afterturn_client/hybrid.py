@@ -159,7 +159,7 @@ class HybridMemory:
         text = await loop(run)
         if not isinstance(text, str):
             raise TypeError(f"the loop must return the final text, not {type(text).__name__}")
-        # What was recalled is never kept again, not even where it was pasted or echoed.
+        # Recalled text is never stored again, not even when it was pasted or echoed.
         finished = FinishedTurn(session, turn, strip_frames(prompt), strip_frames(text), asked_at, self.clock())
         await self._recorded(finished)
         await self._persisted(finished)

@@ -46,7 +46,7 @@ class Posts:
         await self._transport.aclose()
 
     def _make(self, path: str) -> tuple[httpx.URL, list[tuple[bytes, bytes]]]:
-        # A kept connection that the other side has dropped would turn "not sent" into "unknown".
+        # On a kept connection that the other side has dropped, "not sent" could not be told from "unknown".
         made = httpx.Request("POST", self._base_url + path, headers={**HEADERS, "connection": "close"})
         headers = [(name, value) for name, value in made.headers.raw if name.lower() != b"content-length"]
         return self._made.setdefault(path, (made.url, headers))

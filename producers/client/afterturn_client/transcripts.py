@@ -52,7 +52,7 @@ def read_turns(agent: str, transcript: Path) -> list[TranscriptTurn]:
 
 def _read_claude(entries: Iterator[Mapping[str, Any]]) -> Iterator[_TranscriptEntry]:
     for entry in entries:
-        # A summary after compaction stands there as a prompt, and no user asked it.
+        # The summary after a compaction is recorded as a prompt, but no user wrote it.
         if entry.get("isSidechain") or entry.get("isMeta") or entry.get("isCompactSummary"):
             continue
         text = _text_of(entry.get("message"))

@@ -35,7 +35,7 @@ def _page(title: str, openapi_url: str) -> HTMLResponse:
         swagger_js_url=f"{ASSETS}/swagger-ui-bundle.js",
         swagger_css_url=f"{ASSETS}/swagger-ui.css",
         swagger_favicon_url=f"{ASSETS}/favicon.png",
-        # Left out, it would have another site judge the description.
+        # Without this setting, Swagger UI would send the description to another site for validation.
         swagger_ui_parameters={"validatorUrl": None},
     )
     page.headers["content-security-policy"] = _policy(bytes(page.body).decode())

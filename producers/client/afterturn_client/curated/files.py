@@ -30,7 +30,7 @@ def lock_folder(folder: Path, patience_s: float) -> Iterator[None]:
         try:
             yield
         finally:
-            # Closing alone would leave it locked for as long as a child lives that was forked meanwhile.
+            # Closing alone would not unlock it while a child process that was forked meanwhile is alive.
             fcntl.flock(handle, fcntl.LOCK_UN)
     finally:
         os.close(handle)
