@@ -14,8 +14,9 @@ from producers import metrics
 from producers.jobs import FLAG_MS, JOB_FLAG_MS, flag_key, recall_message, stage_message
 from store.ledger.stages import Stage
 
-#: Pause between two calls of Redis: notifications that come meanwhile share the next one.
-SPACING_S = 0.02
+#: Pause between two calls of Redis: notifications that come meanwhile share the next one. Each wakes workers, which
+#: take processor time from writers: with 0.02 s one writer's p50 was 1.15 x, and the p95 of 16 writers 1.2 x.
+SPACING_S = 0.05
 #: Pause after a call that failed.
 BACK_OFF_S = 1.0
 #: How long a closing process tries to send its last notifications.
