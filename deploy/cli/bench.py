@@ -33,7 +33,7 @@ from deploy.local.private_stack import PrivateStackError
 from deploy.settings import load_settings
 from deploy.settings_errors import SettingsError
 
-#: Each bench: the module with its `run`, its `Sizes` and its `FULL` ones, and with the `servers` it runs on.
+#: Each benchmark: the module with its `run`, its `Sizes`, its `FULL` sizes, and the `servers` it runs on.
 BENCHES: Mapping[str, str] = {
     "append": "deploy.lab.bench.append",
     "capacity": "deploy.lab.bench.capacity",
@@ -143,7 +143,7 @@ def bench_command(
 
 
 def _run_bench(bench: ModuleType, data: Path | None, sizes: Any) -> Any:
-    """Run a bench on its servers. Ends with status 2 when there are none that serve."""
+    """Run a benchmark on its servers and return its result; exits 2 when it cannot run."""
     try:
         with bench.servers(data or load_settings().settings.data) as servers:
             print_notice(f"on {servers}")
@@ -155,7 +155,7 @@ def _run_bench(bench: ModuleType, data: Path | None, sizes: Any) -> Any:
 
 
 def list_bench_names() -> str:
-    """Return the benches there are."""
+    """Return a text that lists the benchmarks."""
     return f"there is {', '.join(BENCHES)}"
 
 
