@@ -9,7 +9,7 @@ FAULTS = (
         file="producers/service/recalls.py",
         before="            return RecallResult((), AwaitedFreshness(Freshness(0, 0, 0, 0, 0), 0, met=True), 0.0)\n",
         after="            return await self._answer_nothing(host, body)\n",
-        held_by="tests/producers/test_scopes.py",
+        held_by="tests/producers/service/test_scopes.py",
         tests=("test_a_user_without_banks_is_told_nothing_of_the_bank_a_question_across_banks_names",),
     ),
     Mutant(
@@ -18,7 +18,7 @@ FAULTS = (
         file="producers/http/middleware.py",
         before="            self._error = type(error).__name__\n",
         after="            self._error = repr(error)\n",
-        held_by="tests/producers/test_api_errors.py",
+        held_by="tests/producers/http/test_errors.py",
         tests=("test_an_accident_tells_its_kind_and_nothing_else",),
     ),
     Mutant(
@@ -45,7 +45,7 @@ FAULTS = (
         file="producers/service/turns.py",
         before="        return Content(strip_frames(check_text(value)))\n",
         after="        return Content(check_text(value))\n",
-        held_by="tests/producers/test_turn_rules.py",
+        held_by="tests/producers/turns/test_turn_rules.py",
         tests=(
             "test_recalled_text_is_taken_out_before_a_turn_is_kept",
             "test_a_turn_that_is_nothing_but_an_echo_is_refused",
@@ -57,7 +57,7 @@ FAULTS = (
         file="producers/client/afterturn_client/reference.py",
         before='for sign in "<>&\\u2028\\u2029"]',
         after='for sign in "&\\u2028\\u2029"]',
-        held_by="tests/producers/test_framing.py",
+        held_by="tests/producers/service/test_framing.py",
         tests=("test_no_stored_text_can_close_its_frame",),
     ),
     Mutant(
@@ -84,7 +84,7 @@ FAULTS = (
         file="producers/service/banks.py",
         before="    if grant.user is not None and user not in (None, grant.user):\n",
         after="    if grant.user == user == '':\n",
-        held_by="tests/producers/test_scopes.py",
+        held_by="tests/producers/service/test_scopes.py",
         tests=("test_a_key_of_a_user_writes_as_that_user_alone",),
     ),
     Mutant(
@@ -93,7 +93,7 @@ FAULTS = (
         file="producers/service/gateway_calls.py",
         before="        turn_id=_digest_message(body, message),\n",
         after="        turn_id=str(id(message)),\n",
-        held_by="tests/producers/test_gateway_door.py",
+        held_by="tests/producers/http/test_gateway_routes.py",
         tests=("test_the_same_message_twice_is_one_message",),
     ),
     Mutant(
@@ -102,7 +102,7 @@ FAULTS = (
         file="producers/service/recalls.py",
         before="            return self._recaller, await self._waiter.shown(host, min_position, wait_ms)\n",
         after="            return self._recaller, await self._waiter.shown(host, min_position, wait_ms) or True\n",
-        held_by="tests/producers/test_api_recall.py",
+        held_by="tests/producers/http/test_recall.py",
         tests=("test_a_read_that_cannot_show_a_position_waits_and_says_so",),
     ),
     Mutant(
@@ -120,7 +120,7 @@ FAULTS = (
         file="producers/client/afterturn_client/reference.py",
         before=" or _QUOTE_MARKS.search(text):\n",
         after=":\n",
-        held_by="tests/producers/test_framing.py",
+        held_by="tests/producers/service/test_framing.py",
         tests=("test_a_frame_that_is_quoted_line_by_line_is_taken_out_with_its_marks[>]",),
     ),
     Mutant(
@@ -168,7 +168,7 @@ FAULTS = (
         file="producers/service/gateway_recall.py",
         before="        if target.bank_id is None and restricted:\n",
         after="        if target.bank_id is None and not restricted and not grant.write:\n",
-        held_by="tests/producers/test_gateway_recall.py",
+        held_by="tests/producers/service/test_gateway_recall.py",
         tests=("test_only_a_key_to_all_of_a_tenant_may_ask_the_tenants_gateway",),
     ),
     Mutant(
@@ -186,7 +186,7 @@ FAULTS = (
         file="producers/service/intake.py",
         before="        turns = await self._redact(grant, turns)\n",
         after="",
-        held_by="tests/producers/test_redacted_writes.py",
+        held_by="tests/producers/service/test_redacted_writes.py",
         tests=("test_no_secret_of_a_text_is_stored_whichever_way_it_comes_in",),
     ),
 )

@@ -84,7 +84,7 @@ FAULTS = (
         file="store/migrations/versions/0001/access.sql",
         before="using ((user_id is null or ",
         after="using ((true or ",
-        held_by="tests/producers/test_scopes.py",
+        held_by="tests/producers/service/test_scopes.py",
         tests=("test_a_bank_of_another_user_looks_like_one_that_is_not_there",),
     ),
     Mutant(
@@ -159,7 +159,7 @@ FAULTS = (
         file="store/sql/erasure_of_events.sql",
         before="       set digest = decode(",
         after="       set digest = t.digest -- decode(",
-        held_by="tests/producers/test_erasures.py",
+        held_by="tests/producers/service/test_erasures.py",
         tests=("test_a_turn_that_was_erased_is_a_conflict_whatever_its_body",),
     ),
     Mutant(
@@ -315,7 +315,7 @@ FAULTS = (
         file="store/migrations/versions/0001/access.sql",
         before="to afterturn_app using (host_id = afterturn.current_host());",
         after="to afterturn_app using (true);",
-        held_by="tests/producers/test_call_audit.py",
+        held_by="tests/producers/service/test_call_audit.py",
         tests=("test_a_tenant_reads_the_calls_of_its_own_keys_and_rewrites_none",),
     ),
     Mutant(
@@ -378,7 +378,7 @@ FAULTS = (
         file="store/memory/session_history.py",
         before="        said = await read_said_facts(connection, ONE_BANK, asked, session=session) if waits else []\n",
         after="        said = list[SaidFact]()\n",
-        held_by="tests/producers/test_profiles.py",
+        held_by="tests/producers/service/test_profiles.py",
         tests=("test_a_fact_is_read_right_after_its_turn_and_by_no_worker_made_another",),
     ),
 )

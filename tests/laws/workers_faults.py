@@ -135,7 +135,7 @@ FAULTS = (
         before="            await self.memory.intake.add_turn(self.grant, published.body)\n",
         after='            body = {**published.body, "turn_id": str(__import__("uuid").uuid4())}\n'
         "            await self.memory.intake.add_turn(self.grant, body)\n",
-        held_by="tests/producers/test_queue_acceptance.py",
+        held_by="tests/producers/queue/test_acceptance.py",
         tests=("test_a_message_that_is_delivered_again_is_one_turn_and_another_body_is_rejected",),
     ),
     Mutant(
@@ -144,7 +144,7 @@ FAULTS = (
         file="producers/queue/messages.py",
         before='TENANT_FIELDS = frozenset({"tenant", "host"})\n',
         after="TENANT_FIELDS = frozenset[str]()\n",
-        held_by="tests/producers/test_queue_acceptance.py",
+        held_by="tests/producers/queue/test_acceptance.py",
         tests=("test_a_message_that_names_another_tenant_is_the_queues_own_turn",),
     ),
     Mutant(

@@ -16,7 +16,7 @@ from store.live_model import note_live_model
 from store.memory.turns import TurnStore
 from store.recall.recaller import ARMS
 from tests.producers.conftest import Tenant, World, broker_of, build
-from tests.producers.test_mcp import call, client_of
+from tests.producers.mcp.test_tools import call, client_of
 from tests.producers.words import WordEmbedder
 from tests.servers import TestPostgres, TestValkey
 from tests.workers.conftest import World as Workers

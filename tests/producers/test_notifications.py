@@ -1,4 +1,4 @@
-"""Rings reach the workers' queues, coalesced, without content, and never in the way of a request."""
+"""Notifications reach the workers' queues, coalesced, without content, and never in the way of a request."""
 
 import asyncio
 import threading

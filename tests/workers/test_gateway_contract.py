@@ -1,7 +1,7 @@
 """The tests that contracts/gateway.md (4.6) asks for, as far as they concern the service's own deliveries.
 
 What concerns the run in an agent's process (reference order, rule text, curated layer) stands in tests/client/hybrid;
-recall through the gateway in tests/producers/test_gateway_recall.py; the state machine in test_gateway.py.
+recall through the gateway in tests/producers/service/test_gateway_recall.py; the state machine in test_gateway.py.
 """
 
 from collections.abc import AsyncIterator, Iterator

@@ -12,7 +12,7 @@ from store import identity
 from store.tenancy.hosts import ensure_host
 from store.tenancy.keys import Grant
 from tests.producers.conftest import Tenant, World
-from tests.producers.test_mcp import count_events
+from tests.producers.mcp.test_tools import count_events
 
 
 def message(text: str, **more: Any) -> bytes:

@@ -26,15 +26,15 @@ from store import identity
 from store.text.rules import MessageText
 from store.text.rules.facts import MAX_VALUE_BYTES, find_facts
 from tests.producers.conftest import Tenant, World, broker_of, build
+from tests.producers.mcp.test_tools import ERAS, call, client_of, count_events, refusal, said
 from tests.producers.test_lock_timeouts import holding, places, psql
-from tests.producers.test_mcp import ERAS, call, client_of, count_events, refusal, said
 from tests.servers import TestValkey
 
 __all__ = ["psql"]
 
-_HERE, _CYCLE = "producers/test_turn_traps.py::test_trap_", "producers/test_turn_lifecycle.py::test_trap_"
+_HERE, _CYCLE = "producers/turns/test_turn_traps.py::test_trap_", "producers/service/test_turn_lifecycle.py::test_trap_"
 _LISTED = (
-    "producers/test_mcp.py::test_trap_12_and_14_a_session_is_listed_as_the_contracts_directories_and_nothing_is_made"
+    "producers/mcp/test_tools.py::test_trap_12_and_14_a_session_is_listed_as_the_contracts_directories_and_nothing_is_made"
 )
 #: Each trap by its number in the contract, and the tests (file of `tests`, name) that it would turn red.
 TRAPS: dict[int, tuple[str, ...]] = {
@@ -58,7 +58,7 @@ TRAPS: dict[int, tuple[str, ...]] = {
     15: (f"{_CYCLE}15_no_item_is_in_a_log_or_an_audit_row",),
     16: ("workers/test_enrichment.py::test_what_a_model_finds_stands_beside_what_the_rules_found",),
     17: (f"{_HERE}17_a_turn_is_known_however_many_came_after_it",),
-    18: ("producers/test_turn_items.py::test_trap_18_tokens_are_characters_not_bytes_and_count_metadata",),
+    18: ("producers/turns/test_turn_items.py::test_trap_18_tokens_are_characters_not_bytes_and_count_metadata",),
 }
 FUZZ = {"accept": "application/json", "content-type": "application/json"}
 FRAME = '<memory_reference>\n{"kind": "historical_memory", "untrusted": true, "facts": []}\n</memory_reference>'
@@ -324,7 +324,7 @@ def host_of(tenant: Tenant) -> Any:
 
 @pytest.mark.parametrize("trap", TRAPS)
 def test_every_trap_of_the_contract_has_its_tests(trap: int) -> None:
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     for named in TRAPS[trap]:
         file, name = named.split("::")
         tree = ast.parse((root / "tests" / file).read_text(encoding="utf-8"))

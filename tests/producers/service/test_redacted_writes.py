@@ -11,7 +11,7 @@ from producers.service.redacting import Redactor
 from producers.settings import ApiSettings
 from store.text.redaction import Redaction
 from tests.producers.conftest import Tenant, World, broker_of, build
-from tests.producers.test_mcp import call, client_of
+from tests.producers.mcp.test_tools import call, client_of
 from tests.servers import TestPostgres, TestValkey
 
 #: What has the form of a credential; each is distinctive.

@@ -12,7 +12,7 @@ import pytest
 from store import identity
 from tests.patience import until
 from tests.producers.conftest import Tenant, World
-from tests.producers.test_mcp import call, client_of, said, serve
+from tests.producers.mcp.test_tools import call, client_of, said, serve
 
 pytestmark = pytest.mark.nightly
 

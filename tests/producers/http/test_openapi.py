@@ -289,7 +289,7 @@ async def test_every_operation_refuses_as_it_is_described(world: World, describe
 
 
 def test_the_page_of_the_http_api_is_current(described: dict[str, Any]) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "http.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "http.md").read_text()
     assert page == render_reference(described), "run: .venv/bin/python -m producers.http.reference_page > docs/http.md"
 
 

@@ -10,8 +10,8 @@ from producers.service import session_calls
 from store.errors import TurnBusy
 from store.memory.turns import Refused, TurnStore
 from tests.producers.conftest import Tenant, World
-from tests.producers.test_mcp import call, client_of, refusal
-from tests.producers.test_turn_lifecycle import AFTER, BEFORE, after, before, said
+from tests.producers.mcp.test_tools import call, client_of, refusal
+from tests.producers.service.test_turn_lifecycle import AFTER, BEFORE, after, before, said
 from workers.metrics import FACT_WRITE
 
 #: By the seed's names (13.1), with what their labels may say; how long a turn's beginning takes is ours.

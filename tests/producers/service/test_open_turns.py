@@ -18,7 +18,7 @@ from store.erasure import Erasures, ErasureTarget, Kind
 from store.maintenance import Pruning
 from store.memory import open_turns
 from tests.producers.conftest import Tenant, World, broker_of, build
-from tests.producers.test_mcp import call, client_of, count_events, refusal, said
+from tests.producers.mcp.test_tools import call, client_of, count_events, refusal, said
 from tests.servers import TestValkey
 
 TOOL = "memory_run_turn"
