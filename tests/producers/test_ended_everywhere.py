@@ -203,7 +203,7 @@ async def test_what_has_ended_is_in_no_answer_of_any_read_whether_or_not_an_even
     assert await told_by(reads) == set()
     assert await told_by(before) == {*before}
     assert len(users) == len((await tenant.http.get("/api/v1/users")).json()["users"]) + 1
-    ending = quiet.memory.sessions._parts.ending
+    ending = quiet.memory.sessions._dependencies.ending
     assert ending is not None
     place = None
     while (page := await ending.step(place)).place is not None:

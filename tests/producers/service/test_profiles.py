@@ -219,7 +219,7 @@ async def facts_before_turn(tenant: Tenant, **more: Any) -> list[tuple[str, str]
 async def test_what_a_position_brings_is_history_too(quiet: World, monkeypatch: pytest.MonkeyPatch) -> None:
     ana = await quiet.tenant()
     await finish_turn(ana, "1", "I like jazz.")
-    parts, asked = quiet.memory.lifecycle._parts, asyncio.Event()
+    parts, asked = quiet.memory.lifecycle._dependencies, asyncio.Event()
     ask, read = parts.recalls.ask, parts.turns.sessions.recent_and_holding
 
     async def wait_and_ask(*about: Any) -> Any:

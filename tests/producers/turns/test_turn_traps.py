@@ -34,7 +34,8 @@ __all__ = ["psql"]
 
 _HERE, _CYCLE = "producers/turns/test_turn_traps.py::test_trap_", "producers/service/test_turn_lifecycle.py::test_trap_"
 _LISTED = (
-    "producers/mcp/test_tools.py::test_trap_12_and_14_a_session_is_listed_as_the_contracts_directories_and_nothing_is_made"
+    "producers/mcp/test_tools.py"
+    "::test_trap_12_and_14_a_session_is_listed_as_the_contracts_directories_and_nothing_is_made"
 )
 #: Each trap by its number in the contract, and the tests (file of `tests`, name) that it would turn red.
 TRAPS: dict[int, tuple[str, ...]] = {
