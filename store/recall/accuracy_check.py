@@ -19,12 +19,13 @@ from store.database import Database
 from store.recall import filters
 from store.recall.dense_arm import DenseArm, search_settings
 from store.recall.lexical import Statistics
+from store.recall.preparation_queries import count_units
 from store.recall.query import RecallQuery
 from store.recall.question import parse_question
 from store.recall.settings import RecallSettings
 from store.recall.state import RecallState
 from store.recall.stored_vectors import IN_GENERATION, VECTOR, measure_distance
-from store.schema import BANK, BANK_STATISTICS, HOST, SESSION_HISTORY, UNIT, in_bank, same_bank
+from store.schema import BANK, BANK_STATISTICS, HOST, UNIT, in_bank, same_bank
 
 #: Neighbours that are compared.
 NEIGHBOURS = 10
@@ -33,17 +34,14 @@ SPEAKERS = frozenset({"somebody"})
 #: Two sums of the same products may differ by their order.
 TOLERANCE = 1e-4
 
-_UNIT, _BANK = UNIT.alias("u"), BANK.alias("b")
-_STATISTICS, _HISTORY = BANK_STATISTICS.alias("s"), SESSION_HISTORY.alias("h")
+_UNIT, _BANK, _STATISTICS = UNIT.alias("u"), BANK.alias("b"), BANK_STATISTICS.alias("s")
 _NAME = bindparam("bank", type_=Text)
 HOSTS = select(HOST.c.host_id).order_by(HOST.c.host_id)
-# The projection stage counts units; before its first pass the sessions' own counters serve.
-_COUNTED = select(func.sum(_HISTORY.c.message_count)).where(same_bank(_HISTORY, _BANK)).scalar_subquery()
 BANKS = (
     select(
         _BANK.c.bank_id,
         _BANK.c.bank_name,
-        func.coalesce(_STATISTICS.c.units, _COUNTED, literal_column("0")).label("units"),
+        count_units(_BANK, _STATISTICS).label("units"),
     )
     .join_from(_BANK, _STATISTICS, same_bank(_STATISTICS, _BANK), isouter=True)
     .where(_BANK.c.host_id == bindparam("host"), _BANK.c.active, or_(_NAME.is_(None), _BANK.c.bank_name == _NAME))

@@ -31,8 +31,8 @@ from store.schema import DOC, TIME, same_bank
 
 _ONLY_SESSION, _NOT_SESSION, _USER = (bindparam(name, type_=Uuid) for name in ("only_session", "not_session", "user"))
 _IN_SESSIONS, _EARLIER = (bindparam(name, type_=ARRAY(Uuid)) for name in ("in_sessions", "earlier"))
-_KINDS, _ROLES, _TAGS = (bindparam(name, type_=ARRAY(Text)) for name in ("kinds", "roles", "tags"))
-_BEGIN, _END, _AS_OF, _KNOWN_AT, _ENDED_BY = (
+KINDS, _ROLES, _TAGS = (bindparam(name, type_=ARRAY(Text)) for name in ("kinds", "roles", "tags"))
+_BEGIN, _END, AS_OF, KNOWN_AT, ENDED_BY = (
     bindparam(name, type_=TIME) for name in ("begin", "end", "as_of", "known_at", "ended_by")
 )
 _SAID = bindparam("said", type_=Boolean)
@@ -58,18 +58,23 @@ def conditions_of_ended(unit: FromClause) -> ColumnElement[bool]:
 
 def of_kind(kind: ColumnElement[str]) -> ColumnElement[bool]:
     """Say that units of this kind are asked for."""
-    return _where_asked(_KINDS, kind == any_(_KINDS))
+    return _where_asked(KINDS, kind == any_(KINDS))
 
 
 def known_by_then(row: FromClause) -> ColumnElement[bool]:
     """Say that a row was written by the moment whose knowledge is asked for."""
-    return _where_asked(_KNOWN_AT, row.c.update_ts <= _KNOWN_AT)
+    return _where_asked(KNOWN_AT, row.c.update_ts <= KNOWN_AT)
 
 
 def happened_at(unit: FromClause) -> ColumnElement[datetime]:
     """Return when what a unit tells of was, as far as that is known, else when it was said."""
     moment: ColumnElement[datetime] = func.coalesce(unit.c.occurred_start, unit.c.event_date)
     return moment
+
+
+def lasts(row: FromClause) -> ColumnElement[bool]:
+    """Say that a unit or a bank has not ended by the moment that is asked about."""
+    return or_(row.c.expires_at.is_(None), row.c.expires_at > ENDED_BY)
 
 
 def _other_conditions(unit: FromClause) -> ColumnElement[bool]:
@@ -82,12 +87,12 @@ def _other_conditions(unit: FromClause) -> ColumnElement[bool]:
         _where_asked(_BEGIN, at >= _BEGIN),
         _where_asked(_END, at < _END),
         _where_asked(_NOT_SESSION, unit.c.session_id.is_distinct_from(_NOT_SESSION)),
-        _where_asked(_AS_OF, happened_at(unit) <= _AS_OF),
-        _where_asked(_KNOWN_AT, unit.c.update_ts <= _KNOWN_AT, unit.c.unit_id == any_(_EARLIER)),
+        _where_asked(AS_OF, happened_at(unit) <= AS_OF),
+        _where_asked(KNOWN_AT, unit.c.update_ts <= KNOWN_AT, unit.c.unit_id == any_(_EARLIER)),
         _where_asked(_TAGS, func.jsonb_exists_any(metadata.op("->")(literal_column("'tags'")), _TAGS)),
         _where_asked(_METADATA, metadata.contains(_METADATA)),
         _where_asked(_USER, unit.c.user_id == _USER),
-        _where_asked(_ENDED_BY, unit.c.expires_at.is_(None), unit.c.expires_at > _ENDED_BY),
+        _where_asked(ENDED_BY, lasts(unit)),
     )
 
 
@@ -108,12 +113,12 @@ METADATA = """(coalesce((select o.metadata from afterturn.agent_memory_doc_t o
                            where o.host_id = {unit}.host_id and o.bank_id = {unit}.bank_id
                              and o.doc_id = {unit}.doc_id), jsonb_build_object()) || {unit}.metadata)"""
 
-_KIND = "(cast(:kinds as text[]) is null or {unit}.fact_type = any(cast(:kinds as text[])))"
+KIND_TEXT = "(cast(:kinds as text[]) is null or {unit}.fact_type = any(cast(:kinds as text[])))"
 
 
 def filter_text(unit: str) -> str:
     """Return the filters as SQL over the unit row of that alias; each falls away where its parameter is null."""
-    return f"{_KIND.format(unit=unit)} and {any_kind_text(unit)}"
+    return f"{KIND_TEXT.format(unit=unit)} and {any_kind_text(unit)}"
 
 
 def any_kind_text(unit: str) -> str:
@@ -123,7 +128,7 @@ def any_kind_text(unit: str) -> str:
 
 def ended_text(unit: str) -> str:
     """Return the same as `filter_conditions` for a unit that is there no more."""
-    return f"{_KIND.format(unit=unit)} and {_other_text(unit)}"
+    return f"{KIND_TEXT.format(unit=unit)} and {_other_text(unit)}"
 
 
 def _other_text(unit: str) -> str:

@@ -6,23 +6,36 @@ in the log, so nothing can be pinned that a replay would not pin again.
 
 import numpy as np
 from numpy.typing import NDArray
+from sqlalchemy import ColumnElement, FromClause, Integer, bindparam, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store.recall.filters import lasts
 from store.recall.pool import CandidatePool
 from store.recall.settings import RecallSettings
 from store.recall.state import ArmResult, RecallState
+from store.schema import UNIT, in_bank
 
 #: The predicate of the index `unit_pinned`, to the letter.
 IS_PINNED = "{unit}.metadata->>'pinned' = 'true'"
 
 #: The newest pinned units that are compared; filters apply to them, and the best few come first.
 MOST = 50
+
+
+def is_pinned(unit: FromClause) -> ColumnElement[bool]:
+    """Say that a unit is pinned, as the predicate of the index `unit_pinned` does, to the letter."""
+    pinned: ColumnElement[bool] = unit.c["metadata"][literal_column("'pinned'")].astext == literal_column("'true'")
+    return pinned
+
+
+_UNIT = UNIT.alias("u")
 # Of a bank where nothing is pinned the index is empty: it must cost nothing, so that nothing else is asked here.
-PINNED = f"""
-    select u.unit_id from afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.bank_id = :bank and u.active and {IS_PINNED.format(unit="u")}
-       and (u.expires_at is null or u.expires_at > cast(:ended_by as timestamptz))
-     order by u.position desc limit :pinned"""  # noqa: S608 - put together from constants
+PINNED = (
+    select(_UNIT.c.unit_id)
+    .where(in_bank(_UNIT), _UNIT.c.active, is_pinned(_UNIT), lasts(_UNIT))
+    .order_by(_UNIT.c.position.desc())
+    .limit(bindparam("pinned", type_=Integer))
+)
 
 
 def most_first(room: int) -> int:

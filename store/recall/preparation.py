@@ -8,11 +8,10 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.driver_rows import DriverRow, fetch_rows
-from store.ledger.freshness import FRESHNESS, IN_PASSING, of_row, read_freshness
+from store.ledger.freshness import IN_PASSING, of_row, read_freshness
 from store.memory.directives import Directive
 from store.off_loop import off_loop
 from store.recall import filters
@@ -22,14 +21,14 @@ from store.recall.ended_units import read_ended_units
 from store.recall.lexical import POSTING, Statistics
 from store.recall.names import NAMES, name_marks, resolve_names
 from store.recall.pending_facts import read_pending_facts
-from store.recall.pinned_arm import MOST, PINNED
+from store.recall.pinned_arm import MOST
+from store.recall.preparation_queries import PREPARE, PREPARE_SKIPPING, WORDS
 from store.recall.query import RecallQuery
 from store.recall.question import EFFORT, parse_question, rename_speakers
-from store.recall.recent_arm import JUST_SAID, recent_parameters
+from store.recall.recent_arm import recent_parameters
 from store.recall.state import DEFAULT_MEAN_LENGTH, RecallState
-from store.recall.tail import CHARACTERS, TAIL, Fresh
+from store.recall.tail import CHARACTERS, Fresh
 from store.recall.unindexed import build_tail, join_unindexed
-from store.recall.waiting import PACKED, WAITING
 
 #: What a question calls the bank's directives to leave them out.
 DIRECTIVES = "directives"
@@ -37,88 +36,6 @@ DIRECTIVES = "directives"
 BYTES_PER_TOKEN = 16
 #: Most speakers of the units with the question's words whose names are looked for in the question.
 MOST_SPEAKERS = 500
-
-# The projection stage counts units and words; before its first pass the sessions' own counters serve. A bank that ended
-# by its own time was there before.
-BANK = text("""
-    select coalesce(s.units, (select sum(h.message_count) from afterturn.agent_session_history_t h
-                               where h.host_id = b.host_id and h.bank_id = b.bank_id), 0) as units,
-           case when s.units > 0 then s.tokens::float8 / s.units end as mean_length
-      from afterturn.agent_memory_bank_t b
-      left join afterturn.bank_statistics_t s on s.host_id = b.host_id and s.bank_id = b.bank_id
-     where b.host_id = :host and b.bank_id = :bank and (b.active or b.update_ts >= b.expires_at)
-       and (b.expires_at is null or b.expires_at > cast(:ended_by as timestamptz))""")
-
-# Whether something has ended: where nothing has, no arm looks for it. By the index `unit_expiring`.
-HAS_ENDED = """exists (
-    select from afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.bank_id = :bank and u.active and u.expires_at is not null
-       and u.expires_at <= cast(:ended_by as timestamptz))"""
-
-# How many units hold each term: as counted by the projection stage where that is many, else counted now, so that
-# the newest turns count too. And who speaks in a few of them: a speaker's name stands in the words of each of his
-# messages, so a small sample tells whether a word is a participant's name, without a list of participants.
-TERMS = text(f"""
-    with waiting as materialized (
-        select p.term, count(*) as df, array_agg(p.unit_id) as units, {PACKED} as packed
-          from ({WAITING.format(unit="")}) p group by p.term
-    )
-    select q.term, f.df, s.speakers, w.packed
-      from unnest(cast(:terms as text[])) q(term)
-      left join waiting w on w.term = q.term
-      left join afterturn.term_t t on t.host_id = :host and t.bank_id = :bank and t.term = q.term
-     cross join lateral (
-           select case when t.df > 1000 then t.df else (
-                  select count(*) from (select from afterturn.posting_t p
-                                         where p.host_id = :host and p.bank_id = :bank and p.term = q.term
-                                         limit 5000) p) end
-                  + coalesce(w.df, 0) as df) f
-     cross join lateral (
-           select array_agg(distinct coalesce(u.name, u.role)) as speakers
-             from ((select p.unit_id from afterturn.posting_t p
-                     where p.host_id = :host and p.bank_id = :bank and p.term = q.term and q.term not like '%:%'
-                     limit 24)
-                   union all
-                   (select n.unit_id from unnest(w.units) n(unit_id) where q.term not like '%:%' limit 24)) p,
-                  lateral (select u.name, u.role from afterturn.agent_memory_unit_t u
-                            where u.host_id = :host and u.bank_id = :bank and u.unit_id = p.unit_id
-                              and u.seq is not null limit 1) u) s""")  # noqa: S608 - put together from constants
-
-# What the bank's keepers have laid down, the most important first; of what was known at a moment, nothing that was
-# changed after it.
-STANDING = """
-    select v.directive_id, v.name, v.content, v.priority, v.laid_down_by from afterturn.agent_memory_directive_t v
-     where v.host_id = :host and v.bank_id = :bank and v.active
-       and (cast(:known_at as timestamptz) is null or v.update_ts <= cast(:known_at as timestamptz))
-       and octet_length(v.content) <= :directive_bytes
-     order by v.priority desc, v.name, v.directive_id limit :directives"""
-
-NEWEST = """
-    select u.seq from afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.bank_id = :bank and u.session_id = cast(:session as uuid) and u.seq is not null
-     order by u.seq desc limit 1"""
-
-_WORDS = f"""
-    select cast(json_agg(json_build_array(t.term, t.df, t.speakers, encode(t.packed, 'base64'))) as text) as terms
-      from ({TERMS}) t"""  # noqa: S608 - put together from constants
-WORDS = text(_WORDS)
-# All of it in one statement: one round trip, and one moment that the answer's freshness is true of.
-_PREPARE = f"""
-    select f.*, b.units, b.mean_length,
-           case when b.units > :exact_units then afterturn.lists_to_read(:bank, b.units, :read_units) end as lists,
-           ({_WORDS}) as terms,
-           (select cast(json_agg(json_build_array(t.unit_id, t.content, t.aggregate_version, t.is_own)) as text)
-              from ({TAIL}) t) as tail,
-           {{newest}} as newest,
-           (select cast(json_agg(json_build_array(
-                       v.directive_id, v.name, v.content, v.priority, v.laid_down_by)) as text)
-              from ({STANDING}) v) as standing,
-           (select cast(json_agg(json_build_array(r.unit_id, r.at)) as text) from ({JUST_SAID}) r) as just_said,
-           array({PINNED}) as pinned, {HAS_ENDED} as has_ended
-      from ({FRESHNESS}) f left join ({BANK}) b on true"""  # noqa: S608 - put together from constants
-PREPARE = text(_PREPARE.format(newest="cast(null as int)"))
-#: The same for who wants the newest of its session left out: other questions do not pay for that.
-PREPARE_SKIPPING = text(_PREPARE.format(newest=f"({NEWEST})"))
 
 
 async def prepare_search(connection: AsyncConnection, state: RecallState) -> bool:

@@ -7,14 +7,17 @@ bounded: a few messages, the newest the most, and soon none.
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import numpy as np
+from sqlalchemy import Integer, Select, bindparam, literal_column, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.recall.filters import filter_text
+from store.recall.filters import filter_conditions, happened_at
 from store.recall.pool import CandidatePool
 from store.recall.settings import RecallSettings
 from store.recall.state import ArmResult, RecallState
+from store.schema import TIME, TURN, UNIT, in_bank
 
 #: Most messages, and most turns they are of.
 MESSAGES = 8
@@ -23,21 +26,45 @@ OLDER = 0.7
 #: After so long it counts a third, after so much longer nothing.
 SOON, WINDOW = timedelta(minutes=3), timedelta(minutes=15)
 
-# What was said by when it was said: old talk that is written now is not recent. The turns of a bank are indexed by
-# their order.
-JUST_SAID = f"""
-    select u.unit_id, u.at
-      from (select t.turn_id, t.position from afterturn.turn_t t
-             where t.host_id = :host and t.bank_id = :bank
-             order by t.position desc limit {MESSAGES}) t,
-           lateral (select u.unit_id, u.seq, coalesce(u.occurred_start, u.event_date) as at
-                      from afterturn.agent_memory_unit_t u
-                     where u.host_id = :host and u.bank_id = :bank and u.turn_id = t.turn_id and u.seq is not null
-                       and u.role is distinct from 'assistant' and {filter_text("u")}
-                     order by u.seq desc limit {MESSAGES}) u
-     where u.at > :since and u.at <= :until
-     order by u.at desc, t.position desc, u.seq desc
-     limit {MESSAGES}"""  # noqa: S608 - put together from constants
+_MOST = literal_column(str(MESSAGES), Integer)
+
+
+def _select_just_said() -> Select[UUID, datetime]:
+    """Select what was said last, by when it was said: old talk that is written now is not recent.
+
+    The turns of a bank are indexed by their order.
+    """
+    turn, unit = TURN.alias("t"), UNIT.alias("u")
+    newest = (
+        select(turn.c.turn_id, turn.c.position)
+        .where(in_bank(turn))
+        .order_by(turn.c.position.desc())
+        .limit(_MOST)
+        .subquery("t")
+    )
+    said = (
+        select(unit.c.unit_id, unit.c.seq, happened_at(unit).label("at"))
+        .where(
+            in_bank(unit),
+            unit.c.turn_id == newest.c.turn_id,
+            unit.c.seq.is_not(None),
+            unit.c.role.is_distinct_from(literal_column("'assistant'")),
+            filter_conditions(unit),
+        )
+        .order_by(unit.c.seq.desc())
+        .limit(_MOST)
+        .lateral("u")
+    )
+    return (
+        select(said.c.unit_id, said.c.at)
+        .join_from(newest, said, true())
+        .where(said.c.at > bindparam("since", type_=TIME), said.c.at <= bindparam("until", type_=TIME))
+        .order_by(said.c.at.desc(), newest.c.position.desc(), said.c.seq.desc())
+        .limit(_MOST)
+    )
+
+
+JUST_SAID = _select_just_said()
 
 
 class RecentArm:

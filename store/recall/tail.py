@@ -5,49 +5,93 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import (
+    Integer,
+    Select,
+    Uuid,
+    and_,
+    bindparam,
+    exists,
+    false,
+    func,
+    literal_column,
+    or_,
+    select,
+    true,
+    union_all,
+)
 
-from store.recall.filters import filter_text
+from store.recall.filters import KINDS, filter_conditions
+from store.recall.stored_vectors import IN_GENERATION, VECTOR
+from store.schema import LEDGER, UNIT, in_bank
 
 #: More characters than the sentence model reads.
 CHARACTERS = 8192
 #: Read however long it takes: what was just told, and what was answered.
 LEAST = 2
 
-# The session that asks comes first, newest message first: only its newest are looked at, for what is older comes with
-# the bank's undone embeddings, newest first again: messages, and the pieces of documents. Facts have a place here for a
-# question by kind alone: else what they were drawn from holds their words. Materialized, with limits: each part stays
-# small for every plan.
-_LACKS = """not exists (select from afterturn.unit_vector_t v
-                              where v.host_id = :host and v.bank_id = :bank and v.generation = :generation
-                                and v.unit_id = u.unit_id)"""
-TAIL = text(f"""
-    with own as materialized (
-        select u.unit_id from afterturn.agent_memory_unit_t u
-         where u.host_id = :host and u.bank_id = :bank and u.session_id = cast(:session as uuid) and u.seq is not null
-         order by u.seq desc limit :chunks
-    ), undone as materialized (
-        select l.turn_id from afterturn.ledger_t l
-         where l.host_id = :host and l.bank_id = :bank and l.stage = 'embedding' and l.undone
-         order by l.position desc limit :chunks
-    ), missing as materialized (
-        select w.unit_id, bool_or(w.is_own) as is_own
-          from (select unit_id, true as is_own from own
-                 union all
-                select u.unit_id, false
-                  from undone l,
-                       lateral (select u.unit_id from afterturn.agent_memory_unit_t u
-                                 where u.host_id = :host and u.bank_id = :bank and u.turn_id = l.turn_id
-                                   and (u.origin <> 'extraction' or cast(:kinds as text[]) is not null) and {_LACKS}
-                                 order by u.position desc limit :chunks) u) w
-         group by w.unit_id
+_CHUNKS = bindparam("chunks", type_=Integer)
+
+
+def _select_tail() -> Select[UUID, str, int, bool]:
+    """Select the newest texts without a vector.
+
+    The session that asks comes first, newest message first: only its newest are looked at, for what is older comes
+    with the bank's undone embeddings, newest first again: messages, and the pieces of documents. Facts have a place
+    here for a question by kind alone: else what they were drawn from holds their words. Materialized, with limits:
+    each part stays small for every plan.
+    """
+    unit, work = UNIT.alias("u"), LEDGER.alias("l")
+    lacks_vector = ~exists().where(IN_GENERATION, VECTOR.c.unit_id == unit.c.unit_id)
+    own = (
+        select(unit.c.unit_id)
+        .where(in_bank(unit), unit.c.session_id == bindparam("session", type_=Uuid), unit.c.seq.is_not(None))
+        .order_by(unit.c.seq.desc())
+        .limit(_CHUNKS)
+        .cte("own")
+        .prefix_with("materialized")
     )
-    select u.unit_id, left(u.content, :characters) as content, u.aggregate_version, m.is_own
-      from missing m join afterturn.agent_memory_unit_t u
-        on u.host_id = :host and u.bank_id = :bank and u.unit_id = m.unit_id
-     where {_LACKS} and {filter_text("u")}
-     order by m.is_own desc, u.position desc, u.seq desc
-     limit :chunks""")  # noqa: S608 - put together from constants
+    undone = (
+        select(work.c.turn_id)
+        .where(in_bank(work), work.c.stage == literal_column("'embedding'"), work.c.undone)
+        .order_by(work.c.position.desc())
+        .limit(_CHUNKS)
+        .cte("undone")
+        .prefix_with("materialized")
+    )
+    of_turn = (
+        select(unit.c.unit_id)
+        .where(
+            in_bank(unit),
+            unit.c.turn_id == undone.c.turn_id,
+            or_(unit.c.origin != literal_column("'extraction'"), KINDS.is_not(None)),
+            lacks_vector,
+        )
+        .order_by(unit.c.position.desc())
+        .limit(_CHUNKS)
+        .lateral("u")
+    )
+    either = union_all(
+        select(own.c.unit_id, true().label("is_own")),
+        select(of_turn.c.unit_id, false()).join_from(undone, of_turn, true()),
+    ).subquery("w")
+    missing = (
+        select(either.c.unit_id, func.bool_or(either.c.is_own).label("is_own"))
+        .group_by(either.c.unit_id)
+        .cte("missing")
+        .prefix_with("materialized")
+    )
+    content = func.left(unit.c.content, bindparam("characters", type_=Integer)).label("content")
+    return (
+        select(unit.c.unit_id, content, unit.c.aggregate_version, missing.c.is_own)
+        .join_from(missing, unit, and_(in_bank(unit), unit.c.unit_id == missing.c.unit_id))
+        .where(lacks_vector, filter_conditions(unit))
+        .order_by(missing.c.is_own.desc(), unit.c.position.desc(), unit.c.seq.desc())
+        .limit(_CHUNKS)
+    )
+
+
+TAIL = _select_tail()
 
 
 @dataclass(frozen=True, slots=True)

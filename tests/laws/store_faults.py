@@ -102,9 +102,9 @@ FAULTS = (
     Mutant(
         law="L4",
         fault="a word is not known before it was carried into the index",
-        file="store/recall/preparation.py",
-        before="+ coalesce(w.df, 0) as df) f\n",
-        after="as df) f\n",
+        file="store/recall/preparation_queries.py",
+        before=" + func.coalesce(waiting.c.df, _ZERO)\n",
+        after="\n",
         held_by="tests/store/recall/test_recaller.py",
         tests=("test_a_turn_is_found_by_its_word_as_soon_as_it_is_acknowledged",),
     ),

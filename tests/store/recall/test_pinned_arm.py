@@ -5,7 +5,7 @@ from uuid import UUID
 
 from store.database import Database
 from store.memory.units import Units
-from store.recall.preparation import PREPARE
+from store.recall.preparation_queries import PREPARE
 from store.recall.settings import RankingSettings, RecallSettings
 from tests.store.conftest import NOON, new_host, rows
 from tests.store.recall.conftest import BANK, Memory

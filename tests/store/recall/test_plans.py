@@ -15,7 +15,7 @@ from store.memory.session_history import HOLDING, HOLDING_IN_SESSION, RECENT
 from store.memory.turns import TurnStore
 from store.recall import dense_arm, lexical_arm
 from store.recall.names import SPEAKERS
-from store.recall.preparation import PREPARE
+from store.recall.preparation_queries import PREPARE
 from tests.store.conftest import NOON, new_host, turn
 
 

@@ -1,0 +1,241 @@
+"""Queries of what has to be known of a bank before it can be searched: one statement of several."""
+
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    CTE,
+    BigInteger,
+    Boolean,
+    ColumnElement,
+    Double,
+    FromClause,
+    Integer,
+    ScalarSelect,
+    Select,
+    Text,
+    Uuid,
+    and_,
+    bindparam,
+    case,
+    cast,
+    column,
+    distinct,
+    exists,
+    func,
+    literal_column,
+    null,
+    or_,
+    select,
+    true,
+    union_all,
+)
+
+from store.recall.filters import ENDED_BY, known_by_then, lasts
+from store.recall.pinned_arm import PINNED
+from store.recall.recent_arm import JUST_SAID
+from store.recall.tail import TAIL
+from store.recall.waiting import WORD, pack_postings, select_waiting
+from store.schema import (
+    BANK,
+    BANK_STATISTICS,
+    DIRECTIVE,
+    POSTING,
+    SESSION_HISTORY,
+    TERM,
+    UNIT,
+    in_bank,
+    same_bank,
+)
+
+_ZERO, _ONE = literal_column("0", Integer), literal_column("1", Integer)
+_UNIT = UNIT.alias("u")
+
+
+# The bank ------------------------------------------------------------------------------------------------------------
+
+
+def count_units(bank: FromClause, counted: FromClause) -> ColumnElement[int]:
+    """Return how many units a bank holds; `counted` is its row of statistics, if there is one.
+
+    The projection stage counts them; before its first pass the sessions' own counters serve.
+    """
+    history = SESSION_HISTORY.alias("h")
+    of_sessions = select(func.sum(history.c.message_count)).where(same_bank(history, bank)).scalar_subquery()
+    units: ColumnElement[int] = func.coalesce(counted.c.units, of_sessions, _ZERO)
+    return units
+
+
+def _select_bank() -> Select[*tuple[Any, ...]]:
+    """Select the size of the bank while it lives. One that ended by its own time was there before."""
+    bank, counted = BANK.alias("b"), BANK_STATISTICS.alias("s")
+    mean_length = case((counted.c.units > _ZERO, cast(counted.c.tokens, Double) / cast(counted.c.units, Double)))
+    return (
+        select(count_units(bank, counted).label("units"), mean_length.label("mean_length"))
+        .join_from(bank, counted, same_bank(counted, bank), isouter=True)
+        .where(in_bank(bank), or_(bank.c.active, bank.c.update_ts >= bank.c.expires_at), lasts(bank))
+    )
+
+
+# Whether something has ended: where nothing has, no arm looks for it. By the index `unit_expiring`.
+_HAS_ENDED = exists().where(
+    in_bank(_UNIT), _UNIT.c.active, _UNIT.c.expires_at.is_not(None), _UNIT.c.expires_at <= ENDED_BY
+)
+
+
+# The question's words ------------------------------------------------------------------------------------------------
+
+#: A term that was in more units when it was counted is not counted anew; of another, so many are counted at most.
+_COMMON, _MOST_COUNTED = literal_column("1000", Integer), literal_column("5000", Integer)
+#: Units with a term whose speakers are read, in the index and of those that wait.
+_SAMPLE = literal_column("24", Integer)
+
+
+def _select_terms() -> Select[*tuple[Any, ...]]:
+    """Select for each of `terms` how many units hold it, who speaks in some of them, and the postings that wait."""
+    terms = func.unnest(bindparam("terms", type_=ARRAY(Text))).table_valued(column("term", Text))
+    term, counted, waiting = terms.render_derived("q"), TERM.alias("t"), _group_waiting()
+    frequency, sample = _count_units_with(term, counted, waiting), _select_speakers(term, waiting)
+    return (
+        select(
+            term.c.term,
+            frequency.c.df,
+            sample.c.speakers,
+            func.encode(waiting.c.packed, literal_column("'base64'")).label("packed"),
+        )
+        .join_from(term, waiting, waiting.c.term == term.c.term, isouter=True)
+        .join(counted, and_(in_bank(counted), counted.c.term == term.c.term), isouter=True)
+        .join(frequency, true())
+        .join(sample, true())
+    )
+
+
+def _group_waiting() -> CTE:
+    """Return the postings that wait, of each term together."""
+    word = select_waiting(in_bank(WORD)).subquery("p")
+    return (
+        select(
+            word.c.term,
+            func.count().label("df"),
+            func.array_agg(word.c.unit_id).label("units"),
+            pack_postings(word).label("packed"),
+        )
+        .group_by(word.c.term)
+        .cte("waiting")
+        .prefix_with("materialized")
+    )
+
+
+def _count_units_with(term: FromClause, counted: FromClause, waiting: CTE) -> FromClause:
+    """Return how many units hold a term: as counted by the projection stage where that is many, else counted now.
+
+    So the newest turns count too.
+    """
+    posting = POSTING.alias("p")
+    posted = select().where(in_bank(posting), posting.c.term == term.c.term).limit(_MOST_COUNTED).correlate(term)
+    now = select(func.count()).select_from(posted.subquery("p")).scalar_subquery()
+    df = case((counted.c.df > _COMMON, counted.c.df), else_=now) + func.coalesce(waiting.c.df, _ZERO)
+    return select(df.label("df")).correlate(term, counted, waiting).lateral("f")
+
+
+def _select_speakers(term: FromClause, waiting: CTE) -> FromClause:
+    """Return who speaks in a few of the units that hold a term.
+
+    A speaker's name stands in the words of each of his messages, so a small sample tells whether a word is a
+    participant's name, without a list of participants. A mark of a name is no word.
+    """
+    posting, is_word = POSTING.alias("p"), term.c.term.not_like(literal_column("'%:%'"))
+    each = func.unnest(waiting.c.units).table_valued(column("unit_id", Uuid)).render_derived("n")
+    posted = select(posting.c.unit_id).where(in_bank(posting), posting.c.term == term.c.term, is_word)
+    holder = union_all(
+        posted.limit(_SAMPLE).correlate(term), select(each.c.unit_id).where(is_word).limit(_SAMPLE).correlate(term)
+    ).lateral("p")
+    speaker = (
+        select(_UNIT.c.name, _UNIT.c.role)
+        .where(in_bank(_UNIT), _UNIT.c.unit_id == holder.c.unit_id, _UNIT.c.seq.is_not(None))
+        .limit(_ONE)
+        .lateral("u")
+    )
+    speakers = func.array_agg(distinct(func.coalesce(speaker.c.name, speaker.c.role)))
+    return select(speakers.label("speakers")).join_from(holder, speaker, true()).lateral("s")
+
+
+# What stands beside --------------------------------------------------------------------------------------------------
+
+
+def _select_directives() -> Select[*tuple[Any, ...]]:
+    """Select what the bank's keepers have laid down, the most important first.
+
+    Of what was known at a moment, nothing that was changed after it.
+    """
+    directive = DIRECTIVE.alias("v")
+    return (
+        select(*(directive.c[name] for name in ("directive_id", "name", "content", "priority", "laid_down_by")))
+        .where(
+            in_bank(directive),
+            directive.c.active,
+            known_by_then(directive),
+            func.octet_length(directive.c.content) <= bindparam("directive_bytes", type_=Integer),
+        )
+        .order_by(directive.c.priority.desc(), directive.c.name, directive.c.directive_id)
+        .limit(bindparam("directives", type_=Integer))
+    )
+
+
+_NEWEST = (
+    select(_UNIT.c.seq)
+    .where(in_bank(_UNIT), _UNIT.c.session_id == bindparam("session", type_=Uuid), _UNIT.c.seq.is_not(None))
+    .order_by(_UNIT.c.seq.desc())
+    .limit(_ONE)
+    .scalar_subquery()
+)
+
+
+# All of it -----------------------------------------------------------------------------------------------------------
+
+
+def _as_json(rows: Select[*tuple[Any, ...]]) -> ScalarSelect[str]:
+    """Return the rows of a query as one text: a JSON array of an array for each row."""
+    row = rows.subquery("r")
+    return select(cast(func.json_agg(func.json_build_array(*row.c)), Text)).select_from(row).scalar_subquery()
+
+
+_WORDS = _as_json(_select_terms()).label("terms")
+WORDS = select(_WORDS)
+
+
+def _prepare(newest: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
+    """Build the statement: one round trip, and one moment that the answer's freshness is true of."""
+    fresh = (
+        func.afterturn.freshness(
+            bindparam("host", type_=Uuid), bindparam("bank", type_=Uuid), bindparam("most", type_=BigInteger)
+        )
+        .table_valued(
+            column("shown", BigInteger),
+            column("first_undone", Text),
+            column("pending", BigInteger),
+            column("more_pending", Boolean),
+        )
+        .alias("f")
+    )
+    bank = _select_bank().subquery("b")
+    lists = func.afterturn.lists_to_read(
+        bindparam("bank", type_=Uuid), bank.c.units, bindparam("read_units", type_=Integer)
+    )
+    return select(
+        fresh,
+        bank,
+        case((bank.c.units > bindparam("exact_units", type_=BigInteger), lists)).label("lists"),
+        _WORDS,
+        _as_json(TAIL).label("tail"),
+        newest.label("newest"),
+        _as_json(_select_directives()).label("standing"),
+        _as_json(JUST_SAID).label("just_said"),
+        func.array(PINNED.scalar_subquery()).label("pinned"),
+        _HAS_ENDED.label("has_ended"),
+    ).join_from(fresh, bank, true(), isouter=True)
+
+
+PREPARE = _prepare(cast(null(), Integer))
+#: The same for who wants the newest of its session left out: other questions do not pay for that.
+PREPARE_SKIPPING = _prepare(_NEWEST)
