@@ -9,101 +9,27 @@ from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import text
+from sqlalchemy import SelectBase
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import NO_SETTINGS, ONE_PLAN, Settings
 from store.driver_rows import DriverRow, fetch_rows
 from store.recall.dense import context_cosines, context_weights
-from store.recall.filters import filter_text, is_filtered
+from store.recall.dense_queries import (
+    FILTERED,
+    FILTERED_IN_LISTS,
+    OF_SESSION,
+    PLAIN,
+    PLAIN_IN_LISTS,
+    TOLD_AGENT,
+    TOLD_AGENT_IN_LISTS,
+)
+from store.recall.filters import is_filtered
 from store.recall.pool import AGENTS, CandidatePool
 from store.recall.question import named_speakers
-from store.recall.reflections import IS_ASKED_FOR
-from store.recall.reflections import NEAREST as MOST_REFLECTIONS
 from store.recall.settings import RecallSettings
 from store.recall.state import ArmResult, RecallState
 
-# Unit vectors: the inner product is the cosine, and `<#>` is its negative. An order that no index can serve is exact.
-NEAREST = """
-    select v.unit_id, -(v.embedding <#> cast(:vector as halfvec)) as cosine, false as drawn
-      from afterturn.unit_vector_t v {units}
-     where v.host_id = :host and v.bank_id = :bank and v.generation = :generation {conditions}
-     order by (v.embedding <#> cast(:vector as halfvec)) + 0, v.unit_id
-     limit :{most}"""
-UNIT = "join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)"
-PLAIN = text(NEAREST.format(units="", conditions="", most="candidates"))
-# Reflections are no units: they are read beside those that pass, and what they were drawn from is filtered when they
-# are loaded.
-OF_REFLECTIONS = f"""
-    select v.unit_id, v.cosine, true as drawn
-      from afterturn.agent_memory_reflection_t r,
-           lateral (select v.unit_id, -(v.embedding <#> cast(:vector as halfvec)) as cosine
-                      from afterturn.unit_vector_t v
-                     where v.host_id = :host and v.bank_id = :bank and v.generation = :generation
-                       and v.unit_id = r.reflection_id offset 0) v
-     where r.host_id = :host and r.bank_id = :bank and r.active and {IS_ASKED_FOR}
-     order by v.cosine desc, v.unit_id limit {MOST_REFLECTIONS}"""  # noqa: S608 - put together from constants
-AND_REFLECTIONS = "({units}) union all ({reflections})"
-FILTERED = text(
-    AND_REFLECTIONS.format(
-        units=NEAREST.format(units=UNIT, conditions=f"and {filter_text('u')}", most="candidates"),
-        reflections=OF_REFLECTIONS,
-    )
-)
-# The units of one session are few, and have indexes of their own: one for messages, one for what is none.
-OF_SESSION = text(f"""
-    with here as materialized (
-        select u.unit_id from afterturn.agent_memory_unit_t u
-         where u.host_id = :host and u.bank_id = :bank and u.session_id = cast(:only_session as uuid)
-           and u.seq is not null and {filter_text("u")}
-         union all
-        select u.unit_id from afterturn.agent_memory_unit_t u
-         where u.host_id = :host and u.bank_id = :bank and u.session_id = cast(:only_session as uuid)
-           and u.seq is null and {filter_text("u")}
-    )
-    select v.unit_id, v.cosine
-      from here h,
-           lateral (select v.unit_id, -(v.embedding <#> cast(:vector as halfvec)) as cosine
-                      from afterturn.unit_vector_t v
-                     where v.host_id = :host and v.bank_id = :bank and v.generation = :generation
-                       and v.unit_id = h.unit_id offset 0) v
-     order by v.cosine desc, v.unit_id
-     limit :candidates""")  # noqa: S608 - put together from constants
-# The order that the index serves. Filters are applied to the nearest: unless one in ten passes, the rest of them may
-# lie in lists that were not read.
-IN_LISTS = """
-    with near as materialized (
-        select v.host_id, v.bank_id, v.unit_id, -(v.embedding <#> cast(:vector as halfvec)) as cosine
-          from afterturn.unit_vector_t v
-         where v.host_id = :host and v.bank_id = :bank and v.generation = :generation
-         order by v.embedding <#> cast(:vector as halfvec) limit :looked_at)
-    select v.unit_id, v.cosine, false as drawn from near v {units} {conditions}
-     order by v.cosine desc limit :{most}"""
-PLAIN_IN_LISTS = text(IN_LISTS.format(units="", conditions="", most="candidates"))
-FILTERED_IN_LISTS = text(
-    AND_REFLECTIONS.format(
-        units=IN_LISTS.format(units=UNIT, conditions=f"where {filter_text('u')}", most="candidates"),
-        reflections=OF_REFLECTIONS,
-    )
-)
-# In an agent's memory many earlier questions of the user, and short lines of the agent that repeat them, are nearer to
-# a question than its answer is: they fill the places that statements leave. A user without a name is the agent's user.
-# What the one speaker said whom the question names counts as much more as ranking adds to it: a list of what somebody
-# did is told in sentences of which few are near the question.
-_ONLY_ASKS = """(u.role = any(cast(:agents as text[])) and octet_length(u.content) <= :line_bytes
-                 or u.role = 'user' and u.name is null and octet_length(u.content) <= :question_bytes
-                    and right(rtrim(u.content, E' \\n\\t"'), 1) in ('?', '\uff1f'))"""
-BESIDE_AGENT = f"""
-    select n.unit_id, n.cosine, n.drawn
-      from ({{near}}) n
-      left join lateral (select {_ONLY_ASKS} as only_asks, coalesce(u.name, u.role) = cast(:named as text) as is_named
-                           from afterturn.agent_memory_unit_t u
-                          where u.host_id = :host and u.bank_id = :bank and u.unit_id = n.unit_id limit 1) u on true
-     order by coalesce(u.only_asks, false),
-              n.cosine + case when u.is_named then cast(:named_more as float8) else 0 end desc, n.unit_id
-     limit :candidates"""  # noqa: S608 - constants
-TOLD_AGENT = text(BESIDE_AGENT.format(near=NEAREST.format(units="", conditions="", most="looked_at")))
-TOLD_AGENT_IN_LISTS = text(BESIDE_AGENT.format(near=IN_LISTS.format(units="", conditions="", most="looked_at")))
 #: Beside an agent: units looked at for each that is wanted, more where a speaker is named, and the sizes of an agent's
 #: line and of a short question. Of 60 lists, answers hold all members of .800 instead of .567.
 TOLD_AMONG, NAMED_AMONG, LINE_BYTES, QUESTION_BYTES = 2, 4, 200, 80
@@ -166,7 +92,9 @@ async def _find_nearest(connection: AsyncConnection, state: RecallState) -> Sequ
     }
     if state.filters["only_session"] is not None:
         return await fetch_rows(connection, OF_SESSION, arguments)
-    all_units, in_lists, times = PLAIN, PLAIN_IN_LISTS, 1
+    all_units: SelectBase = PLAIN
+    in_lists: SelectBase = PLAIN_IN_LISTS
+    times = 1
     if filtered:
         all_units, in_lists, times = FILTERED, FILTERED_IN_LISTS, LOOKED_AT
     elif _is_beside_agent(state):

@@ -5,60 +5,141 @@ Its words and vectors went when it was ended, so they are made with the question
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import (
+    CTE,
+    Integer,
+    Select,
+    Text,
+    and_,
+    bindparam,
+    case,
+    cast,
+    false,
+    func,
+    literal_column,
+    or_,
+    select,
+    true,
+    union_all,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.postings import terms_of
 from store.driver_rows import DriverRow, fetch_rows
 from store.off_loop import off_loop
 from store.recall import filters
-from store.recall.pinned_arm import IS_PINNED
+from store.recall.pinned_arm import is_pinned
 from store.recall.pool import Candidate
 from store.recall.question import Question
 from store.recall.state import RecallState, Unindexed
 from store.recall.unindexed import pack_posting
+from store.schema import BANK, EVENT_STORE, TIME, UNIT, in_bank
 
 #: Of more, those that ended last are told.
 MOST = 1000
 BYTES = 1_048_576
-# By the index `unit_expired`; of a bank that ended as a whole, its units. What ended by its own time was written last
-# when that had come. What was forgotten before has no text in its last event.
-ENDED = text(f"""
-    with bank as materialized (
-        select b.update_ts as ended_at from afterturn.agent_memory_bank_t b
-         where b.host_id = :host and b.bank_id = :bank and not b.active and b.update_ts >= b.expires_at
-    ), ended as materialized (
-        (select u.unit_id, u.update_ts as ended_at from afterturn.agent_memory_unit_t u
-          where u.host_id = :host and u.bank_id = :bank and u.expires_at is not null and not u.active
-            and u.content <> '' and u.update_ts > cast(:moment as timestamptz)
-            and u.expires_at > cast(:moment as timestamptz) and u.update_ts >= u.expires_at
-          order by u.update_ts desc, u.unit_id limit :most)
-        union all
-        (select u.unit_id, b.ended_at from bank b, afterturn.agent_memory_unit_t u
-          where u.host_id = :host and u.bank_id = :bank and not u.active and u.content <> ''
-            and (u.expires_at is null
-                 or u.expires_at > cast(:moment as timestamptz) and u.update_ts < u.expires_at)
-          order by u.position desc, u.unit_id limit :most)
-    ), told as (
-        select u.*, e.content as said, w.ended_at,
-               sum(octet_length(e.content)) over (order by w.ended_at desc, u.unit_id) as total_bytes
-          from ended w,
-               lateral (select u.* from afterturn.agent_memory_unit_t u
-                         where u.host_id = :host and u.bank_id = :bank and u.unit_id = w.unit_id
-                           and {filters.ended_text("u")} limit 1) u,
-               lateral (select s.data->>'content' as content from afterturn.event_store_t s
-                         where s.host_id = :host and s.bank_id = :bank and s.aggregate_key = cast(u.unit_id as text)
-                           and s.event_ts < w.ended_at
-                           and s.event_ts <= coalesce(cast(:recorded_by as timestamptz), 'infinity')
-                         order by s.aggregate_version desc limit 1) e
-         where e.content is not null
+_MOMENT, _MOST = bindparam("moment", type_=TIME), bindparam("most", type_=Integer)
+
+
+def _find_ended() -> CTE:
+    """Return the units that ended, and when: each by its own time, or those of a bank that ended as a whole.
+
+    The first by the index `unit_expired`. What ended by its own time was written last when that had come.
+    """
+    bank, unit = BANK.alias("b"), UNIT.alias("u")
+    ended_bank = (
+        select(bank.c.update_ts.label("ended_at"))
+        .where(in_bank(bank), ~bank.c.active, bank.c.update_ts >= bank.c.expires_at)
+        .cte("bank")
+        .prefix_with("materialized")
     )
-    select unit_id, fact_type, said as content, session_id, session_name, turn_name, role, name, origin, context,
-           event_date, coalesce(occurred_start, event_date) as occurred_at, source_memory_ids, user_id,
-           case when origin = 'extraction' then metadata->>'confidence' end as confidence,
-           coalesce({IS_PINNED.format(unit="told")}, false) as pinned
-      from told where total_bytes <= :bytes order by ended_at desc, unit_id""")  # noqa: S608 - constants of ours
+    is_gone = and_(in_bank(unit), ~unit.c.active, unit.c.content != literal_column("''"))
+    by_itself = (
+        select(unit.c.unit_id, unit.c.update_ts.label("ended_at"))
+        .where(
+            is_gone,
+            unit.c.expires_at.is_not(None),
+            unit.c.update_ts > _MOMENT,
+            unit.c.expires_at > _MOMENT,
+            unit.c.update_ts >= unit.c.expires_at,
+        )
+        .order_by(unit.c.update_ts.desc(), unit.c.unit_id)
+        .limit(_MOST)
+    )
+    had_time = and_(unit.c.expires_at > _MOMENT, unit.c.update_ts < unit.c.expires_at)
+    with_bank = (
+        select(unit.c.unit_id, ended_bank.c.ended_at)
+        .join_from(ended_bank, unit, true())
+        .where(is_gone, or_(unit.c.expires_at.is_(None), had_time))
+        .order_by(unit.c.position.desc(), unit.c.unit_id)
+        .limit(_MOST)
+    )
+    return union_all(by_itself, with_bank).cte("ended").prefix_with("materialized")
+
+
+def _read_told(ended: CTE) -> CTE:
+    """Return the units that pass the filters, with their last text that was recorded, and the bytes up to each.
+
+    What was forgotten before it ended has no text in its last event.
+    """
+    unit, event = UNIT.alias("u"), EVENT_STORE.alias("s")
+    row = (
+        select(unit)
+        .where(in_bank(unit), unit.c.unit_id == ended.c.unit_id, filters.conditions_of_ended(unit))
+        .limit(literal_column("1"))
+        .lateral("u")
+    )
+    recorded_by = func.coalesce(bindparam("recorded_by", type_=TIME), literal_column("'infinity'"))
+    last = (
+        select(event.c.data[literal_column("'content'")].astext.label("content"))
+        .where(
+            in_bank(event),
+            event.c.aggregate_key == cast(row.c.unit_id, Text),
+            event.c.event_ts < ended.c.ended_at,
+            event.c.event_ts <= recorded_by,
+        )
+        .order_by(event.c.aggregate_version.desc())
+        .limit(literal_column("1"))
+        .lateral("e")
+    )
+    size = func.sum(func.octet_length(last.c.content)).over(order_by=(ended.c.ended_at.desc(), row.c.unit_id))
+    return (
+        select(row, last.c.content.label("said"), ended.c.ended_at, size.label("total_bytes"))
+        .join_from(ended, row, true())
+        .join(last, true())
+        .where(last.c.content.is_not(None))
+        .cte("told")
+    )
+
+
+def _select_ended() -> Select[*tuple[Any, ...]]:
+    """Select the units that ended last and are told, up to so many and so many bytes."""
+    told = _read_told(_find_ended())
+    confidence = told.c["metadata"][literal_column("'confidence'")].astext
+    return (
+        select(
+            told.c.unit_id,
+            told.c.fact_type,
+            told.c.said.label("content"),
+            *(
+                told.c[name]
+                for name in ("session_id", "session_name", "turn_name", "role", "name", "origin", "context")
+            ),
+            told.c.event_date,
+            filters.happened_at(told).label("occurred_at"),
+            told.c.source_memory_ids,
+            told.c.user_id,
+            case((told.c.origin == literal_column("'extraction'"), confidence)).label("confidence"),
+            func.coalesce(is_pinned(told), false()).label("pinned"),
+        )
+        .where(told.c.total_bytes <= bindparam("bytes", type_=Integer))
+        .order_by(told.c.ended_at.desc(), told.c.unit_id)
+    )
+
+
+ENDED = _select_ended()
 
 
 async def read_ended_units(connection: AsyncConnection, state: RecallState) -> Unindexed:

@@ -108,53 +108,6 @@ def _with_document(unit: FromClause) -> ColumnElement[Any]:
     return metadata
 
 
-# The same as text, for statements that are texts.
-METADATA = """(coalesce((select o.metadata from afterturn.agent_memory_doc_t o
-                           where o.host_id = {unit}.host_id and o.bank_id = {unit}.bank_id
-                             and o.doc_id = {unit}.doc_id), jsonb_build_object()) || {unit}.metadata)"""
-
-KIND_TEXT = "(cast(:kinds as text[]) is null or {unit}.fact_type = any(cast(:kinds as text[])))"
-
-
-def filter_text(unit: str) -> str:
-    """Return the filters as SQL over the unit row of that alias; each falls away where its parameter is null."""
-    return f"{KIND_TEXT.format(unit=unit)} and {any_kind_text(unit)}"
-
-
-def any_kind_text(unit: str) -> str:
-    """Return the same without the filter by kind."""
-    return f"{unit}.active and {_other_text(unit)}"
-
-
-def ended_text(unit: str) -> str:
-    """Return the same as `filter_conditions` for a unit that is there no more."""
-    return f"{KIND_TEXT.format(unit=unit)} and {_other_text(unit)}"
-
-
-def _other_text(unit: str) -> str:
-    metadata = METADATA.format(unit=unit)
-    return f"""(cast(:only_session as uuid) is null or {unit}.session_id = cast(:only_session as uuid))
-      and (cast(:in_sessions as uuid[]) is null or {unit}.session_id = any(cast(:in_sessions as uuid[])))
-      and (cast(:roles as text[]) is null or {unit}.role = any(cast(:roles as text[])))
-      and (cast(:begin as timestamptz) is null or cast(:begin as timestamptz) <=
-           case when cast(:said as boolean) then {unit}.event_date
-                else coalesce({unit}.occurred_start, {unit}.event_date) end)
-      and (cast(:end as timestamptz) is null or cast(:end as timestamptz) >
-           case when cast(:said as boolean) then {unit}.event_date
-                else coalesce({unit}.occurred_start, {unit}.event_date) end)
-      and (cast(:not_session as uuid) is null or {unit}.session_id is distinct from cast(:not_session as uuid))
-      and (cast(:as_of as timestamptz) is null
-           or coalesce({unit}.occurred_start, {unit}.event_date) <= cast(:as_of as timestamptz))
-      and (cast(:known_at as timestamptz) is null or {unit}.update_ts <= cast(:known_at as timestamptz)
-           or {unit}.unit_id = any(cast(:earlier as uuid[])))
-      and (cast(:tags as text[]) is null
-           or jsonb_exists_any({metadata}->'tags', cast(:tags as text[])))
-      and (cast(:metadata as jsonb) is null or {metadata} @> cast(:metadata as jsonb))
-      and (cast(:user as uuid) is null or {unit}.user_id = cast(:user as uuid))
-      and (cast(:ended_by as timestamptz) is null or {unit}.expires_at is null
-           or {unit}.expires_at > cast(:ended_by as timestamptz))"""
-
-
 def own_session(query: RecallQuery, bank: UUID) -> UUID | None:
     """Return the id of the session that asks, None when the question names none."""
     return None if query.session_id is None else identity.session_id(bank, query.session_id)

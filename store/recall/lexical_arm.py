@@ -4,38 +4,16 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 import numpy as np
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.driver_rows import fetch_rows
 from store.recall.as_of import correct_postings
-from store.recall.filters import filter_text, is_filtered
+from store.recall.filters import is_filtered
 from store.recall.lexical import POSTING, Postings, readable_terms, score_postings
+from store.recall.lexical_queries import FILTERED, PLAIN
 from store.recall.pool import CandidatePool
 from store.recall.settings import RecallSettings
 from store.recall.state import ArmResult, RecallState
-from store.recall.waiting import PACKED, PLACE, WAITING
-
-# The limit holds back a term that turns out commoner than its statistics said.
-POSTED = f"""
-    select q.term, p.packed
-      from unnest(cast(:terms as text[])) q(term),
-           lateral (select {PACKED} as packed
-                      from (select {PLACE.format(of="p")}, p.tf, p.length
-                              from afterturn.posting_t p {{unit}}
-                             where p.host_id = :host and p.bank_id = :bank and p.term = q.term
-                             limit :postings) p) p
-     where p.packed is not null"""  # noqa: S608 - put together from constants
-# `limit` keeps each look-up one probe of an index: joined at large, the whole bank would be read for a few words.
-UNIT = f"""
-    cross join lateral (select from afterturn.agent_memory_unit_t u
-                         where u.host_id = :host and u.bank_id = :bank and u.unit_id = {{of}}.unit_id
-                           and {filter_text("u")} limit 1) u"""
-PLAIN = text(POSTED.format(unit=""))
-# What waits was read along with what must be known of the bank; but not by what the question filters.
-FILTERED = text(f"""{POSTED.format(unit=UNIT.format(of="p"))}
-     union all
-    select p.term, {PACKED} from ({WAITING.format(unit=UNIT.format(of="w"))}) p group by p.term""")  # noqa: S608 - put together from constants
 
 
 class LexicalArm:

@@ -15,9 +15,6 @@ from store.recall.settings import RecallSettings
 from store.recall.state import ArmResult, RecallState
 from store.schema import UNIT, in_bank
 
-#: The predicate of the index `unit_pinned`, to the letter.
-IS_PINNED = "{unit}.metadata->>'pinned' = 'true'"
-
 #: The newest pinned units that are compared; filters apply to them, and the best few come first.
 MOST = 50
 

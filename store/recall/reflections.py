@@ -6,53 +6,128 @@ of them are there, and the question's filters hold for each.
 """
 
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 import numpy as np
-from sqlalchemy import text
+from sqlalchemy import (
+    ARRAY,
+    FromClause,
+    Integer,
+    Select,
+    Text,
+    Uuid,
+    and_,
+    bindparam,
+    case,
+    cast,
+    column,
+    distinct,
+    func,
+    literal_column,
+    select,
+    true,
+)
+from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.driver_rows import DriverRow, fetch_rows
 from store.log.catalog import EventType
 from store.memory.reflections import KIND
 from store.recall.dense import Products
-from store.recall.filters import any_kind_text
+from store.recall.filters import conditions_of_any_kind, happened_at, known_by_then, of_kind
 from store.recall.pool import Candidate, CandidatePool
 from store.recall.state import RecallState
+from store.recall.stored_vectors import measure_distance, select_vector
+from store.schema import EVENT_STORE, REFLECTION, UNIT, in_bank
 
 #: The nearest reflections that are found beside the units where a filter applies; they displace no unit.
 NEAREST = 8
 
-IS_ASKED_FOR = f"(cast(:kinds as text[]) is null or '{KIND}' = any(cast(:kinds as text[])))"
-# Of facts that were said in several turns, the last is the one that is named.
-TOLD = text(f"""
-    select r.reflection_id, r.content, s.*, -(v.embedding <#> cast(:vector as halfvec)) as near
-      from unnest(cast(:reflections as uuid[])) w(reflection_id),
-           lateral (select r.* from afterturn.agent_memory_reflection_t r
-                     where r.host_id = :host and r.bank_id = :bank and r.reflection_id = w.reflection_id and r.active
-                       and r.content <> '' and {IS_ASKED_FOR}
-                       and (cast(:known_at as timestamptz) is null or r.update_ts <= cast(:known_at as timestamptz))
-                     limit 1) r,
-           lateral (select e.data->'sourceMemoryIds' as ids from afterturn.event_store_t e
-                     where e.host_id = :host
-                       and e.bank_id = :bank and e.aggregate_key = cast(w.reflection_id as text)
-                       and e.event_type in ('{EventType.REFLECTION_CREATED}', '{EventType.REFLECTION_UPDATED}')
-                     order by e.aggregate_version desc limit 1) e,
-           lateral (select (array_agg(u.session_name order by u.at desc, u.position desc))[1] as session_name,
-                           array_agg(u.turn_name order by u.at desc, u.position desc) as turns,
-                           max(u.at) as occurred_at,
-                           case when count(distinct u.user_id) = 1 then (array_agg(u.user_id))[1] end as user_id
-                      from jsonb_array_elements_text(e.ids) f(id)
-                      left join lateral (
-                           select u.unit_id, u.session_name, u.turn_name, u.position, u.user_id,
-                                  coalesce(u.occurred_start, u.event_date) as at
-                             from afterturn.agent_memory_unit_t u
-                            where u.host_id = :host and u.bank_id = :bank and u.unit_id = cast(f.id as uuid)
-                              and {any_kind_text("u")} limit 1) u on true
-                    having count(*) > 0 and count(*) = count(u.unit_id)) s,
-           lateral (select v.embedding from afterturn.unit_vector_t v
-                     where v.host_id = :host and v.bank_id = :bank and v.generation = :generation
-                       and v.unit_id = w.reflection_id and v.chunk = 0 limit 1) v""")  # noqa: S608 - constants of ours
+IS_ASKED_FOR = of_kind(literal_column(f"'{KIND}'", Text))
+_ZERO, _ONE = literal_column("0", Integer), literal_column("1", Integer)
+
+
+def _select_told() -> Select[*tuple[Any, ...]]:
+    """Select the `reflections` that may be told, each with what its facts say of it and how near it is."""
+    reflection = REFLECTION.alias("r")
+    wanted = (
+        func.unnest(bindparam("reflections", type_=ARRAY(Uuid)))
+        .table_valued(column("reflection_id", Uuid))
+        .render_derived("w")
+    )
+    living = (
+        select(reflection.c.reflection_id, reflection.c.content)
+        .where(
+            in_bank(reflection),
+            reflection.c.reflection_id == wanted.c.reflection_id,
+            reflection.c.active,
+            reflection.c.content != literal_column("''"),
+            IS_ASKED_FOR,
+            known_by_then(reflection),
+        )
+        .limit(_ONE)
+        .lateral("r")
+    )
+    event, vector = _find_event(wanted), select_vector(wanted.c.reflection_id).lateral("v")
+    facts = _gather_facts(event)
+    return (
+        select(living, facts, (-measure_distance(vector.c.embedding)).label("near"))
+        .join_from(wanted, living, true())
+        .join(event, true())
+        .join(facts, true())
+        .join(vector, true())
+    )
+
+
+def _find_event(wanted: FromClause) -> FromClause:
+    """Return the ids of the facts that a reflection was drawn from, of the event that made it say what it says."""
+    event = EVENT_STORE.alias("e")
+    kinds = (EventType.REFLECTION_CREATED, EventType.REFLECTION_UPDATED)
+    return (
+        select(event.c.data[literal_column("'sourceMemoryIds'")].label("ids"))
+        .where(
+            in_bank(event),
+            event.c.aggregate_key == cast(wanted.c.reflection_id, Text),
+            event.c.event_type.in_([literal_column(f"'{kind}'") for kind in kinds]),
+        )
+        .order_by(event.c.aggregate_version.desc())
+        .limit(_ONE)
+        .lateral("e")
+    )
+
+
+def _gather_facts(event: FromClause) -> FromClause:
+    """Return what the facts say together, if each of them may be told.
+
+    Of facts that were said in several turns, the last is the one that is named.
+    """
+    unit = UNIT.alias("u")
+    source = func.jsonb_array_elements_text(event.c.ids).table_valued(column("id", Text)).render_derived("f")
+    fact = (
+        select(
+            *(unit.c[name] for name in ("unit_id", "session_name", "turn_name", "position", "user_id")),
+            happened_at(unit).label("at"),
+        )
+        .where(in_bank(unit), unit.c.unit_id == cast(source.c.id, Uuid), conditions_of_any_kind(unit))
+        .limit(_ONE)
+        .lateral("u")
+    )
+    last_first = (fact.c.at.desc(), fact.c.position.desc())
+    return (
+        select(
+            func.array_agg(aggregate_order_by(fact.c.session_name, *last_first))[_ONE].label("session_name"),
+            func.array_agg(aggregate_order_by(fact.c.turn_name, *last_first)).label("turns"),
+            func.max(fact.c.at).label("occurred_at"),
+            case((func.count(distinct(fact.c.user_id)) == _ONE, func.array_agg(fact.c.user_id)[_ONE])).label("user_id"),
+        )
+        .join_from(source, fact, true(), isouter=True)
+        .having(and_(func.count() > _ZERO, func.count() == func.count(fact.c.unit_id)))
+        .lateral("s")
+    )
+
+
+TOLD = _select_told()
 
 
 async def with_reflections(

@@ -15,6 +15,7 @@ from store import identity
 from store.derived.unit_vectors import UnitsToEmbed, insert_vectors, read_missing
 from store.recall import dense_arm
 from store.recall.accuracy_check import CheckedQuestion
+from store.recall.dense_queries import PLAIN
 from store.recall.settings import RecallSettings
 from tests.deploy.operated import HOST_ID, Busy, busy_stack
 from tests.servers import TestPostgres, TestValkey
@@ -58,8 +59,7 @@ async def test_an_exact_search_finds_all_of_it_at_every_size_and_under_every_fil
 
 
 async def test_a_search_that_misses_neighbours_does_not_hold(stored: Busy, monkeypatch: pytest.MonkeyPatch) -> None:
-    poorer = dense_arm.NEAREST.replace("order by", "and get_byte(uuid_send(v.unit_id), 0) < 128 order by")
-    monkeypatch.setattr(dense_arm, "PLAIN", text(poorer.format(units="", conditions="", most="candidates")))
+    monkeypatch.setattr(dense_arm, "PLAIN", PLAIN.where(text("get_byte(uuid_send(v.unit_id), 0) < 128")))
     result = await stored.run("recall-check", "--units", "6", "--json")
     assert result.exit_code == 1
     assert '"met": false' in result.stdout

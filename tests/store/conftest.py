@@ -1,6 +1,6 @@
 """A store on a real database: one shared by the tests of this process, each test in a host of its own."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any
@@ -9,7 +9,8 @@ from uuid import UUID, uuid4
 import pytest
 import pytest_asyncio
 from pydantic import SecretStr
-from sqlalchemy import text
+from sqlalchemy import SelectBase, text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
 from store.database import Database
@@ -42,6 +43,13 @@ async def lonely(fresh_database: TestPostgres) -> AsyncIterator[Database]:
     database = Database(settings_of(fresh_database))
     yield database
     await database.close()
+
+
+async def explain(connection: AsyncConnection, statement: SelectBase, arguments: Mapping[str, object]) -> list[str]:
+    """Return the lines of a statement's plan; arguments that it does not take are left out."""
+    query = statement.compile(dialect=connection.dialect)
+    values = tuple(arguments[name] for name in query.positiontup or ())
+    return [line.strip() for (line,) in await connection.exec_driver_sql(f"explain (costs off) {query}", values)]
 
 
 async def new_host(database: Database) -> UUID:

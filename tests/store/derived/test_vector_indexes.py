@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import pytest_asyncio
 from numpy.typing import NDArray
-from sqlalchemy import NullPool, text
+from sqlalchemy import NullPool, SelectBase, text
 
 from store import identity
 from store.connections import create_owner_engine
@@ -18,9 +18,9 @@ from store.derived import vector_indexes
 from store.derived.unit_vectors import Unembedded, insert_vectors
 from store.derived.vector_indexes import LOCK, Needed, VectorIndexes, lists_of
 from store.memory.turns import TurnStore
-from store.recall import dense_arm
 from store.recall.accuracy_check import StoredBank, compare_searches
 from store.recall.dense_arm import DenseArm, search_settings
+from store.recall.dense_queries import PLAIN, PLAIN_IN_LISTS
 from store.recall.filters import filter_parameters
 from store.recall.lexical import Statistics
 from store.recall.query import RecallQuery
@@ -28,7 +28,7 @@ from store.recall.question import parse_question
 from store.recall.settings import RecallSettings
 from store.recall.state import RecallState
 from tests.servers import TestPostgres
-from tests.store.conftest import NOON, new_host, rows, turn
+from tests.store.conftest import NOON, explain, new_host, rows, turn
 
 UNITS = 400
 #: A bank beyond it is large, of which so many vectors are read.
@@ -61,7 +61,7 @@ class Large:
         lists: int | None = found[0][0]
         return lists
 
-    async def plan(self, statement: str, lists: int) -> str:
+    async def plan(self, statement: SelectBase, lists: int) -> str:
         """Explain a statement of the dense arm as the tenant it is for."""
         arguments = {
             "host": self.host,
@@ -72,8 +72,7 @@ class Large:
             "looked_at": 20,
         }
         async with self.database.tenant(self.host, search_settings(lists)) as connection:
-            lines = await connection.execute(text(f"explain (costs off) {statement}"), arguments)
-            return "\n".join(line for (line,) in lines)
+            return "\n".join(await explain(connection, statement, arguments))
 
     def search(self, lists: int, **filters: object) -> RecallState:
         return RecallState(
@@ -129,8 +128,8 @@ async def test_a_large_bank_gets_an_index_that_recall_reads_and_nobody_else_does
     # Of what others have in its partition, a smaller bank reads more, and at last only its own.
     assert lists < (await large.lists(UNITS // 4) or 0)
     assert await large.lists(UNITS // 10) is None
-    assert near in (plan := await large.plan(str(dense_arm.PLAIN_IN_LISTS), lists)), plan
-    assert near not in (plan := await large.plan(str(dense_arm.PLAIN), lists)), plan
+    assert near in (plan := await large.plan(PLAIN_IN_LISTS, lists)), plan
+    assert near not in (plan := await large.plan(PLAIN, lists)), plan
 
 
 async def test_what_a_filter_leaves_short_is_searched_in_full(large: Large) -> None:

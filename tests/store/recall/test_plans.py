@@ -1,11 +1,10 @@
 """How the hot queries of recall find what they read: as the restricted role, in one plan for all questions."""
 
 import re
-from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import Select, TextClause, text
+from sqlalchemy import SelectBase, TextClause, text
 
 from store import identity
 from store.database import Database
@@ -13,7 +12,7 @@ from store.derived.called_names import CALLED
 from store.memory.memories import LIVES
 from store.memory.session_history import HOLDING, HOLDING_IN_SESSION, RECENT
 from store.memory.turns import TurnStore
-from store.recall import dense_arm, lexical_arm
+from store.recall import dense_queries, lexical_queries
 from store.recall.names import SPEAKERS
 from store.recall.preparation_queries import PREPARE
 from tests.store.conftest import NOON, new_host, turn
@@ -30,7 +29,7 @@ async def filled(lonely: Database) -> UUID:
     return host
 
 
-Statement = TextClause | Select[*tuple[Any, ...]]
+Statement = TextClause | SelectBase
 
 
 async def generic_plan(database: Database, host: UUID, statement: Statement) -> str:
@@ -49,10 +48,10 @@ async def generic_plan(database: Database, host: UUID, statement: Statement) -> 
     "statement, found_by",
     [
         (PREPARE, ("term = q.term", "unit_id = p", "session_id = ", 'stage = "*VALUES*"')),
-        (lexical_arm.PLAIN, ("term = q.term",)),
-        (lexical_arm.FILTERED, ("term = q.term", "unit_id = p", "unit_id = w")),
-        (dense_arm.OF_SESSION, ("session_id = ",)),
-        (dense_arm.TOLD_AGENT, ("unit_id = v.unit_id",)),
+        (lexical_queries.PLAIN, ("term = q.term",)),
+        (lexical_queries.FILTERED, ("term = q.term", "unit_id = p", "unit_id = w")),
+        (dense_queries.OF_SESSION, ("session_id = ",)),
+        (dense_queries.TOLD_AGENT, ("unit_id = v.unit_id",)),
         (CALLED, ("term = n.mark", "term = c.word", "unit_id = p", "session_id = ")),
         (SPEAKERS, ("session_id = ",)),
         (RECENT, ("session_id = ",)),

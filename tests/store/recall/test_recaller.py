@@ -4,19 +4,18 @@ import gc
 
 import numpy as np
 import pytest
-from sqlalchemy import text
 
 from store.ledger.freshness import Freshness
 from store.memory.turns import NewMessage
 from store.memory.units import Units
-from store.recall.candidates import POOL
+from store.recall.candidate_queries import POOL
 from store.recall.filters import filter_parameters
 from store.recall.query import RecallQuery
 from store.recall.recaller import ARMS
 from store.recall.rules import RULES
 from store.recall.settings import RecallSettings
 from store.recall.state import RecallState
-from tests.store.conftest import NOON, new_host, rows
+from tests.store.conftest import NOON, explain, new_host, rows
 from tests.store.recall.conftest import BANK, Memory
 
 CHATTER = (
@@ -275,8 +274,7 @@ async def test_neighbours_are_found_by_the_index_alone(first_memory: Memory) -> 
         **filter_parameters(RecallQuery(BANK, "?"), first_memory.bank),
     }
     async with first_memory.database.tenant(first_memory.host) as connection:
-        plan = await connection.execute(text(f"explain (costs off) {POOL}"), arguments)
-        lines = [line.strip() for (line,) in plan]
+        lines = await explain(connection, POOL, arguments)
     for neighbour in ("seq_before", "seq_after"):
         assert any(line.startswith("Index Cond") and f"seq = u.{neighbour}" in line for line in lines), "\n".join(lines)
 

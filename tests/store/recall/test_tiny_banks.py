@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from store.database import Database
 from store.memory.turns import TurnStore
-from store.recall.candidates import POOL
+from store.recall.candidate_queries import POOL
 from tests.servers import TestPostgres
 from tests.store.conftest import NOON, new_host, turn
 
@@ -53,5 +53,10 @@ async def test_neighbours_are_found_by_their_number(lonely: Database, fresh_data
         plan = await connection.exec_driver_sql(f"explain (costs off) execute pool ({values})")
         lines = [line.strip() for (line,) in plan]
         await connection.exec_driver_sql("deallocate pool")
-    for looked_up in ("seq = u.seq_before", "seq = u.seq_after", "unit_id = w.unit_id", "unit_id = w_1.unit_id"):
+    for looked_up in (
+        "seq = u.seq_before",
+        "seq = u.seq_after",
+        "unit_id = found_1.unit_id",
+        "unit_id = wanted.unit_id",
+    ):
         assert any(line.startswith("Index Cond") and looked_up in line for line in lines), "\n".join(lines)

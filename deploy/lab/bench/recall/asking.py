@@ -10,7 +10,8 @@ import httpx
 from embeddings.protocol import Embedder
 from store import identity
 from store.database import Database
-from store.recall import dense_arm, lexical_arm
+from store.recall import dense_queries, lexical_queries
+from store.recall.dense_arm import search_settings
 from store.recall.lexical import readable_terms
 from store.recall.preparation import prepare_search
 from store.recall.query import RecallQuery
@@ -79,9 +80,9 @@ class RecallProbe:
             "candidates": self._settings.candidates,
             **({"looked_at": self._settings.candidates} if question.lists else {}),
         }
-        nearest = dense_arm.PLAIN_IN_LISTS if question.lists else dense_arm.PLAIN
-        async with self._database.tenant(self._host, dense_arm.search_settings(question.lists)) as connection:
-            (await connection.execute(lexical_arm.PLAIN, words)).all()
+        nearest = dense_queries.PLAIN_IN_LISTS if question.lists else dense_queries.PLAIN
+        async with self._database.tenant(self._host, search_settings(question.lists)) as connection:
+            (await connection.execute(lexical_queries.PLAIN, words)).all()
             (await connection.execute(nearest, near)).all()
 
 

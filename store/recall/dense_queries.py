@@ -1,0 +1,167 @@
+"""Queries of the dense arm: the nearest of a bank's vectors, read all, or in some lists of the index by nearness.
+
+They give `unit_id`, `cosine`, and `drawn`: whether it is a reflection.
+"""
+
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Double,
+    FromClause,
+    Integer,
+    Select,
+    Text,
+    Uuid,
+    and_,
+    any_,
+    bindparam,
+    case,
+    false,
+    func,
+    literal_column,
+    or_,
+    select,
+    true,
+    union_all,
+)
+
+from store.recall.candidate_queries import ends_in_question
+from store.recall.filters import filter_conditions
+from store.recall.reflections import IS_ASKED_FOR
+from store.recall.reflections import NEAREST as MOST_REFLECTIONS
+from store.recall.stored_vectors import IN_GENERATION, VECTOR, measure_distance
+from store.schema import REFLECTION, UNIT, in_bank, same_bank
+
+_ZERO, _ONE = literal_column("0", Integer), literal_column("1", Integer)
+_CANDIDATES, _LOOKED_AT = bindparam("candidates", type_=Integer), bindparam("looked_at", type_=Integer)
+_UNIT = UNIT.alias("u")
+_PASSES = filter_conditions(_UNIT)
+_DISTANCE = measure_distance(VECTOR.c.embedding)
+_COSINE, _DRAWN, _NOT_DRAWN = (-_DISTANCE).label("cosine"), true().label("drawn"), false().label("drawn")
+
+
+def _with_unit(vectors: FromClause) -> FromClause:
+    return vectors.join(_UNIT, same_bank(vectors, _UNIT, "unit_id"))
+
+
+def _find_vector(unit_id: ColumnElement[Any]) -> FromClause:
+    """Return how near the vectors of a unit or a reflection are; one probe of an index."""
+    return (
+        select(VECTOR.c.unit_id, _COSINE).where(IN_GENERATION, VECTOR.c.unit_id == unit_id).offset(_ZERO).lateral("v")
+    )
+
+
+# An order that no index can serve is exact.
+_NEAREST = (
+    select(VECTOR.c.unit_id, _COSINE, _NOT_DRAWN).where(IN_GENERATION).order_by(_DISTANCE + _ZERO, VECTOR.c.unit_id)
+)
+# The order that the index serves.
+_NEAR = (
+    select(VECTOR.c.host_id, VECTOR.c.bank_id, VECTOR.c.unit_id, _COSINE)
+    .where(IN_GENERATION)
+    .order_by(_DISTANCE)
+    .limit(_LOOKED_AT)
+    .cte("near")
+    .prefix_with("materialized")
+)
+_IN_LISTS = select(_NEAR.c.unit_id, _NEAR.c.cosine, _NOT_DRAWN).order_by(_NEAR.c.cosine.desc())
+PLAIN, PLAIN_IN_LISTS = _NEAREST.limit(_CANDIDATES), _IN_LISTS.limit(_CANDIDATES)
+
+
+# With a filter -------------------------------------------------------------------------------------------------------
+
+
+def _select_reflections() -> Select[*tuple[Any, ...]]:
+    """Select the nearest reflections.
+
+    They are no units: they are read beside those that pass, and what they were drawn from is filtered when they are
+    loaded.
+    """
+    reflection = REFLECTION.alias("r")
+    near = _find_vector(reflection.c.reflection_id)
+    return (
+        select(near.c.unit_id, near.c.cosine, _DRAWN)
+        .join_from(reflection, near, true())
+        .where(in_bank(reflection), reflection.c.active, IS_ASKED_FOR)
+        .order_by(near.c.cosine.desc(), near.c.unit_id)
+        .limit(literal_column(str(MOST_REFLECTIONS), Integer))
+    )
+
+
+_REFLECTIONS = _select_reflections()
+FILTERED = union_all(PLAIN.select_from(_with_unit(VECTOR)).where(_PASSES), _REFLECTIONS)
+# Filters are applied to the nearest: unless one in ten passes, the rest of them may lie in lists that were not read.
+FILTERED_IN_LISTS = union_all(PLAIN_IN_LISTS.select_from(_with_unit(_NEAR)).where(_PASSES), _REFLECTIONS)
+
+
+def _select_of_session() -> Select[*tuple[Any, ...]]:
+    """Select the nearest of one session.
+
+    Its units are few, and have indexes of their own: one for messages, one for what is none.
+    """
+    of_session = and_(in_bank(_UNIT), _UNIT.c.session_id == bindparam("only_session", type_=Uuid))
+    here = union_all(
+        select(_UNIT.c.unit_id).where(of_session, _UNIT.c.seq.is_not(None), _PASSES),
+        select(_UNIT.c.unit_id).where(of_session, _UNIT.c.seq.is_(None), _PASSES),
+    )
+    unit = here.cte("here").prefix_with("materialized")
+    near = _find_vector(unit.c.unit_id)
+    return (
+        select(near.c.unit_id, near.c.cosine)
+        .join_from(unit, near, true())
+        .order_by(near.c.cosine.desc(), near.c.unit_id)
+        .limit(_CANDIDATES)
+    )
+
+
+OF_SESSION = _select_of_session()
+
+
+# Beside an agent -----------------------------------------------------------------------------------------------------
+
+
+def _only_asks() -> ColumnElement[bool]:
+    """Say that a unit is a short line of the agent's, or a short question of its user, who is a user without a name."""
+    size = func.octet_length(_UNIT.c.content)
+    return or_(
+        and_(
+            _UNIT.c.role == any_(bindparam("agents", type_=ARRAY(Text))),
+            size <= bindparam("line_bytes", type_=Integer),
+        ),
+        and_(
+            _UNIT.c.role == literal_column("'user'"),
+            _UNIT.c.name.is_(None),
+            size <= bindparam("question_bytes", type_=Integer),
+            ends_in_question(_UNIT.c.content),
+        ),
+    )
+
+
+def _beside_agent(nearest: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
+    """Order the nearest as suits an agent's memory.
+
+    There many earlier questions of the user, and short lines of the agent that repeat them, are nearer to a question
+    than its answer is: they fill the places that statements leave. What the one speaker said whom the question names
+    counts as much more as ranking adds to it: a list of what somebody did is told in sentences of which few are near
+    the question.
+    """
+    near = nearest.limit(_LOOKED_AT).subquery("n")
+    is_named = func.coalesce(_UNIT.c.name, _UNIT.c.role) == bindparam("named", type_=Text)
+    unit = (
+        select(_only_asks().label("only_asks"), is_named.label("is_named"))
+        .where(in_bank(_UNIT), _UNIT.c.unit_id == near.c.unit_id)
+        .limit(_ONE)
+        .lateral("u")
+    )
+    more = case((unit.c.is_named, bindparam("named_more", type_=Double)), else_=_ZERO)
+    return (
+        select(near.c.unit_id, near.c.cosine, near.c.drawn)
+        .join_from(near, unit, true(), isouter=True)
+        .order_by(func.coalesce(unit.c.only_asks, false()), (near.c.cosine + more).desc(), near.c.unit_id)
+        .limit(_CANDIDATES)
+    )
+
+
+TOLD_AGENT, TOLD_AGENT_IN_LISTS = _beside_agent(_NEAREST), _beside_agent(_IN_LISTS)
