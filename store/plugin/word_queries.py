@@ -32,15 +32,14 @@ from sqlalchemy import (
     null,
     or_,
     select,
-    text,
     true,
     union_all,
 )
 
 from store.plugin.marks import ASKED_KINDS, BANKS, HOST, KINDS, is_memory_of, read_field
 from store.plugin.namespaces import LASTING
-from store.recall.waiting import PACKED_ALONE, WAITING
-from store.schema import BANK_STATISTICS, LEDGER, POSTING, TERM, UNIT, UNIT_VECTOR, UNIT_WORD
+from store.recall.waiting import WORD, match_terms, open_words, pack_postings_alone, select_waiting
+from store.schema import BANK_STATISTICS, LEDGER, POSTING, TERM, UNIT, UNIT_VECTOR
 
 #: A row tells the postings of a term, a unit without a vector and its text, a memory of a rare kind, the size of a
 #: bank and how many lists of the index by nearness are read there (null: all vectors are), or a number alone: in how
@@ -58,8 +57,7 @@ _TERMS, _WORDS = bindparam("terms", type_=ARRAY(Text)), bindparam("words", type_
 _POSTINGS, _CHUNKS = bindparam("postings", type_=Integer), bindparam("chunks", type_=Integer)
 _TOO_MANY = bindparam("too_many", type_=Integer)
 _ZERO, _ONE = literal_column("0", Integer), literal_column("1", Integer)
-_PACKED = literal_column(PACKED_ALONE, LargeBinary).label("packed")
-_UNIT, _POSTING, _WORD = UNIT.alias("u"), POSTING.alias("p"), UNIT_WORD.alias("w")
+_UNIT, _POSTING = UNIT.alias("u"), POSTING.alias("p")
 #: Which of the named namespaces live.
 _LIVING = LASTING.cte("living").prefix_with("materialized")
 
@@ -113,6 +111,10 @@ def _select_memory(bank: ColumnElement[Any], unit_id: ColumnElement[Any]) -> Fro
     return memory.limit(_ONE).lateral("u")
 
 
+def _group_by_term(posting: FromClause) -> Select[str, bytes]:
+    return select(posting.c.term, pack_postings_alone(posting).label("packed")).group_by(posting.c.term)
+
+
 def _select_words(*, of_memories: bool) -> CompoundSelect[*tuple[Any, ...]]:
     """Select the postings of words: those that stand in the index, and those that wait to be carried there.
 
@@ -130,28 +132,16 @@ def _select_words(*, of_memories: bool) -> CompoundSelect[*tuple[Any, ...]]:
         .limit(_POSTINGS)
         .lateral("p")
     )
-    posted = select(posting.c.term, _PACKED).join_from(_ASKED, posting, true()).group_by(posting.c.term)
+    posted = _group_by_term(posting).join_from(_ASKED, posting, true())
     living = func.array(select(_LIVING.c.bank_id).scalar_subquery())
-    word = _WAITING_WORDS.subquery("p")
-    waiting = select(word.c.term, _PACKED).where(word.c.seq >= _ZERO).group_by(word.c.term)
+    word = select_waiting(and_(WORD.c.host_id == HOST, WORD.c.bank_id == any_(living))).subquery("p")
+    waiting = _group_by_term(word).where(word.c.seq >= _ZERO)
     if not of_memories:
         return union_all(posted.where(_IS_AFFORDABLE), waiting)
     return union_all(
         posted.join(_select_memory(posting.c.bank_id, posting.c.unit_id), true()),
         waiting.join(_select_memory(any_(living), word.c.unit_id), true()),
     )
-
-
-_WAITING_WORDS = text(
-    WAITING.format(unit="").replace("w.bank_id = :bank", "w.bank_id = any(array(select bank_id from living))")
-).columns(
-    column("term", Text),
-    column("unit_id", Uuid),
-    column("session_id", Uuid),
-    column("seq", Integer),
-    column("tf", Integer),
-    column("length", Integer),
-)
 
 
 # Memories of rare kinds ----------------------------------------------------------------------------------------------
@@ -180,24 +170,21 @@ _FEW = select(_COUNTED).where(_NUMBER.scalar_subquery() < _TOO_MANY).cte("few").
 def _select_words_of_few() -> Select[*tuple[Any, ...]]:
     """Select the postings of words in the few memories; the terms of each are unpacked once."""
     row = (
-        select(_WORD.c.unit_id, _WORD.c.length, _WORD.c.terms)
-        .where(_WORD.c.host_id == HOST, _WORD.c.bank_id == _FEW.c.bank_id, _WORD.c.unit_id == _FEW.c.unit_id)
+        select(WORD.c.unit_id, WORD.c.length, WORD.c.terms)
+        .where(WORD.c.host_id == HOST, WORD.c.bank_id == _FEW.c.bank_id, WORD.c.unit_id == _FEW.c.unit_id)
         .limit(_ONE)
         .lateral("w")
     )
-    unpacked = row.c.terms.op("#>")(literal_column("cast(array[] as text[])")).label("terms")
-    held = select(unpacked).correlate(row).offset(_ZERO).lateral("o")
-    asked = _unnest_terms(_TERMS, "term", "a")
-    match = select(asked.c.term).where(held.c.terms.op("?")(asked.c.term)).offset(_ZERO).lateral("m")
-    tf = cast(held.c.terms.op("->>")(match.c.term), Integer).label("tf")
+    opened = open_words(row)
+    match = match_terms(opened)
     posting = (
-        select(match.c.term, row.c.unit_id, tf, row.c.length)
+        select(match.c.term, row.c.unit_id, match.c.tf, row.c.length)
         .join_from(_FEW, row, true())
-        .join(held, true())
+        .join(opened, true())
         .join(match, true())
         .subquery("p")
     )
-    return select(posting.c.term, _PACKED).group_by(posting.c.term)
+    return _group_by_term(posting)
 
 
 # What has no vector, and sizes ---------------------------------------------------------------------------------------
@@ -254,7 +241,7 @@ def _tell_sizes() -> Select[*tuple[Any, ...]]:
     counted = BANK_STATISTICS.alias("s")
     waiting = (
         select(func.count())
-        .where(_WORD.c.host_id == HOST, _WORD.c.bank_id == _LIVING.c.bank_id, ~_WORD.c.posted)
+        .where(WORD.c.host_id == HOST, WORD.c.bank_id == _LIVING.c.bank_id, ~WORD.c.posted)
         .scalar_subquery()
     )
     read = func.afterturn.lists_to_read(_LIVING.c.bank_id, counted.c.units, bindparam("read_units", type_=Integer))

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import (
     ARRAY,
+    BigInteger,
     ColumnElement,
     FromClause,
     Integer,
@@ -27,7 +28,9 @@ from sqlalchemy.dialects.postgresql import JSONB
 from store.schema import UNIT_WORD
 
 WORD = UNIT_WORD.alias("w")
+#: The terms that are asked for.
 _TERMS = bindparam("terms", type_=ARRAY(Text))
+_ZERO = literal_column("0", Integer)
 
 
 def pack_postings(posting: FromClause) -> ColumnElement[bytes]:
@@ -35,13 +38,22 @@ def pack_postings(posting: FromClause) -> ColumnElement[bytes]:
 
     So thousands of rows cross in a millisecond.
     """
-    fields = (
+    packed: ColumnElement[bytes] = func.string_agg(
         func.uuid_send(posting.c.session_id)
         .concat(func.int4send(posting.c.seq))
         .concat(func.int4send(posting.c.tf))
-        .concat(func.int4send(posting.c.length))
+        .concat(func.int4send(posting.c.length)),
+        literal_column("''"),
     )
-    packed: ColumnElement[bytes] = func.string_agg(fields, literal_column("''"))
+    return packed
+
+
+def pack_postings_alone(posting: FromClause) -> ColumnElement[bytes]:
+    """Return the same of units that stand alone (the fields of lexical.ALONE)."""
+    counts = cast(posting.c.tf, BigInteger).bitwise_lshift(literal_column("32", Integer)).bitwise_or(posting.c.length)
+    packed: ColumnElement[bytes] = func.string_agg(
+        func.uuid_send(posting.c.unit_id).concat(func.int8send(counts)), literal_column("''")
+    )
     return packed
 
 
@@ -49,47 +61,34 @@ def find_place(of: FromClause) -> tuple[ColumnElement[UUID], ColumnElement[int]]
     """Return where a posting stands, as `session_id` and `seq`: a unit that is not a message stands alone."""
     return (
         case((of.c.seq.is_(None), of.c.unit_id), else_=of.c.session_id).label("session_id"),
-        func.coalesce(of.c.seq, literal_column("-1")).label("seq"),
+        func.coalesce(of.c.seq, literal_column("-1", Integer)).label("seq"),
     )
+
+
+def open_words(word: FromClause) -> FromClause:
+    """Return the `terms` of a unit's words, unpacked once for all that are asked for."""
+    unpacked = word.c.terms.op("#>", return_type=JSONB())(literal_column("cast(array[] as text[])"))
+    return select(unpacked.label("terms")).correlate(word).offset(_ZERO).lateral("o")
+
+
+def match_terms(opened: FromClause) -> FromClause:
+    """Return which of the asked terms stand in a unit, `term`, and how often, `tf`."""
+    asked = func.unnest(_TERMS).table_valued(column("term", Text)).render_derived("a")
+    times = cast(opened.c.terms.op("->>")(asked.c.term), Integer).label("tf")
+    return select(asked.c.term, times).where(opened.c.terms.has_key(asked.c.term)).offset(_ZERO).lateral("m")
 
 
 def select_waiting(in_banks: ColumnElement[bool], words: FromClause = WORD) -> Select[*tuple[Any, ...]]:
-    """Select the postings that would stand in the index for `terms`.
+    """Select the postings that would stand in the index for the asked terms.
 
-    `in_banks` says of which banks the rows of WORD are; `words` may join something to them.
+    `in_banks` says of which banks rows of WORD are read; `words` may join something to them.
     """
-    # One look at what is kept compressed.
-    opened = (
-        select(WORD.c.terms.op("#>", return_type=JSONB())(literal_column("'{}'")).label("terms"))
-        .correlate(WORD)
-        .offset(literal_column("0"))
-        .lateral("o")
-    )
-    asked = func.unnest(_TERMS).table_valued(column("term", Text)).render_derived("a")
-    held = select(asked.c.term).where(opened.c.terms.has_key(asked.c.term)).offset(literal_column("0")).lateral("m")
-    times = cast(opened.c.terms.op("->>")(held.c.term), Integer).label("tf")
+    opened = open_words(WORD)
+    match = match_terms(opened)
     return (
-        select(held.c.term, WORD.c.unit_id, *find_place(WORD), times, WORD.c.length)
+        select(match.c.term, WORD.c.unit_id, *find_place(WORD), match.c.tf, WORD.c.length)
         .select_from(words)
         .join(opened, true())
-        .join(held, true())
+        .join(match, true())
         .where(in_banks, ~WORD.c.posted, opened.c.terms.has_any(_TERMS))
     )
-
-
-#: One string of bytes a term (the fields of lexical.POSTING, in its order): thousands of rows cross in a millisecond.
-PACKED = "string_agg(uuid_send(p.session_id) || int4send(p.seq) || int4send(p.tf) || int4send(p.length), '')"
-#: The same of units that stand alone: the fields of lexical.ALONE.
-PACKED_ALONE = "string_agg(uuid_send(p.unit_id) || int8send((cast(p.tf as bigint) << 32) | p.length), '')"
-#: Where a posting stands: a unit that is not a message stands alone.
-PLACE = """case when {of}.seq is null then {of}.unit_id else {of}.session_id end as session_id,
-           coalesce({of}.seq, -1) as seq"""
-#: The postings that would stand in the index for these terms; `{unit}` may join the unit.
-WAITING = f"""
-    select m.term, w.unit_id, {PLACE.format(of="w")}, cast(o.terms->>m.term as int) as tf, w.length
-      from afterturn.unit_word_t w {{unit}}
-     cross join lateral (select w.terms #> cast(array[] as text[]) as terms offset 0) o
-     cross join lateral (select a.term from unnest(cast(:terms as text[])) a(term) where o.terms ? a.term
-                        offset 0) m
-     where w.host_id = :host and w.bank_id = :bank and not w.posted
-       and o.terms ?| cast(:terms as text[])"""  # noqa: S608 - put together from constants
