@@ -17,8 +17,8 @@ from deploy.local.cluster import find_cluster
 from deploy.observability.metrics import merge_dead_samples
 from deploy.observability.samples import BYTES, share_samples
 from deploy.settings import LogFormat
+from tests.deploy.cli.test_live import up
 from tests.deploy.local.test_supervisor import Listener, run
-from tests.deploy.test_cli_live import up
 from tests.patience import PATIENCE_S, until
 
 COUNTING = """

@@ -22,7 +22,7 @@ from deploy.settings import find_missing_urls, load_settings
 from deploy.worker.process import GRACE_S, THREADS_END_MS
 from store.database import Database
 from store.ledger.stages import Stage
-from tests.deploy.test_observability import rules
+from tests.deploy.observability.test_observability import rules
 from tests.packages import find_or_skip
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host, settings_of

@@ -8,7 +8,7 @@ import pytest
 from afterturn_client.audit import AuditEvent
 from afterturn_client.hybrid import HybridMemory, Run
 
-from tests.deploy.test_cli_live import Live, up
+from tests.deploy.cli.test_live import Live, up
 from tests.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("live-stack")]

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from deploy.local.ports import find_free_port
 from store import identity
-from tests.deploy.test_api_process import api, environment, live, token
+from tests.deploy.api.test_process import api, environment, live, token
 from tests.patience import PATIENCE_S
 from tests.servers import TestPostgres, TestValkey
 

@@ -10,7 +10,7 @@ import pytest
 
 from deploy.cli.app import COMMANDS
 from deploy.settings import Settings
-from tests.deploy.test_observability import rules
+from tests.deploy.observability.test_observability import rules
 from tests.site_pages import describe_commands, describe_settings, list_fields
 
 ROOT = Path(__file__).parents[2]

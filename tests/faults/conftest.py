@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.test_cli_live import Live, up
+from tests.deploy.cli.test_live import Live, up
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ def test_an_end_in_the_middle_leaves_nothing_behind(tmp_path: Path) -> None:
         assert "are on their way" in process.stderr.readline()
         children = psutil.Process(process.pid).children(recursive=True)
         assert len(children) >= 5
-        process.terminate()  # which a command takes for Ctrl-C, see tests/deploy/test_cli_ending.py
+        process.terminate()  # which a command takes for Ctrl-C, see tests/deploy/cli/test_ending.py
         process.communicate(timeout=PATIENCE_S)
         assert process.returncode != 0
     assert not [child for child in children if is_alive(child)]

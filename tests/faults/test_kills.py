@@ -7,7 +7,7 @@ import pytest
 import redis
 from afterturn_client import Afterturn, AfterturnError, Message, NewTurn
 
-from tests.deploy.test_cli_live import Live
+from tests.deploy.cli.test_live import Live
 from tests.faults.counting import count, wait_for
 from tests.patience import PATIENCE_S, wait_until
 

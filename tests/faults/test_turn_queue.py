@@ -27,7 +27,7 @@ from typer.testing import CliRunner
 
 from deploy.cli.app import build_cli
 from store import identity
-from tests.deploy.test_cli_live import Live, up
+from tests.deploy.cli.test_live import Live, up
 from tests.faults.counting import count, wait_for
 from tests.patience import PATIENCE_S, until, wait_until
 

@@ -29,7 +29,7 @@ FAULTS = (
         file="producers/plugin/bank_store.py",
         before="        if writes and not grant.write:\n",
         after="        if writes and not grant:\n",
-        held_by="tests/deploy/test_plugin_listener.py",
+        held_by="tests/deploy/api/test_plugin_listener.py",
         tests=("test_on_the_apis_own_port_a_key_decides",),
     ),
     Mutant(

@@ -36,7 +36,7 @@ FAULTS = (
         file="producers/http/request_trace.py",
         before='trace_operation("request", kind',
         after='trace_operation("request", {"url.path": scope["path"]}, kind',
-        held_by="tests/deploy/test_traces.py",
+        held_by="tests/deploy/observability/test_traces.py",
         tests=("test_a_span_holds_ids_counts_and_names_of_operations_and_no_word_of_a_caller",),
     ),
     Mutant(

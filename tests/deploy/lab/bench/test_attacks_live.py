@@ -1,6 +1,6 @@
 """Each attack against the product as `afterturn up` runs it: refused or harmless, bounded, and felt by no other tenant.
 
-What the HTTP server cuts off before it knows a key is in tests/deploy/test_http_limits.py.
+What the HTTP server cuts off before it knows a key is in tests/deploy/api/test_http_limits.py.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from deploy.lab.bench.attacks import connections, floods
 from deploy.lab.bench.attacks.attacker import BANK, Attacker
 from deploy.lab.bench.attacks.memory import MemoryWatch
 from deploy.lab.bench.attacks.run import ATTACKS, ENVIRONMENT, TenantFactory, tenants_of
-from tests.deploy.test_cli_live import Live, up
+from tests.deploy.cli.test_live import Live, up
 
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("attacks")]
 

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import text
 
 from store import clock
+from tests.deploy.cli.test_erase import operated
 from tests.deploy.operated import Operated
-from tests.deploy.test_cli_erase import operated
 
 __all__ = ["operated"]
 

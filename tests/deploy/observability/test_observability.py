@@ -29,7 +29,7 @@ from store.ledger.ledger import PUBLIC_STATUSES, StageCounts
 from store.ledger.stages import Stage
 from tests.packages import program
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
 #: What Prometheus itself adds.
 OURS_BY_PROMETHEUS = {"up": {"job"}}

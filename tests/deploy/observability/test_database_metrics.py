@@ -14,7 +14,7 @@ from deploy.observability.loop_lag import PAUSE_S, measuring_loop_lag
 from deploy.observability.metrics import SampleFiles, is_served_elsewhere
 from deploy.observability.samples import SERVED
 from store.database_gauges import DatabaseSample, TenantBacklog
-from tests.deploy.test_metrics import counting
+from tests.deploy.observability.test_metrics import counting
 from tests.patience import until
 from workers.broker import DelayMeter
 

@@ -11,7 +11,7 @@ from producers.queue.acceptance import Rejection
 from producers.queue.dead_letters import DAY_MS, DeadLetters
 from producers.service.recalls import RecallBody
 from store.recall.jobs import RecallJobs
-from tests.deploy.test_worker_process import LONG_S, Start, found, models, namespace, start, world
+from tests.deploy.worker.test_process import LONG_S, Start, found, models, namespace, start, world
 from tests.patience import until
 from tests.servers import TestValkey
 from tests.workers.conftest import HOST, World, now

@@ -17,8 +17,8 @@ from deploy.cli.app import build_cli
 from deploy.local.prometheus import NOT_HERE, build_config, select_alerts
 from deploy.settings import load_settings
 from tests.client.loopback import loopback
-from tests.deploy.test_cli_live import up
-from tests.deploy.test_observability import rules
+from tests.deploy.cli.test_live import up
+from tests.deploy.observability.test_observability import rules
 from tests.packages import program
 from tests.patience import wait_until
 

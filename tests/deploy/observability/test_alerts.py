@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from tests.deploy.test_observability import DEPLOY, rules
+from tests.deploy.observability.test_observability import DEPLOY, rules
 from tests.packages import program
 
 #: One sample a minute; what is seen after this many minutes.

@@ -302,7 +302,7 @@ def test_the_doctor_finds_the_running_stack_healthy(live: Live) -> None:
 
 
 def test_the_quickstart_of_the_readme_runs_as_it_is_pasted(live: Live) -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
     snippet, *_ = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
     assert "http://127.0.0.1:8300" in snippet
     assert live.data.name == "data"

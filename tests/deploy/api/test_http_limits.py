@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from deploy.local.ports import find_free_port
-from tests.deploy.test_api_process import api, environment, live
+from tests.deploy.api.test_process import api, environment, live
 from tests.patience import PATIENCE_S, wait_until
 from tests.servers import TestPostgres, TestValkey
 

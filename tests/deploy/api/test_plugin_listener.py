@@ -23,7 +23,7 @@ from producers.contract_kit.store_switch import StoreSwitch
 from producers.fair_queue import FairQueue
 from producers.plugin.app import PluginApp
 from producers.settings import ApiSettings, FairnessSettings, PluginSettings
-from tests.deploy.test_cli_live import up
+from tests.deploy.cli.test_live import up
 from tests.patience import PATIENCE_S, wait_until
 from tests.processes import spawned
 from tests.producers.conftest import Tenant, World, ana, world

@@ -13,7 +13,7 @@ from deploy.local.ports import find_free_port
 from store.database import Database
 from store.settings import DatabaseSettings
 from store.tenancy.keys import Keys
-from tests.deploy.test_api_process import api, environment, live
+from tests.deploy.api.test_process import api, environment, live
 from tests.patience import PATIENCE_S
 from tests.servers import TestPostgres, TestValkey
 
