@@ -24,14 +24,16 @@ MAINTENANCE = Counter(
     ["status"],
 )  # fmt: skip
 COMPACTION = Counter("mcp_memory_compaction", "Prepared turns whose stored history was cut to fit the token budget")
-CONFLICTS = Counter("mcp_memory_idempotency_conflicts", "Turns refused because they were known with another body")
+CONFLICTS = Counter("mcp_memory_idempotency_conflicts", "Turns refused because their id is known with another body")
 
 RECALL_SECONDS = Histogram(
     "afterturn_recall_seconds",
     "Seconds a recall took, waiting for a position left out",
     buckets=(0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.5, 1, 5),
 )
-RECALL_DEGRADED = Counter("afterturn_recall_degraded", "Recalls that a part did not answer in time or at all", ["part"])
+RECALL_DEGRADED = Counter(
+    "afterturn_recall_degraded", "Recalls answered without a part that failed or was late", ["part"]
+)
 REPLICA_RECALLS = Counter(
     "afterturn_replica_recalls",
     "Recalls meant for the read replica: answered by it, or by the primary since it was behind or failed",
@@ -55,7 +57,7 @@ NOTIFICATIONS = Counter(
 QUEUE_MESSAGES = Counter(
     "afterturn_queue_messages", "Messages of turn queues: accepted, rejected for good, or retried", ["outcome"]
 )
-SHED = Counter("afterturn_shed", "Requests refused because too much is still to be done", ["what"])
+SHED = Counter("afterturn_shed", "Requests shed under overload", ["what"])
 PRESSURE = Gauge(
     "afterturn_pressure",
     "The most that is shed for any tenant: 0 nothing, 1 embedding at once, 2 recall jobs too, 3 batches too",

@@ -40,12 +40,12 @@ GATEWAY_SECONDS = Histogram(
 )
 GATEWAY_WAITS = Counter(
     "afterturn_gateway_waits_total",
-    "Turns that waited for the Memory Gateway: for their turn by its rate, or put off while it is shut off",
+    "Deliveries to the Memory Gateway delayed by its rate limit or by an open circuit breaker",
     ["reason"],
 )
 GATEWAY_BREAKER = Gauge(
     "afterturn_gateway_breaker_open",
-    "Gateway targets that are not called because they fail, as the worker that looked last knows",
+    "Gateway targets whose circuit breaker is open, as the last worker that looked knows",
     multiprocess_mode="mostrecent",
 )
 MODEL_CALLS = Counter("afterturn_extraction_model_calls_total", "Turns a model was asked to read", ["outcome"])
@@ -55,11 +55,12 @@ MODEL_SECONDS = Histogram(
     buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30, 60),
 )
 MODEL_DROPPED = Counter(
-    "afterturn_extraction_model_dropped_total", "What a model said of a turn that the turn does not bear out"
+    "afterturn_extraction_model_dropped_total",
+    "Findings of a model that were dropped because the turn does not support them",
 )
 EMBEDDED_TEXTS = Counter("afterturn_embedded_texts_total", "Texts that got a vector")
 MICRO_BATCH = Counter(
-    "afterturn_micro_batch_turns_total", "Turns that the API itself was to embed, by what became of them", ["outcome"]
+    "afterturn_micro_batch_turns_total", "New turns offered to the API itself for embedding, by outcome", ["outcome"]
 )
 SWEEPS = Counter("afterturn_sweeps_total", "Sweeps of the ledger for work that notifications missed", ["outcome"])
 NOTIFICATIONS = Counter("afterturn_sweeper_rings_total", "Notifications that the sweeper sent", ["stage"])
@@ -73,10 +74,12 @@ RECALL_JOBS = Counter("afterturn_recall_jobs_total", "Recall jobs that were work
 RECALL_COMPARED = Counter(
     "afterturn_recall_compared_total", "Nearest neighbours that an exact search found in large banks", ["filter"]
 )
-RECALL_FOUND = Counter("afterturn_recall_found_total", "Those of them that recall finds, too", ["filter"])
+RECALL_FOUND = Counter(
+    "afterturn_recall_found_total", "Nearest neighbours of an exact search that recall found, too", ["filter"]
+)
 
 MAINTENANCE_RUNS = Counter("afterturn_maintenance_runs_total", "Runs of maintenance", ["task", "outcome"])
-MAINTENANCE_REMOVED = Counter("afterturn_maintenance_removed_total", "Rows that maintenance put away", ["task"])
+MAINTENANCE_REMOVED = Counter("afterturn_maintenance_removed_total", "Rows that maintenance removed", ["task"])
 MAINTENANCE_SECONDS = Histogram(
     "afterturn_maintenance_seconds",
     "Duration of a run of maintenance",
