@@ -20,7 +20,6 @@ from sqlalchemy import (
     Integer,
     Select,
     Uuid,
-    and_,
     bindparam,
     column,
     func,
@@ -34,7 +33,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.database import Database
 from store.recall.dense_arm import search_settings
 from store.recall.settings import RecallSettings
-from store.schema import UNIT, UNIT_VECTOR, in_bank
+from store.recall.stored_vectors import IN_GENERATION, VECTOR, measure_distance
+from store.schema import UNIT, in_bank
 
 #: Candidates of an index for the nearest; some may be later, or of the same turn.
 LOOKED_AT = 100
@@ -47,9 +47,8 @@ SIZE = text("""
            case when s.units > greatest(cast(:exact_units as bigint), cast(:one_pass as bigint))
                 then afterturn.lists_to_read(:bank, s.units, :read_units) end as lists
       from afterturn.bank_statistics_t s where s.host_id = :host and s.bank_id = :bank""")
-_VECTOR, _EARLIER = UNIT_VECTOR.alias("v"), UNIT.alias("u")
-_IN_GENERATION = and_(in_bank(_VECTOR), _VECTOR.c.generation == bindparam("generation"))
-_FIRST_CHUNK = _VECTOR.c.chunk == literal_column("0")
+_EARLIER = UNIT.alias("u")
+_FIRST_CHUNK = VECTOR.c.chunk == literal_column("0")
 
 
 def _build_page() -> CTE:
@@ -64,8 +63,8 @@ def _build_page() -> CTE:
         .render_derived("t")
     )
     vector = (
-        select(_VECTOR.c.embedding)
-        .where(_IN_GENERATION, _VECTOR.c.unit_id == asked.c.unit_id, _FIRST_CHUNK)
+        select(VECTOR.c.embedding)
+        .where(IN_GENERATION, VECTOR.c.unit_id == asked.c.unit_id, _FIRST_CHUNK)
         .offset(literal_column("0"))
         .lateral("v")
     )
@@ -75,9 +74,8 @@ def _build_page() -> CTE:
 _PAGE = _build_page()
 
 
-def _measure_distance(of: FromClause) -> ColumnElement[float]:
-    """Return the expression of a row's negative inner product with a vector of the page: minus the cosine."""
-    return of.c.embedding.op("<#>", return_type=Double)(_PAGE.c.embedding)
+def _compare_with_page(of: FromClause) -> ColumnElement[float]:
+    return measure_distance(of.c.embedding, _PAGE.c.embedding)
 
 
 def _rank_nearest(near: Select[*tuple[Any, ...]]) -> Select[UUID, UUID, int, float]:
@@ -120,16 +118,16 @@ def _select_near(of: FromClause) -> Select[*tuple[Any, ...]]:
         _PAGE.c.position,
         _PAGE.c.turn_id,
         of.c.unit_id,
-        (-_measure_distance(of)).label("cosine"),
-    ).where(_measure_distance(of) <= -bindparam("least", type_=Double))
+        (-_compare_with_page(of)).label("cosine"),
+    ).where(_compare_with_page(of) <= -bindparam("least", type_=Double))
 
 
 #: The query that compares all vectors of the bank.
-IN_ALL = _rank_nearest(_select_near(_VECTOR).join_from(_VECTOR, _PAGE, true()).where(_IN_GENERATION, _FIRST_CHUNK))
+IN_ALL = _rank_nearest(_select_near(VECTOR).join_from(VECTOR, _PAGE, true()).where(IN_GENERATION, _FIRST_CHUNK))
 _LISTED = (
-    select(_VECTOR.c.unit_id, _VECTOR.c.embedding)
-    .where(_IN_GENERATION)
-    .order_by(_measure_distance(_VECTOR))
+    select(VECTOR.c.unit_id, VECTOR.c.embedding)
+    .where(IN_GENERATION)
+    .order_by(_compare_with_page(VECTOR))
     .limit(bindparam("looked_at", type_=Integer))
     .lateral("listed")
 )
