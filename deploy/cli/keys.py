@@ -104,7 +104,7 @@ def create_command(
     if gateway_user and (bank or user or agent or read_only or curate):
         raise typer.BadParameter("a gateway user's key opens that user's memory and nothing else")
     if curate and read_only:
-        raise typer.BadParameter("a key that only reads lays nothing down: leave out --read-only or --curate")
+        raise typer.BadParameter("a read-only key cannot write directives: leave out --read-only or --curate")
     if expires == timedelta():
         raise typer.BadParameter("a key that expires at once opens nothing", param_hint="--expires")
 

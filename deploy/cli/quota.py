@@ -52,7 +52,7 @@ def set_command(
     **Example:** `afterturn quota set --max-turns 100000 --turns-per-minute 600`
     """
     if bank is not None and max_banks is not None:
-        raise typer.BadParameter("--max-banks is a limit of the host")
+        raise typer.BadParameter("--max-banks is a limit of the tenant")
     limits = QuotaLimits(max_turns, max_bytes, max_banks, turns_per_minute)
 
     async def put(database: Database, act: AuditedAct) -> list[Quota]:
@@ -60,7 +60,7 @@ def set_command(
         try:
             await quotas.set(host, bank, limits)
         except IntegrityError:
-            raise NotFound("there is no such host: make a key for it first") from None
+            raise NotFound("there is no such tenant: make a key for it first") from None
         act.rows = 1
         return await quotas.show(host)
 

@@ -62,7 +62,7 @@ class OpenTurnCalls:
         require_write(grant)
         turn = await self._read(grant, token)
         if project not in (None, turn.request["project"]):
-            raise Invalid(FieldProblem("project", "is not the one that the token is of"))
+            raise Invalid(FieldProblem("project", "is not the one that the token was made for"))
         body = {**turn.request, "output_items": output}
         # Validated first: an invalid output must not become the one that the token is bound to.
         read_after(parse_body(AfterTurnBody, body), self._settings.max_message_bytes)

@@ -335,7 +335,7 @@ class Operations:
         """Create a key of a tenant, and the tenant with its first key. Raises Invalid."""
         body = parse_body(NewKeyBody, asked)
         if body.curate and not body.write:
-            raise Invalid(FieldProblem("curate", "a key that only reads lays nothing down"))
+            raise Invalid(FieldProblem("curate", "a read-only key cannot write directives"))
         until = None if body.expires_s is None else self._clock() + timedelta(seconds=body.expires_s)
         token = await self._tenant_keys.create(
             body.tenant,

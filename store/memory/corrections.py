@@ -153,7 +153,7 @@ async def correct_unit(
         return Corrected(found.position, changed=False, facts_ended=0)
     place = {"host": origin.host, "turn": found.turn_id}
     if found.turn_id and (await connection.execute(READ_NOW, place)).scalar():
-        raise TurnBusy("the turn of this unit is being read right now")
+        raise TurnBusy("a worker is reading the turn of this unit right now; try again")
     facts = await read_drawn_facts(connection, origin.host, origin.bank, found)
     updated, size = _updated_event(origin, found, content, _metadata_of_text(found))
     events = [

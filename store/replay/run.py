@@ -88,7 +88,7 @@ async def repair_scope(owner_url: str, scope: ReplayScope, *, progress: Progress
     host, or as `swap_tables` does.
     """
     if scope.host is None:
-        raise ReplayError("a repair in place is of one host, or of one bank of it")
+        raise ReplayError("a repair in place needs one tenant, or one bank of it")
     started = time.monotonic()
     async with _open_engine(owner_url) as engine:
         shadow = Shadow(engine, scope, REPAIRED)

@@ -281,7 +281,7 @@ async def _set_target(
 ) -> GatewayTarget:
     host, bank = place
     if await connection.scalar(_name_of(host)) is None:
-        raise NotFound("there is no such host: make a key for it first")
+        raise NotFound("there is no such tenant: make a key for it first")
     await connection.execute(LOCK, {"host": host})
     same = (await connection.execute(_target_of_user(host, user))).one_or_none()
     if same is not None and (same.host_id, same.bank_id) != place:
