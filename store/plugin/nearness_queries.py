@@ -45,7 +45,7 @@ _IN_GENERATION = and_(_VECTOR.c.host_id == HOST, _VECTOR.c.generation == bindpar
 
 
 def _is_first_of(bank: FromClause) -> ColumnElement[bool]:
-    """Say that a vector is of the first chunk of a unit of this bank: a memory has no other."""
+    """Say that a vector is of the first chunk of a unit of this bank."""
     return and_(_IN_GENERATION, _VECTOR.c.chunk == _ZERO, _VECTOR.c.bank_id == bank.c.bank_id)
 
 

@@ -29,6 +29,7 @@ from store.schema import PLUGIN_VECTOR, UNIT, same_bank
 
 _VECTOR, _UNIT = PLUGIN_VECTOR.alias("v"), UNIT.alias("u")
 _NUMBERS, _LIMIT = bindparam("numbers", type_=ARRAY(REAL)), bindparam("limit", type_=Integer)
+_COLUMNS, _IS_MEMORY = memory_columns(_UNIT), is_memory_of(any_(BANKS), _UNIT)
 
 
 def _select_of_memories(vectors: FromClause, *columns: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
@@ -36,7 +37,7 @@ def _select_of_memories(vectors: FromClause, *columns: ColumnElement[Any]) -> Se
     return (
         select(*columns)
         .join_from(vectors, _UNIT, same_bank(_UNIT, vectors, "session_id"))
-        .where(is_memory_of(any_(BANKS), _UNIT), read_field(_UNIT, "vector") == vectors.c.digest)
+        .where(_IS_MEMORY, read_field(_UNIT, "vector") == vectors.c.digest)
     )
 
 
@@ -48,7 +49,7 @@ def _measure_nearness(vectors: FromClause) -> ColumnElement[float]:
 _SCORE = _measure_nearness(_VECTOR)
 #: The nearest of all vectors of a dimension.
 NEAREST = (
-    _select_of_memories(_VECTOR, *memory_columns(_UNIT), _SCORE)
+    _select_of_memories(_VECTOR, *_COLUMNS, _SCORE)
     .where(
         _VECTOR.c.host_id == HOST,
         _VECTOR.c.bank_id == any_(BANKS),
@@ -88,7 +89,7 @@ def nearest_in_lists(bank: UUID, dimension: int) -> Select[*tuple[Any, ...]]:
     )
     score = _measure_nearness(near)
     return (
-        _select_of_memories(near, *memory_columns(_UNIT), score)
+        _select_of_memories(near, *_COLUMNS, score)
         .order_by(score.desc(), _UNIT.c.mentioned_at.desc(), read_id(_UNIT).desc())
         .limit(_LIMIT)
     )

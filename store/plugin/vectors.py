@@ -10,19 +10,18 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
-from sqlalchemy import text
+from pgvector.sqlalchemy import VECTOR
+from sqlalchemy import ARRAY, REAL, bindparam, cast, delete, literal, text
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-# A vector is bound as an array of numbers: the driver knows these.
-INSERT = text("""
-    insert into afterturn.plugin_vector_t
-           (host_id, bank_id, session_id, digest, dimension, norm, embedding, written_at)
-    values (:host, :bank, :session, :digest, :dimension, :norm,
-            cast(cast(:numbers as real[]) as public.vector), :now)
-    on conflict do nothing""")
-KEEP_ONE = text("""
-    delete from afterturn.plugin_vector_t v
-     where v.host_id = :host and v.bank_id = :bank and v.session_id = :session and v.digest <> :digest""")
+from store.schema import PLUGIN_VECTOR, in_bank
+
+KEEP_ONE = delete(PLUGIN_VECTOR).where(
+    in_bank(PLUGIN_VECTOR),
+    PLUGIN_VECTOR.c.session_id == bindparam("session"),
+    PLUGIN_VECTOR.c.digest != bindparam("digest"),
+)
 # From one dimension to the next, however many vectors there are of each.
 DIMENSIONS = text("""
     with recursive d(bank_id, dimension) as (
@@ -87,17 +86,18 @@ async def insert_vector(
     connection: AsyncConnection, place: dict[str, Any], vector: CallersVector, now: datetime
 ) -> None:
     """Write a vector; `place` has host, bank and session. It is read while its memory names it."""
-    await connection.execute(
-        INSERT,
-        {
-            **place,
-            "digest": vector.digest,
-            "dimension": vector.dimension,
-            "norm": vector.norm,
-            "numbers": list(vector.numbers),
-            "now": now,
-        },
+    insertion = insert(PLUGIN_VECTOR).values(
+        host_id=place["host"],
+        bank_id=place["bank"],
+        session_id=place["session"],
+        digest=vector.digest,
+        dimension=vector.dimension,
+        norm=vector.norm,
+        # The driver knows arrays of numbers.
+        embedding=cast(literal(list(vector.numbers), ARRAY(REAL)), VECTOR),
+        written_at=now,
     )
+    await connection.execute(insertion.on_conflict_do_nothing())
 
 
 async def keep_only(connection: AsyncConnection, place: dict[str, Any], digest: str) -> None:

@@ -118,8 +118,8 @@ def _group_by_term(posting: FromClause) -> Select[str, bytes]:
 def _select_words(*, of_memories: bool) -> CompoundSelect[*tuple[Any, ...]]:
     """Select the postings of words: those that stand in the index, and those that wait to be carried there.
 
-    `of_memories`: of memories alone; then the words are read that leave the others no room in the budget, too. What is
-    drawn from memories has no number in its session.
+    `of_memories`: of memories alone, and of every word, however common. What is drawn from memories has no number in
+    its session.
     """
     posting = (
         select(*(_POSTING.c[name] for name in ("bank_id", "unit_id", "term", "tf", "length")))
@@ -263,13 +263,13 @@ def _read(words: SelectBase, *beside: Select[*tuple[Any, ...]]) -> CompoundSelec
     )
 
 
-#: Beside it, the common words that were not read, and in how many units they stand.
+#: The words of units of any kind; beside them, the common words that were not read, and in how many units they stand.
 READ_WORDS = _read(
     _select_words(of_memories=False), _tell(term=_ASKED.c.term, units=_ASKED.c.df).where(~_IS_AFFORDABLE)
 )
-#: Of memories alone, the same number of postings of each word are read.
+#: The words of memories alone: the same number of postings of each is read.
 READ_WORDS_OF_MEMORIES = _read(_select_words(of_memories=True))
-#: Beside it, the few memories themselves, or, of too many, their number.
+#: The words of few memories of rare kinds; beside them, these memories, and how many there are, up to too many.
 READ_FEW = _read(_select_words_of_few(), _tell(unit_id=_FEW.c.unit_id), _tell(units=func.count()).select_from(_COUNTED))
 
 
