@@ -25,8 +25,8 @@ COMPARED_FIELDS = frozenset({"code", "message", "scope", "status"})
 #: The field with the list of units in an answer.
 LISTED_UNITS = "units"
 EXAMPLES = 10
-#: Routes whose answers follow work that the tries themselves began (what recalls find, whether a maintenance or a change
-#: of language is done yet): differing answers are compared again before they count.
+#: Routes whose answers follow work that the tries themselves began (what recalls find, whether a maintenance or a
+#: change of language is done yet): differing answers are compared again before they count.
 SETTLING = re.compile("^(POST /(api/v1/recall(?!/jobs)|mcp memory_(search|run_maintenance))|PATCH /api/v1/banks)")
 SETTLING_LOOKS, SETTLING_S = 3, 0.2
 #: Factor by which slow ways are tried less often.
