@@ -1,7 +1,8 @@
 """Compares recall's vector search with an exact search on stored vectors.
 
-Stored vectors serve as questions. What the dense arm gives for them is compared with plain inner products over the
-whole bank, with and without filters. A unit as near as the exact tenth counts as found: equal texts have equal vectors.
+Stored vectors serve as questions. The units that the dense arm returns for them are compared with the nearest by inner
+products over the whole bank, with and without filters. Each unit as near as the exact tenth counts as found, since
+equal texts have equal vectors.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,9 +30,9 @@ from store.schema import BANK, BANK_STATISTICS, HOST, UNIT, in_bank, same_bank
 
 #: Neighbours that are compared.
 NEIGHBOURS = 10
-#: A person, so that the plain search is checked: in an agent's memory the dense arm puts questions last.
+#: A person's name, so that the plain search is checked: in an agent's memory the dense arm sorts questions last.
 SPEAKERS = frozenset({"somebody"})
-#: Two sums of the same products may differ by their order.
+#: Most by which two cosines of one pair may differ, as sums of floats depend on their order.
 TOLERANCE = 1e-4
 
 _UNIT, _BANK, _STATISTICS = UNIT.alias("u"), BANK.alias("b"), BANK_STATISTICS.alias("s")
@@ -63,7 +64,7 @@ SAMPLE = (
     .limit(bindparam("units", type_=Integer))
 )
 _COSINE = (-measure_distance(VECTOR.c.embedding)).label("cosine")
-# An order that no index can serve.
+# Exact: no index serves an order by a sum.
 EXACT = (
     select(VECTOR.c.unit_id, _COSINE)
     .select_from(_VECTORS_OF_UNITS)
@@ -79,7 +80,7 @@ LISTS = text("select afterturn.lists_to_read(:bank, :units, :read_units)")
 
 @dataclass(frozen=True, slots=True)
 class StoredBank:
-    """A bank and about how many units it holds."""
+    """A bank and its approximate number of units."""
 
     host_id: UUID
     bank_id: UUID
@@ -89,7 +90,7 @@ class StoredBank:
 
 @dataclass(frozen=True, slots=True)
 class CheckedQuestion:
-    """One question to a bank: under which filter, how many neighbours there are, how many of them were found."""
+    """One checked question to a bank: its filter, how many neighbours there are, and how many of them were found."""
 
     bank: StoredBank
     filter: str
@@ -108,7 +109,7 @@ class _Unit:
 
 
 async def stored_banks(database: Database, name: str | None = None) -> list[StoredBank]:
-    """Return the banks of all hosts that hold something, or those of this name."""
+    """Return the banks of all tenants that hold units; with `name`, those of this name."""
     async with database.operator() as connection:
         hosts = list((await connection.execute(HOSTS)).scalars())
     found = []
@@ -122,7 +123,7 @@ async def stored_banks(database: Database, name: str | None = None) -> list[Stor
 async def compare_searches(
     database: Database, bank: StoredBank, units: int, settings: RecallSettings
 ) -> list[CheckedQuestion]:
-    """Ask a bank for the neighbours of some of its units, under every filter that fits; transactions are short."""
+    """Return the checks of a sample of the bank's units under every applicable filter; each has its own transaction."""
     asked = []
     async with database.tenant(bank.host_id) as connection:
         key = {"host": bank.host_id, "bank": bank.bank_id}
@@ -139,7 +140,7 @@ async def compare_searches(
 
 
 async def _lists_to_read(connection: AsyncConnection, bank: StoredBank, settings: RecallSettings) -> int:
-    """Return how many lists of the index over the bank's vectors recall would read; 0 when it would read them all."""
+    """Return how many lists of the bank's index recall would probe; 0 if it would compare all vectors."""
     if bank.units <= settings.exact_units:
         return 0
     arguments = {"bank": bank.bank_id, "units": bank.units, "read_units": settings.read_units}
@@ -190,5 +191,5 @@ async def _compare_one(
 
 
 def _widen_state(state: RecallState) -> RecallState:
-    """Leave room for the unit itself among the candidates."""
+    """Return the state with room for one more candidate: the unit itself."""
     return replace(state, settings=state.settings.model_copy(update={"candidates": state.settings.candidates + 1}))

@@ -9,17 +9,17 @@ from store.recall.state import ArmResult, RecallState
 
 
 class Arm(Protocol):
-    """One way to find units; filters act inside it."""
+    """One way to find units; it applies the question's filters itself."""
 
     @property
     def name(self) -> str:
-        """What answers and explanations call it."""
+        """The arm's name in answers, explanations and `without`."""
         ...
 
     def weight(self, settings: RecallSettings) -> float:
-        """Return how much its scores count in the sum."""
+        """Return the weight of the arm's scores in the sum."""
         ...
 
     async def find(self, connection: AsyncConnection, state: RecallState) -> ArmResult:
-        """Search the bank inside the tenant's transaction."""
+        """Return the arm's best units of the bank, and its scores, inside the tenant's transaction."""
         ...

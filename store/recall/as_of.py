@@ -1,4 +1,4 @@
-"""Reads texts as of a moment before they were corrected, from the log."""
+"""Reads texts that were corrected after `known_at` as they were then, from the log."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,10 +18,10 @@ from store.recall.pool import CandidatePool
 from store.recall.query import RecallQuery
 from store.text.word_rules import WordRules
 
-#: Of a bank in which more was changed since, the oldest changes are seen.
+#: Most units, and most bytes of their texts, that are read; those that were changed first after `known_at`.
 MOST = 1000
 BYTES = 1_048_576
-# By the index `unit_changed`. The last event up to that moment tells the whole state; of an end, it tells no text.
+# By the index `unit_changed`. The last event up to that moment holds the whole state; if it ended the unit, no text.
 CHANGED = text("""
     with changed as (
         select u.unit_id, u.session_id, u.seq, u.name, u.role, u.origin, u.context, u.event_date, e.content,
@@ -42,7 +42,7 @@ CHANGED = text("""
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """What a unit said then, with the words of that, and where the index of words keeps it."""
+    """The text of a unit as of `known_at`, with its terms and its key in the word index."""
 
     text: str = field(repr=False)
     terms: UnitTerms = field(repr=False)
@@ -52,7 +52,7 @@ class Earlier:
 async def read_as_of(
     connection: AsyncConnection, host: UUID, query: RecallQuery, rules: WordRules
 ) -> Mapping[UUID, Earlier]:
-    """Return the units that were changed since `known_at`, as far as they were known then; none without that moment."""
+    """Return the earlier texts of units that were known at `known_at` and changed later; none without `known_at`."""
     if query.known_at is None:
         return {}
     place = {
@@ -77,7 +77,7 @@ def _as_they_were(rows: Sequence[DriverRow], rules: WordRules) -> Steps[Mapping[
 def correct_frequency(
     frequency: Mapping[str, int], changed: Mapping[UUID, Earlier], terms: Collection[str]
 ) -> Mapping[str, int]:
-    """Return in how many units each term stands, with those in which it stood then."""
+    """Return the document frequencies with the changed units counted that held a term then."""
     more = {term: sum(term in one.terms.counts for one in changed.values()) for term in terms if changed}
     return {**frequency, **{term: frequency.get(term, 0) + number for term, number in more.items() if number}}
 
@@ -85,7 +85,7 @@ def correct_frequency(
 def correct_postings(
     postings: Mapping[str, Postings], changed: Mapping[UUID, Earlier], terms: Sequence[str]
 ) -> Mapping[str, Postings]:
-    """Return the postings of these terms as they were then."""
+    """Return the postings of these terms with those of changed units replaced by their earlier ones."""
     if not changed:
         return postings
     gone = {(one.place[0].bytes, one.place[1]) for one in changed.values()}
@@ -103,7 +103,7 @@ def correct_postings(
 
 
 def restore_texts(pool: CandidatePool, changed: Mapping[UUID, Earlier]) -> CandidatePool:
-    """Return the candidates saying what they said then."""
+    """Return the pool with the earlier texts of changed units."""
     if not changed:
         return pool
     candidates = [

@@ -14,17 +14,17 @@ from store.recall.pinned_arm import most_first
 from store.recall.query import Recalled
 from store.recall.settings import RecallSettings
 
-#: Tokens are counted in the first characters of a text up to this number, and estimated beyond. With 16,384, one answer
-#: of very long texts kept both cores busy for 0.2 s.
+#: Characters of a text whose tokens are counted; beyond them, tokens are estimated. With 16,384, one answer of very
+#: long texts kept both cores busy for 0.2 s.
 COUNTED_CHARACTERS = 4_096
-#: Texts are tokenised in batches that fill the budget this many times, as estimated from their characters.
+#: The first texts are tokenised that fill the budget this many times, as estimated from their characters.
 FILLED = 1.25
 
 
 def select_fitting(sizes: Sequence[int], room: int) -> list[int]:
-    """Return which of these, the best first, together stay within `room`. Pure.
+    """Return the indexes of the sizes, best first, that together stay within `room`. Pure.
 
-    One that does not fit is left out, and a smaller one behind it may still be in.
+    A size that does not fit is left out; a smaller one after it may still fit.
     """
     kept = []
     for index, size in enumerate(sizes):
@@ -35,7 +35,7 @@ def select_fitting(sizes: Sequence[int], room: int) -> list[int]:
 
 
 def fitting_with_pins(sizes: Sequence[int], pinned: Sequence[bool], room: int) -> list[int]:
-    """Return which of these, the best first, together stay within `room`, what is pinned within its share. Pure."""
+    """Return the indexes of the sizes that stay within `room`, those of pinned units within their share of it. Pure."""
     pins = [index for index, is_pinned in enumerate(pinned) if is_pinned]
     first = {pins[n] for n in select_fitting([sizes[index] for index in pins], most_first(room))}
     left = [index for index, is_pinned in enumerate(pinned) if index in first or not is_pinned]
@@ -45,10 +45,10 @@ def fitting_with_pins(sizes: Sequence[int], pinned: Sequence[bool], room: int) -
 async def cut_to_budget(
     items: Sequence[Recalled], room: int | None, weights: Mapping[str, float], embedder: Embedder
 ) -> tuple[Recalled, ...]:
-    """Return the items, best first, as passages that together have no more tokens than `room`, and their tokens.
+    """Return the items, best first, as passages of together at most `room` tokens, each with its number of tokens.
 
-    Without a room they stay as they are. Where there is none for the best passage, as much of it as there is room for
-    is told. `weights` says how much each of the question's stems is worth.
+    Without `room` the items are returned unchanged. If not even the best passage fits, it is cut to `room`. `weights`
+    are the weights of the question's stems.
     """
     if room is None:
         return tuple(items)
@@ -60,10 +60,10 @@ async def cut_to_budget(
 
 
 async def _select_passages(passages: Sequence[Recalled], room: int, embedder: Embedder) -> Mapping[int, int]:
-    """Return which passages, the best first, together stay within `room`, and the tokens of each.
+    """Return the indexes of the passages, best first, that together stay within `room`, and the tokens of each.
 
-    Half of a hundred have no room: what is behind those that fill it is counted only if it has few enough words, each
-    of which is a token at least.
+    Of a hundred passages half may not fit: those after the first that fill `room` are tokenised only if their words,
+    each of which is at least one token, would fit.
     """
     first = _count_filling(passages, room)
     sizes = await _count_tokens([item.text for item in passages[:first]], embedder)
@@ -76,7 +76,7 @@ async def _select_passages(passages: Sequence[Recalled], room: int, embedder: Em
 
 
 def _count_filling(passages: Sequence[Recalled], room: int) -> int:
-    """Return how many passages, the first of all, are more than `room` by their characters; all pinned ones are in."""
+    """Return how many of the first passages exceed `room` by their characters; the number covers all pinned ones."""
     characters = accumulate(len(item.text) for item in passages)
     filling = 1 + sum(length <= FILLED * CHARACTERS_PER_TOKEN * room for length in characters)
     return max([filling, *(index + 1 for index, item in enumerate(passages) if item.pinned)])
@@ -85,7 +85,7 @@ def _count_filling(passages: Sequence[Recalled], room: int) -> int:
 async def _shrink_item(
     item: Recalled, room: int, weights: Mapping[str, float], embedder: Embedder
 ) -> tuple[Recalled, ...]:
-    """Return one item with as much of its best passage as there is room for, nothing where that is nothing."""
+    """Return one item, its passage cut to at most `room` tokens; an empty tuple if no piece of it fits."""
     tokens = min(room, TOKENS)
     while tokens:
         passage = _cut_item(item, weights, tokens)
@@ -104,7 +104,7 @@ def _cut_item(item: Recalled, weights: Mapping[str, float], tokens: int) -> Reca
 async def select_directives(
     directives: Sequence[Directive], max_tokens: int | None, settings: RecallSettings, embedder: Embedder
 ) -> tuple[tuple[Directive, ...], int]:
-    """Return the directives, the most important first, that have room in an answer, and their tokens together."""
+    """Return the directives, the most important first, that fit into an answer, and the sum of their tokens."""
     if not directives:
         return (), 0
     share = None if max_tokens is None else int(max_tokens * settings.directive_share)
@@ -115,7 +115,7 @@ async def select_directives(
 
 
 async def _count_tokens(texts: Sequence[str], embedder: Embedder) -> Sequence[int]:
-    """Return the tokens of each text; a very long one has as many as its beginning has, in proportion."""
+    """Return the tokens of each text; those of a very long text are extrapolated from its beginning."""
     if isinstance(embedder, TokenCounter):
         with suppress(EmbeddingError):
             counted = await asyncio.to_thread(embedder.count_tokens, [text[:COUNTED_CHARACTERS] for text in texts])

@@ -1,6 +1,6 @@
-"""Queries of the pool of candidates: units, vectors and neighbours in one statement; whole texts; vectors of some.
+"""Builds the queries of the candidate pool: units, vectors and neighbours in one statement; whole texts; vectors.
 
-In the first, `limit` and `offset 0` keep each look-up one probe of an index: joined at large, a planner that guesses
+In the first, `limit` and `offset 0` keep each look-up one probe of an index: in a plain join, a planner that estimates
 too many candidates reads the whole bank.
 """
 
@@ -38,13 +38,13 @@ _UNITS = bindparam("units", type_=ARRAY(Uuid))
 
 
 def ends_in_question(content: ColumnElement[str]) -> ColumnElement[bool]:
-    """Say that a text ends in a question mark, of whatever width."""
+    """Return the condition that a text ends in a question mark, ASCII or full width."""
     last = func.right(func.rtrim(content, literal_column("""E' \\n\\t"'""")), _ONE)
     return last.in_([literal_column("'?'"), literal_column("'\uff1f'")])
 
 
 def _find_units() -> CTE:
-    """Return the units that were found: some by their ids, some by their places in sessions."""
+    """Return the units that the arms found by id or by place in a session."""
     unit = UNIT.alias("u")
     place = (
         func.unnest(bindparam("sessions", type_=ARRAY(Uuid)), bindparam("seqs", type_=ARRAY(Integer)))
@@ -63,7 +63,7 @@ def _find_units() -> CTE:
 
 
 def _add_sources(found: CTE) -> CTE:
-    """Return what was found with the messages a fact was drawn from, so that it can be folded into them."""
+    """Return the units found, and the source messages of facts among them, into which facts are deduplicated."""
     fact = UNIT.alias("f")
     source = (
         select(func.unnest(fact.c.source_memory_ids).label("unit_id"))
@@ -76,10 +76,10 @@ def _add_sources(found: CTE) -> CTE:
 
 
 def _read_units(wanted: CTE) -> CTE:
-    """Return the units that pass the filters and hold, with the numbers of their neighbours.
+    """Return the units that pass the filters and are valid, with the sequence numbers of their neighbours.
 
-    These are worked out beforehand: arithmetic is not leakproof, and beside it row-level security would keep the
-    planner from the index.
+    The numbers are computed here: arithmetic is not leakproof, so in a condition on rows under row-level security it
+    would keep the planner from the index.
     """
     unit, characters = UNIT.alias("u"), bindparam("characters", type_=Integer)
     is_fact = unit.c.origin == literal_column("'extraction'")
@@ -110,11 +110,7 @@ def _read_units(wanted: CTE) -> CTE:
 
 
 def _holds(unit: FromClause) -> ColumnElement[bool]:
-    """Say that nothing else has replaced a fact; what was said stays said.
-
-    As of a moment before that, it held; and at a moment when nobody had been told of anything else yet, it was known
-    to hold.
-    """
+    """Return the condition that a fact was not superseded by `as_of`, or that this was not known by `known_at`."""
     fact, later, teller = FACT.alias("f"), FACT.alias("n"), UNIT.alias("t")
     by_then = func.coalesce(AS_OF, literal_column("'infinity'"))
     was_known = (
@@ -142,10 +138,10 @@ def _holds(unit: FromClause) -> ColumnElement[bool]:
 
 
 def _select_neighbour(unit: FromClause, seq: ColumnElement[int]) -> Select[object]:
-    """Select the message of this number in a unit's session; the same filters hold for it.
+    """Select the message of this number in a unit's session, if it passes the filters.
 
-    `asks`: it is a question of another speaker, which the unit answers. A long message that ends in a question is
-    none, and is not even read.
+    `asks`: it is a question of another speaker, which the unit answers. A long message is not taken for a question, and
+    its text is not read.
     """
     neighbour = UNIT.alias("n")
     vector = select_vector(neighbour.c.unit_id).lateral("v")
@@ -170,7 +166,7 @@ def _select_neighbour(unit: FromClause, seq: ColumnElement[int]) -> Select[objec
 def _select_pool() -> Select[object]:
     """Select the fields of a Candidate, in their order, its neighbours' ids, and the inner products of the vectors.
 
-    Vectors stay where they are: what the dense arm needs are their products: of the question with own, before and
+    The vectors themselves are not sent. The dense arm needs only their products: of the question with own, before and
     after; of own with before, own with after, before with after.
     """
     unit = _read_units(_add_sources(_find_units())).alias("u")

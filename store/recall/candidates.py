@@ -1,4 +1,4 @@
-"""Reads the candidates of all arms: units, vectors and neighbours, in one statement."""
+"""Reads the candidates of all arms into a pool: units, vectors and neighbours, in one statement."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -16,20 +16,20 @@ from store.recall.reflections import with_reflections
 from store.recall.state import RecallState
 from store.recall.unindexed import add_unindexed
 
-#: The rules judge a text by its beginning; a message may be 256 KiB.
+#: Characters of each text, from its beginning, that ranking reads; a message may have 256 KiB.
 CHARACTERS = 4000
 
-#: Bytes of long texts that an answer holds, which tells each twice and has 8 MiB; of the others it tells the beginning.
+#: Most bytes of whole texts in an answer; later texts stay cut. An answer holds each text twice and has 8 MiB at most.
 MOST_BYTES = 4_194_304
 
-#: The first columns of a row are a Candidate's fields, in their order; the last is of reflections alone.
+#: Columns of a row that are a Candidate's fields, in order; the last field, of reflections alone, has no column.
 _FIELDS = len(fields(Candidate)) - 1
 
 
 async def load_pool(connection: AsyncConnection, state: RecallState) -> CandidatePool:
-    """Read every unit that some arm found, and how near it and its neighbours are; filters hold here too.
+    """Return the pool of all units that an arm found, with the products of their vectors; the filters apply here too.
 
-    What an arm found that is no unit is a reflection.
+    An id that is no unit's is a reflection's.
     """
     places = {place for arm in state.found.values() for place in arm.places}
     units = list({unit for arm in state.found.values() for unit in arm.units})
@@ -57,7 +57,7 @@ async def load_pool(connection: AsyncConnection, state: RecallState) -> Candidat
 
 
 async def whole_texts(connection: AsyncConnection, state: RecallState, units: Sequence[UUID]) -> Mapping[UUID, str]:
-    """Return the full texts of these units, of the first of them as many as an answer has room for."""
+    """Return the full texts of the first of these units, up to MOST_BYTES."""
     arguments = {"host": state.host, "bank": state.bank, "units": list(units), "most": MOST_BYTES}
     if not units:
         return {}
@@ -71,7 +71,7 @@ async def _add_tail(
     near: Products,
     around: Sequence[Sequence[UUID | None]],
 ) -> None:
-    """Put in the products of the rows that hold, or stand beside, a unit of the fresh tail."""
+    """Set the products in the rows of units of the fresh tail and of their neighbours."""
     rows = [n for n, units in enumerate(around) if not state.tail.keys().isdisjoint(units)]
     units = {unit for n in rows for unit in around[n] if unit is not None and unit not in state.tail}
     key = {"host": state.host, "bank": state.bank, "generation": state.generation, "units": list(units)}

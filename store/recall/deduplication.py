@@ -1,6 +1,6 @@
-"""Removes duplicate texts and those the caller already has. Pure.
+"""Removes duplicates from a ranking, and texts that the caller already has. Pure.
 
-Facts fold into the messages they were drawn from; what one speaker said several times in the same words is one result.
+A fact is a duplicate of its source message; equal texts of one speaker are one result.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from store.recall.pool import Candidate, CandidatePool
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """One result: a unit's index in the pool, and the turns that say it, its own first, then the latest first."""
+    """One result: a unit's index in the pool, and the turns of all duplicates, its own first, then the latest first."""
 
     index: int
     turns: tuple[str, ...]
@@ -21,21 +21,21 @@ class Folded:
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """The newest messages of the session that asks, from number `since` on: the asker has them before it."""
+    """The newest messages of the session that asks, from number `since` on, which the caller has in its context."""
 
     session_id: UUID
     since: int
 
     def __contains__(self, unit: Candidate) -> bool:
-        """Whether a unit is one of them."""
+        """Return whether a unit is one of these messages."""
         return unit.session_id == self.session_id and unit.seq is not None and unit.seq >= self.since
 
 
 def deduplicate_ranking(ranking: Ranking, pool: CandidatePool, recent: Recent | None = None) -> Iterator[Folded]:
-    """Return the ranking's order without the facts whose source stands in the pool, and each text once.
+    """Yield the ranking's units, each text once, without facts whose source is in the pool.
 
-    A source keeps its own place: it holds the fact's words and more. A text that is said several times has the place
-    of the best of them, and none if one of them is among the recent.
+    A source keeps its own rank: it holds the fact's words and more. Duplicates have the rank of the best of them; they
+    are left out if one of them is `recent`.
     """
     present = {candidate.unit_id for candidate in pool.candidates}
     alike: dict[object, list[Candidate]] = {}
@@ -52,7 +52,7 @@ def deduplicate_ranking(ranking: Ranking, pool: CandidatePool, recent: Recent | 
 
 
 def _duplicate_key(unit: Candidate) -> object:
-    """Return what is the same for units that say the same; of a text that was cut, that is unknown."""
+    """Return the key that duplicates share; a unit whose text is cut has a key of its own."""
     return (unit.kind, unit.user_id, unit.speaker, unit.text.strip()) if unit.whole else unit.unit_id
 
 

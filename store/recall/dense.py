@@ -1,7 +1,7 @@
-"""Scores by meaning: cosine of question and message, with neighbouring messages. Pure rules.
+"""Scores messages by meaning: the cosine of the question and the message, mixed with its neighbours. Pure rules.
 
-A message's vector is mixed with its neighbours' when it is asked for: the inner products of the vectors involved are
-all that is needed, so stored vectors stay as they are, and where they are stored they can stay, too.
+A message's vector is mixed with its neighbours' at query time. That needs only the inner products of these vectors, so
+stored vectors are neither changed nor read out of the database.
 """
 
 from dataclasses import dataclass, field
@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-#: A message of fewer bytes than these, some forty words, is short.
+#: Bytes below which a message is short, about forty words.
 SHORT = 220
-#: Neighbours with at least this cosine speak of the same.
+#: Cosine from which on two neighbours are taken to have one topic.
 SAME = 0.25
 
 Vectors = NDArray[np.float32]
@@ -20,10 +20,10 @@ Table = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Products:
-    """Inner products of unit vectors, a row for each message: own, the message's before, the one's after.
+    """Inner products of unit vectors, a row for each message: its own, that of the message before, of the one after.
 
     `question`: of the question with own, before, after; shape (n, 3). `between`: own with before, own with after,
-    before with after; shape (n, 3). 0 where a vector is missing; `known` says which are there, shape (n, 3).
+    before with after; shape (n, 3). 0 where a vector is missing; `known` says which exist, shape (n, 3).
     """
 
     question: Table = field(repr=False)
@@ -31,7 +31,7 @@ class Products:
     known: NDArray[np.bool_] = field(repr=False)
 
     def and_those_of(self, others: "Products") -> "Products":
-        """Return the rows of both, these first."""
+        """Return the rows of both, those of `others` last."""
         own, more = ((of.question, of.between, of.known) for of in (self, others))
         return Products(*(np.concatenate(pair) for pair in zip(own, more, strict=True)))
 
@@ -46,10 +46,10 @@ def compute_products(question: Vectors, own: Vectors, before: Vectors, after: Ve
 
 
 def context_weights(of: Products, sizes: NDArray[np.int_], most: float) -> Table:
-    """Return how many times as much as a long one each message leans on the one before and the one after; shape (n, 2).
+    """Return by which factor the neighbours before and after each message count, 1 to `most`; shape (n, 2).
 
-    `sizes` are the messages' bytes, shape (n,). The shorter it is, the less it says itself, and the more, up to `most`
-    times, is told by neighbours that speak of the same; others would only hide it.
+    `sizes` are the messages' bytes, shape (n,). A short message says little itself, so neighbours of the same topic
+    count more, the more the shorter it is; neighbours of another topic would only hide it and count once.
     """
     more = np.clip(SHORT / np.maximum(1, sizes), 1.0, most)[:, None]
     return np.where(of.between[:, :2] >= SAME, more, 1.0)
@@ -58,7 +58,7 @@ def context_weights(of: Products, sizes: NDArray[np.int_], most: float) -> Table
 def context_cosines(of: Products, before: Table, after: Table) -> Table:
     """Return max(0, q . unit(m + b before + a after)) for each row; b, a and the result have shape (n,).
 
-    What has no vector of its own scores 0: its neighbours' meaning is not its own.
+    A message without a vector of its own scores 0: its neighbours' meaning is not its own.
     """
     weights = np.stack([np.ones_like(before), before, after], axis=1)
     crossed = 2 * np.stack([before, after, before * after], axis=1)

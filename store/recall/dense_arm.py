@@ -1,7 +1,7 @@
-"""The dense arm: vector search over stored vectors, and over those not stored yet.
+"""Runs the dense arm: vector search over stored vectors and over those of the fresh tail.
 
-All of a bank's vectors are read, up to the size where its partition has an index by nearness. Of a larger bank, a
-share of the index's lists is read; where that brings too few, or a filter leaves too few of it, all are read after all.
+Up to `recall.exact_units` all vectors of a bank are compared. Of a larger bank some lists of its IVFFlat index are
+probed; if they or a filter leave too few units, all vectors are compared after all.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,35 +30,36 @@ from store.recall.question import named_speakers
 from store.recall.settings import RecallSettings
 from store.recall.state import ArmResult, RecallState
 
-#: Beside an agent: units looked at for each that is wanted, more where a speaker is named, and the sizes of an agent's
-#: line and of a short question. Of 60 lists, answers hold all members of .800 instead of .567.
+#: In an agent's memory: units read for each that is wanted, the number if the question names a speaker, and the most
+#: bytes of an agent's short line and of a short question. Of 60 questions for lists, the second number has .800 of the
+#: answers complete, instead of .567.
 TOLD_AMONG, NAMED_AMONG, LINE_BYTES, QUESTION_BYTES = 2, 4, 200, 80
 #: With a filter: candidates read for each result that is wanted, and the factor on the lists that are probed.
 LOOKED_AT, FILTERED_LISTS = 10, 2
 
 
 def search_settings(lists: int, *, filtered: bool = False) -> Settings:
-    """Return the settings of a search's transaction: how many of the index's lists are read (0: no index).
+    """Return the settings of a search's transaction: how many lists of the index are probed (0: no index).
 
-    A planner that must not sort reads the index, for any estimate of the bank's size.
+    Without sorts the planner takes the index, whatever its estimate of the bank's size.
     """
-    # An index is one bank's, and a filter may not be set: only a plan for these very values makes use of that.
+    # The index is one bank's, and filters may be null: only a plan for the actual parameters can use that.
     if not lists:
         return NO_SETTINGS if filtered else ONE_PLAN
     return {"enable_sort": "off", "ivfflat.probes": str(lists * (FILTERED_LISTS if filtered else 1))}
 
 
 class DenseArm:
-    """Cosine of the question, names cut out, to each message in the light of its neighbours."""
+    """The arm of meaning: the cosine of the question, names replaced, and each message mixed with its neighbours."""
 
     name = "dense"
 
     def weight(self, settings: RecallSettings) -> float:
-        """Return how much a cosine counts against a share of words found."""
+        """Return the weight of a cosine, where a lexical score has weight 1."""
         return settings.ranking.dense_weight
 
     async def find(self, connection: AsyncConnection, state: RecallState) -> ArmResult:
-        """Find the nearest units, stored or of the fresh tail; without the question's vector there is nothing to do."""
+        """Return the nearest units, stored or of the fresh tail; none if the question has no vector."""
         if state.vector is None:
             return ArmResult([], [], lambda pool: np.zeros(len(pool)))
         rows = await _find_nearest(connection, state)
@@ -112,12 +113,12 @@ async def _find_nearest(connection: AsyncConnection, state: RecallState) -> Sequ
 
 
 def _is_beside_agent(state: RecallState) -> bool:
-    """Return whether an agent speaks, or may speak, where the question's words stand, and its own are not asked for."""
+    """Return whether an agent speaks, or may, in units with the question's words, and is not asked for its own."""
     return not state.question.wants_assistant and (not state.speakers or not AGENTS.isdisjoint(state.speakers))
 
 
 def _find_named(state: RecallState) -> str | None:
-    """Return the one speaker whom the question names, None where it names none or several."""
+    """Return the one speaker whom the question names, None if it names none or several."""
     named = named_speakers(state.question, state.speakers)
     return next(iter(named)) if len(named) == 1 else None
 

@@ -1,6 +1,6 @@
-"""Queries of the dense arm: the nearest of a bank's vectors, read all, or in some lists of the index by nearness.
+"""Builds the queries of the dense arm: the nearest of all vectors of a bank, or of some lists of its IVFFlat index.
 
-They give `unit_id`, `cosine`, and `drawn`: whether it is a reflection.
+Their rows have `unit_id`, `cosine`, and `drawn`: whether the row is a reflection.
 """
 
 from typing import Any
@@ -47,17 +47,17 @@ def _with_unit(vectors: FromClause) -> FromClause:
 
 
 def _find_vector(unit_id: ColumnElement[Any]) -> FromClause:
-    """Return how near the vectors of a unit or a reflection are; one probe of an index."""
+    """Return the cosine of each vector of a unit or a reflection, by one probe of an index."""
     return (
         select(VECTOR.c.unit_id, _COSINE).where(IN_GENERATION, VECTOR.c.unit_id == unit_id).offset(_ZERO).lateral("v")
     )
 
 
-# An order that no index can serve is exact.
+# Exact: no index serves an order by a sum.
 _NEAREST = (
     select(VECTOR.c.unit_id, _COSINE, _NOT_DRAWN).where(IN_GENERATION).order_by(_DISTANCE + _ZERO, VECTOR.c.unit_id)
 )
-# The order that the index serves.
+# Approximate: the index serves this order.
 _NEAR = (
     select(VECTOR.c.host_id, VECTOR.c.bank_id, VECTOR.c.unit_id, _COSINE)
     .where(IN_GENERATION)
@@ -76,8 +76,7 @@ PLAIN, PLAIN_IN_LISTS = _NEAREST.limit(_CANDIDATES), _IN_LISTS.limit(_CANDIDATES
 def _select_reflections() -> Select[*tuple[Any, ...]]:
     """Select the nearest reflections.
 
-    They are no units: they are read beside those that pass, and what they were drawn from is filtered when they are
-    loaded.
+    Reflections are no units, so no filter applies here: their source facts are filtered when the pool is loaded.
     """
     reflection = REFLECTION.alias("r")
     near = _find_vector(reflection.c.reflection_id)
@@ -92,14 +91,14 @@ def _select_reflections() -> Select[*tuple[Any, ...]]:
 
 _REFLECTIONS = _select_reflections()
 FILTERED = union_all(PLAIN.select_from(_with_unit(VECTOR)).where(_PASSES), _REFLECTIONS)
-# Filters are applied to the nearest: unless one in ten passes, the rest of them may lie in lists that were not read.
+# Filters are applied to the nearest: if fewer than one in ten pass, more may lie in lists that were not probed.
 FILTERED_IN_LISTS = union_all(PLAIN_IN_LISTS.select_from(_with_unit(_NEAR)).where(_PASSES), _REFLECTIONS)
 
 
 def _select_of_session() -> Select[*tuple[Any, ...]]:
-    """Select the nearest of one session.
+    """Select the nearest units of one session.
 
-    Its units are few, and have indexes of their own: one for messages, one for what is none.
+    They are few, and have an index for messages and another for other units.
     """
     of_session = and_(in_bank(_UNIT), _UNIT.c.session_id == bindparam("only_session", type_=Uuid))
     here = union_all(
@@ -119,11 +118,11 @@ def _select_of_session() -> Select[*tuple[Any, ...]]:
 OF_SESSION = _select_of_session()
 
 
-# Beside an agent -----------------------------------------------------------------------------------------------------
+# In an agent's memory ------------------------------------------------------------------------------------------------
 
 
 def _only_asks() -> ColumnElement[bool]:
-    """Say that a unit is a short line of the agent's, or a short question of its user, who is a user without a name."""
+    """Return the condition that a unit is a short line of an agent, or a short question of a user without a name."""
     size = func.octet_length(_UNIT.c.content)
     return or_(
         and_(
@@ -140,12 +139,11 @@ def _only_asks() -> ColumnElement[bool]:
 
 
 def _beside_agent(nearest: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
-    """Order the nearest as suits an agent's memory.
+    """Return the query of the nearest units in an agent's memory, where statements come before questions.
 
-    There many earlier questions of the user, and short lines of the agent that repeat them, are nearer to a question
-    than its answer is: they fill the places that statements leave. What the one speaker said whom the question names
-    counts as much more as ranking adds to it: a list of what somebody did is told in sentences of which few are near
-    the question.
+    Earlier questions of the user, and short lines of the agent that repeat them, are often nearer to a question than
+    its answer is: they fill the places that statements leave. Units of the one speaker whom the question names get the
+    bonus of the ranking rule here already: of the sentences that list a person's deeds few are near the question.
     """
     near = nearest.limit(_LOOKED_AT).subquery("n")
     is_named = func.coalesce(_UNIT.c.name, _UNIT.c.role) == bindparam("named", type_=Text)

@@ -1,6 +1,6 @@
-"""Units that ended after the question's `as_of`: still answered until their text is erased.
+"""Reads units that ended after the question's `as_of`, which are found until their text is erased.
 
-Its words and vectors went when it was ended, so they are made with the question, as those of facts that wait.
+Their words and vectors were deleted when they ended, so they are made with the question, as those of pending facts.
 """
 
 from collections import defaultdict
@@ -37,16 +37,16 @@ from store.recall.state import RecallState, Unindexed
 from store.recall.unindexed import pack_posting
 from store.schema import BANK, EVENT_STORE, TIME, UNIT, in_bank
 
-#: Of more, those that ended last are told.
+#: Most units, and most bytes of their texts; those that ended last are read.
 MOST = 1000
 BYTES = 1_048_576
 _MOMENT, _MOST = bindparam("moment", type_=TIME), bindparam("most", type_=Integer)
 
 
 def _find_ended() -> CTE:
-    """Return the units that ended, and when: each by its own time, or those of a bank that ended as a whole.
+    """Return the units that ended, and when: by their own expiry, or with their bank.
 
-    The first by the index `unit_expired`. What ended by its own time was written last when that had come.
+    The first are found by the index `unit_expired`. A unit that ended by its expiry was last written after that.
     """
     bank, unit = BANK.alias("b"), UNIT.alias("u")
     ended_bank = (
@@ -80,9 +80,9 @@ def _find_ended() -> CTE:
 
 
 def _read_told(ended: CTE) -> CTE:
-    """Return the units that pass the filters, with their last text that was recorded, and the bytes up to each.
+    """Return the units that pass the filters, with their last recorded text, and the running sum of bytes.
 
-    What was forgotten before it ended has no text in its last event.
+    A unit that was forgotten before it ended has no text in its last event.
     """
     unit, event = UNIT.alias("u"), EVENT_STORE.alias("s")
     row = (
@@ -115,7 +115,7 @@ def _read_told(ended: CTE) -> CTE:
 
 
 def _select_ended() -> Select[*tuple[Any, ...]]:
-    """Select the units that ended last and are told, up to so many and so many bytes."""
+    """Select the units that ended last and pass the filters, up to `most` units and `bytes` bytes."""
     told = _read_told(_find_ended())
     confidence = told.c["metadata"][literal_column("'confidence'")].astext
     return (
@@ -143,13 +143,13 @@ ENDED = _select_ended()
 
 
 async def read_ended_units(connection: AsyncConnection, state: RecallState) -> Unindexed:
-    """Return what passes the question's filters, inside its transaction; none unless it is about a moment."""
+    """Return the ended units that pass the filters, in the question's transaction; none without `as_of`, `known_at`."""
     query = state.query
     if query.as_of is None and query.known_at is None:
         return Unindexed()
     arguments = {
         **filters.filter_parameters(query, state.bank),
-        # What was recorded later is told by the log: the row was written when it ended.
+        # The log tells which texts were recorded later: a row's own time is that of its end.
         "known_at": None,
         "recorded_by": query.known_at,
         "host": state.host,
@@ -164,7 +164,7 @@ async def read_ended_units(connection: AsyncConnection, state: RecallState) -> U
 
 
 def _pack_words(rows: Sequence[DriverRow], question: Question) -> dict[str, bytes]:
-    """Return the postings of these units for the question's terms, as they stood in the index."""
+    """Return the postings of these units for the question's terms, as the index held them."""
     packed, asked = defaultdict[str, bytes](bytes), question.words.keys()
     for row in rows:
         words = terms_of(row, question.rules[0])

@@ -1,4 +1,4 @@
-"""Whether an answer has evidence for its question: flags for the agent, never a filter. Pure.
+"""Judges whether an answer has evidence for its question: flags for the agent, never a filter. Pure.
 
 `on_topic` is false when no score reaches the floor of answers. The floor is lower in an agent's memory, where a
 question rarely shares a word with the statement that answers it and names no one. `about` concerns questions that name
@@ -19,7 +19,7 @@ from store.recall.settings import EvidenceSettings
 def weigh_evidence(
     scores: NDArray[np.float64], pool: CandidatePool, named: Collection[str], settings: EvidenceSettings
 ) -> Evidence:
-    """Return the flags of a pool with these final scores, shape (len(pool),), what pins add left out.
+    """Return the flags of a pool with these final scores, without the pins' share; shape (len(pool),).
 
     `named` are the speakers of the bank whom the question names.
     """

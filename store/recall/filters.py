@@ -1,4 +1,4 @@
-"""The filters of a question, applied by every arm."""
+"""Builds the filters of a question as conditions on units, which every arm applies."""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
@@ -36,44 +36,44 @@ _BEGIN, _END, AS_OF, KNOWN_AT, ENDED_BY = (
     bindparam(name, type_=TIME) for name in ("begin", "end", "as_of", "known_at", "ended_by")
 )
 _SAID = bindparam("said", type_=Boolean)
-#: The parameter has no type of its own: one of JSONB would be encoded, and this is JSON text already.
+#: The parameter has no type of its own: as JSONB it would be encoded again, and it is JSON text already.
 _METADATA = cast(bindparam("metadata"), JSONB)
 _DOC = DOC.alias("o")
 
 
 def filter_conditions(unit: FromClause) -> ColumnElement[bool]:
-    """Return the filters as conditions of unit rows; each falls away where its parameter is null."""
+    """Return the filters as one condition on unit rows; a filter whose parameter is null is true."""
     return and_(of_kind(unit.c.fact_type), conditions_of_any_kind(unit))
 
 
 def conditions_of_any_kind(unit: FromClause) -> ColumnElement[bool]:
-    """Return the same without the filter by kind."""
+    """Return the filters without the filter by kind."""
     return and_(unit.c.active, _other_conditions(unit))
 
 
 def conditions_of_ended(unit: FromClause) -> ColumnElement[bool]:
-    """Return the same as `filter_conditions` for units that are there no more."""
+    """Return the filters without the condition that the unit is active, for units that have ended."""
     return and_(of_kind(unit.c.fact_type), _other_conditions(unit))
 
 
 def of_kind(kind: ColumnElement[str]) -> ColumnElement[bool]:
-    """Say that units of this kind are asked for."""
+    """Return the condition that the question asks for units of this kind."""
     return _where_asked(KINDS, kind == any_(KINDS))
 
 
 def known_by_then(row: FromClause) -> ColumnElement[bool]:
-    """Say that a row was written by the moment whose knowledge is asked for."""
+    """Return the condition that a row was last written by `known_at`."""
     return _where_asked(KNOWN_AT, row.c.update_ts <= KNOWN_AT)
 
 
 def happened_at(unit: FromClause) -> ColumnElement[datetime]:
-    """Return when what a unit tells of was, as far as that is known, else when it was said."""
+    """Return when the event of a unit occurred, if that is known, else when the unit was said."""
     moment: ColumnElement[datetime] = func.coalesce(unit.c.occurred_start, unit.c.event_date)
     return moment
 
 
 def lasts(row: FromClause) -> ColumnElement[bool]:
-    """Say that a unit or a bank has not ended by the moment that is asked about."""
+    """Return the condition that a unit or a bank has not expired by `ended_by`."""
     return or_(row.c.expires_at.is_(None), row.c.expires_at > ENDED_BY)
 
 
@@ -97,28 +97,28 @@ def _other_conditions(unit: FromClause) -> ColumnElement[bool]:
 
 
 def _where_asked(parameter: ColumnElement[Any], *either: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Say that one of these conditions holds, unless the question leaves the parameter open."""
+    """Return the condition that one of these holds, or that the parameter is null."""
     return or_(parameter.is_(None), *either)
 
 
 def _with_document(unit: FromClause) -> ColumnElement[Any]:
-    """Return what a unit carries: its own metadata, and that of its document, which is kept once."""
+    """Return a unit's metadata merged with that of its document, which is stored once."""
     document = select(_DOC.c["metadata"]).where(same_bank(_DOC, unit, "doc_id")).scalar_subquery()
     metadata: ColumnElement[Any] = func.coalesce(document, func.jsonb_build_object()).concat(unit.c["metadata"])
     return metadata
 
 
 def own_session(query: RecallQuery, bank: UUID) -> UUID | None:
-    """Return the id of the session that asks, None when the question names none."""
+    """Return the id of the session that asks, None if the question names none."""
     return None if query.session_id is None else identity.session_id(bank, query.session_id)
 
 
 def filter_parameters(
     query: RecallQuery, bank: UUID, earlier: Collection[UUID] = (), ended_by: datetime | None = None
 ) -> Mapping[str, Any]:
-    """Return the parameters of `filter_conditions`; `earlier` are units that were changed since, and known before.
+    """Return the parameters of `filter_conditions`; `earlier` are units known at `known_at` that were changed later.
 
-    `ended_by`: what has ended by then is not found; None where nothing of the bank has.
+    Units that expired by `ended_by` are not found; it is None for a bank in which none did.
     """
     session = own_session(query, bank)
     return {
@@ -141,8 +141,8 @@ def filter_parameters(
 
 
 def is_filtered(filters: Mapping[str, Any]) -> bool:
-    """Say whether the question filters anything: else the arms need not look at the units themselves.
+    """Return whether any filter is set; if none is, the arms need not read the units' own rows.
 
-    A forgotten unit has neither words nor vectors, so no filter is needed to pass it over.
+    A forgotten unit has neither words nor vectors, so it is not found without filters either.
     """
     return any(value is not None for value in filters.values())

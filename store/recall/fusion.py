@@ -1,4 +1,4 @@
-"""Fuses the arms into one ranking: a weighted sum of scores, adjusted by rules. Pure."""
+"""Fuses the arms' scores into one ranking: a weighted sum, adjusted by rules. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,9 +19,9 @@ Scores = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The pool in order: indexes best first, final scores by index, and what each arm and rule said.
+    """The pool in order: indexes best first, final scores by index, each arm's scores, and what each rule added.
 
-    `weights` say how much each arm counts.
+    `weights` are the arms' weights.
     """
 
     order: Sequence[int]
@@ -32,15 +32,15 @@ class Ranking:
 
     @property
     def before_pins(self) -> Scores:
-        """The scores without what pins add."""
+        """The scores without the share that pins add."""
         return self.scores - self.moved.get(PINNED, 0.0)
 
     def found_by(self, index: int) -> tuple[str, ...]:
-        """Name the arms that found something in a unit."""
+        """Return the names of the arms that scored a unit above 0."""
         return tuple(name for name, scores in self.arms.items() if scores[index] > 0)
 
     def explain(self, index: int) -> Explanation:
-        """Say of one unit how each arm ranked it and how far each rule moved it: together, that is its score."""
+        """Return how each arm ranked a unit and how far each rule moved it, which together make up its score."""
         arms = {
             name: ArmScore(1 + int(np.sum(scores > scores[index])), float(scores[index]), self.weights[name])
             for name, scores in self.arms.items()
@@ -57,10 +57,10 @@ def fuse_scores(
     *,
     without: Collection[str] = (),
 ) -> Ranking:
-    """Order the pool by the weighted sum of the arms' raw scores, as the rules move it; ties by unit id.
+    """Return the pool ranked by the weighted sum of the arms' raw scores, adjusted by the rules; ties by unit id.
 
-    All raw scores lie between 0 and 1 by their own nature, so nothing is stretched query by query. Rules named in
-    `without` move nothing. While some of the pool have no vector, each arm's best are told among the first.
+    All raw scores are defined between 0 and 1, so no scores are normalised per query. Rules named in `without` are
+    skipped. While some units of the pool have no vector, each arm's best units are placed among the first.
     """
     scores = np.zeros(len(pool))
     for name, raw in arms.items():
@@ -70,7 +70,7 @@ def fuse_scores(
         after = rule(scores, pool, question, ranking)
         moved[name] = after - scores
         scores = after
-    # What has no vector yet is known by its words alone: nothing else would let it stand beside what has one.
+    # A unit without a vector scores by its words alone: this rule lets it stand beside units that have one.
     if HEADS not in without and not pool.products.known[:, 0].all():
         after = with_heads(scores, pool, arms, weights, ranking.heads)
         moved[HEADS], scores = after - scores, after

@@ -1,8 +1,8 @@
-"""Keeps the best units of each arm among the first of an answer. Pure.
+"""Keeps the best units of each arm (its heads) among the first of an answer. Pure.
 
-A text that shares no word with the question, means nothing to the model, or has no vector yet is known to one arm only,
-and many that two arms find a little would push it down. Source: the memory systems' habit of drawing from each list in
-turn where nothing may be lost; here the sum decides all places but the last few.
+A text that shares no word with the question, whose words the model does not know, or that has no vector yet, is found
+by one arm only, and the many units that two arms find with low scores would push it down. Other memory systems take
+units from each arm's list in turn; here the sum decides all ranks except the last few among the first.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from store.recall.pool import CandidatePool
 
-#: What a question calls this rule to leave it out, and what explanations call it.
+#: The rule's name in `RecallQuery.without` and in explanations.
 NAME = "heads"
-#: The heads stand among this number of first answers.
+#: Number of first units among which the heads are placed.
 FIRST = 20
 
 Scores = NDArray[np.float64]
@@ -23,10 +23,10 @@ Scores = NDArray[np.float64]
 def with_heads(
     scores: Scores, pool: CandidatePool, arms: Mapping[str, Scores], weights: Mapping[str, float], best: int
 ) -> Scores:
-    """Raise the `best` candidates of each weighted arm into the FIRST of the pool; the others stay.
+    """Return the scores with the `best` candidates of each weighted arm raised into the FIRST of the pool.
 
-    Of many arms fewer each, so that all heads have room. Equals of an arm go by their score in the sum. What folds
-    into its source is no head: the source is told instead.
+    With many arms there are fewer of each, so that all heads fit. Equal scores of an arm are ordered by the sum. A fact
+    whose source is in the pool is no head: its source is answered instead.
     """
     order = _sort_by_score(scores, pool)
     counting = [raw for name, raw in arms.items() if weights[name] > 0]
@@ -34,7 +34,7 @@ def with_heads(
     if heads.issubset(order[:FIRST]):
         return scores
     others = [index for index in order if index not in heads]
-    # The first of the others that has to go behind the heads.
+    # The score of the first of the others that has to rank after the heads.
     passed = scores[others[FIRST - len(heads)]]
     raised = scores.copy()
     above = passed

@@ -1,7 +1,7 @@
-"""Recall jobs: question and answer in a row of the tenant that expires.
+"""Stores recall jobs: each is a row of the tenant that holds question and answer, and expires.
 
-What was asked and answered is wiped when the job expires; the empty row goes a day later. Attempts are counted when a
-job is taken and fence its result: a worker that lost its lease writes nothing.
+Question and answer are wiped when the job expires; the empty row is deleted a day later. The number of attempts,
+counted when a job is taken, is its fencing token: a worker that lost its lease writes no result.
 """
 
 from collections import defaultdict
@@ -37,25 +37,25 @@ from store.schema import RECALL_JOB, TIME
 from store.tenancy.quotas import within_quota
 from store.tracing import current_traceparent
 
-#: Attempts before a job has failed.
+#: Attempts after which a job has failed.
 MAX_ATTEMPTS = 3
-#: How long an expired job still says that it expired.
+#: How long the row of an expired job is kept, so that its caller learns that it expired.
 REMEMBERED = timedelta(days=1)
 SWEEP_LIMIT = 500
 
-#: Bytes that the jobs of a tenant, their answers included, may hold until they expire; and when to come again.
+#: Most bytes of a tenant's unexpired jobs, answers included, and seconds until a refused caller may retry.
 MOST_KEPT_BYTES, RETRY_AFTER_S = 67_108_864, 5
 
 _JOB = RECALL_JOB.c
 _NOW = bindparam("now", type_=TIME)
 _LEASE = func.now() + bindparam("lease", type_=Interval())
 _NAMED = and_(_JOB.host_id == bindparam("host"), _JOB.job_id == bindparam("job"))
-#: The attempt is the fence: a worker that lost its lease changes nothing.
+#: The attempt is the fencing token: a worker that lost its lease changes nothing.
 _HELD_BY = and_(_NAMED, _JOB.status == "running", _JOB.attempts == bindparam("attempt"))
 _UNDONE = _JOB.status.in_(("pending", "running"))
 _FREE = or_(_JOB.lease_until.is_(None), _JOB.lease_until <= func.now())
 _TO_WIPE = and_(_JOB.expires_at <= _NOW, or_(_JOB.status != "failed", _JOB.lease_until.is_not(None)))
-#: The banks stay: they decide who may read the row.
+#: The names of the banks stay: they decide which keys may read the row.
 _WIPED = func.jsonb_strip_nulls(
     func.jsonb_build_object("bank", _JOB.request["bank"], "banks", _JOB.request["banks"]), type_=JSONB
 )
@@ -108,7 +108,7 @@ FINISH = (
         request=_WIPED,
     )
 )
-# WHY the attempt may be taken back although it is the fence: a worker that gives a job back never writes its answer.
+# The attempt may be decremented although it is the fencing token: a worker that gives a job back never writes a result.
 GIVE_BACK = update(RECALL_JOB).where(_HELD_BY).values(status="pending", attempts=_JOB.attempts - 1, lease_until=None)
 WAITING = (
     select(_JOB.host_id, _JOB.job_id)
@@ -130,7 +130,7 @@ FORGET = delete(RECALL_JOB).where(_JOB.host_id == _OLDEST.c.host_id, _JOB.job_id
 
 @dataclass(frozen=True, slots=True)
 class RecallJob:
-    """How a job stands: pending, done, failed or expired; `result` as the worker left it, JSON, when done."""
+    """The state of a job: pending, done, failed or expired; `result` is the worker's answer, as JSON, if done."""
 
     banks: tuple[str, ...]
     status: str
@@ -140,7 +140,7 @@ class RecallJob:
 
 @dataclass(frozen=True, slots=True)
 class TakenJob:
-    """A job under a lease; `attempt` is its fence."""
+    """A job under a lease; `attempt` is its fencing token."""
 
     host_id: UUID
     job_id: UUID
@@ -149,7 +149,7 @@ class TakenJob:
 
 
 class RecallJobs:
-    """Keeps recall jobs; `clock` says what has expired."""
+    """The store of recall jobs; `clock` decides which have expired."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
@@ -164,11 +164,10 @@ class RecallJobs:
         most_waiting: int | None = None,
         job: UUID | None = None,
     ) -> tuple[UUID, datetime]:
-        """Open a job; returns its id and when it expires. The request must name its `bank`, or its `banks`.
+        """Open a job; return its id and when it expires. The request must name its `bank`, or its `banks`.
 
-        A `job` that is open already stays as it is.
-
-        Raises QuotaExceeded, and RateLimited where too many jobs of the tenant wait already, or hold too many bytes.
+        A `job` that exists already stays unchanged. Raises QuotaExceeded, and RateLimited if `most_waiting` jobs of the
+        tenant are undone already, or its jobs hold too many bytes.
         """
         job, now = job or uuid4(), self._clock()
         arguments = {"host": host, "job": job, "question": orjson.dumps(request).decode()}
@@ -190,7 +189,7 @@ class RecallJobs:
         return job, now + ttl
 
     async def read(self, host: UUID, job: UUID) -> RecallJob:
-        """Say how a job stands. Raises NotFound, for foreign jobs too."""
+        """Return the state of a job. Raises NotFound, for other tenants' jobs too."""
         async with self._database.tenant(host) as connection:
             row = (await connection.execute(READ, {"host": host, "job": job})).one_or_none()
         if row is None:
@@ -208,7 +207,7 @@ class RecallJobs:
             raise NotFound("no such recall job")
 
     async def take(self, host: UUID, job: UUID, lease: timedelta) -> TakenJob | None:
-        """Take a job under a lease; None when it is done, expired, cancelled, exhausted or another worker's now."""
+        """Take a job under a lease; return None if it is done, expired, cancelled, exhausted or leased by another."""
         arguments = {"host": host, "job": job, "lease": lease, "max_attempts": MAX_ATTEMPTS, "now": self._clock()}
         async with self._database.tenant(host) as connection:
             row = (await connection.execute(TAKE, arguments)).one_or_none()
@@ -217,40 +216,40 @@ class RecallJobs:
         return TakenJob(host, job, row.attempts, orjson.loads(row.request))
 
     async def read_traceparent(self, taken: TakenJob) -> str | None:
-        """Return what continues the trace of the request that asked, if it was traced."""
+        """Return the traceparent of the request that opened the job, None if it was not traced."""
         async with self._database.tenant(taken.host_id) as connection:
             named = {"host": taken.host_id, "job": taken.job_id}
             found: str | None = (await connection.execute(TRACEPARENT_OF, named)).scalar()
             return found
 
     async def renew(self, taken: TakenJob, lease: timedelta) -> bool:
-        """Prolong a lease. False: the job was lost or cancelled meanwhile."""
+        """Extend a lease; return False if the lease was lost or the job was cancelled meanwhile."""
         arguments = {"host": taken.host_id, "job": taken.job_id, "attempt": taken.attempt, "lease": lease}
         async with self._database.tenant(taken.host_id) as connection:
             return bool((await connection.execute(RENEW, arguments)).rowcount)
 
     async def finish(self, taken: TakenJob, result: bytes) -> bool:
-        """Store the answer (JSON) for the caller. False: the job was lost or cancelled meanwhile."""
+        """Store the answer (JSON) for the caller; return False if the lease was lost or the job was cancelled."""
         return await self._end(taken, "done", result, None)
 
     async def fail(self, taken: TakenJob, category: str) -> bool:
-        """Say that there will be no answer, and what kind of fault it was. False: the job was lost."""
+        """Mark a job as failed, with the category of its error; return False if the lease was lost."""
         return await self._end(taken, "failed", None, category)
 
     async def give_back(self, taken: TakenJob) -> None:
-        """Leave a job that could not be worked on for the next, at once and with its attempt."""
+        """Return a job that could not be worked on to pending, at once and without counting the attempt."""
         arguments = {"host": taken.host_id, "job": taken.job_id, "attempt": taken.attempt}
         async with self._database.tenant(taken.host_id) as connection:
             await connection.execute(GIVE_BACK, arguments)
 
     async def waiting(self) -> list[tuple[UUID, UUID]]:
-        """Name jobs (host, job) without a live lease, oldest first: the sweeper notifies workers of them."""
+        """Return undone jobs (host, job) without a live lease, oldest first, for the sweeper's notifications."""
         async with self._database.operator() as connection:
             rows = await connection.execute(WAITING, {"now": self._clock()})
             return [(row.host_id, row.job_id) for row in rows]
 
     async def sweep(self) -> int:
-        """Wipe what expired and forget what expired long ago, a batch of each; returns how many jobs that were."""
+        """Wipe a batch of expired jobs and delete a batch of those REMEMBERED long enough; return their number."""
         now = self._clock()
         async with self._database.operator() as connection:
             forgotten = await connection.execute(FORGET, {"before": now - REMEMBERED})
@@ -264,7 +263,7 @@ class RecallJobs:
         return forgotten.rowcount + len(expired)
 
     async def expired(self) -> int:
-        """Count what `sweep` would wipe or forget in the end."""
+        """Return how many jobs `sweep` would wipe or delete in all its batches."""
         now = self._clock()
         async with self._database.operator() as connection:
             found = await connection.execute(COUNT_EXPIRED, {"now": now, "before": now - REMEMBERED})

@@ -1,9 +1,9 @@
-"""Scores by words: BM25 with neighbouring messages, scaled to 0..1. Pure rules.
+"""Scores units by words: BM25 with neighbouring messages, scaled to 0..1. Pure rules.
 
-A posting says that a term stands in a message. Its weight is BM25's; a message also has a share of the weight of
-its neighbours' words (same session), a larger one of the question it answers, and of own and neighbours' weights the
-largest counts, so no word pays twice. The sum over the question's terms is divided by the most a text could reach:
-so it can be added to a cosine.
+A posting says that a term stands in a message. Its weight is BM25's. A message also gets a share of the weight of its
+neighbours' words (same session), a larger share from the question that it answers; of its own and its neighbours'
+weights of a term only the largest counts, so that no word counts twice. The sum over the question's terms is divided
+by the highest possible sum, so that it can be added to a cosine.
 """
 
 from collections import Counter
@@ -22,11 +22,11 @@ from store.recall.settings import RankingSettings
 
 #: One posting as the database packs it. A unit that is not a message stands alone: its own id for a session, seq -1.
 POSTING = np.dtype([("session", "V16"), ("seq", ">i4"), ("tf", ">i4"), ("length", ">i4")])
-#: One posting of a unit that stands alone, whatever it is.
+#: One posting of a unit without its place in a session.
 ALONE = np.dtype([("session", "V16"), ("tf", ">i4"), ("length", ">i4")])
 
-#: A text that many times as long as the bank's mean, or longer, is held back no further: else a word that stands in one
-#: pasted log alone would be worth nothing there.
+#: Most times the bank's mean length that a text's length counts in BM25: else a word that stands in one pasted log
+#: alone would have no weight there.
 LONGEST = 4.0
 
 Postings = NDArray[np.void]
@@ -37,38 +37,38 @@ Slots = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """A bank in numbers: its units, their mean length in words, and in how many units each asked term stands."""
+    """A bank's number of units, their mean length in words, and the document frequency of each asked term."""
 
     units: int
     mean_length: float
     frequency: Mapping[str, int] = field(repr=False)
 
     def idf(self, term: str) -> float:
-        """Return ln(1 + (n - df + .5) / (df + .5)): how much finding the term says."""
+        """Return the term's inverse document frequency, ln(1 + (n - df + .5) / (df + .5))."""
         df = min(self.frequency.get(term, 0), self.units)
         return float(np.log1p((self.units - df + 0.5) / (df + 0.5)))
 
 
 def readable_terms(asked: Collection[str], statistics: Statistics, budget: int) -> list[str]:
-    """Return the terms that the bank has, rarest first, as long as their postings fit the budget.
+    """Return the terms that the bank has, rarest first, as long as their postings fit the budget; at least the rarest.
 
-    A term in very many units says little and costs most: leaving it out of a large bank's search loses nothing that
-    the rarer ones do not find. The rarest is always read.
+    A term in very many units has the least weight and costs most, and the rarer terms find nearly all units that
+    matter without it.
     """
     return [term for n, (term, spent) in enumerate(_rarest_first(asked, statistics)) if n == 0 or spent <= budget]
 
 
 def _rarest_first(terms: Iterable[str], statistics: Statistics) -> list[tuple[str, int]]:
-    """Return the terms that the bank has, each with the postings of itself and all before it."""
+    """Return the terms that the bank has, rarest first, each with the number of its postings and all before."""
     known = sorted((statistics.frequency[term], term) for term in terms if statistics.frequency.get(term))
     return [(term, spent) for (_, term), spent in zip(known, accumulate(df for df, _ in known), strict=True)]
 
 
 class LexicalScores:
-    """The score of every message and fact that holds one of the terms, or stands beside one that does."""
+    """The scores of all units that hold one of the terms, and of messages next to them."""
 
     def __init__(self, places: "_Places", weights: Sequence[Scores], ranking: RankingSettings) -> None:
-        """Take each term's weights, on the scale of the sum, in the order of the places' postings."""
+        """Hold each term's weights, on the scale of the sum, in the order of the places' postings."""
         self._places = places
         self._terms = weights
         self._ranking = ranking
@@ -76,7 +76,7 @@ class LexicalScores:
     def best(self, count: int) -> list[Place]:
         """Return the places of the best scores, best first; a unit that is not a message is (its id, -1).
 
-        Whether a message answers the one before it is not known here; each may.
+        Each message is scored as if it answered the one before it, since that is not known here.
         """
         scores = np.zeros(len(self._places))
         beside = self._ranking.lexical_context
@@ -88,9 +88,9 @@ class LexicalScores:
         return [self._places.name(slot) for slot in top[np.argsort(-scores[top], kind="stable")]]
 
     def of(self, places: Sequence[Place], answers: NDArray[np.bool_], heard: Scores | None = None) -> Scores:
-        """Return the scores of these places, 0 where nothing was found; `answers` says which follow upon a question.
+        """Return the scores of these places, 0 for places without a term; `answers` says which follow a question.
 
-        All of shape (len(places),); `heard`, of shape (len(places), 2), is 0 where a neighbour's words do not count.
+        Shapes are (len(places),); `heard`, of shape (len(places), 2), is 0 where a neighbour's words do not count.
         """
         of_before, of_after = np.ones((2, len(places))) if heard is None else heard.T
         own, before, after = self._places.slots(places)
@@ -106,7 +106,7 @@ class LexicalScores:
 def score_postings(
     postings: Mapping[str, Postings], question: Question, statistics: Statistics, ranking: RankingSettings
 ) -> LexicalScores:
-    """Score all places that the postings name; `postings` holds what was read for each term."""
+    """Return the scores of all places in the postings; `postings` holds those that were read of each term."""
     return LexicalScores(
         _Places(list(postings.values())), _weigh_postings(postings, question, statistics, ranking), ranking
     )
@@ -114,7 +114,7 @@ def score_postings(
 
 @dataclass(frozen=True, slots=True)
 class RankedUnits:
-    """Units in hexadecimal and their scores by words, from 0 to 1, the best first; `are_cut`: there are more."""
+    """Ids of units in hexadecimal and their lexical scores, from 0 to 1, best first; `are_cut`: there are more."""
 
     units: Sequence[str] = field(repr=False)
     scores: Sequence[float] = field(repr=False)
@@ -153,8 +153,8 @@ def rank_units(
 def _weigh_postings(
     postings: Mapping[str, Postings], question: Question, statistics: Statistics, ranking: RankingSettings
 ) -> list[Scores]:
-    """Return how much each posting of each term counts, on the scale of the sum."""
-    # A word that the bank does not have counts too: else one found beside it would be everything.
+    """Return the weights of the postings of each term, on the scale of the sum."""
+    # The highest sum includes words that the bank does not have: else a match of one other word would score 1.
     most = sum(
         count * statistics.idf(term)
         for term, count in question.words.items()
@@ -179,9 +179,9 @@ def _compute_bm25(found: Postings, statistics: Statistics, ranking: RankingSetti
 
 
 class _Places:
-    """All places that own a posting or stand beside one, numbered from 0.
+    """All places that have a posting or are next to one that has, numbered from 0 (slots).
 
-    A place's key is its session's number in the upper half, seq + 1 in the lower: neighbours differ by one.
+    A place's key has the number of its session in the upper half and seq + 1 in the lower: neighbours differ by one.
     """
 
     def __init__(self, postings: Sequence[Postings]) -> None:
@@ -194,7 +194,7 @@ class _Places:
         own = (number.astype(np.int64) << 32) | (seq + 1)
         self._keys = _unique_keys(np.concatenate((own, own[seq > 0] - 1, own[seq >= 0] + 1)))
         at = np.searchsorted(self._keys, own)
-        # Neighbours differ by one, so their slots stand side by side; a unit without one is sent behind the last.
+        # Neighbours differ by one, so their slots are adjacent; a missing neighbour has the slot behind the last.
         slots = (at, np.where(seq > 0, at - 1, len(self)), np.where(seq >= 0, at + 1, len(self)))
         bounds = np.cumsum([0, *map(len, postings)])
         self._own, self._before, self._after = (
@@ -205,15 +205,15 @@ class _Places:
         return len(self._keys)
 
     def with_context(self, nth: int, weights: Scores, of_before: float, of_after: float) -> Scores:
-        """Return the nth term's weight at every place: its own, or a share of a neighbour's if that is more."""
+        """Return the nth term's weight at every place: its own, or the share of a neighbour's if it is larger."""
         result = self.own(nth, weights)
-        # A term stands once in a message, so no place is raised twice from the same side.
+        # A message has one posting of a term, so no place is raised twice from one side.
         for places, share in ((self._before[nth], of_after), (self._after[nth], of_before)):
             result[places] = np.maximum(result[places], share * weights)
         return result[:-1]
 
     def own(self, nth: int, weights: Scores) -> Scores:
-        """Return the nth term's own weight at every place, and a nought behind them, for no place at all."""
+        """Return the nth term's own weight at every place, and a 0 at the end, the slot of missing places."""
         result = np.zeros(len(self) + 1)
         result[self._own[nth]] = weights
         return result
@@ -223,7 +223,7 @@ class _Places:
         return UUID(bytes=self._sessions[key >> 32].tobytes()), (key & 0xFFFFFFFF) - 1
 
     def slots(self, places: Sequence[Place]) -> tuple[Slots, Slots, Slots]:
-        """Return where these places and their neighbours before and after are: len(self) for nowhere."""
+        """Return the slots of these places and of their neighbours before and after; len(self) if missing."""
         tails = np.array([int.from_bytes(session.bytes[8:]) for session, _ in places], dtype=np.uint64)
         numbers = np.searchsorted(self._tails, tails)
         known = np.append(self._tails, np.uint64(0))[numbers] == tails
@@ -243,6 +243,6 @@ class _Places:
 
 
 def _unique_keys(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the keys sorted, each once; `np.unique` hashes them first, which takes five times as long."""
+    """Return the keys sorted and without duplicates; `np.unique` hashes them first, which takes five times as long."""
     keys.sort()
     return keys[np.append(True, keys[1:] != keys[:-1])] if len(keys) else keys

@@ -1,4 +1,4 @@
-"""The lexical arm: reads the postings of the question's terms and scores them."""
+"""Runs the lexical arm: reads the postings of the question's terms and scores them."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -17,16 +17,16 @@ from store.recall.state import ArmResult, RecallState
 
 
 class LexicalArm:
-    """BM25 over the postings table, with the context of neighbouring messages."""
+    """The arm of words: BM25 over the postings table, with the context of neighbouring messages."""
 
     name = "lexical"
 
     def weight(self, _settings: RecallSettings) -> float:
-        """Words are the measure; the other arms are weighed against them."""
+        """Return 1: the weights of the other arms are relative to this one."""
         return 1.0
 
     async def find(self, connection: AsyncConnection, state: RecallState) -> ArmResult:
-        """Score everything that holds one of the question's readable terms."""
+        """Return the best units that hold one of the question's readable terms, and the scores of all of them."""
         postings = await _read_postings(connection, state)
         scores = score_postings(postings, state.question, state.statistics, state.settings.ranking)
 

@@ -1,4 +1,4 @@
-"""Queries of the lexical arm: the postings of the question's terms."""
+"""Builds the queries of the lexical arm: the postings of the question's terms."""
 
 from sqlalchemy import (
     ARRAY,
@@ -23,9 +23,9 @@ _POSTING = POSTING.alias("p")
 
 
 def _pass_filters(of: FromClause) -> FromClause:
-    """Join to rows of words their units, where these pass the filters.
+    """Return rows of words joined to their units, if these pass the filters.
 
-    `limit` keeps each look-up one probe of an index: joined at large, the whole bank would be read for a few words.
+    `limit` keeps each look-up one probe of an index: a plain join would read the whole bank for a few words.
     """
     unit = UNIT.alias("u")
     passing = select(unit.c.unit_id).where(in_bank(unit), unit.c.unit_id == of.c.unit_id, filter_conditions(unit))
@@ -33,7 +33,7 @@ def _pass_filters(of: FromClause) -> FromClause:
 
 
 def _select_posted(postings: FromClause) -> Select[str, bytes]:
-    """Select the postings of `terms`; the limit holds back a term that turns out commoner than its statistics said."""
+    """Select the postings of `terms`; the limit cuts those of a term that is commoner than its statistics say."""
     term = func.unnest(bindparam("terms", type_=ARRAY(Text))).table_valued(column("term", Text)).render_derived("q")
     read = (
         select(*find_place(_POSTING), _POSTING.c.tf, _POSTING.c.length)
@@ -49,7 +49,7 @@ def _select_posted(postings: FromClause) -> Select[str, bytes]:
 
 PLAIN = _select_posted(_POSTING)
 _WAITING = select_waiting(in_bank(WORD), _pass_filters(WORD)).subquery("p")
-# What waits was read along with what must be known of the bank; but not by what the question filters.
+# Preparation has read the pending words, but without the question's filters, so here they are read again.
 FILTERED = union_all(
     _select_posted(_pass_filters(_POSTING)),
     select(_WAITING.c.term, pack_postings(_WAITING).label("packed")).group_by(_WAITING.c.term),

@@ -13,12 +13,12 @@ from store.recall.tail import select_affordable, select_urgent
 from store.recall.tail_cache import TailCache
 from store.recall.vector_writeback import Keeping
 
-#: What answers and metrics call it.
+#: The embedder's name in `degraded` of an answer, and in metrics.
 NAME = "embedding"
 
 
 class Meanings:
-    """Embeds questions, as their speakers would put them, and what has no vector yet, which is remembered and kept."""
+    """An embedder of questions, put in the first person, and of texts without a vector, whose vectors it stores."""
 
     def __init__(self, embedder: Embedder, settings: RecallSettings, keeping: Keeping | None = None) -> None:
         self._embedder = embedder
@@ -27,7 +27,7 @@ class Meanings:
         self._tails = TailCache()
 
     async def embed(self, state: RecallState) -> None:
-        """Embed the question and the fresh texts together; never raises for what an embedder does or leaves undone."""
+        """Fill the vectors of the question and of the fresh texts in one call; note a failed or late embedder."""
         try:
             async with asyncio.timeout(self._settings.embed_deadline_ms / 1000):
                 await self._embed(state)
@@ -53,6 +53,6 @@ class Meanings:
         state.vector, state.tail = vectors[0], {**known, **embedded}
 
     def _is_flooded(self, state: RecallState) -> bool:
-        """Say whether far more waits than a tail holds."""
+        """Return whether the bank's backlog is far larger than a tail."""
         full = len(state.fresh) >= self._settings.fresh_tail_chunks
         return full and state.freshness.pending >= self._settings.fresh_tail_backlog

@@ -1,6 +1,6 @@
 """Resolves aliases and misspelt names in a question to speakers.
 
-The question is put anew with the speaker's name; all that follows knows that name alone.
+The question is rewritten with the speakers' names, and all later steps see the rewritten question.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -17,11 +17,11 @@ from store.text.rules.called_names import ADDRESSED, OWN
 from store.text.spelling import find_meant, may_be_misspelt
 from store.text.terms import question_terms, words_of
 
-#: What a question calls them to leave them out.
+#: The name in `RecallQuery.without` that leaves this step out.
 NAMES = "names"
-#: What stands in more units than these is not spelt wrong.
+#: Units above which a word is not taken for misspelt.
 RARE = 2
-#: Sessions and first messages of each among whose speakers a misspelt name is looked for.
+#: Most sessions, and first messages of each, among whose speakers a misspelt name is looked for.
 SESSIONS, FIRST = 200, 4
 
 SPEAKERS = text("""
@@ -42,10 +42,10 @@ def name_marks(question: Question) -> list[str]:
 async def resolve_names(
     connection: AsyncConnection, state: RecallState, frequency: Mapping[str, int]
 ) -> Mapping[str, str]:
-    """Return which of the question's names mean which speakers, inside the tenant's transaction.
+    """Return the speakers that names of the question mean, by name, inside the tenant's transaction.
 
-    `frequency`: document frequencies of the question's terms and of the marks of its names. Nothing is read when no
-    speaker is called by one of its names and none of them is new to the bank.
+    `frequency`: document frequencies of the question's terms and of the marks of its names. Nothing is read if no
+    speaker is called by one of the names and none of them is rare in the bank.
     """
     known = set(chain.from_iterable(words_of(one) for one in state.speakers if one.lower() not in ROLES))
     terms = {name: question_terms(name, state.question.rules) for name in state.question.names if name not in known}
@@ -72,7 +72,7 @@ def _is_rare(terms: Iterable[str], frequency: Mapping[str, int]) -> bool:
 
 
 async def _read_speakers(connection: AsyncConnection, state: RecallState) -> Collection[str]:
-    """Return speakers of the bank: of units with the question's words, and of some sessions."""
+    """Return speakers of the bank: those of units with the question's words, and those of some sessions."""
     place = {"host": state.host, "bank": state.bank, "sessions": SESSIONS, "first": FIRST}
     named = {row[0] for row in await fetch_rows(connection, SPEAKERS, place)}
     return named | {one for one in state.speakers if one.lower() not in ROLES}

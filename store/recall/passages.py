@@ -1,8 +1,8 @@
-"""Cuts a long text to the passage that answers a question best: its best sentence and the context. Pure.
+"""Cuts a long text to the passage that answers a question best: its best sentence with its context. Pure.
 
-A sentence is as good as the question's words in it, each once, by how much finding it says (idf). A word is found where
-a word of the text begins with its stem. The best sentence is told with its neighbours, the better one first, until the
-passage has its size; so a passage is one piece of the text, and a mark stands where something was left out.
+A sentence's score is the sum of the idf of the question's words in it, each counted once. A word is found where a word
+of the text begins with its stem. The best sentence is extended by its neighbours, the better one first, until the
+passage has its size; so a passage is one piece of the text, with a mark at each end where text was cut off.
 """
 
 import re
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from store.text.word_rules import strip_accents
 
-#: A passage's size.
+#: The size of a passage.
 TOKENS = 120
-#: English text; of other scripts a character is up to a token.
+#: Of English text; in other scripts a character is up to one token.
 CHARACTERS_PER_TOKEN = 4
-#: Of a longer text this beginning is searched.
+#: Characters of a text, from its beginning, that are searched.
 SEARCHED = 65_536
 #: Stands where text was left out.
 MARK = "\u2026"
@@ -25,7 +25,7 @@ _SENTENCE = re.compile(r"[^\n.!?\uff1f\u3002]+(?:[.!?\uff1f\u3002]+[\"')\]]*|\n|
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """One sentence: from `begin` to `end` in its text, worth so much for a question."""
+    """One sentence: from `begin` to `end` in its text; `worth` is its score for a question."""
 
     begin: int
     end: int
@@ -33,9 +33,9 @@ class Sentence:
 
 
 def cut_passage(text: str, weights: Mapping[str, float], tokens: int = TOKENS) -> str:
-    """Return the text if it fits a number of tokens, else its best passage of that size, marked where it is cut.
+    """Return the text if it fits into `tokens`, else its best passage of that size, with MARK at each cut end.
 
-    `weights` says how much each of the question's stems is worth.
+    `weights` are the weights of the question's stems.
     """
     room = _count_room(text, tokens)
     if len(text) <= room:
@@ -57,7 +57,7 @@ def _count_room(text: str, tokens: int) -> int:
 
 
 def _weigh_sentences(text: str, weights: Mapping[str, float], room: int) -> Iterator[Sentence]:
-    """Yield the sentences of a text in their order; one that is longer than the room comes in pieces that are not."""
+    """Yield the sentences of a text in order; a sentence longer than `room` is yielded in pieces of at most `room`."""
     found = sorted(_find_words(text, weights))
     at = 0
     for begin, end in _split(text, room):
@@ -80,7 +80,7 @@ def _split(text: str, room: int) -> Iterator[tuple[int, int]]:
 
 
 def _find_words(text: str, weights: Mapping[str, float]) -> Iterator[tuple[int, str]]:
-    """Yield where a word begins with one of the stems."""
+    """Yield each offset where a word begins with one of the stems, and the stem."""
     lower = text.lower()
     plain = lower if lower.isascii() else strip_accents(lower)
     if len(plain) != len(text):
@@ -95,7 +95,7 @@ def _find_words(text: str, weights: Mapping[str, float]) -> Iterator[tuple[int, 
 
 
 def _grow(sentences: Sequence[Sentence], room: int) -> tuple[int, int]:
-    """Return where the passage begins and ends: the best sentence, and neighbours as long as there is room."""
+    """Return where the passage begins and ends: the best sentence and as many of its neighbours as `room` holds."""
     first = last = max(range(len(sentences)), key=lambda nth: (sentences[nth].worth, -nth))
     begin, end = sentences[first].begin, sentences[last].end
     while True:

@@ -1,8 +1,8 @@
-"""Facts of turns that no worker has read yet, found like stored ones (law L4).
+"""Reads facts of turns that no worker has extracted yet, so that recall finds them like stored ones (law L4).
 
-The rules find them in the newest turns that wait, as for a profile. Their words and vectors are made with the question,
-under the ids that they will have; a stored fact that one of them replaces is not told. Questions that do not ask for
-facts find the messages that say them, and read none of this.
+The rules extract them from the newest pending turns, as for a profile. Their words and vectors are made with the
+question, under the ids that they will have; a stored fact that one of them replaces is left out. A question that does
+not ask for facts finds their messages instead, and skips this.
 """
 
 from collections import defaultdict
@@ -30,7 +30,7 @@ _FACT = (
     .table_valued(column("unit_id", Uuid), column("source", Uuid))
     .render_derived("f")
 )
-# A fact passes where the message that says it does; of a text that was corrected since, nothing is known from before.
+# A fact passes if its source message passes; earlier versions of a corrected text are not extracted again.
 _PASSES = (
     select(_SOURCE.c.unit_id)
     .where(in_bank(_SOURCE), _SOURCE.c.unit_id == _FACT.c.source, filters.conditions_of_any_kind(_SOURCE))
@@ -41,7 +41,7 @@ PASSING = select(
     _FACT.c.unit_id,
     exists().where(in_bank(_WRITTEN), _WRITTEN.c.unit_id == _FACT.c.unit_id).label("is_written"),
 ).join_from(_FACT, _PASSES, true())
-# What was in line at that moment of the same subjects and keys.
+# The facts of the same identities that were valid at that moment.
 IN_LINE = text("""
     select f.unit_id, f.fact_id, f.subject, f.key, f.value, f.valid_from, f.said
       from unnest(cast(:fact_ids as text[]), cast(:subjects as text[]), cast(:keys as text[])) t(fact_id, subject, key),
@@ -53,14 +53,14 @@ IN_LINE = text("""
                      where u.host_id = :host and u.bank_id = :bank and u.unit_id = f.unit_id and u.active
                        and (cast(:known_at as timestamptz) is null or u.update_ts <= cast(:known_at as timestamptz))
                      limit 1) u""")
-#: The cost of reading a fact's words, in characters of a text that is cut into words.
+#: The cost of analysing a fact, in characters of text that are cut into words in the same time.
 _EFFORT = 120
 
 
 async def read_pending_facts(connection: AsyncConnection, state: RecallState) -> Unindexed:
-    """Return the facts that wait and pass the question's filters, inside its transaction; none it does not ask for."""
+    """Return the pending facts that pass the question's filters, in its transaction; none if it asks for no facts."""
     query = state.query
-    # A fact has neither role nor tags: what asks for one asks for no fact.
+    # A fact has neither role nor tags: a question that filters by them asks for no fact.
     if FACT_KIND not in query.kinds or query.roles or query.tags:
         return Unindexed()
     place = {"host": state.host, "bank": state.bank}
@@ -83,7 +83,7 @@ async def read_pending_facts(connection: AsyncConnection, state: RecallState) ->
 
 
 def _find_replaced(in_line: Sequence[DriverRow], said: Sequence[SaidFact]) -> frozenset[UUID]:
-    """Return the units of facts after which another value of their subject and key was said. Pure."""
+    """Return the units of facts after which another value of their identity was said. Pure."""
     facts = [
         *(
             (Identity(row.fact_id, row.subject, row.key), (row.valid_from, row.said), row.value, row.unit_id)
@@ -91,13 +91,13 @@ def _find_replaced(in_line: Sequence[DriverRow], said: Sequence[SaidFact]) -> fr
         ),
         *((one.identity, (one.said_at, one.said), one.value, one.unit_id) for one in said),
     ]
-    # Of one moment, in the order they were said: sorting keeps it.
+    # The sort is stable: facts of one moment keep the order in which they were said.
     last = {of: value for of, _, value, _ in sorted(facts, key=itemgetter(1))}
     return frozenset(unit for of, _, value, unit in facts if last[of] != value)
 
 
 def _pack_words(said: Sequence[SaidFact], question: Question) -> dict[str, bytes]:
-    """Return the postings of these facts for the question's terms, as they would stand in the index."""
+    """Return the postings of these facts for the question's terms, as the index would hold them."""
     packed, terms = defaultdict[str, bytes](bytes), question.words.keys()
     for one in said:
         words = analyse_fact(one.fact, one.said_at, question.rules[0])

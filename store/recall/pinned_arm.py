@@ -1,7 +1,7 @@
-"""The arm of pinned units: they come with every answer.
+"""Runs the arm of pinned units, which come with every answer.
 
-What is said in a turn whose metadata hold `pinned: "true"` is pinned, and so is a unit that a caller pins. Both stand
-in the log, so nothing can be pinned that a replay would not pin again.
+Messages of a turn whose metadata hold `pinned: "true"` are pinned, and units that a caller pins. Both are recorded in
+the log, so a replay pins the same units.
 """
 
 import numpy as np
@@ -15,18 +15,18 @@ from store.recall.settings import RecallSettings
 from store.recall.state import ArmResult, RecallState
 from store.schema import UNIT, in_bank
 
-#: The newest pinned units that are compared; filters apply to them, and the best few come first.
+#: Most pinned units that are read, the newest; filters apply to them, and the best few come first.
 MOST = 50
 
 
 def is_pinned(unit: FromClause) -> ColumnElement[bool]:
-    """Say that a unit is pinned, as the predicate of the index `unit_pinned` does, to the letter."""
+    """Return the condition that a unit is pinned, written exactly as the predicate of the index `unit_pinned`."""
     pinned: ColumnElement[bool] = unit.c["metadata"][literal_column("'pinned'")].astext == literal_column("'true'")
     return pinned
 
 
 _UNIT = UNIT.alias("u")
-# Of a bank where nothing is pinned the index is empty: it must cost nothing, so that nothing else is asked here.
+# The index is empty for a bank without pins. There this must cost nothing, so the other filters are applied later.
 PINNED = (
     select(_UNIT.c.unit_id)
     .where(in_bank(_UNIT), _UNIT.c.active, is_pinned(_UNIT), lasts(_UNIT))
@@ -36,21 +36,21 @@ PINNED = (
 
 
 def most_first(room: int) -> int:
-    """Return the most that pinned units may take of an answer, in units or tokens: half of it."""
+    """Return the most units or tokens of an answer that pinned units may take: half."""
     return room // 2
 
 
 class PinnedArm:
-    """Pinned units, for every question; they were read with the other facts about the bank."""
+    """The arm of pins: pinned units, for every question."""
 
     name = "pinned"
 
     def weight(self, _settings: RecallSettings) -> float:
-        """They are put first by the rule of the same name, after all others: no session is raised by its pins."""
+        """Return 0: the rule "pinned" puts them first, after all other rules, so that no session is raised by pins."""
         return 0.0
 
     async def find(self, _connection: AsyncConnection, state: RecallState) -> ArmResult:
-        """Return the pinned units; nothing is read."""
+        """Return the pinned units, which `prepare_search` has read."""
         return ArmResult(state.pinned, [], _score_pinned)
 
 

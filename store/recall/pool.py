@@ -1,4 +1,4 @@
-"""The pool of candidates: every unit the arms found, with the features that rules need."""
+"""Holds the pool of candidates: every unit that the arms found, with the features that rules need."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,18 +15,18 @@ from store.recall.short_questions import ShortQuestions, split_questions
 
 Numbers = NDArray[np.float64]
 
-#: Roles of what a person talks to: they echo a question, or speak beside one without answering it.
+#: Roles of agents and tools: their messages may repeat a question, or follow it without an answer.
 AGENTS = frozenset({"assistant", "tool", "system", "developer"})
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One unit; `seq` is its number in the session, None for what is not a message.
+    """One unit; `seq` is its number in the session, None for a unit that is not a message.
 
-    `text` may be cut, which `whole` tells; `sources` are the units a fact was drawn from; `answers` says that the
-    message before it is another speaker's and ends in a question. `user_id` is whose turn it comes from; `confidence`
-    is how sure a fact is, as the event that told of it wrote it; `pinned` says that it is to be told with every answer;
-    `turns` are all the turns that what is not said in one was drawn from, the last first.
+    `text` may be cut: `whole` says whether it is not; `sources` are the units that a fact was extracted from; `answers`
+    says that the message before it is another speaker's and ends in a question. `user_id` is the user of its turn;
+    `confidence` is that of a fact, as its event wrote it; `pinned` units come with every answer; `turns` are the turns
+    of a reflection's facts, the last first.
     """
 
     unit_id: UUID
@@ -49,22 +49,22 @@ class Candidate:
 
     @property
     def place(self) -> Place:
-        """Where the word index keeps it."""
+        """The unit's key in the word index."""
         if self.seq is None or self.session_id is None:
             return self.unit_id, -1
         return self.session_id, self.seq
 
     @property
     def speaker(self) -> str | None:
-        """The name of who said it, or the role where there is no name."""
+        """The speaker's name, or the role of a speaker without a name."""
         return self.name or self.role
 
 
 @dataclass(frozen=True)
 class CandidatePool:
-    """Candidates, and how near they and their neighbours are to the question: row by row, the same order.
+    """Candidates, and in the order of the candidates the inner products of their vectors and their neighbours'.
 
-    `muted` are the neighbours before and after that lend a candidate nothing, shape (len(self), 2); None: all lend.
+    `muted` says which neighbours, before and after, do not count for a candidate, shape (len(self), 2); None: all do.
     """
 
     candidates: Sequence[Candidate]
@@ -73,7 +73,7 @@ class CandidatePool:
 
     @property
     def heard(self) -> Numbers:
-        """1 where a candidate takes over words and meaning from the message before it, after it; 0 where not."""
+        """1 where the message before or after a candidate counts for it, else 0; shape (len(self), 2)."""
         return np.ones((len(self), 2)) if self.muted is None else (~self.muted).astype(np.float64)
 
     def __len__(self) -> int:
@@ -81,22 +81,22 @@ class CandidatePool:
 
     @cached_property
     def places(self) -> list[Place]:
-        """Where the word index keeps each candidate."""
+        """The key of each candidate in the word index."""
         return [candidate.place for candidate in self.candidates]
 
     @cached_property
     def answers(self) -> NDArray[np.bool_]:
-        """Which candidates follow upon a question; shape (len(self),)."""
+        """Which candidates follow a question; shape (len(self),)."""
         return np.array([candidate.answers for candidate in self.candidates], dtype=np.bool_)
 
     @cached_property
     def asking(self) -> Sequence[ShortQuestions]:
-        """What each candidate's text only asks."""
+        """The short questions in each candidate's text."""
         return [split_questions(candidate.text) for candidate in self.candidates]
 
     @cached_property
     def speakers(self) -> list[str | None]:
-        """Who said each candidate, by name or role."""
+        """The speaker of each candidate, by name or role."""
         return [candidate.speaker for candidate in self.candidates]
 
     @cached_property
@@ -106,7 +106,7 @@ class CandidatePool:
 
     @cached_property
     def words(self) -> Numbers:
-        """How many words the beginning of each candidate's text has, about; shape (len(self),)."""
+        """About how many words each candidate's text has, as far as it was read; shape (len(self),)."""
         return np.array([_count_words(candidate.text) for candidate in self.candidates], dtype=np.float64)
 
     @cached_property
@@ -117,12 +117,12 @@ class CandidatePool:
         return np.array(found, dtype=np.int_)
 
     def having(self, holds: Callable[[Candidate], bool]) -> Numbers:
-        """Return 1 for each candidate of which that holds, 0 for the others; shape (len(self),)."""
+        """Return 1 for each candidate for which `holds` is true, 0 for the others; shape (len(self),)."""
         return np.array([holds(candidate) for candidate in self.candidates], dtype=np.float64)
 
     @cached_property
     def sizes(self) -> NDArray[np.int_]:
-        """How many bytes each candidate's text has; shape (len(self),)."""
+        """The bytes of each candidate's text; shape (len(self),)."""
         return np.array([len(candidate.text.encode()) for candidate in self.candidates], dtype=np.int_)
 
 

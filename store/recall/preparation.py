@@ -1,4 +1,4 @@
-"""What has to be known of a bank before it can be searched."""
+"""Reads the statistics, directives and texts without a vector of a bank, before it is searched."""
 
 from base64 import b64decode
 from collections.abc import Mapping
@@ -30,19 +30,19 @@ from store.recall.state import DEFAULT_MEAN_LENGTH, RecallState
 from store.recall.tail import CHARACTERS, Fresh
 from store.recall.unindexed import build_tail, join_unindexed
 
-#: What a question calls the bank's directives to leave them out.
+#: The name in `RecallQuery.without` that leaves the bank's directives out.
 DIRECTIVES = "directives"
-#: A directive that has more for each token there is room for is not read: no text has so few tokens.
+#: Bytes of a directive per token of the room for directives; a longer one is not read, as it could not fit.
 BYTES_PER_TOKEN = 16
-#: Most speakers of the units with the question's words whose names are looked for in the question.
+#: Most speakers whose names are looked for in the question; they speak in units that hold its words.
 MOST_SPEAKERS = 500
 
 
 async def prepare_search(connection: AsyncConnection, state: RecallState) -> bool:
-    """Read all of it in the tenant's transaction; return False for a bank that does not exist: its freshness is read.
+    """Fill the state's fields of the bank, in the tenant's transaction; return False for a bank that does not exist.
 
-    What has ended by the moment the question is about is not read. What is written after this may be found by the
-    search, but is not promised.
+    Of a bank that does not exist only the freshness is read. Units that ended by the question's moment are not read.
+    Units written after this may be found by the search, without a promise.
     """
     query, question = state.query, state.question
     key = {"host": state.host, "bank": state.bank}
@@ -89,7 +89,7 @@ async def prepare_search(connection: AsyncConnection, state: RecallState) -> boo
 
 
 def _of_words(row: DriverRow) -> tuple[frozenset[str], dict[str, int], dict[str, bytes]]:
-    """Return who speaks where the words asked for stand, how many units hold each word, and the postings that wait."""
+    """Return the speakers of units that hold the asked words, how many units hold each, and the pending postings."""
     found = orjson.loads(row.terms or "[]")
     speakers = frozenset(islice((name for _, _, names, _ in found for name in names or () if name), MOST_SPEAKERS))
     frequency = {term: df for term, df, *_ in found if df}

@@ -1,4 +1,4 @@
-"""Queries of what has to be known of a bank before it can be searched: one statement of several."""
+"""The statement that reads a bank's statistics, directives and pending texts before a search, built from its parts."""
 
 from typing import Any
 
@@ -67,7 +67,7 @@ def count_units(bank: FromClause, counted: FromClause) -> ColumnElement[int]:
 
 
 def _select_bank() -> Select[*tuple[Any, ...]]:
-    """Select the size of the bank while it lives. One that ended by its own time was there before."""
+    """Select the size of the bank, if it is active or ended by its expiry, and lasted at the question's moment."""
     bank, counted = BANK.alias("b"), BANK_STATISTICS.alias("s")
     mean_length = case((counted.c.units > _ZERO, cast(counted.c.tokens, Double) / cast(counted.c.units, Double)))
     return (
@@ -77,7 +77,7 @@ def _select_bank() -> Select[*tuple[Any, ...]]:
     )
 
 
-# Whether something has ended: where nothing has, no arm looks for it. By the index `unit_expiring`.
+# Whether a unit of the bank has ended: if none has, the arms need no condition for it. By the index `unit_expiring`.
 _HAS_ENDED = exists().where(
     in_bank(_UNIT), _UNIT.c.active, _UNIT.c.expires_at.is_not(None), _UNIT.c.expires_at <= ENDED_BY
 )
@@ -85,14 +85,14 @@ _HAS_ENDED = exists().where(
 
 # The question's words ------------------------------------------------------------------------------------------------
 
-#: A term that was in more units when it was counted is not counted anew; of another, so many are counted at most.
+#: Units above which the stored count of a term is taken; units at which counting a rarer term stops.
 _COMMON, _MOST_COUNTED = literal_column("1000", Integer), literal_column("5000", Integer)
-#: Units with a term whose speakers are read, in the index and of those that wait.
+#: Units of each term whose speakers are read, in the word index and among the pending ones.
 _SAMPLE = literal_column("24", Integer)
 
 
 def _select_terms() -> Select[*tuple[Any, ...]]:
-    """Select for each of `terms` how many units hold it, who speaks in some of them, and the postings that wait."""
+    """Select for each of `terms` how many units hold it, the speakers of some of them, and its pending postings."""
     terms = func.unnest(bindparam("terms", type_=ARRAY(Text))).table_valued(column("term", Text))
     term, counted, waiting = terms.render_derived("q"), TERM.alias("t"), _group_waiting()
     frequency, sample = _count_units_with(term, counted, waiting), _select_speakers(term, waiting)
@@ -111,7 +111,7 @@ def _select_terms() -> Select[*tuple[Any, ...]]:
 
 
 def _group_waiting() -> CTE:
-    """Return the postings that wait, of each term together."""
+    """Return the pending postings, grouped by term."""
     word = select_waiting(in_bank(WORD)).subquery("p")
     return (
         select(
@@ -127,9 +127,9 @@ def _group_waiting() -> CTE:
 
 
 def _count_units_with(term: FromClause, counted: FromClause, waiting: CTE) -> FromClause:
-    """Return how many units hold a term: as counted by the projection stage where that is many, else counted now.
+    """Return how many units hold a term: the projection stage's count if it is high, else a count of the postings.
 
-    So the newest turns count too.
+    The second includes the newest turns.
     """
     posting = POSTING.alias("p")
     posted = select().where(in_bank(posting), posting.c.term == term.c.term).limit(_MOST_COUNTED).correlate(term)
@@ -139,10 +139,10 @@ def _count_units_with(term: FromClause, counted: FromClause, waiting: CTE) -> Fr
 
 
 def _select_speakers(term: FromClause, waiting: CTE) -> FromClause:
-    """Return who speaks in a few of the units that hold a term.
+    """Return the speakers of a few of the units that hold a term.
 
-    A speaker's name stands in the words of each of his messages, so a small sample tells whether a word is a
-    participant's name, without a list of participants. A mark of a name is no word.
+    A speaker's name is indexed with the words of each of their messages, so a small sample shows whether a word is a
+    participant's name, without a list of participants. Marks of names (terms with a colon) are no words.
     """
     posting, is_word = POSTING.alias("p"), term.c.term.not_like(literal_column("'%:%'"))
     each = func.unnest(waiting.c.units).table_valued(column("unit_id", Uuid)).render_derived("n")
@@ -160,14 +160,11 @@ def _select_speakers(term: FromClause, waiting: CTE) -> FromClause:
     return select(speakers.label("speakers")).join_from(holder, speaker, true()).lateral("s")
 
 
-# What stands beside --------------------------------------------------------------------------------------------------
+# Directives and the newest message ------------------------------------------------------------------------------------
 
 
 def _select_directives() -> Select[*tuple[Any, ...]]:
-    """Select what the bank's keepers have laid down, the most important first.
-
-    Of what was known at a moment, nothing that was changed after it.
-    """
+    """Select the bank's directives by falling priority; with `known_at`, those that were not changed after it."""
     directive = DIRECTIVE.alias("v")
     return (
         select(*(directive.c[name] for name in ("directive_id", "name", "content", "priority", "laid_down_by")))
@@ -191,11 +188,11 @@ _NEWEST = (
 )
 
 
-# All of it -----------------------------------------------------------------------------------------------------------
+# The whole statement -------------------------------------------------------------------------------------------------
 
 
 def _as_json(rows: Select[*tuple[Any, ...]]) -> ScalarSelect[str]:
-    """Return the rows of a query as one text: a JSON array of an array for each row."""
+    """Return the rows of a query as one text: a JSON array with an array for each row."""
     row = rows.subquery("r")
     return select(cast(func.json_agg(func.json_build_array(*row.c)), Text)).select_from(row).scalar_subquery()
 
@@ -205,7 +202,7 @@ WORDS = select(_WORDS)
 
 
 def _prepare(newest: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
-    """Build the statement: one round trip, and one moment that the answer's freshness is true of."""
+    """Build the statement: one round trip, and one snapshot, of which the answer's freshness is true."""
     fresh = (
         func.afterturn.freshness(
             bindparam("host", type_=Uuid), bindparam("bank", type_=Uuid), bindparam("most", type_=BigInteger)
@@ -237,5 +234,6 @@ def _prepare(newest: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
 
 
 PREPARE = _prepare(cast(null(), Integer))
-#: The same for who wants the newest of its session left out: other questions do not pay for that.
+#: Variant that also reads the newest message number of the asking session, so that the search can leave the newest
+#: messages out.
 PREPARE_SKIPPING = _prepare(_NEWEST)

@@ -1,4 +1,4 @@
-"""The question to recall and its answer, as values."""
+"""Values of a recall: the query and its answer."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,26 +11,26 @@ from store.memory.directives import Directive
 
 #: Most units of an answer.
 MOST_K = 100
-#: What a moment of a unit is: when what it tells of happened, or when it was said.
+#: Which time of a unit the filters `begin` and `end` compare: when its event occurred, or when it was said.
 TimeOf = Literal["occurred", "said"]
 
 
 @dataclass(frozen=True, slots=True)
 class RecallQuery:
-    """A question to one bank; empty filters filter nothing.
+    """A question to one bank; an empty filter lets every unit pass.
 
-    With `k` alone the answer is `k` whole units. With `max_tokens` it is passages that together have no more
-    tokens, at most `k` of them; with neither, as many as `RecallSettings.answer_tokens` hold. What scores less than
-    `min_score` is left out.
+    With `k` alone the answer is `k` whole units. With `max_tokens` it is passages of together at most this number of
+    tokens, at most `k` of them; with neither, passages of `RecallSettings.answer_tokens`. Units that score less than
+    `min_score` are left out.
 
-    `session_id` is the agent's own name of the session that asks: its newest messages are read first, and the newest
-    `skip_recent` of them, which the agent has before it anyway, are not told again. With `only_session` nothing else is
-    searched, with `exclude_session` all but it; `sessions` are the only ones otherwise. `roles` are those of who said
-    it, `begin` and `end` the time, by `time_of`, of which `end` is no longer in it. `kinds` are fact types; a unit has
-    to carry one of `tags` and all of `metadata`, and to come from a turn of `user`. `as_of` hides what happened later,
-    `known_at` what was recorded later: a text that was corrected since says what it said then, as the log has it; facts
-    that ended with it stay ended. `without` names arms, rules, "names", "directives" or "rerank" that are left out, to
-    see what they are good for.
+    `session_id` is the agent's own name of the session that asks: its newest messages without a vector are embedded
+    first, and its newest `skip_recent` messages, which the agent has in its context, are left out of the answer. With
+    `only_session` only this session is searched, with `exclude_session` all but this one; otherwise only `sessions`, if
+    any are named. `roles` are roles of speakers; `begin` (inclusive) and `end` (exclusive) bound the time that
+    `time_of` names. `kinds` are fact types; a unit has to carry one of `tags` and all of `metadata`, and to come from a
+    turn of `user`. `as_of` hides units that happened later, `known_at` units that were recorded later: a text that was
+    corrected since is restored from the log as it was then; facts that ended by the correction stay ended. `without`
+    names arms, rules, "names", "directives" or "rerank" that are left out, to measure what each contributes.
     """
 
     bank: str
@@ -58,17 +58,17 @@ class RecallQuery:
 
     @property
     def most(self) -> int:
-        """How many units the answer has at most."""
+        """The most units of the answer."""
         return MOST_K if self.k is None else self.k
 
     def count_room(self, usual: int) -> int | None:
-        """Return how many tokens the answer's passages have together, `usual` where nothing is said; None: units."""
+        """Return the budget of tokens of the answer, `usual` without `k` and `max_tokens`; None: whole units."""
         return usual if self.max_tokens is None and self.k is None else self.max_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class ArmScore:
-    """Where one arm put a unit: rank from 1 among the units compared; its raw score counts `weight` times."""
+    """One arm's view of a unit: its rank, from 1, among the units compared, its raw score, and the score's weight."""
 
     rank: int
     score: float
@@ -77,7 +77,7 @@ class ArmScore:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a unit stands where it does: each arm's view, and by how much each rule moved the score."""
+    """The parts of a unit's score: each arm's score, and by how much each rule moved the sum."""
 
     arms: Mapping[str, ArmScore]
     moved: Mapping[str, float]
@@ -85,12 +85,11 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """One unit found; `session_id`, `turn_id` and `turn_ids` are the agent's own names.
+    """One unit of an answer; `session_id`, `turn_id` and `turn_ids` are the agent's own names.
 
-    `turn_ids` are all turns the unit stands for, its own first; `arms` those that found something in it. `bank` is told
-    where several were asked, `tokens` where there is a budget of them; `confidence` is how sure a fact is, from 0 to 1,
-    where that is known; `pinned`: it stands where it does because it is pinned; `cut`: the text is only a
-    part of what the unit says.
+    `turn_ids` are the turns of all duplicates, the unit's own first; `arms` are the arms that scored it above 0. `bank`
+    is set if several banks were asked, `tokens` if there is a budget of tokens; `confidence` is that of a fact, from 0
+    to 1, if it is known; `pinned`: its pin put it first; `cut`: `text` is only a part of the unit's text.
     """
 
     unit_id: UUID
@@ -117,9 +116,10 @@ About = Literal["named", "other_speaker"]
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Whether an answer is likely to hold what was asked for: flags, which leave nothing out.
+    """Flags of how likely an answer holds the information asked for; no unit is left out because of them.
 
-    The best score (None: nothing was found), whether it is one of the topic, and of whom the best is.
+    `top` is the best score (None: no unit was found), `on_topic` whether it reaches the floor, `about` whether the best
+    unit is by the one speaker that the question names.
     """
 
     top: float | None = None
@@ -129,11 +129,11 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class RecallAnswer:
-    """The units found, best first (equal scores by unit id), and how fresh this read is; `took` in ms by step.
+    """The units found, best first (equal scores by unit id), and the freshness of this read; `took` in ms by step.
 
-    `degraded` names the parts that did not answer, with the reason; the others answered without them. `directives` are
-    what the bank's keepers have laid down, the most important first. `evidence` says whether the units are likely to
-    answer at all, `bank_known` whether there is such a bank; `room` is the budget of tokens that was kept to.
+    `degraded` names the parts that failed, with the reason; the answer comes from the others. `directives` are the
+    bank's, the most important first. `evidence` flags how likely the units answer the question, `bank_known` whether
+    there is such a bank; `room` is the budget of tokens that was kept to.
     """
 
     items: tuple[Recalled, ...]

@@ -1,4 +1,4 @@
-"""Analyses a question before the search. Pure rules."""
+"""Parses a question before the search: its words, its language, the speakers that it names. Pure rules."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,22 +11,23 @@ from store.text.rules.called_names import find_asked_names
 from store.text.terms import question_terms, words_of
 from store.text.word_rules import AUTO, WordRules, rules_of, strip_accents
 
-#: A question's words beyond this number are not looked up: a pasted document is not a question.
+#: Most words of a question that are looked up: a pasted document is not a question.
 MAX_TERMS = 160
 #: Parsing a question costs this many times as much as cutting a text of that length into words.
 EFFORT = 20
 
 _WORD = re.compile(r"\w+(?:['\u2019]s\b)?")
 _USUAL = (rules_of(AUTO),)
-#: The speaker where no speaker has a name.
+#: Roles, which stand for the speaker of a message without a name.
 ROLES = frozenset({"user", "assistant", "system", "tool", "human", "ai", "bot", "agent"})
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question's words and what kind of answer it wants; `words` are index terms and their counts.
+    """A parsed question; `words` are its index terms with their counts.
 
-    `rules` are those by which the bank's words are cut; `names` its words that may be a person's name, folded.
+    `wants_assistant`: it asks for a statement of the assistant. `rules` are the word rules of the bank's languages;
+    `names` are words of the question that may be a person's name, folded.
     """
 
     text: str = field(repr=False)
@@ -37,7 +38,7 @@ class Question:
 
 
 def parse_question(text: str, *, rules: Sequence[WordRules] = _USUAL) -> Question:
-    """Take a question apart; what no language's rules know is simply a bag of words, cut as the bank's words are."""
+    """Return a parsed question; in a language without rules of its own it is a bag of words, by the bank's rules."""
     counts = question_terms(text, rules)
     lower = strip_accents(text.lower())
     language = question_languages()[code] if (code := detect_language(text)) else ENGLISH
@@ -51,7 +52,7 @@ def parse_question(text: str, *, rules: Sequence[WordRules] = _USUAL) -> Questio
 
 
 def rename_speakers(text: str, names: Mapping[str, str]) -> str:
-    """Return a question with the speakers' own names in place of these words, folded, that mean them."""
+    """Return a question with each of these words (folded) replaced by the speaker's name that it is mapped to."""
     return _WORD.sub(lambda match: _rename_word(match.group(), names), text)
 
 
@@ -62,9 +63,9 @@ def _rename_word(word: str, names: Mapping[str, str]) -> str:
 
 
 def named_speakers(question: Question, speakers: Iterable[str]) -> frozenset[str]:
-    """Return those of the speakers whom the question names by at least one word of their name.
+    """Return the speakers whom the question names by at least one word of their name.
 
-    A role is named by its own word alone: a question for assistance does not speak of the assistant.
+    A role is named by its exact word alone: a question for assistance does not name the assistant.
     """
     said = {word.removesuffix("'s") for word in words_of(question.text)}
     return frozenset(
@@ -76,12 +77,12 @@ def named_speakers(question: Question, speakers: Iterable[str]) -> frozenset[str
 
 
 def as_told(text: str, names: Collection[str]) -> str:
-    """Return a question with the speakers it names put as they speak of themselves, for the dense arm alone.
+    """Return a question with the names of speakers replaced by words of the first person, for the dense arm alone.
 
-    Nearly every question names a speaker, and the name pulls its vector towards every text that carries it. The texts
-    themselves are told in the first person: "When did Marta move?" is nearest to "I moved in May" as "When did I
-    move?". Where no language's rules apply, and for roles, names are cut out instead. A question that is nothing but
-    names stays as it is.
+    Nearly every question names a speaker, and the name pulls its vector towards every text that carries the name. The
+    texts themselves are in the first person: "When did Marta move?" is nearest to "I moved in May" as "When did I
+    move?". In a language without rules names are cut out instead, and roles always are. A question that consists of
+    names alone is returned unchanged.
     """
     people, roles = (
         {word for name in names if (name.lower() in ROLES) is of_role for word in words_of(name)}

@@ -43,7 +43,7 @@ from store.recall.vector_writeback import Keeping
 from store.tenancy.languages import Languages
 from store.text.times import find_spans
 
-#: A question is read so far; the sentence model reads less.
+#: Characters of a question that are read, from its beginning; the sentence model reads fewer.
 MAX_CHARACTERS = 8192
 
 #: Characters of candidates that are ranked in the time in which one character of a text is cut into words.
@@ -53,10 +53,10 @@ ARMS: tuple[Arm, ...] = (DenseArm(), LexicalArm(), TimeArm(), RecentArm(), Pinne
 
 
 class Recaller:
-    """Answers questions to a bank; waits for no stage, and covers what has no vector yet itself.
+    """The facade of recall: answers questions to a bank without waiting for a stage; embeds texts without a vector.
 
-    One call to the embedder, two short transactions around it, none open meanwhile; and then, where there is one, one
-    call to the reranker. Embedder, arms and reranker may fail: the answer names them and comes from the others.
+    It makes one call to the embedder between two short transactions, and after them one call to the reranker, if there
+    is one. Embedder, arms and reranker may fail: the answer names those that did and comes from the others.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Recaller:
         self._last = None if reranker is None else LastLook(reranker, settings.rerank)
 
     async def recall(self, host: UUID, query: RecallQuery) -> RecallAnswer:
-        """Return the best `k` units of the bank, best first; a bank that does not exist gives none."""
+        """Return the best `k` units of the bank, best first; none for a bank that does not exist."""
         state = await self._begin(host, query)
         async with self._database.tenant(host, ONE_PLAN) as connection:
             known = await prepare_search(connection, state)
@@ -94,7 +94,7 @@ class Recaller:
             counting.cancel()
 
     async def _begin(self, host: UUID, query: RecallQuery) -> RecallState:
-        """Take the question apart, by the rules of the bank's languages."""
+        """Return the state of a new recall, its question parsed by the rules of the bank's languages."""
         steps = StepTimer()
         bank, now = identity.bank_id(host, query.bank), query.as_of or query.known_at or self._clock()
         rules = await self._languages.asking(host, bank)
@@ -113,7 +113,7 @@ class Recaller:
         )
 
     async def _freshness(self, state: RecallState) -> Freshness:
-        """Return how fresh the bank was; very many undone rows are counted beside the search, not before it."""
+        """Return how fresh the bank was; very many undone rows are counted during the search, not before it."""
         if not state.more_pending:
             return state.freshness
         async with self._database.tenant(state.host) as connection:
@@ -121,7 +121,7 @@ class Recaller:
         return replace(state.freshness, pending=counted.pending)
 
     async def _answer(self, state: RecallState, fresh: Awaitable[Freshness]) -> RecallAnswer:
-        """Return what a prepared question is answered with."""
+        """Return the answer to a prepared question; `fresh` counts the bank's undone rows meanwhile."""
         query, settings, steps = state.query, state.settings, state.steps
         await self._meanings.embed(state)
         steps.done("embed")
@@ -145,7 +145,7 @@ class Recaller:
         )
 
     async def _read_pool(self, state: RecallState, arms: Sequence[Arm]) -> CandidatePool:
-        """Ask the arms, and return the pool of what they found; where one fails, each is asked apart."""
+        """Return the pool of the units that the arms find; after a failure each arm is queried in its own savepoint."""
         try:
             return await self._query_arms(state, arms, apart=False)
         except ArmFailed as failure:
@@ -155,7 +155,7 @@ class Recaller:
         return await self._query_arms(state, arms, apart=True)
 
     async def _query_arms(self, state: RecallState, arms: Sequence[Arm], *, apart: bool) -> CandidatePool:
-        """Read in one transaction, which ends before anything is ranked: ranking holds no connection."""
+        """Return the arms' pool, read in one transaction that ends before ranking, which holds no connection."""
         opened = search_settings(state.lists, filtered=filters.is_filtered(state.filters))
         async with self._database.tenant(state.host, opened) as connection:
             await query_arms(connection, arms, state, apart=apart)
@@ -166,7 +166,7 @@ class Recaller:
     async def _rank(
         self, state: RecallState, arms: Sequence[Arm], pool: CandidatePool, wanted: int
     ) -> tuple[Sequence[Recalled], Evidence]:
-        """Return the best units, up to a number, and whether they are evidence."""
+        """Return the best `wanted` units of the pool, and the flags of their evidence."""
         query, weights = state.query, {arm.name: arm.weight(state.settings) for arm in arms}
         ranking_settings = _with_fewer_pins(state.settings.ranking, query.most)
 
@@ -187,7 +187,7 @@ class Recaller:
         return items, weigh_evidence(ranking.before_pins, pool, named, state.settings.evidence)
 
     async def _read_whole_texts(self, state: RecallState, units: Sequence[UUID]) -> Mapping[UUID, str]:
-        """Return the full texts of units that ranking judged by their beginning."""
+        """Return the full texts of units that were ranked by the beginning of their text."""
         if not units:
             return {}
         async with self._database.tenant(state.host) as connection:
@@ -195,13 +195,13 @@ class Recaller:
 
 
 def _with_room(settings: RecallSettings, query: RecallQuery) -> RecallSettings:
-    """Have each arm find as many as are asked for, and those that may be left out again."""
+    """Return the settings with enough candidates for each arm: those asked for, and those that may be skipped."""
     room = max(settings.candidates, query.most) + query.skip_recent
     return settings if room == settings.candidates else settings.model_copy(update={"candidates": room})
 
 
 def _with_fewer_pins(ranking: RankingSettings, k: int) -> RankingSettings:
-    """Have no more pinned units come first than an answer of `k` has room for."""
+    """Return the ranking's settings with no more pinned units first than an answer of `k` has room for."""
     most = most_first(k)
     return ranking if ranking.pinned <= most else ranking.model_copy(update={"pinned": most})
 

@@ -1,7 +1,7 @@
-"""The recency arm: prefers messages of the last minutes when the question asks about them.
+"""Runs the recency arm: prefers messages of the last minutes before the question.
 
-Nothing is nearer to a question that follows upon it, and it may share neither word nor much meaning with it. It is
-bounded: a few messages, the newest the most, and soon none.
+A question often refers to the message before it, with which it may share neither words nor much meaning. The arm is
+bounded: it raises a few messages, the newest the most, and none after some minutes.
 """
 
 from collections.abc import Mapping
@@ -19,20 +19,20 @@ from store.recall.settings import RecallSettings
 from store.recall.state import ArmResult, RecallState
 from store.schema import TIME, TURN, UNIT, in_bank
 
-#: Most messages, and most turns they are of.
+#: Most messages, and most turns that are searched for them.
 MESSAGES = 8
 #: Each older message counts this share of the next newer one.
 OLDER = 0.7
-#: After so long it counts a third, after so much longer nothing.
+#: Age at which a message's score has fallen to about a third, and age from which on it is not found.
 SOON, WINDOW = timedelta(minutes=3), timedelta(minutes=15)
 
 _MOST = literal_column(str(MESSAGES), Integer)
 
 
 def _select_just_said() -> Select[UUID, datetime]:
-    """Select what was said last, by when it was said: old talk that is written now is not recent.
+    """Select the newest messages by the time they were said: an old conversation that is imported now is not recent.
 
-    The turns of a bank are indexed by their order.
+    They are searched in the bank's newest turns, which are indexed by their position.
     """
     turn, unit = TURN.alias("t"), UNIT.alias("u")
     newest = (
@@ -68,16 +68,16 @@ JUST_SAID = _select_just_said()
 
 
 class RecentArm:
-    """The newest messages that are not the assistant's, while they are new."""
+    """The arm of recency: the newest messages of the last minutes that are not the assistant's."""
 
     name = "recent"
 
     def weight(self, settings: RecallSettings) -> float:
-        """Return how much being the newest counts against a share of words found."""
+        """Return the weight of newness, where a lexical score has weight 1."""
         return settings.ranking.recent_weight
 
     async def find(self, _connection: AsyncConnection, state: RecallState) -> ArmResult:
-        """Return the newest messages, the newest first; they were read with the other facts about the bank."""
+        """Return the newest messages, the newest first; `prepare_search` has read them."""
         scores = {unit: score_newness(nth, state.now - at) for nth, (unit, at) in enumerate(state.just_said)}
 
         def view(pool: CandidatePool) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -87,15 +87,15 @@ class RecentArm:
 
 
 def recent_parameters(now: datetime, settings: RecallSettings) -> Mapping[str, Any]:
-    """Return the parameters of JUST_SAID, beside the place and the filters.
+    """Return the parameters of JUST_SAID, other than bank and filters.
 
-    A caller's clock may be a little ahead of ours.
+    `until` allows for a caller's clock that is a little ahead of ours.
     """
-    # Where the arm has no weight there is nothing to read.
+    # Without weight the range is empty, so that no message is read.
     since = now - WINDOW if settings.ranking.recent_weight else now + SOON
     return {"since": since, "until": now + SOON}
 
 
 def score_newness(nth: int, age: timedelta) -> float:
-    """Return how new the nth newest message is, counted from 0, from 0 to 1. Pure."""
+    """Return the score, from 0 to 1, of the nth newest message (counted from 0) of this age. Pure."""
     return float(OLDER**nth * np.exp(-max(age, timedelta(0)) / SOON))

@@ -1,8 +1,8 @@
 """Finds reflections by their vectors and adds them to the pool.
 
-A reflection stands in no session and its words in no index; it is of the kind of observations. What it was drawn from
-is written in the log, in the event that made it say what it says. It is told when each of those facts may be told: all
-of them are there, and the question's filters hold for each.
+A reflection is in no session and its words are in no index; its kind is that of observations. The event in the log that
+gave it its text names its source facts. It is added to the pool if all of these facts exist and pass the question's
+filters.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ from store.recall.state import RecallState
 from store.recall.stored_vectors import measure_distance, select_vector
 from store.schema import EVENT_STORE, REFLECTION, UNIT, in_bank
 
-#: The nearest reflections that are found beside the units where a filter applies; they displace no unit.
+#: Most reflections that are found in addition to the units if a filter applies; they displace no unit.
 NEAREST = 8
 
 IS_ASKED_FOR = of_kind(literal_column(f"'{KIND}'", Text))
@@ -49,7 +49,7 @@ _ZERO, _ONE = literal_column("0", Integer), literal_column("1", Integer)
 
 
 def _select_told() -> Select[*tuple[Any, ...]]:
-    """Select the `reflections` that may be told, each with what its facts say of it and how near it is."""
+    """Select those of `reflections` whose source facts all pass, each with its turns, user, time and cosine."""
     reflection = REFLECTION.alias("r")
     wanted = (
         func.unnest(bindparam("reflections", type_=ARRAY(Uuid)))
@@ -81,7 +81,7 @@ def _select_told() -> Select[*tuple[Any, ...]]:
 
 
 def _find_event(wanted: FromClause) -> FromClause:
-    """Return the ids of the facts that a reflection was drawn from, of the event that made it say what it says."""
+    """Return the ids of a reflection's source facts, from the event that gave it its text."""
     event = EVENT_STORE.alias("e")
     kinds = (EventType.REFLECTION_CREATED, EventType.REFLECTION_UPDATED)
     return (
@@ -98,9 +98,9 @@ def _find_event(wanted: FromClause) -> FromClause:
 
 
 def _gather_facts(event: FromClause) -> FromClause:
-    """Return what the facts say together, if each of them may be told.
+    """Return session, turns, time and user of the source facts, if all of them pass the filters.
 
-    Of facts that were said in several turns, the last is the one that is named.
+    The session is that of the fact that was said last.
     """
     unit = UNIT.alias("u")
     source = func.jsonb_array_elements_text(event.c.ids).table_valued(column("id", Text)).render_derived("f")
@@ -133,7 +133,7 @@ TOLD = _select_told()
 async def with_reflections(
     connection: AsyncConnection, state: RecallState, pool: CandidatePool, found: Sequence[UUID]
 ) -> CandidatePool:
-    """Add to a pool what was `found` and is a reflection that may be told; nothing is asked where there is none."""
+    """Return the pool with those of the ids `found` that are reflections whose facts pass; no query without any."""
     units = {candidate.unit_id for candidate in pool.candidates}
     others = [one for one in found if one not in units]
     if not others or state.vector is None:

@@ -9,25 +9,25 @@ from embeddings.protocol import Reranker
 from store.recall.query import Recalled
 from store.recall.settings import RerankSettings
 
-#: What answers, traces and explanations call it, and a question that leaves it out.
+#: The step's name in answers, traces and explanations, and in `RecallQuery.without`.
 NAME = "rerank"
 
 
 @dataclass(frozen=True, slots=True)
 class LastLook:
-    """A reranker, and what it is given."""
+    """A reranker of an answer's best units, with its limits."""
 
     reranker: Reranker
     settings: RerankSettings
 
     def wanted(self, k: int) -> int:
-        """Return how many units it has to be shown for an answer of `k`."""
+        """Return how many units `look` needs for an answer of `k`."""
         return max(k, self.settings.candidates)
 
     async def look(self, question: str, items: Sequence[Recalled]) -> tuple[Sequence[Recalled], str | None]:
-        """Return the items with the reranker's scores added, best first; what it was not shown keeps its own.
+        """Return the items with the reranker's scores added, best first; items beyond `candidates` keep their scores.
 
-        When it fails or is late the items come back as they are, with the reason.
+        If the reranker fails or is late, return the items unchanged, with the reason.
         """
         shown = items[: self.settings.candidates]
         if not shown:

@@ -1,4 +1,4 @@
-"""Ranking rules: adjust a score by more than words and meaning. Pure, applied in order."""
+"""Adjusts scores by ranking rules, which look at more than words and meaning. Pure, applied in order."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -17,38 +17,38 @@ from store.text.terms import question_terms, words_of
 Scores = NDArray[np.float64]
 Rule = Callable[[Scores, CandidatePool, Question, RankingSettings], Scores]
 
-#: What has such a share of a question's terms asks for the same.
+#: Share of a question's terms from which on another question is taken to ask for the same.
 SAME = 0.6
-#: Words up to which a text that only asks is held back in full beside an agent; from twice as many on, as among people.
+#: Words up to which a pure question loses `asked_agent` in full in an agent's memory; from twice as many on, nothing.
 BRIEF_WORDS = 8
-#: What an agent says in so few words only receives, repeats or thanks.
+#: Most words of an agent's short line, which only acknowledges, repeats or thanks.
 LINE_WORDS = 30
-#: Equal messages of a user from which on each is taken for an order or a greeting.
+#: Number of equal messages of a user from which on they are taken for an order or a greeting.
 REPEATED = 3
 USER = "user"
-#: Roles of AGENTS that are no conversation partner: tools.
+#: Roles of AGENTS that do not converse, such as tools.
 OUTPUT_ROLES = AGENTS - {"assistant"}
-#: Words beyond which length_brake lowers a score.
+#: Words above which length_brake lowers a score.
 BRAKE_WORDS = 100
-#: Units by which a session is judged: its best.
+#: Number of a session's best units whose mean is its score.
 BEST_OF_SESSION = 3
 
-#: More words than these add no substance.
+#: Words above which `substance` adds no more.
 SUBSTANCE_WORDS = 100
-#: What explanations call the rule that puts pins first.
+#: The name, in explanations, of the rule that puts pinned units first.
 PINNED = "pinned"
-#: More than arms and rules give together.
+#: A score above any that arms and rules give together.
 ABOVE_ALL = 10.0
 
 
 def apply_substance(scores: Scores, pool: CandidatePool, _question: Question, ranking: RankingSettings) -> Scores:
-    """Raise what says more: by a share of the logarithm of its words."""
+    """Return the scores raised by a share of the logarithm of each unit's number of words."""
     raised: Scores = scores + ranking.substance * np.log1p(np.minimum(pool.words, SUBSTANCE_WORDS))
     return raised
 
 
 def apply_speaker(scores: Scores, pool: CandidatePool, question: Question, ranking: RankingSettings) -> Scores:
-    """Raise what was said by the one speaker whom the question names."""
+    """Return the scores with units of the one speaker whom the question names raised."""
     asked = named_speakers(question, {name for name in pool.speakers if name})
     if len(asked) != 1:
         return scores
@@ -56,10 +56,10 @@ def apply_speaker(scores: Scores, pool: CandidatePool, question: Question, ranki
 
 
 def apply_session(scores: Scores, pool: CandidatePool, _question: Question, ranking: RankingSettings) -> Scores:
-    """Raise what stands in a session that has other good units: by a share of the mean of its three best."""
+    """Return the scores raised by a share of the mean score of the three best units of each unit's session."""
     if not len(pool):
         return scores
-    # What no arm found in a session scores at most what the least of the found units does.
+    # Units of a session that no arm found score at most as the worst of those found.
     means = np.full((int(pool.sessions.max()) + 2, BEST_OF_SESSION), scores.min())
     order = np.lexsort((-scores, pool.sessions))
     sessions = pool.sessions[order]
@@ -73,10 +73,10 @@ def apply_session(scores: Scores, pool: CandidatePool, _question: Question, rank
 
 
 def apply_short_question(scores: Scores, pool: CandidatePool, question: Question, ranking: RankingSettings) -> Scores:
-    """Hold back texts that ask: a short question does not tell, least of all one that asks for the same.
+    """Return the scores with short questions lowered, most of all those that ask for the same as the question.
 
-    Of an agent's user the earlier questions and the agent's echoes of them are nearer to a question than any answer;
-    people who ask each other tell something by it. So what only asks, in a few words, loses more where an agent is.
+    In an agent's memory the user's earlier questions and the agent's echoes of them are nearer to a question than any
+    answer, so there a pure question of few words loses more. People who ask each other also state something by it.
     """
     share = np.array([part.share for part in pool.asking])
     same = np.array([measure_sameness(part.questions, question) for part in pool.asking])
@@ -89,7 +89,7 @@ def apply_short_question(scores: Scores, pool: CandidatePool, question: Question
 
 
 def apply_assistant(scores: Scores, pool: CandidatePool, question: Question, ranking: RankingSettings) -> Scores:
-    """Hold back what the assistant said, and most of all an agent's short lines, unless that is what is asked for."""
+    """Return the scores with the assistant's messages lowered, an agent's short lines most, unless asked for."""
     if question.wants_assistant:
         return scores
     lost = ranking.assistant * pool.having(lambda unit: unit.role == "assistant")
@@ -98,12 +98,12 @@ def apply_assistant(scores: Scores, pool: CandidatePool, question: Question, ran
 
 
 def is_line(unit: Candidate) -> bool:
-    """Say whether a unit is a short line of an agent: it receives, repeats or thanks, and seldom tells."""
+    """Return whether a unit is a short line of an agent, which acknowledges, repeats or thanks and seldom informs."""
     return unit.role in AGENTS and len(unit.text.split(None, LINE_WORDS)) <= LINE_WORDS
 
 
 def apply_repeated(scores: Scores, pool: CandidatePool, question: Question, ranking: RankingSettings) -> Scores:
-    """Hold back what a user sent an agent several times in the same words: it is an order, not a statement."""
+    """Return the scores with messages lowered that a user sent an agent several times: orders, not statements."""
     if question.wants_assistant or not pool.has_agent:
         return scores
     times = Counter(unit.text.strip() for unit in pool.candidates if unit.role == USER)
@@ -112,13 +112,13 @@ def apply_repeated(scores: Scores, pool: CandidatePool, question: Question, rank
 
 
 def apply_length(scores: Scores, pool: CandidatePool, _question: Question, ranking: RankingSettings) -> Scores:
-    """Lower the score of long texts without a speaker: documents."""
+    """Return the scores with long texts without a user's or agent's role lowered, such as documents."""
     words = pool.words * pool.having(lambda unit: unit.role not in (USER, *AGENTS))
     return scores / (1 + ranking.length_brake * np.log(np.maximum(1.0, words / BRAKE_WORDS)))
 
 
 def apply_tool_output(scores: Scores, pool: CandidatePool, question: Question, ranking: RankingSettings) -> Scores:
-    """Lower the score of long tool output: among many words some match any question."""
+    """Return the scores with long tool output lowered: among many words some match any question."""
     if question.wants_assistant:
         return scores
     put_out = pool.having(lambda unit: unit.role in OUTPUT_ROLES and not is_line(unit))
@@ -126,7 +126,7 @@ def apply_tool_output(scores: Scores, pool: CandidatePool, question: Question, r
 
 
 def apply_pinned(scores: Scores, pool: CandidatePool, _question: Question, ranking: RankingSettings) -> Scores:
-    """Put pinned units first: the best of them, up to `pinned`, in their own order."""
+    """Return the scores with the best pinned units, up to `ranking.pinned`, raised above all others, in their order."""
     places = [index for index, candidate in enumerate(pool.candidates) if candidate.pinned]
     places.sort(key=lambda index: (-scores[index], pool.candidates[index].unit_id))
     raised = scores.copy()
@@ -149,11 +149,11 @@ RULES: Sequence[tuple[str, Rule]] = (
 
 
 def mute_echoes(pool: CandidatePool, question: Question) -> CandidatePool:
-    """Return the pool in which a question for the same lends nothing to its neighbours, between a user and an agent.
+    """Return the pool with neighbours muted that ask for the same, between a user and an agent, and short lines.
 
-    Of people the one who is asked answers next; in talk with an agent an earlier question and its echo surround each
-    other. An agent's short line neither lends nor borrows, unless the question wants what the agent said: beside it
-    stands what it repeats. Only what answers such a line still takes over its words.
+    Among people the message after a question is often its answer; with an agent it is often an echo of the question. An
+    agent's short line counts for no neighbour and takes nothing from its own, which it mostly repeats, unless the
+    question asks what the agent said. Only a message that answers such a line still takes over its words.
     """
     echoes = {
         place: unit.role
@@ -170,7 +170,7 @@ def mute_echoes(pool: CandidatePool, question: Question) -> CandidatePool:
 def _find_muted(
     unit: Candidate, place: Place, echoes: Mapping[Place, str | None], lines: Collection[Place]
 ) -> tuple[bool, bool]:
-    """Say whether nothing passes between a unit and the one before it, and the one after it."""
+    """Return whether the message before a unit is muted for it, and whether the one after it is."""
     if place in lines:
         return True, True
     session, seq = place
@@ -183,9 +183,10 @@ def _find_muted(
 
 
 def measure_sameness(questions: Sequence[str], question: Question) -> float:
-    """Return which share of the question's terms the nearest of these has that asks with the same word, from 0 to 1.
+    """Return the largest share of the question's terms, from 0 to 1, in one of `questions` with its first word.
 
-    The word that asks is the question's first: "could somebody water the plants" is not "who watered the plants".
+    The first word is taken for the interrogative: "could somebody water the plants" does not ask for the same as "who
+    watered the plants".
     """
     if not questions:
         return 0.0

@@ -1,4 +1,4 @@
-"""Runs the arms. A failing arm is left out and named in the answer."""
+"""Queries the arms and scores their pool; a failing arm is left out and named in the answer."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,13 +12,13 @@ from store.recall.state import ArmResult, RecallState
 
 
 class ArmFailed(Exception):
-    """An arm failed in the transaction that all arms share, which is of no use any more; its error is the cause."""
+    """An arm failed in the transaction that all arms share and thereby aborted it; its error is the cause."""
 
 
 async def query_arms(connection: AsyncConnection, arms: Sequence[Arm], state: RecallState, *, apart: bool) -> None:
-    """Ask one arm after the other: `apart`, each in a savepoint of its own, so that one's failure is not the others'.
+    """Query one arm after the other and fill `state.found`; with `apart`, each in a savepoint, so that others survive.
 
-    Savepoints cost round trips, so they are used only after an arm has failed: together, the first failure
+    Savepoints cost round trips, so they are used only after an arm has failed: without them, the first failure
     raises ArmFailed.
     """
     state.found.clear()
@@ -37,7 +37,7 @@ async def query_arms(connection: AsyncConnection, arms: Sequence[Arm], state: Re
 def score_pool(
     found: Mapping[str, ArmResult], pool: CandidatePool
 ) -> tuple[Mapping[str, NDArray[np.float64]], Sequence[str]]:
-    """Return each arm's scores of the pool, shape (len(pool),), and which arms had none to give, with the reason."""
+    """Return each arm's scores of the pool, shape (len(pool),), and the arms that failed to score it, with errors."""
     scores: dict[str, NDArray[np.float64]] = {}
     failed = []
     for name, arm in found.items():
@@ -54,7 +54,7 @@ async def _query_in_savepoint(connection: AsyncConnection, arm: Arm, state: Reca
 
 
 def _check_scores(scores: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """Return the scores if there is one for each unit, and each a number: what is none would upset the whole order."""
+    """Return the scores if there is a finite one for each unit, else raise ValueError: NaN would upset the order."""
     if scores.shape != (count,) or not np.isfinite(scores).all():
         raise ValueError("an arm's scores are not one number for each unit")
     return scores

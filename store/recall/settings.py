@@ -1,15 +1,15 @@
-"""Settings of recall.
+"""Defines the settings of recall.
 
 The ranking's defaults lie on plateaus: each was varied over a wide range on two kinds of conversation (short chat
-turns, long messages) without losing more than two points of recall. Change one only with `afterturn bench recall
---quality` on data of your own.
+turns, long messages) without a loss of more than two points of recall. Change one only after a run of `afterturn bench
+recall --quality` on your own data.
 """
 
 from pydantic import BaseModel, ConfigDict, Field
 
 
 class RankingSettings(BaseModel):
-    """Weights of the ranking; a unit's lexical score is its share of the question's words, 0 to 1, with weight 1."""
+    """Weights of the ranking; a unit's lexical score is its share of the question's words, from 0 to 1, at weight 1."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -126,7 +126,7 @@ class RerankSettings(BaseModel):
 
 
 class EvidenceSettings(BaseModel):
-    """When an answer is flagged as without evidence; the flags leave nothing out of it."""
+    """Thresholds below which an answer is flagged as without evidence; the flags leave no unit out."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -149,7 +149,7 @@ class EvidenceSettings(BaseModel):
 
 
 class RecallSettings(BaseModel):
-    """How recall searches; times in milliseconds."""
+    """Limits, budgets and weights of recall; times in milliseconds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,14 +1,14 @@
-"""Finds sentences that only ask. Pure."""
+"""Finds the short questions of a text. Pure."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-#: A longer question also tells something.
+#: Most words of a short question: a longer one also states something.
 SHORT_QUESTION_WORDS = 16
 QUESTION_MARKS = "?\uff1f"
 
-#: A full stop behind these ends no sentence: a title stands before a name.
+#: Titles, whose full stop ends no sentence: a name follows.
 _TITLES = ("Mr", "Mrs", "Ms", "Dr", "Prof", "St")
 _NO_TITLE = "".join(rf"(?<!\b{title}\.)" for title in _TITLES)
 _SENTENCE_END = re.compile(rf"{_NO_TITLE}(?<=[.!?\uff1f\u3002])\s+|\n+")
@@ -16,7 +16,7 @@ _SENTENCE_END = re.compile(rf"{_NO_TITLE}(?<=[.!?\uff1f\u3002])\s+|\n+")
 
 @dataclass(frozen=True, slots=True)
 class ShortQuestions:
-    """The short questions of a text, and the share of its words that stand in them, from 0 to 1."""
+    """The short questions of a text, and the share of the text's words that they contain, from 0 to 1."""
 
     questions: Sequence[str] = field(default=(), repr=False)
     share: float = 0.0
@@ -26,7 +26,7 @@ NOTHING_ASKED = ShortQuestions()
 
 
 def split_questions(text: str) -> ShortQuestions:
-    """Return the short questions of a text: its sentences that end in a question mark."""
+    """Return the short questions of a text: short sentences that end in a question mark."""
     if not any(mark in text for mark in QUESTION_MARKS):
         return NOTHING_ASKED
     sentences = [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]

@@ -1,4 +1,4 @@
-"""One recall, from the question to the units that answer it."""
+"""The state of one recall, which its steps fill."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,16 +22,17 @@ from store.recall.steps import StepTimer
 from store.recall.tail import Fresh
 from store.text.times import TimeSpan
 
-#: When the projection stage has not counted yet.
+#: Mean length of a bank's units, in words, before the projection stage has counted them.
 DEFAULT_MEAN_LENGTH = 12.0
 _UNREAD, _UNCOUNTED = Freshness(0, 0, 0, 0, 0), Statistics(1, DEFAULT_MEAN_LENGTH, {})
 
 
 @dataclass(frozen=True, slots=True)
 class ArmResult:
-    """An arm's best units, by id or by place in their session, and its view of any pool: scores from 0 to 1.
+    """An arm's best units, by id or by place in their session, and a function that scores any pool, from 0 to 1.
 
-    The view does not hold the recall's state, which holds it: all that was read would wait for the collector.
+    The function does not refer to the recall's state, which refers to it: such a cycle would keep all rows that were
+    read in memory until the garbage collector runs.
     """
 
     units: Sequence[UUID]
@@ -41,10 +42,10 @@ class ArmResult:
 
 @dataclass(frozen=True, slots=True)
 class Unindexed:
-    """Facts that no worker has written yet, what has ended since the moment that is asked about, and their words.
+    """Facts that no worker has written yet, units that ended after the moment of the question, and their words.
 
-    The newest stand first; `words` are packed postings by the question's terms. `replaced` are stored facts that one of
-    them replaces.
+    The newest stand first; `words` are packed postings by the question's terms. `replaced` are the stored facts that
+    one of these facts replaces.
     """
 
     candidates: Mapping[UUID, Candidate] = field(default_factory=dict, repr=False)
@@ -54,20 +55,21 @@ class Unindexed:
 
 @dataclass(slots=True)
 class RecallState:
-    """What is known of one recall; each step reads what those before it found, and adds what it finds.
+    """The state of one recall; each step reads the fields that earlier steps filled, and fills its own.
 
-    Of the question: `now` is the moment it is about, `times` are those it asks for.
+    Of the question: `now` is the moment that it is about, `times` are the times that it names.
 
-    `prepare_search` adds the bank as it stood before the search: nothing up to `freshness.position` can escape what
-    follows. `more_pending`: very many rows are undone, not all are counted. `lists`: how many lists of the bank's
-    IVFFlat index are probed, 0 for an exact search. `fresh` are texts that have no vector yet and have passed
-    the `filters`. `recent` is what is not to be told again, `pinned` what is told whatever is asked, `just_said` the
-    newest messages and when they were said. `earlier` is what was said otherwise when the question wants to know what
-    was known then. `waiting` are the packed postings of units whose words are not in the index yet; `unindexed` are
-    facts that no worker has written, where the question asks for facts, and what has ended since its moment.
+    `prepare_search` fills the bank's fields as of before the search: the search covers every unit up to
+    `freshness.position`. `more_pending`: very many rows are undone, not all are counted. `lists`: how many lists of the
+    bank's IVFFlat index are probed, 0 for an exact search. `fresh` are texts that have no vector yet and have passed
+    the `filters`. `recent` are the messages that `skip_recent` leaves out, `pinned` the pinned units, `just_said` the
+    newest messages with their times. `earlier` are texts as of `known_at` of units that were corrected after it.
+    `waiting` are the packed postings of units whose words are not in the index yet; `unindexed` are facts that no
+    worker has written, if the question asks for facts, and units that ended after its moment.
 
-    `Meanings.embed` adds the question's `vector`, of the `generation`, None where there is none to be had, and those of
-    the `tail`, the fresh texts; `query_arms` what each arm `found`, by name. `degraded` are the parts that failed.
+    `Meanings.embed` fills the question's `vector`, of the model's `generation` (None after a failure), and the vectors
+    of the fresh texts, the `tail`; `query_arms` fills `found`, each arm's result by its name. `degraded` names the
+    parts that failed.
     """
 
     host: UUID

@@ -1,11 +1,11 @@
-"""The duration of each step of a recall."""
+"""Measures how long each step of a recall takes."""
 
 import time
 from collections.abc import Callable, Mapping
 
 
 class StepTimer:
-    """A stop-watch: each step ends where the next begins, so that all of them together are the whole."""
+    """A stop-watch of consecutive steps: each ends where the next begins, so their sum is the whole time."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
@@ -13,11 +13,11 @@ class StepTimer:
         self._took: dict[str, float] = {}
 
     def done(self, name: str) -> None:
-        """Note that the step of this name ends now; a step that is done again takes so much longer."""
+        """End the step of this name now; the time of a step that is done again is added to its first."""
         now = self._clock()
         self._took[name] = round(self._took.get(name, 0.0) + (now - self._since) * 1000, 3)
         self._since = now
 
     def milliseconds(self) -> Mapping[str, float]:
-        """Return what each step took, in the order they were done."""
+        """Return how many milliseconds each step took, in the order in which they ended."""
         return dict(self._took)

@@ -1,6 +1,6 @@
-"""Expressions over stored vectors: the rows of one model, a unit's own vector, nearness to the question.
+"""Builds expressions over stored vectors: the rows of one model, a unit's own vector, the distance to the question.
 
-They take `host`, `bank`, `generation` (the model's), and `vector`, the question's.
+Their parameters are `host`, `bank`, `generation` (of the model), and `vector`, the question's.
 """
 
 from uuid import UUID
@@ -17,12 +17,12 @@ ASKED = cast(bindparam("vector"), HalfVector())
 
 
 def measure_distance(vector: ColumnElement[object], other: ColumnElement[object] = ASKED) -> ColumnElement[float]:
-    """Return the negative inner product of two vectors: of unit vectors, the cosine's."""
+    """Return the negative inner product of two vectors: for unit vectors the negative cosine."""
     return vector.op("<#>", return_type=Double)(other)
 
 
 def select_vector(unit_id: ColumnElement[UUID]) -> Select[object]:
-    """Select the vector of a unit, of a long text that of its beginning."""
+    """Select the vector of a unit; for a text of several chunks, that of the first."""
     return (
         select(VECTOR.c.embedding)
         .where(IN_GENERATION, VECTOR.c.unit_id == unit_id, VECTOR.c.chunk == literal_column("0"))

@@ -1,4 +1,4 @@
-"""The fresh tail: the newest texts that have no vector yet, read along with the question (law L4)."""
+"""Selects the fresh tail: the newest texts without a vector, which recall embeds with the question (law L4)."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -25,9 +25,9 @@ from store.recall.filters import KINDS, filter_conditions
 from store.recall.stored_vectors import IN_GENERATION, VECTOR
 from store.schema import LEDGER, UNIT, in_bank
 
-#: More characters than the sentence model reads.
+#: Characters that are read of each text; more than the sentence model reads.
 CHARACTERS = 8192
-#: Read however long it takes: what was just told, and what was answered.
+#: Texts that are embedded whatever the time limit: the newest two, often a message and its answer.
 LEAST = 2
 
 _CHUNKS = bindparam("chunks", type_=Integer)
@@ -36,10 +36,10 @@ _CHUNKS = bindparam("chunks", type_=Integer)
 def _select_tail() -> Select[UUID, str, int, bool]:
     """Select the newest texts without a vector.
 
-    The session that asks comes first, newest message first: only its newest are looked at, for what is older comes
-    with the bank's undone embeddings, newest first again: messages, and the pieces of documents. Facts have a place
-    here for a question by kind alone: else what they were drawn from holds their words. Materialized, with limits:
-    each part stays small for every plan.
+    Messages of the session that asks come first, the newest first; only its newest are examined, as older ones come
+    with the bank's undone embeddings: messages and pieces of documents, the newest first. Facts are included only if
+    the question filters by kind: otherwise the messages that they were extracted from hold their words. The parts are
+    materialized with limits, so that each stays small in every plan.
     """
     unit, work = UNIT.alias("u"), LEDGER.alias("l")
     lacks_vector = ~exists().where(IN_GENERATION, VECTOR.c.unit_id == unit.c.unit_id)
@@ -98,7 +98,7 @@ TAIL = _select_tail()
 class Fresh:
     """A message, or a piece of a document, without a vector; `version` grows when its text is corrected.
 
-    `own`: it was said in the session that asks.
+    `own`: it belongs to the session that asks.
     """
 
     unit_id: UUID
@@ -108,9 +108,9 @@ class Fresh:
 
 
 def select_urgent(tail: Sequence[Fresh]) -> Sequence[Fresh]:
-    """Return what is read of a tail although far more waits than it holds: the own session's, and the newest others.
+    """Return the texts of a tail that are embedded under a large backlog: the own session's, and the newest others.
 
-    One question could read only a negligible part of the rest.
+    One question could embed only a negligible part of the backlog.
     """
     others = [fresh for fresh in tail if not fresh.own]
     return [*(fresh for fresh in tail if fresh.own), *others[:LEAST]]
@@ -119,9 +119,9 @@ def select_urgent(tail: Sequence[Fresh]) -> Sequence[Fresh]:
 def select_affordable(
     tail: Sequence[Fresh], question: str, budget_ms: float, estimate_ms: Callable[[Sequence[str]], float]
 ) -> Sequence[Fresh]:
-    """Return the beginning of the tail that fits the time, question included; never less than the LEAST newest.
+    """Return the beginning of the tail that is embedded, with the question, within `budget_ms`; at least LEAST texts.
 
-    Texts are taken in order, so what is left out is told by one fact: it is older than what was read.
+    Texts are taken in order, so all texts that are left out are older than those that are embedded.
     """
     texts = [question, *(fresh.content for fresh in tail)]
     fits = bisect_right(range(len(texts)), budget_ms, key=lambda count: estimate_ms(texts[: count + 1]))

@@ -1,4 +1,4 @@
-"""The time arm: units said in the time a question names, or that mention that time."""
+"""Runs the time arm: prefers units that were said in the time that a question names, or that mention this time."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -20,26 +20,26 @@ from store.text.times import DAY, TimeSpan, find_spans
 
 Numbers = NDArray[np.float64]
 
-#: Units said in the asked time that are compared, the nearest in meaning.
+#: Most units said in the asked time that the arm contributes, the nearest in meaning.
 UNITS = 40
-#: Said within days: a longer time is asked for by the words of its month or year.
+#: Most days of an asked time whose units are read; a longer time is found by the words of its month or year.
 MOST_DAYS = 31
-#: Most units of one day that are compared.
+#: Most units of one day that are read.
 OF_A_DAY = 200
 #: Messages of the days after an event often report it; their score falls with the distance.
 TOLD_LATER = 0.8
 SOON = timedelta(days=7)
-#: Texts, the nearest in time, that are read for the times they tell of, and no more of each than this.
+#: Most texts that are searched for mentions of the asked time, the nearest in time, and the characters of each.
 TEXTS = 32
 CHARACTERS = 1000
-#: A text tells of times so long before and after it is said.
+#: A text is searched only for asked times that are within this time of when it was said.
 ABOUT = timedelta(days=400)
 
 
 def _select_said() -> Select[UUID]:
-    """Select what was said on the asked days, the nearest to the question first.
+    """Select units said on the asked days, the nearest to the question in meaning first.
 
-    Each day's by the index `unit_by_time`; the newest of a day that has too many.
+    Those of each day are found by the index `unit_by_time`; of a day with more than `of_a_day`, the newest.
     """
     unit = UNIT.alias("u")
     days = (
@@ -69,16 +69,16 @@ SAID = _select_said()
 
 
 class TimeArm:
-    """Units said in the asked time or telling of it; where a question names no time there is nothing to do."""
+    """The arm of time: units said in the asked time or mentioning it; none if the question names no time."""
 
     name = "time"
 
     def weight(self, settings: RecallSettings) -> float:
-        """Return how much being of the right time counts against a share of words found."""
+        """Return the weight of a fitting time, where a lexical score has weight 1."""
         return settings.ranking.time_weight
 
     async def find(self, connection: AsyncConnection, state: RecallState) -> ArmResult:
-        """Find the units said on the asked days, the nearest in meaning first."""
+        """Return the units said on the asked days, the nearest in meaning first."""
         if not state.times or not state.settings.ranking.time_weight:
             return ArmResult([], [], lambda pool: np.zeros(len(pool)))
         days = split_days(state.times)
@@ -99,7 +99,7 @@ class TimeArm:
 
 
 def split_days(times: Sequence[TimeSpan]) -> list[TimeSpan]:
-    """Return the days of these times, the last of each cut where the time ends; none where they are too many."""
+    """Return the days of these times, the last day of each cut at the time's end; none if they are over MOST_DAYS."""
     days = [
         TimeSpan(begin, min(begin + DAY, span.end))
         for span in times
@@ -112,7 +112,7 @@ def split_days(times: Sequence[TimeSpan]) -> list[TimeSpan]:
 def score_timeliness(pool: CandidatePool, times: Sequence[TimeSpan]) -> Numbers:
     """Return how well each unit fits the asked times, from 0 to 1; shape (len(pool),).
 
-    1 for what was said in one of them or tells of it, less for what was said in the days after.
+    A unit said in one of them, or mentioning one, has 1; a unit said in the days after has less.
     """
     moments = [unit.occurred_at for unit in pool.candidates]
     scores, away = score_moments(moments, times), distance_to_times(moments, times)
@@ -124,7 +124,7 @@ def score_timeliness(pool: CandidatePool, times: Sequence[TimeSpan]) -> Numbers:
 
 
 def score_moments(moments: Sequence[datetime], times: Sequence[TimeSpan]) -> Numbers:
-    """Return how well what was said at each moment fits the times (one at least), from 0 to 1; shape (moments,)."""
+    """Return how well a unit said at each moment fits the times (at least one), from 0 to 1; shape (moments,)."""
     at, (begins, ends) = _to_seconds(moments)[:, None], _time_bounds(times)
     later = TOLD_LATER * np.exp(-np.maximum(at - ends, 0.0) / SOON.total_seconds())
     best: Numbers = np.where(at < begins, 0.0, np.where(at < ends, 1.0, later)).max(axis=1)
@@ -138,7 +138,7 @@ def distance_to_times(moments: Sequence[datetime], times: Sequence[TimeSpan]) ->
 
 
 def tells_of(content: str, at: datetime, times: Sequence[TimeSpan]) -> bool:
-    """Say whether a text, said at this moment, speaks of one of the times, and not of a much longer one."""
+    """Return whether a text, said at this moment, mentions one of the times, but not by a much longer time."""
     begins, ends = _time_bounds(times)
     near = np.minimum(np.abs(begins - at.timestamp()), np.abs(ends - at.timestamp())) < ABOUT.total_seconds()
     told = find_spans(content, at) if near.any() else []

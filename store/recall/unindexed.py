@@ -1,6 +1,6 @@
-"""Units that are not in the word or vector index yet: recall compares them too.
+"""Adds units to a recall that are in neither the word index nor the vector index.
 
-Those are facts of turns that no worker has read, and what has ended since the moment a question is about. Their words
+They are facts of turns that no worker has extracted yet, and units that ended after the question's moment. Their words
 and vectors are made with the question.
 """
 
@@ -16,26 +16,26 @@ from store.recall.pool import CandidatePool
 from store.recall.state import RecallState, Unindexed
 from store.recall.tail import CHARACTERS, Fresh
 
-#: One posting, as lexical.POSTING has it.
+#: One posting, in the format of lexical.POSTING.
 _POSTING = Struct(">16siii")
 
 
 def pack_posting(unit: UUID, count: int, length: int) -> bytes:
-    """Return the posting of a term that stands `count` times in a unit of `length` words, which stands alone."""
+    """Return the posting of a term that stands `count` times in a unit of `length` words that is not a message."""
     return _POSTING.pack(unit.bytes, -1, count, length)
 
 
 def join_unindexed(first: Unindexed, second: Unindexed) -> Unindexed:
-    """Return both, these first."""
+    """Return the units and words of both, those of `first` first."""
     terms = first.words.keys() | second.words.keys()
     words = {term: first.words.get(term, b"") + second.words.get(term, b"") for term in terms}
     return Unindexed({**first.candidates, **second.candidates}, words, first.replaced | second.replaced)
 
 
 def build_tail(state: RecallState) -> list[Fresh]:
-    """Return what is embedded with the question: these units, and texts without a vector; the own session's first.
+    """Return the texts that are embedded with the question: unindexed units and fresh texts; the own session's first.
 
-    Of these units the first, as many as the tail has room for.
+    Of the unindexed units the first are taken, as many as the tail has room for.
     """
     own = filters.own_session(state.query, state.bank)
     first = [*state.unindexed.candidates.values()][: state.settings.fresh_tail_chunks]
@@ -44,7 +44,7 @@ def build_tail(state: RecallState) -> list[Fresh]:
 
 
 def add_unindexed(state: RecallState, pool: CandidatePool, found: Collection[UUID]) -> CandidatePool:
-    """Add to a pool what is in no index and was `found`."""
+    """Return the pool with the unindexed units among the ids `found`."""
     units = [one for one in state.unindexed.candidates.values() if one.unit_id in found]
     if not units:
         return pool

@@ -1,7 +1,7 @@
 """Stores vectors that a recall embedded, so that no worker embeds the text again.
 
-Beside the answer, never in its way: one write at a time and no queue. What comes while one runs is left to the
-workers, whose work it is.
+Best effort, and no answer waits for it: there is one write at a time and no queue. Vectors that arrive during a write
+are dropped, and workers embed those texts.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 class Keeping:
-    """Stores vectors of the fresh tail; make it, use it and close it on one event loop."""
+    """A writer of the fresh tail's vectors; create, use and close it on one event loop."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -34,7 +34,7 @@ class Keeping:
         tail: Sequence[Fresh],
         vectors: Mapping[UUID, NDArray[np.float32]],
     ) -> None:
-        """Take the vectors of these units, or leave them to the workers; returns at once and never raises."""
+        """Begin to store the vectors of these units unless a write is running; return at once and never raise."""
         if tail and (self._task is None or self._task.done()):
             units = [Unembedded(bank, fresh.unit_id, fresh.content, fresh.version) for fresh in tail]
             rows = np.stack([vectors[fresh.unit_id] for fresh in tail])
@@ -42,7 +42,7 @@ class Keeping:
             self._task = asyncio.get_running_loop().create_task(work, name="keep the fresh tail")
 
     async def close(self) -> None:
-        """Wait for the write that runs."""
+        """Wait for the running write, if any."""
         if self._task is not None:
             await asyncio.wait([self._task])
 
