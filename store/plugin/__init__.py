@@ -1,1 +1,1 @@
-"""Storage of the memory plugin: namespaces are banks, memories are units of origin `memory`."""
+"""Stores what the memory plugin writes: namespaces are banks, memories are units of origin `memory`."""

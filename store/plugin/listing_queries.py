@@ -1,4 +1,4 @@
-"""The query that lists memories of namespaces, page by page."""
+"""Builds the query that lists memories of namespaces, page by page."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ from sqlalchemy import (
 from store.plugin.marks import is_memory_of, is_pinned, memory_columns, read_field, read_id, unnest_banks
 from store.schema import TIME, UNIT
 
-# The last memory of the page before: whether it is pinned, since when it is there, its id. All null: the first page.
+# The last memory of the previous page: whether it is pinned, its time, its id. All are null for the first page.
 _PINNED, _AT, _ID = bindparam("pinned", type_=Boolean), bindparam("at", type_=TIME), bindparam("id", type_=Uuid)
 _LETTER, _LIMIT = bindparam("letter", type_=Text), bindparam("limit", type_=Integer)
 _LATEST = literal_column("'infinity'", TIME)
@@ -36,7 +36,7 @@ _UNIT, _BANK = UNIT.alias("u"), unnest_banks()
 def _select_part(
     part: ColumnElement[bool], at: ColumnElement[Any], memory_id: ColumnElement[Any]
 ) -> Select[*tuple[Any, ...]]:
-    """Select the next memories of a bank from behind one; of its time, those before it are passed over."""
+    """Select the next pinned or other memories of a bank: those older than `at`, and of equal time, of a smaller id."""
     place = tuple_(_UNIT.c.mentioned_at, read_id(_UNIT))
     holds_letter = func.strpos(func.lower(_UNIT.c.content), func.lower(_LETTER)) > literal_column("0")
     return (
@@ -54,7 +54,7 @@ def _select_part(
 
 
 def _select_page() -> Select[*tuple[Any, ...]]:
-    """Select a page: of each bank by two indexes, `unit_pinned_by_plugin` and `unit_listed_by_plugin`."""
+    """Select a page; each bank is read by two indexes, `unit_pinned_by_plugin` and `unit_listed_by_plugin`."""
     behind = func.coalesce(_AT, _LATEST)
     pinned = _select_part(
         is_pinned(_UNIT) & func.coalesce(_PINNED, true()), at=behind, memory_id=func.coalesce(_ID, _LAST_ID)

@@ -1,7 +1,7 @@
-"""The mark by which a unit is a memory of the plugin, in expressions on the table of units.
+"""Builds expressions on units that read the mark of the plugin's memories.
 
-Indexes are found by them (`unit_listed_by_plugin` and others in `store/schema.py`), so the mark is read by `->` and
-`->>`, as there, and not by subscripts.
+They match the indexes on the mark (`unit_listed_by_plugin` and others in `store/schema.py`), so they read it by `->`
+and `->>`, as the indexes do, and not by subscripts.
 """
 
 from typing import Any
@@ -30,12 +30,12 @@ from sqlalchemy.dialects.postgresql import JSONB
 from store.expiry import NOW
 from store.schema import TIME
 
-#: Under which name a unit's metadata hold the mark.
+#: The key of the mark in a unit's metadata.
 MARK = "plugin"
 _MARK = literal_column(f"'{MARK}'", Text)
-#: What a memory may be (contract v1); of each kind there is an index.
+#: The kinds of memories (contract v1); there is an index for each.
 KINDS = ("fact", "summary", "checkpoint")
-#: The tenant; the banks that are searched; the kinds that are asked for (null: all).
+#: Parameters: the tenant; the banks that are searched; the kinds that are asked for (null: all).
 HOST, BANKS = bindparam("host", type_=Uuid), bindparam("banks", type_=ARRAY(Uuid))
 ASKED_KINDS = bindparam("kinds", type_=ARRAY(Text))
 
@@ -53,17 +53,17 @@ def read_field(unit: FromClause, name: str) -> ColumnElement[str]:
 
 
 def is_marked(unit: FromClause) -> ColumnElement[bool]:
-    """Say that a unit is a memory of the plugin and was not forgotten: the predicate of the indexes of memories."""
+    """Return the condition that a unit is an active memory of the plugin: the predicate of the indexes of memories."""
     return and_(unit.c.origin == literal_column("'memory'"), unit.c.active, has_mark(unit))
 
 
 def has_mark(unit: FromClause) -> ColumnElement[bool]:
-    """Say that a unit came through the plugin."""
+    """Return the condition that a unit was written through the plugin."""
     return func.jsonb_exists(unit.c["metadata"], _MARK)
 
 
 def is_memory(unit: FromClause) -> ColumnElement[bool]:
-    """Say that a unit is a memory that is read: one that lasts at `now`, of a kind that is asked for."""
+    """Return the condition that a unit is a memory that has not expired at `now`, of a kind that is asked for."""
     return and_(
         is_marked(unit),
         func.coalesce(cast(read_field(unit, "expires_at"), TIME) > NOW, true()),
@@ -72,17 +72,17 @@ def is_memory(unit: FromClause) -> ColumnElement[bool]:
 
 
 def is_memory_of(bank: ColumnElement[Any], unit: FromClause) -> ColumnElement[bool]:
-    """Say that a unit is a memory of this bank that is read; `any_(BANKS)`: of one of those that are searched."""
+    """Return the condition `is_memory` for units of this bank, or with `any_(BANKS)` of the banks that are searched."""
     return and_(unit.c.host_id == HOST, unit.c.bank_id == bank, unit.c.seq.is_not(None), is_memory(unit))
 
 
 def is_pinned(unit: FromClause) -> ColumnElement[bool]:
-    """Say that a memory is pinned, as the index of pinned memories says it."""
+    """Return the condition that a memory is pinned, as in the predicate of the index of pinned memories."""
     return read_field(unit, "pin") == literal_column("'true'")
 
 
 def read_id(unit: FromClause) -> ColumnElement[Any]:
-    """Return the id that a memory's caller knows it by, as the indexes that list memories say it."""
+    """Return the id by which a memory's caller knows it, as in the indexes that list memories."""
     return cast(read_field(unit, "id"), Uuid)
 
 
@@ -92,7 +92,7 @@ def read_pin(unit: FromClause) -> ColumnElement[bool]:
 
 
 def memory_columns(unit: FromClause) -> tuple[ColumnElement[Any], ...]:
-    """Return what is read of a memory (`build_memory`)."""
+    """Return the columns of a memory that `build_memory` takes."""
     return (
         *(unit.c[name] for name in ("bank_id", "unit_id", "turn_name", "content", "mentioned_at")),
         cast(read_mark(unit), Text).label("mark"),
@@ -101,7 +101,7 @@ def memory_columns(unit: FromClause) -> tuple[ColumnElement[Any], ...]:
 
 
 def best_first(unit: FromClause, score: ColumnElement[float]) -> tuple[ColumnElement[Any], ...]:
-    """Return the order of what is found: pinned memories, if `pins_first`, then by score, the newest, and by id."""
+    """Return the order of found memories: pinned ones first, if `pins_first`, then by score, time and id, falling."""
     pinned = and_(read_pin(unit), bindparam("pins_first", type_=Boolean))
     return (pinned.desc(), score.desc(), unit.c.mentioned_at.desc(), read_id(unit).desc())
 

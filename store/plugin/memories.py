@@ -1,7 +1,7 @@
-"""Memories of the memory plugin: single memories of a bank, marked by what their callers said of them beside the text.
+"""Writes and forgets memories of the memory plugin: single units of a bank whose mark holds the caller's fields.
 
-The mark is an object among a unit's metadata, where other interfaces put texts alone: none of them can make one. A
-memory's times stand in UTC to the microsecond.
+The mark is a JSON object in a unit's metadata, where other interfaces write only strings, so none of them can forge
+one. A memory's times are in UTC, to the microsecond.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,11 +32,11 @@ from store.plugin.vectors import CallersVector, insert_vector, keep_only
 from store.schema import DIRECTIVE, DOC, SESSION_HISTORY, UNIT, in_bank
 from store.tenancy.quotas import retry_on_quota
 
-#: How far back `created_at` may be put, and ahead: as far as a text of four digits names years.
+#: Memories that are ended per query when a namespace is forgotten.
 PAGE = 200
 NO_NAMESPACE = "no such namespace"
-#: Takes tenant, memories (`append_arguments`), of each its vector's digest, norm and dimension, the numbers of all
-#: vectors, the traceparent of each, and whether to wait for other writers.
+#: Takes the tenant, the memories (`append_arguments`), the digest, norm and dimension of each one's vector, the numbers
+#: of all vectors, the traceparent of each, and whether to wait for other writers.
 APPEND = "select outcomes, positions from afterturn.append_plugin_memories($1, $2, $3, $4, $5, $6, $7, $8)"
 
 _UNIT = UNIT.alias("u")
@@ -53,7 +53,7 @@ _IS_OTHER = or_(
     _UNIT.c.origin.in_((literal_column("'message'"), literal_column("'document'"))),
     and_(_UNIT.c.origin == literal_column("'memory'"), ~has_mark(_UNIT)),
 )
-# Whether a bank holds anything that did not come through the plugin, or was drawn from that.
+# Whether a bank holds anything that was not written through the plugin, apart from data derived from memories.
 OTHERS = select(
     or_(
         exists().where(in_bank(_UNIT), _UNIT.c.active, _IS_OTHER),
@@ -64,7 +64,7 @@ OTHERS = select(
 
 @dataclass(frozen=True, slots=True)
 class PluginMemory:
-    """A memory as its caller wrote it; `propagation` is JSON text, kept digit for digit."""
+    """A memory as its caller wrote it; `propagation` is JSON text, kept unchanged."""
 
     memory_id: UUID | None
     content: str = field(repr=False)
@@ -79,7 +79,7 @@ class PluginMemory:
 
 @dataclass(frozen=True, slots=True)
 class StoredMemory:
-    """A memory as it is read; `score` where it was found by something."""
+    """A memory as it is read; `score` is None in a listing."""
 
     bank: UUID
     unit: UUID
@@ -94,16 +94,16 @@ class StoredMemory:
     score: float | None = None
 
 
-#: A memory as it is appended, with the vector that its caller brought.
+#: A memory to append, with its caller's vector.
 Offered = tuple[AppendableTurn, CallersVector | None]
-#: What became of it (`append_plugin_memories`), and its position.
+#: The outcome of appending it (`append_plugin_memories`), and its position.
 Outcome = tuple[str, int | None]
-#: Bytes of a number of a vector, as it is sent.
+#: Bytes of one number of a vector on the wire.
 NUMBER_BYTES = 4
 
 
 class PluginMemories:
-    """Writes and forgets memories of a tenant's namespaces."""
+    """The writer of memories: writes and forgets them in a tenant's namespaces."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
@@ -113,14 +113,14 @@ class PluginMemories:
         self._writes: WeakValueDictionary[UUID, Coalescer[Offered, Outcome]] = WeakValueDictionary()
 
     async def write(self, host: UUID, namespace: str, memory: PluginMemory) -> UUID:
-        """Write a memory: durable and found when this returns; one of its id there is replaced in every field.
+        """Write a memory and return its id; durable and found when this returns. Replaces one of this id in all fields.
 
-        Raises NotFound for a namespace that is not there, QuotaExceeded, RateLimited, TurnBusy.
+        Raises NotFound for a namespace that does not exist, QuotaExceeded, RateLimited, TurnBusy.
         """
         memory_id = memory.memory_id or uuid4()
 
         async def permit(_unit: UUID) -> None:
-            """Let a memory be replaced: its name is the plugin's."""
+            """Permit that a memory is replaced: only the plugin uses its name."""
 
         append, beside = partial(self._append, host, memory.vector), partial(self._replace_vector, host, namespace)
         kept = _as_kept(namespace, memory_id, memory)
@@ -128,7 +128,7 @@ class PluginMemories:
         return memory_id
 
     async def _append(self, host: UUID, vector: CallersVector | None, memory: AppendableTurn) -> Outcome:
-        """Append a memory with its vector while its namespace is there, with those of others. Raises NotFound."""
+        """Append a memory with its vector, coalesced with concurrent writes. Raises NotFound without its namespace."""
         outcome, position = await self._together(host).ask((memory, vector))
         if outcome == "held":
             [(outcome, position)] = await self._write(host, [(memory, vector)], wait=True)
@@ -137,7 +137,7 @@ class PluginMemories:
         return outcome, position
 
     def _together(self, host: UUID) -> Coalescer[Offered, Outcome]:
-        """Return where memories of a host meet that come at the same time: the busier we are, the less each costs."""
+        """Return the tenant's coalescer of concurrent writes: the higher the load, the cheaper is each write."""
         if (found := self._writes.get(host)) is None:
             write = partial(self._write, host, wait=False)
             # One call at a time: with two, 16 writers found one free for almost every memory, and their p95 was 1.5 x.
@@ -145,7 +145,7 @@ class PluginMemories:
         return found
 
     async def _write(self, host: UUID, offered: Sequence[Offered], *, wait: bool) -> list[Outcome]:
-        """Append memories in one call; of one that is named twice the later is busy: another is writing it."""
+        """Append memories in one call and return their outcomes; the later of two of one name is `busy`."""
         first = {memory.turn: n for n, (memory, _) in reversed(list(enumerate(offered)))}
         once = sorted(first.values())
         memories = [offered[n][0] for n in once]
@@ -170,7 +170,7 @@ class PluginMemories:
     async def _replace_vector(
         self, host: UUID, namespace: str, memory_id: UUID, vector: CallersVector | None, connection: AsyncConnection
     ) -> None:
-        """Have a memory's vector replaced with it, while its namespace is there. Raises NotFound."""
+        """Replace a memory's vector in the transaction of its text. Raises NotFound without its namespace."""
         if not await read_namespaces(connection, host, [namespace]):
             raise NotFound(NO_NAMESPACE)
         place = _place(host, namespace, memory_id)
@@ -179,9 +179,9 @@ class PluginMemories:
         await keep_only(connection, place, vector.digest if vector else "")
 
     async def forget(self, host: UUID, namespace: str, memory_id: UUID) -> UUID:
-        """Forget a memory: gone from every read when this returns; returns the erasure that removes its text.
+        """Forget a memory, which no read finds after this; return the erasure that removes its text.
 
-        `Erasures.run` goes on with that. Raises NotFound.
+        `Erasures.run` continues the erasure. Raises NotFound.
         """
         place = _place(host, namespace, memory_id)
         async with self._database.tenant(host) as connection:
@@ -195,9 +195,9 @@ class PluginMemories:
         return erasure
 
     async def forget_all(self, host: UUID, namespace: str) -> list[UUID]:
-        """Forget everything that was written into a namespace; returns the erasures that remove the texts.
+        """Forget all memories of a namespace; return the erasures that remove their texts.
 
-        A bank that holds nothing else ends as a whole; what others remember in it stays.
+        A bank that holds nothing else is erased as a whole; data from other interfaces stays.
         """
         bank = identity.bank_id(host, namespace)
         async with self._database.tenant(host) as connection:
@@ -246,7 +246,7 @@ def build_memory(row: DriverRow, score: float | None = None) -> StoredMemory:
 
 
 def name_memory(memory_id: UUID) -> str:
-    """Return the name of a memory in its bank: no other interface's names hold a line end."""
+    """Return the name of a memory in its bank: names from other interfaces have no line break."""
     return f"plugin\n{memory_id}"
 
 

@@ -1,4 +1,4 @@
-"""Namespaces of the memory plugin: banks that were upserted through it, with what their callers said of them."""
+"""Stores namespaces of the memory plugin: banks that were upserted through it, with their callers' fields."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from store.schema import BANK, PLUGIN_NAMESPACE, PLUGIN_VECTOR, same_bank
 from store.tenancy.banks import Banks
 
 _SPACE, _BANK = PLUGIN_NAMESPACE.alias("n"), BANK.alias("b")
-#: A namespace exists while its bank lives and it was not deleted; of several, in the order of their ids.
+#: A namespace exists while its bank is active and its own deletion was not begun.
 LIVING = (
     select(*(_SPACE.c[name] for name in ("bank_id", "name", "kind", "expires_at", "metadata", "created_at")))
     .join_from(_SPACE, _BANK, and_(same_bank(_BANK, _SPACE), _BANK.c.active))
@@ -31,10 +31,10 @@ LIVING = (
     )
 )
 READ = LIVING.order_by(_SPACE.c.bank_id)
-#: The banks of those that have not expired at `now`.
+#: The banks of the namespaces that have not expired at `now`.
 LASTING = LIVING.with_only_columns(_SPACE.c.bank_id).where(func.coalesce(_SPACE.c.expires_at > NOW, true()))
 _NAMESPACE = PLUGIN_NAMESPACE.c
-# Alone: who writes a memory there holds the bank, and has committed before this says that the namespace ends.
+# Exclusive: writers of memories hold a shared lock on the bank and have committed before this marks the namespace.
 LOCK_BANK = select(hold_lock("bank", "bank"))
 
 
@@ -50,26 +50,26 @@ class NamespaceRow:
     created_at: datetime
 
     def has_ended(self, now: datetime) -> bool:
-        """Say whether it expired: nothing of it is read any more, until its end is moved."""
+        """Return whether the namespace has expired: its memories are hidden until `expires_at` is moved."""
         return self.expires_at is not None and self.expires_at <= now
 
 
 @dataclass(frozen=True, slots=True)
 class NamespaceChange:
-    """What is said of a namespace; a field that is not `named` stays as it is."""
+    """A change of a namespace; a field that is not in `named` stays unchanged."""
 
     named: frozenset[str]
     expires_at: datetime | None = None
     metadata: str | None = field(default=None, repr=False)
 
     def values(self) -> dict[str, Any]:
-        """Return the columns that are named, as they shall be."""
+        """Return the new values of the columns in `named`."""
         told = {"expires_at": self.expires_at, "metadata": self.metadata}
         return {name: value for name, value in told.items() if name in self.named}
 
 
 class Namespaces:
-    """Makes, changes and reads the namespaces of a tenant."""
+    """The store of a tenant's namespaces: creates, changes, reads and removes them."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
@@ -84,16 +84,16 @@ class Namespaces:
         return found[0]
 
     async def of(self, host: UUID, names: Sequence[str]) -> list[NamespaceRow]:
-        """Return those of the named namespaces that are there, each once."""
+        """Return the namespaces of these names that exist, each once."""
         async with self._database.tenant(host) as connection:
             return await read_namespaces(connection, host, names)
 
     async def upsert(self, host: UUID, name: str, kind: str, change: NamespaceChange) -> NamespaceRow:
-        """Make a namespace and its bank, or change its kind and what `change` names. Raises QuotaExceeded."""
+        """Create a namespace and its bank, or change its kind and the fields in `change`. Raises QuotaExceeded."""
         _, fresh = await self._banks.create(host, None, name)
         new = {"kind": kind, "expires_at": change.expires_at, "metadata": change.metadata, "created_at": self._clock()}
         key = {"host_id": host, "bank_id": identity.bank_id(host, name)}
-        # Of a namespace whose bank ended, nothing is left: it begins anew.
+        # If the bank is new, a row of an earlier namespace is overwritten as a whole.
         changed = new if fresh else {"kind": kind, **change.values()}
         upsert = insert(PLUGIN_NAMESPACE).values(**key, name=name, **new)
         async with self._database.tenant(host) as connection:
@@ -101,7 +101,7 @@ class Namespaces:
         return await self.get(host, name)
 
     async def change(self, host: UUID, name: str, change: NamespaceChange) -> NamespaceRow:
-        """Change what `change` names. Raises NotFound."""
+        """Set the fields in `change` and return the namespace. Raises NotFound."""
         await self.get(host, name)
         if values := change.values():
             async with self._database.tenant(host) as connection:
@@ -109,13 +109,13 @@ class Namespaces:
         return await self.get(host, name)
 
     async def is_ending(self, host: UUID, name: str) -> bool:
-        """Say whether the deletion of a namespace was begun and is not over."""
+        """Return whether the deletion of a namespace was begun and is not complete."""
         async with self._database.tenant(host) as connection:
             place = {"host_id": host, "bank_id": identity.bank_id(host, name)}
             return bool(await connection.scalar(select(_NAMESPACE.ending).filter_by(**place)))
 
     async def begin_end(self, host: UUID, name: str) -> None:
-        """Have a namespace be gone for every reader of the plugin. Raises NotFound."""
+        """Hide a namespace from all readers of the plugin, as the first step of its deletion. Raises NotFound."""
         await self.get(host, name)
         bank = identity.bank_id(host, name)
         async with self._database.tenant(host) as connection:
@@ -123,7 +123,7 @@ class Namespaces:
             await connection.execute(_update_living(host, bank).values(ending=True))
 
     async def remove(self, host: UUID, name: str) -> None:
-        """Remove what is known of a namespace beside its bank, vectors included."""
+        """Delete a namespace's row and its callers' vectors; its bank stays."""
         place = {"host_id": host, "bank_id": identity.bank_id(host, name)}
         async with self._database.tenant(host) as connection:
             await connection.execute(delete(PLUGIN_VECTOR).filter_by(**place))
@@ -131,13 +131,13 @@ class Namespaces:
 
 
 def _update_living(host: UUID, bank: UUID) -> Update:
-    """Change a namespace unless its deletion was begun."""
+    """Return the update of a namespace whose deletion was not begun."""
     return update(PLUGIN_NAMESPACE).where(
         _NAMESPACE.host_id == host, _NAMESPACE.bank_id == bank, _NAMESPACE.ending.is_(False)
     )
 
 
 async def read_namespaces(connection: AsyncConnection, host: UUID, names: Sequence[str]) -> list[NamespaceRow]:
-    """Return those of the named namespaces that are there, each once, in the tenant's transaction."""
+    """Return the namespaces of these names that exist, each once, in the tenant's transaction."""
     banks = list({identity.bank_id(host, name) for name in names})
     return [NamespaceRow(*row) for row in await fetch_rows(connection, READ, {"host": host, "banks": banks})]

@@ -1,4 +1,4 @@
-"""Queries of how near memories are to a search, and of the best by words and nearness together."""
+"""Builds the queries of memories near to a search, and of the best by words and nearness together."""
 
 from typing import Any
 
@@ -45,12 +45,12 @@ _IN_GENERATION = and_(_VECTOR.c.host_id == HOST, _VECTOR.c.generation == bindpar
 
 
 def _is_first_of(bank: FromClause) -> ColumnElement[bool]:
-    """Say that a vector is of the first chunk of a unit of this bank."""
+    """Return the condition that a vector is of the first chunk of a unit of this bank."""
     return and_(_IN_GENERATION, _VECTOR.c.chunk == _ZERO, _VECTOR.c.bank_id == bank.c.bank_id)
 
 
 def _unnest_units(units: ColumnElement[Any], numbers: str, number: str, name: str) -> FromClause:
-    """Return units with numbers of another parameter, as rows of `unit_id` and `number`."""
+    """Return units and the parameter `numbers` as rows of `unit_id` and a column named `number`."""
     rows = func.unnest(units, bindparam(numbers, type_=ARRAY(Double)))
     return rows.table_valued(column("unit_id", Uuid), column(number, Double)).render_derived(name)
 
@@ -59,9 +59,9 @@ def _unnest_units(units: ColumnElement[Any], numbers: str, number: str, name: st
 
 
 def _find_near(*, of_memories: bool) -> CTE:
-    """Return the nearest of each bank that is read whole, memories alone or units of any kind.
+    """Return the nearest units, or memories alone, of each bank whose vectors are all compared.
 
-    What is not near is left out before it is put in order: most is. An order that no index can serve is exact.
+    Units below `near`, which are most, are filtered before the sort. It is exact: no index serves an order by a sum.
     """
     bank, distance = unnest_banks("whole"), (_DISTANCE + _ZERO).label("distance")
     nearest = select(_VECTOR.c.bank_id, _VECTOR.c.unit_id, distance).where(_is_first_of(bank), -_DISTANCE >= _NEAR)
@@ -90,7 +90,7 @@ def _find_pinned() -> CTE:
 
 
 def _measure_cosines(near: CTE, pinned: CTE) -> CTE:
-    """Return the cosines of what is near, of what is known already, of what shares words, and of pinned memories."""
+    """Return the cosines of near units, of units measured before, of those that share words, and of pinned memories."""
     known = _unnest_units(bindparam("known", type_=ARRAY(Uuid)), "cosines", "cosine", "k")
     named = _UNITS.concat(func.array(select(pinned.c.unit_id).scalar_subquery()))
     of_named = (
@@ -106,7 +106,7 @@ def _measure_cosines(near: CTE, pinned: CTE) -> CTE:
 
 
 def _fuse_scores(cosines: CTE) -> CTE:
-    """Return what shares words or is near, with the weighted sum of both."""
+    """Return the units that share words or are near, each with the weighted sum of both scores."""
     words = _unnest_units(_UNITS, "scores", "score", "w")
     by_words, by_nearness = func.coalesce(words.c.score, _ZERO), func.coalesce(cosines.c.cosine, _ZERO)
     score = (by_words + _WEIGHT * func.greatest(_ZERO, by_nearness)) / (_WEIGHT + _ONE)
@@ -120,7 +120,7 @@ def _fuse_scores(cosines: CTE) -> CTE:
 
 
 def _open_best(fused: CTE, pinned: CTE) -> FromClause:
-    """Return the memories among the best, and pinned ones: these alone are opened."""
+    """Return the memories among the best units and the pinned ones: only rows of these are read."""
     best = union(
         select(fused).order_by(fused.c.score.desc()).fetch(_OPENED, with_ties=True),
         select(fused).join_from(fused, pinned, pinned.c.unit_id == fused.c.unit_id),
@@ -141,7 +141,7 @@ def _open_best(fused: CTE, pinned: CTE) -> FromClause:
 
 
 def _select_best(near: CTE) -> Select[*tuple[Any, ...]]:
-    """Select the best by words and nearness together, and with each, or alone, whether more are near: `cut`."""
+    """Select the best memories by words and nearness; `cut` in each row, or in one without a memory: more are near."""
     pinned = _find_pinned()
     fused = _fuse_scores(_measure_cosines(near, pinned))
     found = _open_best(fused, pinned)
@@ -157,7 +157,7 @@ BEST_OF_ALL = _select_best(_find_near(of_memories=True))
 
 # An index of lists is read -------------------------------------------------------------------------------------------
 
-#: The order that an index of lists serves.
+#: Approximate: an IVFFlat index serves this order.
 NEAR_IN_LISTS = (
     select(_VECTOR.c.unit_id, _VECTOR.c.chunk, _COSINE)
     .where(_IN_GENERATION, _VECTOR.c.bank_id == bindparam("bank", type_=Uuid))
@@ -167,7 +167,7 @@ NEAR_IN_LISTS = (
 
 
 def _select_memories_in_lists() -> Select[*tuple[Any, ...]]:
-    """Select the memories among the nearest: what is none, and other kinds, are left out."""
+    """Select the memories of the asked kinds among the nearest units."""
     near = NEAR_IN_LISTS.cte("near").prefix_with("materialized")
     return (
         select(_UNIT.c.unit_id, near.c.chunk, near.c.cosine)

@@ -1,8 +1,8 @@
-"""Searches of the memory plugin: one over all named namespaces, for memories of the plugin alone.
+"""Searches memories of the plugin, and no other units, over all namespaces of a call.
 
-By text it is a hybrid of words and meaning with a floor: what shares no word with the query, and is not near it, is not
-returned. By a caller's vector it is exact up to the size where maintenance makes an index (`recall.exact_units`), and a
-listing always is. What an index leaves too few of, behind a filter, is searched in full.
+A search by text is a hybrid of words and meaning with a floor: memories that share no word with the query and are not
+near it are not returned. A search by a caller's vector is exact up to the size at which maintenance builds an index
+(`recall.exact_units`); a listing is always exact. If an index gives too few memories, all vectors are compared.
 """
 
 import asyncio
@@ -40,26 +40,26 @@ from store.tenancy.languages import Languages, rules_of_bank
 from store.text.terms import words_of
 from store.text.word_rules import WordRules
 
-#: Candidates compared: of the best by words, and of the pinned in each namespace.
+#: Most candidates compared: of the best by words, and of the pinned memories of each namespace.
 COMPARED = 400
 #: The nearest memories compared in each namespace, or the limit of the search if that is higher; the cosines of those
 #: that share words, and of pinned ones, are read in addition.
 NEAREST_COMPARED = 100
-#: Units read from an index for each memory that is wanted. If fewer than one in ten is one, the index is left and all
-#: of the namespace is read.
+#: Units read from an index for each memory that is wanted. If fewer than one in ten is a memory, all vectors of the
+#: namespace are compared.
 LOOKED_AT = 10
-#: Units of any kind looked at first for each memory that is compared.
+#: Units of any kind read first for each memory that is compared.
 FIRST_LOOKED_AT = 2
-#: Units opened first for each memory that is wanted, the best of those that are compared. Where too few of them are
-#: memories, all of the namespace's are read.
+#: Best units whose rows are read first for each memory that is wanted. If too few of them are memories, all memories of
+#: the namespace are compared.
 OPENED = 5
-#: Up to this many memories of the kinds asked for, each is compared; of more, only the best units of any kind.
+#: Most memories of the asked kinds that are all compared; if there are more, the best units of any kind are compared.
 FEW = 5_000
 MOST = 2**31 - 1
 
 
 class _Reach(Enum):
-    """What a search looks at: each of few memories, the best units of any kind, or all memories."""
+    """The set that a search compares: each of few memories, the best units of any kind, or all memories."""
 
     FEW = auto()
     BEST = auto()
@@ -80,7 +80,7 @@ class ListingCursor:
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """Where a search looks: the names of namespaces, the kinds of memories (none: all), and how many it returns."""
+    """The scope of a search: the names of namespaces, the kinds of memories (none: all), and the most it returns."""
 
     names: Sequence[str]
     kinds: Sequence[str]
@@ -89,7 +89,7 @@ class SearchQuery:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """A search within its transaction: the banks that are left of the names, and what every statement takes."""
+    """A search within its transaction: its connection, and the parameters of all its statements."""
 
     connection: AsyncConnection
     arguments: Mapping[str, Any] = field(repr=False)
@@ -102,7 +102,7 @@ class _Scope:
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """How many units a bank has, and how many lists of the index by nearness are read there; None: all vectors are."""
+    """A bank's number of units, and how many lists of its index are probed; None: all vectors are compared."""
 
     units: int
     lists: int | None
@@ -110,7 +110,7 @@ class _Size:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A search by text: the question, its vector where it has one, and whether pinned memories stand first."""
+    """A search by text: the question, its vector if there is one, and whether pinned memories come first."""
 
     host: UUID
     asked: SearchQuery
@@ -121,7 +121,7 @@ class _Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What was read for a search: units that share words with it, by how much; what has no vector yet.
+    """The first rows of a search: sizes of banks, units that share words with it, the fresh tail.
 
     `few`: the memories of rare kinds.
     """
@@ -134,7 +134,7 @@ class _Read:
 
 @dataclass(frozen=True, slots=True)
 class _InLists:
-    """How near the nearest of large banks are; `whole`: banks to be read whole; `is_cut`: more than these are near."""
+    """Cosines of the nearest units of large banks; `whole`: banks to compare in full; `is_cut`: more units are near."""
 
     cosines: Mapping[UUID, float]
     whole: Sequence[UUID]
@@ -142,10 +142,10 @@ class _InLists:
 
 
 class PluginSearch:
-    """Lists and finds memories of a tenant's namespaces; one that is not there, or has expired, has none.
+    """The reader of memories: lists and finds them in a tenant's namespaces; missing and expired ones have none.
 
-    `near`: the least cosine of what shares no word with a query. `few`: up to how many memories of the kinds that are
-    asked for each is compared.
+    `near`: the least cosine of a memory that shares no word with a query. `few`: the most memories of the asked kinds
+    that are all compared.
     """
 
     def __init__(
@@ -165,7 +165,10 @@ class PluginSearch:
     async def page(
         self, host: UUID, asked: SearchQuery, after: ListingCursor | None = None, letter: str | None = None
     ) -> list[StoredMemory]:
-        """List memories: pinned ones, the newest, then by id; `letter`: those that hold it, in either case."""
+        """Return a page of memories, pinned ones first, then by falling time and id; `letter`: those that contain it.
+
+        `letter` matches in either case.
+        """
         begin = {"pinned": after and after.pinned, "at": after and after.created_at, "id": after and after.memory_id}
         async with self._database.tenant(host) as connection:
             scope = await self._scope(connection, host, asked)
@@ -177,7 +180,7 @@ class PluginSearch:
     async def vectors(
         self, host: UUID, asked: SearchQuery, memories: Sequence[StoredMemory]
     ) -> dict[UUID, Sequence[float]]:
-        """Return the callers' vectors of listed memories by unit, of the length that they were sent with."""
+        """Return the callers' vectors of listed memories by unit, with their original length."""
         async with self._database.tenant(host) as connection:
             scope = await self._scope(connection, host, asked)
             about = {**scope.arguments, "units": [one.unit for one in memories]}
@@ -192,7 +195,7 @@ class PluginSearch:
     async def nearest(
         self, host: UUID, asked: SearchQuery, vector: CallersVector, *, pins_first: bool = True
     ) -> list[StoredMemory]:
-        """Return the memories whose callers' vectors of its dimension are nearest; the score is 1 - distance."""
+        """Return the memories whose callers' vectors of this dimension are nearest; the score is 1 - distance."""
         about = {"numbers": list(vector.numbers), "dimension": vector.dimension, "pins_first": pins_first}
         async with self._database.tenant(host) as connection:
             scope = await self._scope(connection, host, asked)
@@ -211,9 +214,9 @@ class PluginSearch:
     async def find(
         self, host: UUID, asked: SearchQuery, query: str, *, by_words: bool = False, pins_first: bool = True
     ) -> list[StoredMemory]:
-        """Return the memories that share a word with a query or are near it, the best first; `by_words`: those alone.
+        """Return the memories that share a word with a query or are near it, best first; `by_words`: the first alone.
 
-        An embedder that is late or fails leaves the words.
+        If the embedder is late or fails, the search is by words alone.
         """
         cut = query.strip()[:MAX_CHARACTERS]
         rules = await self._rules(host, asked.names)
@@ -237,13 +240,13 @@ class PluginSearch:
         return {"host": host, "banks": banks, "kinds": list(asked.kinds) or None, "now": self._clock()}
 
     async def _rules(self, host: UUID, names: Sequence[str]) -> Sequence[WordRules]:
-        """Return the rules by which words of any of these namespaces are cut."""
+        """Return the word rules of all languages of these namespaces."""
         known = await self._languages.of(host)
         rules = [rule for name in names for rule in rules_of_bank(known, identity.bank_id(host, name)).asking]
         return list({rule.name: rule for rule in rules}.values())
 
     async def _find(self, wanted: _Wanted, reach: _Reach) -> list[StoredMemory] | None:
-        """Search once; None where too few units were looked at, which is never so of all memories."""
+        """Search once; return None if `reach` was too small, which is never so of all memories."""
         async with self._database.tenant(wanted.host, ONE_PLAN) as connection:
             read = await self._read(connection, wanted, reach)
             if read is None or wanted.vector is None or not read.tail:
@@ -253,9 +256,9 @@ class PluginSearch:
             return await self._best(connection, wanted, read, fresh, reach)
 
     async def _read(self, connection: AsyncConnection, wanted: _Wanted, reach: _Reach) -> _Read | None:
-        """Read what the words of a question find, what has no vector yet, and how large each bank is.
+        """Return the units that share words with the question, the fresh tail, and the banks' sizes.
 
-        None where memories of rare kinds were asked for and are not few.
+        None if `reach` is FEW and there are more than `few` memories of the asked kinds.
         """
         settings, question = self._settings, wanted.question
         named = [identity.bank_id(wanted.host, name) for name in dict.fromkeys(wanted.asked.names)]
@@ -295,7 +298,7 @@ class PluginSearch:
     async def _rank(
         self, packed: Mapping[str, bytes], unread: Mapping[str, int], question: Question, units: int, most: int
     ) -> RankedUnits:
-        """Return the best of the units that share words with a question, in banks of `units` units."""
+        """Return the best units that share words with a question, in banks of together `units` units."""
         postings = {term: np.frombuffer(some, dtype=ALONE) for term, some in packed.items()}
         ranking = self._settings.ranking
         effort = sum(map(len, postings.values()))
@@ -309,7 +312,7 @@ class PluginSearch:
         fresh: Mapping[UUID, float],
         reach: _Reach,
     ) -> list[StoredMemory] | None:
-        """Return the best of what shares words and what is near; `fresh`: how near units without a vector are."""
+        """Return the best memories by words and nearness, None if `reach` was too small; `fresh`: cosines of a tail."""
         if not read.banks:
             return []
         limit = wanted.asked.limit
@@ -335,7 +338,7 @@ class PluginSearch:
             "pins": COMPARED if wanted.pins_first else 0,
             "pins_first": wanted.pins_first,
             "looked_at": about["most"] * (1 if everything else FIRST_LOOKED_AT),
-            # Of one kind of memories, the best units may hold few.
+            # Among the best units few may be of the asked kinds.
             "opened": MOST if everything or wanted.asked.kinds else max(NEAREST_COMPARED, OPENED * limit),
             "limit": limit,
         }
@@ -347,7 +350,7 @@ class PluginSearch:
         return sorted(found, key=lambda one: _rank(one, wanted.pins_first))
 
     async def _embed_query(self, query: str) -> NDArray[np.float32] | None:
-        """Return the query's vector; never raises for what an embedder does."""
+        """Return the query's vector, None if the embedder fails or is late."""
         try:
             async with asyncio.timeout(self._settings.embed_deadline_ms / 1000):
                 vector: NDArray[np.float32] = (await self._embedder.embed([query]))[0]
@@ -356,7 +359,7 @@ class PluginSearch:
         return vector
 
     async def _embed_tail(self, vector: NDArray[np.float32], query: str, tail: Sequence[Fresh]) -> Mapping[UUID, float]:
-        """Return how near the fresh tail is to a query; never raises for what an embedder does."""
+        """Return the cosines of the fresh tail to a query, none if the embedder fails or is late."""
         try:
             async with asyncio.timeout(self._settings.embed_deadline_ms / 1000):
                 read = select_affordable(tail, query, self._settings.fresh_tail_ms, self._embedder.estimate_ms)
@@ -367,13 +370,13 @@ class PluginSearch:
 
 
 def _are_others(read: _Read, found: Sequence[StoredMemory]) -> bool:
-    """Say whether words were found, and in no memory that was: they stand in what is none."""
+    """Return whether all units that share words are missing from `found`: then they are no memories."""
     words = set(read.words.units)
     return bool(words) and all(one.unit.hex not in words for one in found)
 
 
 async def _near_in_lists(scope: _Scope, banks: Mapping[UUID, _Size], *, everything: bool) -> _InLists:
-    """Read how near the nearest of large banks are: memories, if `everything` is looked for, else units of any kind."""
+    """Return the cosines of the nearest units of large banks, by their indexes; with `everything`, memories alone."""
     most, cosines, whole, is_cut = scope.arguments["most"], dict[UUID, float](), list[UUID](), False
     statement, looked_at, least = NEAR_IN_LISTS, most * FIRST_LOOKED_AT, most * FIRST_LOOKED_AT
     if everything:
@@ -395,7 +398,7 @@ async def _near_in_lists(scope: _Scope, banks: Mapping[UUID, _Size], *, everythi
 async def _nearest_in_lists(
     scope: _Scope, bank: UUID, lists: int, about: Mapping[str, Any]
 ) -> Sequence[DriverRow] | None:
-    """Return the nearest of a bank, and what is pinned there; None where an index brings too few of what is asked."""
+    """Return the nearest memories of a bank by its index, and its pinned ones; None if the index gives too few."""
     here = {**scope.arguments, **about, "banks": [bank], "looked_at": about["limit"] * LOOKED_AT}
     async with reading_lists(scope.connection, lists):
         near = await fetch_rows(scope.connection, nearest_in_lists(bank, about["dimension"]), here)
@@ -405,14 +408,14 @@ async def _nearest_in_lists(
 
 
 def _rank(one: StoredMemory, pins_first: bool) -> tuple[bool, float, float, int]:  # noqa: FBT001 - of one call
-    """Return where a memory stands among others, as the statements order them."""
+    """Return the sort key of a memory; it gives the order of the statements."""
     return not (one.pin and pins_first), -(one.score or 0.0), -one.created_at.timestamp(), -one.memory_id.int
 
 
 async def _containing(scope: _Scope, query: str, few: Sequence[UUID] | None) -> RankedUnits:
-    """Return the memories that hold the query itself, or each of its words, where the index knows none of these.
+    """Return the memories whose text contains the query, or each of its words, for words that are not indexed.
 
-    `few`: look at these alone.
+    With `few`, only these are searched.
     """
     about = {**scope.arguments, "query": query, "words": words_of(query), "most": COMPARED}
     statement = CONTAINING if few is None else CONTAINING_AMONG_FEW

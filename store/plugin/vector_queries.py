@@ -1,6 +1,6 @@
-"""Queries of the vectors that callers bring: the nearest memories by them, and the vectors themselves.
+"""Builds the queries of callers' vectors: the nearest memories by them, and the vectors themselves.
 
-A vector is read while its memory names it: another was written for another version of that.
+Only the vector whose digest its memory names is read: others belong to other versions of the memory.
 """
 
 from functools import lru_cache
@@ -47,7 +47,7 @@ def _measure_nearness(vectors: FromClause) -> ColumnElement[float]:
 
 
 _SCORE = _measure_nearness(_VECTOR)
-#: The nearest of all vectors of a dimension.
+#: The nearest memories by all vectors of a dimension.
 NEAREST = (
     _select_of_memories(_VECTOR, *_COLUMNS, _SCORE)
     .where(
@@ -58,7 +58,7 @@ NEAREST = (
     .order_by(*best_first(_UNIT, _SCORE))
     .limit(_LIMIT)
 )
-#: The nearest of those whose memories are pinned.
+#: The nearest pinned memories.
 PINNED = NEAREST.where(is_pinned(_UNIT))
 VECTORS = _select_of_memories(
     _VECTOR, _UNIT.c.unit_id, _VECTOR.c.norm, cast(_VECTOR.c.embedding, ARRAY(REAL)).label("numbers")
@@ -69,9 +69,9 @@ VECTORS = _select_of_memories(
 # (`store/driver_rows.py`), so that they do not displace the others.
 @lru_cache(maxsize=256)
 def nearest_in_lists(bank: UUID, dimension: int) -> Select[*tuple[Any, ...]]:
-    """Return the query of the nearest in a namespace by the index of its vectors of a dimension.
+    """Return the query of the nearest memories in a namespace by the index of its vectors of a dimension.
 
-    An index is of one namespace and one dimension: both stand in the query, as in the index.
+    Each index is partial, for one namespace and dimension: both are literals in the query, to match its predicate.
     """
     kind = HALFVEC(dimension)
     distance: ColumnElement[float] = cast(_VECTOR.c.embedding, kind).op("<#>", return_type=Double())(

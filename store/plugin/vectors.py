@@ -1,4 +1,4 @@
-"""Vectors that callers of the memory plugin bring: of any dimension, kept at unit length, compared within their own."""
+"""Stores the vectors of the plugin's callers: of any dimension, at unit length, compared within one dimension."""
 
 import hashlib
 import math
@@ -22,7 +22,7 @@ KEEP_ONE = delete(PLUGIN_VECTOR).where(
     PLUGIN_VECTOR.c.session_id == bindparam("session"),
     PLUGIN_VECTOR.c.digest != bindparam("digest"),
 )
-# From one dimension to the next, however many vectors there are of each.
+# A loose index scan: one probe for each dimension, however many vectors there are.
 DIMENSIONS = text("""
     with recursive d(bank_id, dimension) as (
         select b.bank_id, (select min(v.dimension) from afterturn.plugin_vector_t v
@@ -33,8 +33,8 @@ DIMENSIONS = text("""
                             where v.host_id = :host and v.bank_id = d.bank_id and v.dimension > d.dimension)
           from d where d.dimension is not null)
     select distinct dimension from d where dimension is not null order by 1""")
-# Which namespaces have an index over vectors of a dimension (store/derived/vector_indexes.py), of how many lists, and
-# how many of these are read for that number of vectors.
+# The namespaces with an index over vectors of a dimension (store/derived/vector_indexes.py), and how many of its lists
+# are probed to read about `read` vectors.
 LISTS = text("""
     select b.bank_id, cast(greatest(1, ceil(l.lists * least(1, cast(:read as float8) / greatest(n.reltuples, 1))))
                            as int) as lists
@@ -45,8 +45,8 @@ LISTS = text("""
       join pg_index x on x.indexrelid = n.oid and x.indisvalid
      cross join lateral (select cast(split_part(o, '=', 2) as int) as lists from unnest(n.reloptions) o
                           where o like 'lists=%') l""")
-# A planner that must not sort reads the index, for any estimate of the bank's size, and where it knows the bank: a plan
-# for any of them cannot tell whose partition has one.
+# Without sorts the planner takes the index, whatever its estimate of the bank's size, provided that it knows the bank:
+# a generic plan cannot tell which partition has an index.
 BEGIN_LISTS = text("""
     select set_config('enable_sort', 'off', true), set_config('ivfflat.probes', :lists, true),
            set_config('plan_cache_mode', 'force_custom_plan', true)""")
@@ -55,7 +55,7 @@ END_LISTS = text("select set_config('enable_sort', 'on', true), set_config('plan
 
 @dataclass(frozen=True, slots=True)
 class CallersVector:
-    """A vector at unit length (float32), what its length was, and its digest, by which a memory names it."""
+    """A vector at unit length (float32), its original length, and its digest, by which a memory names it."""
 
     numbers: Sequence[float] = field(repr=False)
     norm: float
@@ -63,21 +63,21 @@ class CallersVector:
 
     @property
     def dimension(self) -> int:
-        """How many numbers it has."""
+        """The vector's number of components."""
         return len(self.numbers)
 
 
 def normalise(numbers: Sequence[float]) -> CallersVector:
-    """Return a caller's vector at unit length. Takes at least one finite number that is not zero.
+    """Return a caller's vector at unit length; its numbers must be finite and not all zero.
 
-    The length is worked out beside the largest number, so that none overflows and none is lost.
+    The numbers are divided by the largest before their squares are summed, so that no square overflows or underflows.
     """
     largest = max(map(abs, numbers))
     scaled = np.array([number / largest for number in numbers], dtype=np.float64)
     length = float(np.sqrt(scaled @ scaled))
     unit = (scaled / length).astype(np.float32)
     norm = min(largest * length, math.nextafter(math.inf, 0))
-    # With its length: another vector of the same direction is another vector.
+    # The digest includes the length: vectors of one direction and different lengths are different.
     digest = hashlib.sha256(unit.tobytes() + repr(norm).encode()).hexdigest()[:32]
     return CallersVector(unit.tolist(), norm, digest)
 
@@ -85,7 +85,7 @@ def normalise(numbers: Sequence[float]) -> CallersVector:
 async def insert_vector(
     connection: AsyncConnection, place: dict[str, Any], vector: CallersVector, now: datetime
 ) -> None:
-    """Write a vector; `place` has host, bank and session. It is read while its memory names it."""
+    """Write a vector; `place` has host, bank and session. It is read as long as its memory names its digest."""
     insertion = insert(PLUGIN_VECTOR).values(
         host_id=place["host"],
         bank_id=place["bank"],
@@ -93,7 +93,7 @@ async def insert_vector(
         digest=vector.digest,
         dimension=vector.dimension,
         norm=vector.norm,
-        # The driver knows arrays of numbers.
+        # The driver can encode arrays of numbers.
         embedding=cast(literal(list(vector.numbers), ARRAY(REAL)), VECTOR),
         written_at=now,
     )
@@ -101,26 +101,26 @@ async def insert_vector(
 
 
 async def keep_only(connection: AsyncConnection, place: dict[str, Any], digest: str) -> None:
-    """Remove all vectors of a memory but the one of this digest."""
+    """Delete all vectors of a memory but the one with this digest."""
     await connection.execute(KEEP_ONE, {**place, "digest": digest})
 
 
 async def read_dimensions(connection: AsyncConnection, host: UUID, banks: Sequence[UUID]) -> list[int]:
-    """Return the dimensions of the vectors that these banks hold."""
+    """Return the dimensions of the vectors in these banks."""
     return list((await connection.execute(DIMENSIONS, {"host": host, "banks": list(banks)})).scalars())
 
 
 async def read_lists(
     connection: AsyncConnection, banks: Sequence[UUID], dimension: int, read: int
 ) -> Sequence[tuple[UUID, int]]:
-    """Return the banks with an index over vectors of a dimension, and how many of its lists hold `read` vectors."""
+    """Return the banks with an index over vectors of a dimension, and how many lists hold about `read` vectors."""
     rows = await connection.execute(LISTS, {"banks": list(banks), "dimension": dimension, "read": read})
     return [(row.bank_id, row.lists) for row in rows]
 
 
 @asynccontextmanager
 async def reading_lists(connection: AsyncConnection, lists: int) -> AsyncGenerator[None]:
-    """Have what is asked inside, within the transaction, read this number of lists of a vector index."""
+    """Let statements in the block, within the transaction, probe this number of lists of a vector index."""
     await connection.execute(BEGIN_LISTS, {"lists": str(lists)})
     yield
     await connection.execute(END_LISTS)

@@ -1,7 +1,7 @@
-"""Queries of a search's words: what holds them, with what must be known of each bank, and memories that hold a text.
+"""Builds the queries of a search by words, with the sizes of the banks, and of memories that contain a text.
 
-One round trip tells of a search's words, of what has no vector yet, and of how large each bank is: rows of one shape
-(`_ROW`), each with what it tells.
+One round trip reads the postings of a search's words, the units without a vector, and the size of each bank, as rows of
+one shape (`_ROW`), in which unused columns are null.
 """
 
 from typing import Any
@@ -41,9 +41,9 @@ from store.plugin.namespaces import LASTING
 from store.recall.waiting import WORD, match_terms, open_words, pack_postings_alone, select_waiting
 from store.schema import BANK_STATISTICS, LEDGER, POSTING, TERM, UNIT, UNIT_VECTOR
 
-#: A row tells the postings of a term, a unit without a vector and its text, a memory of a rare kind, the size of a
-#: bank and how many lists of the index by nearness are read there (null: all vectors are), or a number alone: in how
-#: many units a term stands that was not read, or how many memories of rare kinds there are.
+#: A row holds the postings of a term; or a unit without a vector and its text; or a memory of a rare kind; or the size
+#: of a bank and how many lists of its index are probed (null: all vectors are compared); or in `units` a number: the
+#: document frequency of a term that was not read, or, without a term, the number of memories of rare kinds.
 _ROW = {
     "term": Text,
     "packed": LargeBinary,
@@ -58,7 +58,7 @@ _POSTINGS, _CHUNKS = bindparam("postings", type_=Integer), bindparam("chunks", t
 _TOO_MANY = bindparam("too_many", type_=Integer)
 _ZERO, _ONE = literal_column("0", Integer), literal_column("1", Integer)
 _UNIT, _POSTING = UNIT.alias("u"), POSTING.alias("p")
-#: Which of the named namespaces live.
+#: The banks of the namespaces that exist and have not expired.
 _LIVING = LASTING.cte("living").prefix_with("materialized")
 
 
@@ -67,7 +67,7 @@ def _unnest_terms(terms: ColumnElement[Any], column_name: str, name: str) -> Fro
 
 
 def _tell(**told: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
-    """Select rows of the common shape: what is not told is null."""
+    """Select rows of the common shape; columns that are not given are null."""
     return select(*(told.get(name, cast(null(), kind)).label(name) for name, kind in _ROW.items()))
 
 
@@ -75,7 +75,7 @@ def _tell(**told: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
 
 
 def _count_asked() -> CTE:
-    """Return in how many units of each bank the asked words stand, with what all rarer ones cost together."""
+    """Return the document frequency of each asked term in each bank, its rank from the rarest, and the running sum."""
     asked, known = _unnest_terms(_TERMS, "term", "q"), TERM.alias("t")
     frequency = (
         select(known.c.df)
@@ -97,15 +97,15 @@ def _count_asked() -> CTE:
 
 
 _ASKED = _count_asked()
-# The rarest word is read, and of the others those that leave the postings of all together within the budget, as a
-# recall does (`store.recall.lexical.readable_terms`).
+# The rarest word is always read; of the others, rarest first, those whose postings fit the budget together, as in a
+# recall (`store.recall.lexical.readable_terms`).
 _IS_AFFORDABLE = or_(_ASKED.c.nth == _ONE, _ASKED.c.spent <= _POSTINGS)
 
 
 def _select_memory(bank: ColumnElement[Any], unit_id: ColumnElement[Any]) -> FromClause:
-    """Return whether a unit is a memory, as a row without columns or none.
+    """Return a row without columns if a unit is a memory, else none.
 
-    One probe of an index: joined at large, all memories of the banks would be read for each.
+    This is one probe of an index: a plain join would read all memories of the banks for each unit.
     """
     memory = select().select_from(_UNIT).where(is_memory_of(bank, _UNIT), _UNIT.c.unit_id == unit_id)
     return memory.limit(_ONE).lateral("u")
@@ -116,10 +116,10 @@ def _group_by_term(posting: FromClause) -> Select[str, bytes]:
 
 
 def _select_words(*, of_memories: bool) -> CompoundSelect[*tuple[Any, ...]]:
-    """Select the postings of words: those that stand in the index, and those that wait to be carried there.
+    """Select the postings of words in the index, and the pending ones.
 
-    `of_memories`: of memories alone, and of every word, however common. What is drawn from memories has no number in
-    its session.
+    `of_memories`: those of memories alone, and of all words, also of those that exceed the budget. Units that were
+    derived from memories have no number in their session and are left out.
     """
     posting = (
         select(*(_POSTING.c[name] for name in ("bank_id", "unit_id", "term", "tf", "length")))
@@ -150,7 +150,7 @@ def _select_words(*, of_memories: bool) -> CompoundSelect[*tuple[Any, ...]]:
 def _select_of_kind(kind: str) -> Select[*tuple[Any, ...]]:
     """Select the memories of a kind, up to `too_many`.
 
-    The kind is a literal, as in its index: behind row-level security a parameter would not match the index.
+    The kind is a literal, as in the predicate of its index, which a parameter would not match under row-level security.
     """
     of_kind = literal_column(f"'{kind}'", Text)
     memory = (
@@ -168,7 +168,7 @@ _FEW = select(_COUNTED).where(_NUMBER.scalar_subquery() < _TOO_MANY).cte("few").
 
 
 def _select_words_of_few() -> Select[*tuple[Any, ...]]:
-    """Select the postings of words in the few memories; the terms of each are unpacked once."""
+    """Select the postings of words in the few memories of rare kinds; the terms of each are unpacked once."""
     row = (
         select(WORD.c.unit_id, WORD.c.length, WORD.c.terms)
         .where(WORD.c.host_id == HOST, WORD.c.bank_id == _FEW.c.bank_id, WORD.c.unit_id == _FEW.c.unit_id)
@@ -187,13 +187,13 @@ def _select_words_of_few() -> Select[*tuple[Any, ...]]:
     return _group_by_term(posting)
 
 
-# What has no vector, and sizes ---------------------------------------------------------------------------------------
+# Units without a vector, and sizes -----------------------------------------------------------------------------------
 
 
 def _select_fresh() -> Select[*tuple[Any, ...]]:
-    """Select what no worker has embedded yet, the newest first.
+    """Select the memories that no worker has embedded yet, the newest first.
 
-    Each is looked up: joined at large, all vectors of a tenant would be read beside a few that wait.
+    Each is one look-up: a plain join would read all vectors of a tenant for a few pending memories.
     """
     undone, vector = LEDGER.alias("l"), UNIT_VECTOR.alias("v")
     waiting = (
@@ -237,7 +237,7 @@ def _select_fresh() -> Select[*tuple[Any, ...]]:
 
 
 def _tell_sizes() -> Select[*tuple[Any, ...]]:
-    """Tell how large each bank is, its units whose words wait included; of a large one, how many lists are read."""
+    """Select the number of units of each bank, those with pending words included, and how many lists are probed."""
     counted = BANK_STATISTICS.alias("s")
     waiting = (
         select(func.count())
@@ -253,7 +253,7 @@ def _tell_sizes() -> Select[*tuple[Any, ...]]:
 
 
 def _read(words: SelectBase, *beside: Select[*tuple[Any, ...]]) -> CompoundSelect[*tuple[Any, ...]]:
-    """Return the query that reads these words, and in one round trip all else; `beside`: more rows."""
+    """Return the query that reads these words, units without a vector, sizes, and the rows of `beside`."""
     word, fresh = words.subquery("w"), _select_fresh().subquery("f")
     return union_all(
         _tell(term=word.c.term, packed=word.c.packed),
@@ -263,21 +263,21 @@ def _read(words: SelectBase, *beside: Select[*tuple[Any, ...]]) -> CompoundSelec
     )
 
 
-#: The words of units of any kind; beside them, the common words that were not read, and in how many units they stand.
+#: Reads the words of units of any kind, and the document frequencies of common words whose postings are not read.
 READ_WORDS = _read(
     _select_words(of_memories=False), _tell(term=_ASKED.c.term, units=_ASKED.c.df).where(~_IS_AFFORDABLE)
 )
-#: The words of memories alone: the same number of postings of each is read.
+#: Reads the words of memories alone: of each word up to `postings` postings.
 READ_WORDS_OF_MEMORIES = _read(_select_words(of_memories=True))
-#: The words of few memories of rare kinds; beside them, these memories, and how many there are, up to too many.
+#: Reads the words of few memories of rare kinds, these memories, and their number (`too_many` if there are more).
 READ_FEW = _read(_select_words_of_few(), _tell(unit_id=_FEW.c.unit_id), _tell(units=func.count()).select_from(_COUNTED))
 
 
-# Memories that hold the query itself ---------------------------------------------------------------------------------
+# Memories that contain the query itself ------------------------------------------------------------------------------
 
 
 def _select_containing() -> Select[*tuple[Any, ...]]:
-    """Select the memories that hold the query, or each of its words, in either case."""
+    """Select the memories whose text contains the query, or each of its words, in either case."""
     word, text = _unnest_terms(_WORDS, "word", "q"), _UNIT.c.content
     query = bindparam("query", type_=Text)
     missing = exists().where(func.strpos(func.afterturn.folded(text), word.c.word) == _ZERO)
