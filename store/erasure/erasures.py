@@ -6,10 +6,9 @@ Each step and its progress are committed together, so an erasure resumes where a
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import groupby
 from uuid import UUID, uuid4
 
-from sqlalchemy import Uuid, and_, bindparam, delete, exists, func, select, text
+from sqlalchemy import bindparam, delete, exists, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from embeddings.retry import Backoff, Retry
@@ -18,79 +17,34 @@ from store.coalescing import Coalescer
 from store.database import Database
 from store.database_outage import DEADLOCK, again_after
 from store.erasure import requests
-from store.erasure.ages import count_old, erase_old, old_enough
-from store.erasure.banks import BANK, ISSUED, begin_bank, erase_page
-from store.erasure.ended import erase_ended, has_ended, to_number
+from store.erasure.ages import count_old, old_enough
+from store.erasure.banks import ISSUED
+from store.erasure.ended import has_ended, to_number
+from store.erasure.locks import LOCK_BANK, LOCK_HOST, LOCK_LOG, LOCK_QUOTA, SHARE_QUOTA
 from store.erasure.requests import Erasure, ErasureTarget, Kind, Receipt
-from store.erasure.units import ERASE_EVENTS, SCRUB_SESSIONS, LockedBank, erase_units
-from store.erasure.user_names import find_units_naming, read_user_names
-from store.erasure.users import by_bank, erase_keys, erase_written, next_page
+from store.erasure.steps import (
+    begin_target,
+    erase_events_of_user,
+    erase_in_bank,
+    erase_parts_of_user,
+    find_target,
+    open_named,
+)
+from store.erasure.units import LockedBank
+from store.erasure.user_names import read_user_names
 from store.errors import NotFound
-from store.log.append import append_events
-from store.log.catalog import EventType
-from store.log.locks import ENTER_LOG, hold_lock, share_lock
-from store.memory import reflections
 
-#: Units of a session that one transaction erases.
-PAGE_UNITS = 100
 #: An erasure without progress for this long is resumed by the sweeper.
 LEFT_ALONE = timedelta(seconds=30)
 #: Retries of a step after a deadlock.
 GO_ON = Retry(Backoff(base_s=0.05, factor=2.0), attempts=5)
 
-# Locks are taken in the order of store/SCHEMA.md. A writer that appends to a bank, counts or embeds for it holds the
-# bank's lock shared meanwhile.
-LOCK_LOG = select(ENTER_LOG)
-# Held briefly, for one host: afterwards, the writes that had begun before are in the log.
-LOCK_HOST = select(func.pg_advisory_xact_lock_shared(func.afterturn.log_lock()), hold_lock("host", "host"))
-# Taken when a bank ends, because its quota is then recounted.
-LOCK_QUOTA = select(func.afterturn.lock_quota(bindparam("host", type_=Uuid)))
-SHARE_QUOTA = select(share_lock("quota", "host"))
-LOCK_BANK = select(hold_lock("bank", "bank"))
-# In the order in which all writers lock banks.
-LOCK_BANKS = text("""
-    select pg_advisory_xact_lock(k.key)
-      from (select distinct afterturn.lock_key('bank', b.bank) as key
-              from unnest(cast(:banks as uuid[])) as b(bank) order by 1) k""")
-KNOWN = text("""
-    select exists (select from afterturn.event_store_t e where e.host_id = :host and e.user_id = :thing)
-        or exists (select from afterturn.agent_memory_bank_t b
-                    where b.host_id = :host and b.user_id = :thing and b.bank_name <> '')
-        or afterturn.has_key_of(:name)""")
-_JOB, _OPEN, _UNIT = schema.RECALL_JOB.c, schema.OPEN_TURN.c, schema.UNIT.c
+_JOB, _OPEN = schema.RECALL_JOB.c, schema.OPEN_TURN.c
 FORGET_JOBS_OF = delete(schema.RECALL_JOB).where(
     _JOB.host_id == bindparam("host"), _JOB.request["user_id"].astext == bindparam("name")
 )
 # Deletes the open turns of the bank, or for a user those of the host; callers must prepare them again.
 CLOSE_TURNS = delete(schema.OPEN_TURN).where(_OPEN.host_id == bindparam("host"))
-_OF_BANK = and_(_UNIT.host_id == bindparam("host"), _UNIT.bank_id == bindparam("bank"))
-HAS_UNIT = select(exists().where(_OF_BANK, _UNIT.unit_id == bindparam("thing")))
-_SESSION = schema.SESSION_HISTORY.c
-_SUBJECT = func.concat_ws("|", _SESSION.host_id, _SESSION.bank_id, _SESSION.session_id)
-SESSION = select(_SESSION.active, func.afterturn.logged_version(_SESSION.host_id, _SUBJECT).label("version")).where(
-    schema.in_bank(schema.SESSION_HISTORY), _SESSION.session_id == bindparam("session")
-)
-UNITS_OF_SESSION = (
-    select(_UNIT.unit_id, _UNIT.position)
-    .where(
-        _OF_BANK,
-        _UNIT.session_id == bindparam("session"),
-        _UNIT.position > bindparam("reached"),
-        _UNIT.position <= bindparam("upto"),
-    )
-    .order_by(_UNIT.position)
-)
-# The user's own banks that are not erased yet, those with a running erasure first.
-OWN_BANK = text("""
-    select b.bank_id, r.erasure_id
-      from afterturn.agent_memory_bank_t b
-      left join afterturn.erasure_t r
-        on r.host_id = b.host_id and r.target_id = b.bank_id and r.kind = 'bank' and r.status = 'running'
-     where b.host_id = :host and b.user_id = :user and (b.active or b.bank_name <> '')
-       and not exists (select from afterturn.erasure_t d
-                        where d.host_id = b.host_id and d.parent_id = :erasure and d.target_id = b.bank_id
-                          and d.status = 'done')
-     order by r.erasure_id is null, b.bank_id limit 1""")
 SEES_BANK = select(
     exists().where(schema.BANK.c.host_id == bindparam("host"), schema.BANK.c.bank_id == bindparam("bank"))
 )
@@ -238,7 +192,7 @@ class Erasures:
     async def _look(self, connection: AsyncConnection, host: UUID, target: ErasureTarget) -> None:
         bank, thing = target.ids(host)
         erasure = Erasure(host, uuid4(), target.kind, bank, thing, self._clock())
-        await _find_target(LockedBank(connection, erasure, bank or host), target)
+        await find_target(LockedBank(connection, erasure, bank or host), target)
 
     async def _open(self, connection: AsyncConnection, host: UUID, target: ErasureTarget) -> UUID:
         """Write the request under locks, so that no write of the target is under way to the log; return its id."""
@@ -249,7 +203,7 @@ class Erasures:
             await connection.execute(LOCK_BANK, {"bank": bank})
         if running := await requests.find_running(connection, host, target.kind, thing):
             if target.called:
-                await _open_named(
+                await open_named(
                     connection, await requests.lock_request(connection, host, running, self._clock()), target
                 )
             return running
@@ -259,11 +213,11 @@ class Erasures:
         if closed := (await connection.execute(closing, {"host": host})).rowcount:
             erasure.counts["open_turns"] += closed
         if bank is not None:
-            await _begin_place(LockedBank(connection, erasure, bank))
+            await begin_target(LockedBank(connection, erasure, bank))
         else:
             forgotten = await connection.execute(FORGET_JOBS_OF, {"host": host, "name": target.name})
             erasure.counts["recall_jobs"] += forgotten.rowcount
-            await _open_named(connection, erasure, target)
+            await open_named(connection, erasure, target)
         await requests.save_progress(connection, erasure)
         return erasure.erasure_id
 
@@ -273,11 +227,11 @@ class Erasures:
         erasure = await requests.lock_request(connection, host, erasure_id, self._clock())
         if erasure.done:
             return False
-        if erasure.bank is None and await _page_of_parts(connection, erasure):
+        if erasure.bank is None and await erase_parts_of_user(connection, erasure):
             more = True
         else:
             await connection.execute(SHARE_QUOTA, {"host": host})
-            more = await (_page_of_user if erasure.bank is None else _page_of_bank)(connection, erasure)
+            more = await (erase_events_of_user if erasure.bank is None else erase_in_bank)(connection, erasure)
         await requests.save_progress(connection, erasure)
         return more
 
@@ -320,145 +274,3 @@ class Erasures:
 
 async def _sees_bank(connection: AsyncConnection, host: UUID, bank: UUID) -> bool:
     return bool((await connection.execute(SEES_BANK, {"host": host, "bank": bank})).scalar())
-
-
-async def _find_target(place: LockedBank, target: ErasureTarget) -> None:
-    """Check that the target exists, without any lock. Raises NotFound, IsReflection."""
-    host, thing = place.erasure.host, place.erasure.target
-    match target.kind:
-        case Kind.BANK:
-            known = bool(await place.ask(BANK))
-        case Kind.SESSION:
-            known = bool(await place.ask(SESSION, session=thing))
-        case Kind.USER:
-            found = await place.connection.execute(KNOWN, {"host": host, "thing": thing, "name": target.name})
-            known = bool(found.scalar())
-        case _:
-            await reflections.refuse_reflection(place.connection, host, place.bank, thing)
-            known = bool((await place.ask(HAS_UNIT, thing=thing))[0][0])
-    if not known:
-        raise NotFound(f"no such {target.kind.value}")
-
-
-async def _open_named(connection: AsyncConnection, erasure: Erasure, target: ErasureTarget) -> None:
-    """Add the units of others that contain a name of the request to a user's erasure."""
-    units = await find_units_naming(connection, erasure.host, erasure.target, target.called)
-    await requests.open_units(connection, erasure, units)
-
-
-async def _begin_place(place: LockedBank) -> None:
-    match place.erasure.kind:
-        case Kind.BANK:
-            await begin_bank(place)
-        case Kind.SESSION:
-            await _begin_session(place)
-        case _:
-            if not (await place.ask(HAS_UNIT, thing=place.erasure.target))[0][0]:
-                raise NotFound("no such unit")
-
-
-async def _begin_session(place: LockedBank) -> None:
-    """End a session's history; later turns begin another of the same name. Raises NotFound."""
-    session = place.erasure.target
-    rows = await place.ask(SESSION, session=session)
-    if not rows:
-        raise NotFound("no such session")
-    if rows[0].active:
-        data = {"sessionId": str(session)}
-        event = place.marked(EventType.SESSION_DELETED, (session,), data, rows[0].version + 1)
-        place.erasure.upto = await append_events(place.connection, place.erasure.host, [event]) or place.erasure.upto
-        place.erasure.counts["sessions"] += 1
-
-
-async def _page_of_bank(connection: AsyncConnection, erasure: Erasure) -> bool:
-    assert erasure.bank is not None  # noqa: S101 - told apart by the caller
-    await connection.execute(LOCK_BANK, {"bank": erasure.bank})
-    place = LockedBank(connection, erasure, erasure.bank)
-    match erasure.kind:
-        case Kind.BANK:
-            return await erase_page(place)
-        case Kind.SESSION:
-            return await _page_of_session(place)
-        case Kind.AGE:
-            return await erase_old(place)
-        case Kind.ENDED:
-            return await erase_ended(place)
-        case _:
-            await erase_units(place, [erasure.target])
-            return False
-
-
-async def _page_of_session(place: LockedBank) -> bool:
-    """Erase the next units of a session, and after the last of them the messages that its history keeps itself."""
-    erasure = place.erasure
-    arguments = {"session": erasure.target, "reached": erasure.reached, "upto": erasure.upto}
-    units = await place.ask(UNITS_OF_SESSION.limit(PAGE_UNITS), **arguments)
-    if units:
-        await erase_units(place, [row.unit_id for row in units])
-        erasure.reached = units[-1].position
-    if len(units) == PAGE_UNITS:
-        return True
-    subjects = [place.subject(erasure.target)]
-    await place.count("events", ERASE_EVENTS, subjects=subjects, upto=erasure.upto)
-    await place.count("history_messages", SCRUB_SESSIONS, sessions=[erasure.target])
-    return False
-
-
-async def _page_of_user(connection: AsyncConnection, erasure: Erasure) -> bool:
-    """Erase the content of the user's next events, bank by bank; return whether there were any."""
-    page = await next_page(connection, erasure)
-    written = by_bank(page)
-    await connection.execute(LOCK_BANKS, {"banks": list(written)})
-    for bank, wrote in written.items():
-        await erase_written(LockedBank(connection, erasure, bank), wrote)
-    if page:
-        erasure.reached = page[-1].position
-    return bool(page)
-
-
-async def _page_of_parts(connection: AsyncConnection, erasure: Erasure) -> bool:
-    """Erase a page of the user's own banks, then of the named units of others; False: all is done."""
-    return (not erasure.reached and await _own_bank(connection, erasure)) or await _page_of_named(connection, erasure)
-
-
-async def _page_of_named(connection: AsyncConnection, erasure: Erasure) -> bool:
-    """Erase the next units that contain a name of the request; False: there is none."""
-    rows = await requests.next_units(connection, erasure, PAGE_UNITS)
-    if not rows:
-        return False
-    await connection.execute(SHARE_QUOTA, {"host": erasure.host})
-    await connection.execute(LOCK_BANKS, {"banks": [row.bank_id for row in rows]})
-    for bank, some in groupby(rows, lambda row: row.bank_id):
-        await erase_units(LockedBank(connection, erasure, bank), [row.target_id for row in some])
-    await requests.finish_units(connection, erasure, [row.erasure_id for row in rows])
-    return True
-
-
-async def _own_bank(connection: AsyncConnection, erasure: Erasure) -> bool:
-    """Erase a page of the next bank of the user's own, by an erasure that is part of this one; False: there is none.
-
-    Keys that name the user, or such a bank, are revoked before that.
-    """
-    await erase_keys(connection, erasure)
-    whose = {"host": erasure.host, "user": erasure.target, "erasure": erasure.erasure_id}
-    row = (await connection.execute(OWN_BANK, whose)).one_or_none()
-    if row is None:
-        return False
-    if row.erasure_id is None:
-        await connection.execute(LOCK_QUOTA, {"host": erasure.host})
-        await connection.execute(LOCK_BANK, {"bank": row.bank_id})
-        part = Erasure(
-            erasure.host, uuid4(), Kind.BANK, row.bank_id, row.bank_id, erasure.at, parent=erasure.erasure_id
-        )
-        await begin_bank(LockedBank(connection, await requests.begin_request(connection, part), row.bank_id))
-        await requests.save_progress(connection, part)
-        return True
-    await requests.adopt_erasure(connection, row.erasure_id, erasure)
-    part = await requests.lock_request(connection, erasure.host, row.erasure_id, erasure.at)
-    await connection.execute(SHARE_QUOTA, {"host": erasure.host})
-    await connection.execute(LOCK_BANK, {"bank": row.bank_id})
-    more = await erase_page(LockedBank(connection, part, row.bank_id))
-    await requests.save_progress(connection, part)
-    if not more:
-        await requests.finish_request(connection, part)
-    return True
