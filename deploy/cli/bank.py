@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
+from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import print_json
-from deploy.cli.running_stack import DataOption, JsonOption, create_client, exit_on_api_error, find_running_stack
+from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
 from store.text.word_rules import AUTO, NONE, supported_languages
 
 LANGUAGES = ", ".join((AUTO, NONE, *supported_languages()))

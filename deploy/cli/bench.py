@@ -13,6 +13,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from deploy.cli.options import JsonOption
 from deploy.cli.output import create_console, exit_with, print_json, print_notice
 from deploy.cli.quality import (
     AblateFlag,
@@ -24,7 +25,6 @@ from deploy.cli.quality import (
     TokensOption,
 )
 from deploy.cli.quality import measure_recall_quality as measure_quality
-from deploy.cli.running_stack import JsonOption
 from deploy.lab.bench.attacks.victim import VictimGone
 from deploy.lab.bench.measures import BenchOutcome, Measure
 from deploy.lab.bench.quality.settling import StageNotSettled

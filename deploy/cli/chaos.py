@@ -6,8 +6,8 @@ from typing import Annotated
 import structlog
 import typer
 
+from deploy.cli.options import JsonOption
 from deploy.cli.output import exit_with, print_json, print_notice
-from deploy.cli.running_stack import JsonOption
 from workers.settings import WorkerSettings
 
 LEASE_S = WorkerSettings().lease_seconds

@@ -12,8 +12,8 @@ import structlog
 import typer
 from sqlalchemy.exc import SQLAlchemyError
 
+from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import exit_with, print_json, print_notice
-from deploy.cli.running_stack import DataOption, JsonOption
 from deploy.lab.isolation import IsolationReport
 from deploy.lab.isolation.run import run_check
 from deploy.lab.isolation.world import FixtureIncomplete

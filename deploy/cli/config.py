@@ -9,8 +9,8 @@ import typer
 from pydantic import BaseModel, SecretStr
 from rich.table import Table
 
+from deploy.cli.options import JsonOption
 from deploy.cli.output import create_console, exit_with, print_json, print_notice, replace_unprintable
-from deploy.cli.running_stack import JsonOption
 from deploy.settings import find_settings_without_effect, load_settings
 from deploy.settings_errors import SettingsError
 

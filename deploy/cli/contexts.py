@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 from rich.table import Table
 
 from deploy.cli import name_arguments
+from deploy.cli.options import JsonOption
 from deploy.cli.output import create_console, exit_with, print_json, print_notice
-from deploy.cli.running_stack import JsonOption
 from deploy.local.private_files import write_private
 
 FILE = "contexts.json"

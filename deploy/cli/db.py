@@ -16,8 +16,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deploy.cli.database_checks import EXTENSION_SQL, PATIENCE_S, judge_revision, read_row, read_schema_version
 from deploy.cli.doctor_checks import name_error_kind
+from deploy.cli.options import JsonOption
 from deploy.cli.output import create_console, exit_with, print_json, print_notice
-from deploy.cli.running_stack import OWNER_VARIABLE, JsonOption, read_settings
+from deploy.cli.running_stack import OWNER_VARIABLE, read_settings
 from deploy.cli.scram import make_verifier
 from deploy.settings import Settings
 from deploy.settings_layers import name_variable

@@ -17,8 +17,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from deploy.cli import name_arguments
 from deploy.cli.existence import find_host_id, require_existing
 from deploy.cli.operator_command import AuditedAct, run_audited, run_on_database
+from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import create_console, exit_with, print_json, print_notice, replace_unprintable
-from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
+from deploy.cli.running_stack import find_running_stack
 from deploy.components.bootstrap import HOST
 from deploy.local.stack import Stack
 from producers.service.erasures import as_json

@@ -11,8 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from deploy.cli.existence import require_existing
 from deploy.cli.ledger_rows import BankFilter
 from deploy.cli.operator_command import AuditedAct, run_audited
+from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import create_console, exit_with, print_json, print_notice
-from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack, read_settings
+from deploy.cli.running_stack import find_running_stack, read_settings
 from deploy.cli.times import parse_duration
 from deploy.components.reprocessing import ReprocessingProgress, ReprocessingScope, reprocess_turns
 from deploy.local.stack import Stack

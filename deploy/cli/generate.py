@@ -11,8 +11,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressC
 from sqlalchemy.exc import SQLAlchemyError
 
 from deploy.cli import name_arguments
+from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import exit_with, print_json, print_notice
-from deploy.cli.running_stack import DataOption, JsonOption, build_database_settings, find_running_stack
+from deploy.cli.running_stack import build_database_settings, find_running_stack
 from deploy.components.bootstrap import HOST
 from deploy.lab.bench.history import History
 from deploy.local.stack import Stack

@@ -26,8 +26,9 @@ from deploy.cli.ledger_rows import (
 from deploy.cli.operator_api import OperatorApi, find_operator_api
 from deploy.cli.operator_command import run_on_database
 from deploy.cli.operator_jobs import count_jobs
+from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import print_json, print_notice, replace_unprintable
-from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
+from deploy.cli.running_stack import find_running_stack
 from deploy.cli.times import parse_duration
 from store.ledger.listing import Backlog, Selection
 from store.ledger.quarantine import REASON_LENGTH

@@ -12,8 +12,9 @@ from afterturn_client import Afterturn, Page
 from rich.table import Table
 
 from deploy.cli import name_arguments
+from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import create_console, exit_with, print_json, print_notice, replace_unprintable
-from deploy.cli.running_stack import DataOption, JsonOption, create_client, exit_on_api_error, find_running_stack
+from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
 
 #: Rows per request, and the default length of a list.
 PAGE = 200

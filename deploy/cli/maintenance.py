@@ -13,8 +13,9 @@ from rich.table import Table
 from sqlalchemy.exc import SQLAlchemyError
 
 from deploy.cli.operator_command import record_act
+from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import create_console, exit_with, print_json
-from deploy.cli.running_stack import DataOption, JsonOption, build_database_settings, find_owner_url, find_running_stack
+from deploy.cli.running_stack import build_database_settings, find_owner_url, find_running_stack
 from deploy.components.linking import create_linking_task
 from deploy.local.stack import Stack
 from deploy.settings import Settings, load_settings

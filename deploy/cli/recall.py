@@ -14,15 +14,9 @@ from afterturn_client.calls import RecallOptions
 from rich.table import Column, Table
 from rich.text import Text
 
+from deploy.cli.options import BankOption, DataOption, JsonOption
 from deploy.cli.output import create_console, exit_with, print_json, replace_unprintable
-from deploy.cli.running_stack import (
-    BankOption,
-    DataOption,
-    JsonOption,
-    create_client,
-    exit_on_api_error,
-    find_running_stack,
-)
+from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
 from deploy.cli.times import parse_time
 
 MARGIN = "    "

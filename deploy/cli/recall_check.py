@@ -11,8 +11,9 @@ from rich.table import Table
 
 from deploy.cli.existence import describe_missing
 from deploy.cli.operator_command import run_on_database
+from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import create_console, exit_with, print_json, print_notice
-from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
+from deploy.cli.running_stack import find_running_stack
 from store.database import Database
 from store.recall.accuracy_check import CheckedQuestion, StoredBank, compare_searches, stored_banks
 from store.recall.settings import RecallSettings

@@ -11,8 +11,9 @@ from rich.text import Text
 
 from deploy.cli.existence import find_host_id, require_existing
 from deploy.cli.operator_command import AuditedAct, run_audited, run_on_database
+from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import create_console, exit_with, print_json, print_notice
-from deploy.cli.running_stack import DataOption, JsonOption, find_owner_url, find_running_stack
+from deploy.cli.running_stack import find_owner_url, find_running_stack
 from deploy.components.bootstrap import HOST
 from store import identity
 from store.database import Database

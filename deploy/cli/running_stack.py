@@ -4,9 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
-import typer
 from afterturn_client import (
     Afterturn,
     AfterturnError,
@@ -20,6 +18,7 @@ from afterturn_client import (
 )
 from pydantic import SecretStr
 
+from deploy.cli.contexts import ServiceContext, find_context, read_contexts
 from deploy.cli.elsewhere import NAMED, Elsewhere
 from deploy.cli.output import exit_with
 from deploy.local.ports import LOOPBACK
@@ -27,18 +26,6 @@ from deploy.local.stack import Stack, StackNotRunning, find_stack
 from deploy.settings import Settings, find_missing_urls, load_settings
 from deploy.settings_errors import SettingsError
 from store.settings import DatabaseSettings
-
-if TYPE_CHECKING:
-    from deploy.cli.contexts import ServiceContext
-
-DataOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR", help="Data folder of the running stack (default: AFTERTURN_DATA, else the default folder)."
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON: one object on one line.")]
-BankOption = Annotated[str, typer.Option(help="The bank; a line of input may name its own.")]
 
 API_KEY_FILE = "api-key"
 OWNER_VARIABLE = "AFTERTURN_DATABASE__OWNER_URL"
@@ -68,11 +55,9 @@ def find_running_stack(data: Path | None) -> Stack:
 
 def find_service_elsewhere(settings: Settings) -> Stack | None:
     """Return the remote service that the command line names, else the current context; None: this machine."""
-    from deploy.cli import contexts  # noqa: PLC0415 - it is a group of commands, too
-
     named = NAMED.get() or Elsewhere()
     if named.context is not None:
-        return _describe_context(settings, contexts.find_context(named.context))
+        return _describe_context(settings, find_context(named.context))
     if named.url is not None:
         key = settings.client.key if named.key is None else SecretStr(named.key)
         if named.key_file is not None:
@@ -81,11 +66,11 @@ def find_service_elsewhere(settings: Settings) -> Stack | None:
         return describe_service(settings.model_copy(update={"client": client, "database": DatabaseSettings()}))
     if "AFTERTURN_DATA" in os.environ or not find_missing_urls(settings):
         return None
-    known = contexts.read_contexts()
-    return _describe_context(settings, contexts.find_context(known.current)) if known.current else None
+    known = read_contexts()
+    return _describe_context(settings, find_context(known.current)) if known.current else None
 
 
-def _describe_context(settings: Settings, context: "ServiceContext") -> Stack:
+def _describe_context(settings: Settings, context: ServiceContext) -> Stack:
     client = settings.client.model_copy(
         update={"url": context.url, "key": context.key, "allow_http": context.allow_http}
     )

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from deploy.cli.options import JsonOption
 from deploy.cli.output import exit_with, print_json, print_notice
-from deploy.cli.running_stack import JsonOption
 from deploy.local import EmbeddedError
 from deploy.local.private_stack import PrivateStackError
 

@@ -9,8 +9,9 @@ from deploy.cli import name_arguments
 from deploy.cli.existence import find_host_id
 from deploy.cli.operator_api import find_operator_api, print_fields, print_rows
 from deploy.cli.operator_command import run_on_database
+from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import exit_with
-from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
+from deploy.cli.running_stack import find_running_stack
 from store.database import Database
 from store.errors import NotFound
 from store.tenancy.tenants import Tenant, Tenants, TenantShown

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deploy.cli.operator_api import print_rows
+from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import exit_with, print_json, print_notice
-from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
+from deploy.cli.running_stack import find_running_stack
 from deploy.cli.times import parse_duration
 
 if TYPE_CHECKING:

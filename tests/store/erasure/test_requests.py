@@ -9,7 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from store import identity
-from store.erasure import Erasures, ErasureTarget, Kind, erasures
+from store.erasure import Erasures, ErasureTarget, Kind, sessions
 from store.errors import NotFound
 from store.ledger.stages import Stage
 from store.log.append import append_events
@@ -38,7 +38,7 @@ async def told(scene: Scene, turns: int = 3) -> None:
 
 
 async def test_an_erasure_that_was_cut_off_goes_on_where_it_was(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(erasures, "PAGE_UNITS", 2)
+    monkeypatch.setattr(sessions, "PAGE_UNITS", 2)
     await told(scene)
     await scene.crew.drain()
     first = await scene.erasures.request(HOST, SESSION)
@@ -53,7 +53,7 @@ async def test_an_erasure_that_was_cut_off_goes_on_where_it_was(scene: Scene, mo
 
 
 async def test_an_erasure_that_everybody_left_is_found(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(erasures, "PAGE_UNITS", 2)
+    monkeypatch.setattr(sessions, "PAGE_UNITS", 2)
     await told(scene)
     erasure = await scene.erasures.request(HOST, SESSION)
     assert await scene.erasures.left_alone() == []

@@ -1,0 +1,15 @@
+"""Options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+DataOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", help="Data folder of the running stack (default: AFTERTURN_DATA, else the default folder)."
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON: one object on one line.")]
+BankOption = Annotated[str, typer.Option(help="The bank; a line of input may name its own.")]
