@@ -69,15 +69,15 @@ class _Tenant:
 
     def demand(self, now: float) -> float:
         """Return the tenant's recent demand in units: started ones, weighted by age, and waiting ones."""
-        return self.fade_served(now) + self.units_waiting
+        return self.decay_served(now) + self.units_waiting
 
-    def fade_served(self, now: float) -> float:
+    def decay_served(self, now: float) -> float:
         """Return the started units, weighted by their age at `now`."""
         return self.served * math.exp((self.served_at - now) / DEMAND_S)
 
     def add_served(self, units: int, now: float) -> None:
         """Add started units, or units by which a call turned out larger."""
-        self.served, self.served_at = self.fade_served(now) + units, now
+        self.served, self.served_at = self.decay_served(now) + units, now
 
 
 class FairQueue:

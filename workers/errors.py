@@ -3,7 +3,7 @@
 WorkError
 ├── Transient   a retry may succeed: tried again with back-off, after `retry_after` seconds if that is known
 ├── Permanent   no retry can succeed: into quarantine at once
-└── Untold      a call was made and its outcome is not recorded: the row stays as it is for the next worker
+└── OutcomeUnrecorded      a call was made and its outcome is not recorded: the row stays as it is for the next worker
 
 `category` is one word for counting; `reason` is for the operator. Neither ever holds content.
 """
@@ -30,5 +30,5 @@ class Permanent(WorkError):
     """An error that no retry can mend."""
 
 
-class Untold(WorkError):
+class OutcomeUnrecorded(WorkError):
     """A call was made and its outcome could not be written; the row's status tells the worker that claims it next."""

@@ -22,7 +22,7 @@ from store.ledger.stages import Stage
 from store.tenancy.gateway_targets import CHAT, UNSET, Destination, GatewayTarget
 from store.tracing import SpanRole, trace_operation
 from workers import gateway_machine as machine
-from workers.errors import Untold
+from workers.errors import OutcomeUnrecorded
 from workers.metrics import GATEWAY_BREAKER, GATEWAY_CALLS, GATEWAY_SECONDS, GATEWAY_WAITS
 from workers.retry import FailureOutcome
 from workers.settings import DeliverySettings, GatewayRetry
@@ -225,13 +225,13 @@ def gate_policy(settings: DeliverySettings) -> GatePolicy:
 
 
 async def _finish_after_call(work: Awaitable[Worked]) -> Worked:
-    """Await work during which a call is made; raise Untold on errors, so that the row never looks unsent."""
+    """Await work during which a call is made; raise OutcomeUnrecorded on errors, so that the row never looks unsent."""
     try:
         return await work
     except LeaseLost:
         raise
     except Exception as error:
-        raise Untold("gateway", "a call was made and its outcome could not be written") from error
+        raise OutcomeUnrecorded("gateway", "a call was made and its outcome could not be written") from error
 
 
 async def _make_call(operation: str, call: Awaitable[None]) -> GatewayError | None:

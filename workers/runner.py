@@ -19,7 +19,7 @@ from store.database_outage import is_outage, may_pass
 from store.errors import LeaseLost, ResourceBusy
 from store.ledger.ledger import Claim, Ledger, LedgerRow, Outcome, public_status
 from store.ledger.stages import Stage
-from workers.errors import Untold
+from workers.errors import OutcomeUnrecorded
 from workers.leases import keep_leases, record_lost
 from workers.metrics import STAGE_AGE, STAGE_FAILURES, STAGE_TOTAL
 from workers.retry import FailureOutcome, name_failure
@@ -68,7 +68,7 @@ class Runner:
     _jobs: dict[asyncio.Task[None], Sequence[Claim]] = field(default_factory=dict)
     _cut: list[Claim] = field(default_factory=list)
     #: Set when a job ended or a notification came.
-    _stirred: asyncio.Event = field(default_factory=asyncio.Event)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
     #: Limits how many pieces are worked on at the same time.
     _places: asyncio.Semaphore = field(init=False)
 
@@ -83,7 +83,7 @@ class Runner:
         `notification_wait_s` even if work goes on.
         """
         self._notified = True
-        self._stirred.set()
+        self._changed.set()
         if self._draining is not None and not self._draining.done():
             return
         self._draining = asyncio.create_task(self._drain(), name=f"drain {self.work.stage}")
@@ -129,8 +129,8 @@ class Runner:
 
     async def _until(self, enough: Callable[[], bool]) -> None:
         while not enough():
-            self._stirred.clear()
-            await self._stirred.wait()
+            self._changed.clear()
+            await self._changed.wait()
 
     def _under_way(self) -> int:
         return sum(map(len, self._jobs.values()))
@@ -139,7 +139,7 @@ class Runner:
         claims = self._jobs.pop(task)
         if task.cancelled():
             self._cut += claims
-        self._stirred.set()
+        self._changed.set()
 
     async def _end(self) -> None:
         """Cancel the work that is still under way, and release its claims."""
@@ -211,7 +211,7 @@ class Runner:
         log.warning("work_failed", stage=stage, category=category, error=type(error).__name__)
         if isinstance(error, ResourceBusy):
             await self._retry_later(claims)
-        elif is_outage(error) or isinstance(error, Untold | ModelUnreachable):
+        elif is_outage(error) or isinstance(error, OutcomeUnrecorded | ModelUnreachable):
             await self._release(claims)
             await asyncio.sleep(self.pause_s)
         elif len(claims) > 1:

@@ -57,7 +57,7 @@ from producers.settings import BrokerSettings
 from store.clock import DatabaseClock
 from store.database import Database
 from store.database_gauges import read_database_sample
-from store.derived.pending_words import KeptShort
+from store.derived.pending_words import PendingWordsLimit
 from store.erasure import Erasures
 from store.ledger.depth import read_depths
 from store.ledger.freshness import Waiter
@@ -67,7 +67,7 @@ from store.plugin.memories import PluginMemories
 from store.plugin.namespaces import Namespaces
 from store.plugin.search import PluginSearch
 from store.recall.recaller import Recaller
-from store.recall.vector_writeback import Keeping
+from store.recall.vector_writeback import VectorWriteback
 from store.tenancy.call_audit import CallAudit
 from store.tenancy.keys import Keys
 from workers.embedding import EmbeddingStage
@@ -165,11 +165,11 @@ class _Resources:
     notifier: Notifier
     watch: BrokerMonitor
     recorder: CallRecorder
-    keeping: Keeping
+    writeback: VectorWriteback
     others: GatewayRecall
     pressure: Pressure
     batch: MicroBatch
-    words: KeptShort
+    words: PendingWordsLimit
     carrying: Database
     http: httpx.AsyncClient
     replica: Database | None
@@ -198,11 +198,11 @@ def _build_resources(settings: Settings) -> _Resources:
         notifier=notifier,
         watch=BrokerMonitor(settings.broker),
         recorder=CallRecorder(CallAudit(database).write, clock),
-        keeping=Keeping(database),
+        writeback=VectorWriteback(database),
         others=create_gateway_recall(settings.gateway, database, settings.gateway.recall_seconds),
         pressure=pressure,
         batch=_create_micro_batch(database, embedder, model, pressure, notifier),
-        words=KeptShort(carrying),
+        words=PendingWordsLimit(carrying),
         carrying=carrying,
         http=httpx.AsyncClient(),
         replica=Database(there) if (there := settings.database.for_replica()) else None,
@@ -217,7 +217,7 @@ def _build_dependencies(settings: Settings, owned: _Resources) -> ServiceDepende
 
     def create_recaller(there: Database) -> Recaller:
         shared = owned.embedder, settings.recall
-        return Recaller(there, *shared, reranker=owned.reranker, keeping=owned.keeping, clock=clock)
+        return Recaller(there, *shared, reranker=owned.reranker, writeback=owned.writeback, clock=clock)
 
     replica = None
     if owned.replica is not None:
@@ -264,7 +264,7 @@ async def _open_resources(settings: Settings, owned: _Resources) -> AsyncGenerat
     await owned.words.close()
     await owned.others.close()
     await owned.notifier.close()
-    await owned.keeping.close()
+    await owned.writeback.close()
     await owned.carrying.close()
     await owned.http.aclose()
     if owned.replica is not None:

@@ -11,8 +11,8 @@ from typing import Annotated, Any, NamedTuple
 import structlog
 import typer
 
-from deploy.cli.elsewhere import NAMED, Elsewhere
 from deploy.cli.output import print_notice
+from deploy.cli.remote_options import NAMED, RemoteOptions
 
 
 class Command(NamedTuple):
@@ -316,5 +316,5 @@ def _configure_output(
 
     A callback also makes typer keep the name of a command line's only command.
     """
-    NAMED.set(Elsewhere(url, key, key_file, context))
+    NAMED.set(RemoteOptions(url, key, key_file, context))
     structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))

@@ -18,7 +18,7 @@ from deploy.cli.output import create_console, print_json, print_notice, replace_
 from deploy.cli.running_stack import find_running_stack
 from deploy.cli.times import parse_duration
 from store.database import Database
-from store.tenancy.call_audit import FIRST_REFUSAL, CallAudit, Interface, Recorded, Sought
+from store.tenancy.call_audit import FIRST_REFUSAL, CallAudit, CallFilter, Interface, Recorded
 
 audit_app = typer.Typer(
     help="Show the call audit: API calls and operators' commands, without content.",
@@ -58,10 +58,10 @@ def list_command(
 
     **Example:** `afterturn audit list --door operator --since 7d`
     """
-    sought = Sought(find_host_id(host) if host else None, key, door, operation, refused, since)
+    call_filter = CallFilter(find_host_id(host) if host else None, key, door, operation, refused, since)
 
     async def read(database: Database) -> tuple[list[Recorded], bool]:
-        return await CallAudit(database).read(sought, limit)
+        return await CallAudit(database).read(call_filter, limit)
 
     stack = find_running_stack(data)
     if api := find_operator_api(stack):

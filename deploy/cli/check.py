@@ -15,8 +15,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import exit_with, print_json, print_notice
 from deploy.lab.isolation import IsolationReport
+from deploy.lab.isolation.fixture import FixtureIncomplete
 from deploy.lab.isolation.run import run_check
-from deploy.lab.isolation.world import FixtureIncomplete
 from deploy.local.errors import EmbeddedError
 from deploy.local.private_stack import PrivateStackError, run_private_stack
 from deploy.local.stack import Stack, StackNotRunning, find_stack

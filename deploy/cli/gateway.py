@@ -31,7 +31,7 @@ from deploy.cli.running_stack import find_running_stack
 from store.database import Database
 from store.errors import NotFound, NotSettled
 from store.ledger.listing import Backlog, LedgerEntry, Selection
-from store.ledger.quarantine import SETTLEMENTS, UNSETTLED, DeliveryFinding, Quarantine, Then
+from store.ledger.quarantine import SETTLEMENTS, UNSETTLED, DeliveryFinding, NextStep, Quarantine
 from store.ledger.stages import Stage
 from store.tenancy.call_audit import NO_HOST
 from store.tenancy.gateway_targets import Destination
@@ -102,7 +102,7 @@ def resolve_command(
     *,
     found: Annotated[DeliveryFinding, typer.Option("--as", help="The outcome found at the gateway.")],
     then: Annotated[
-        Then | None,
+        NextStep | None,
         typer.Option(help="Next step. delivered: flush (default) or done; not-delivered: retry or skip (required)."),
     ] = None,
     host: HostOption = None,
@@ -128,7 +128,7 @@ def resolve_command(
         if not rows:
             raise NotFound("there is no failed or unknown delivery of this turn")
         # A delivered turn continues with its flush, unless the flush is what failed.
-        usual = Then.DONE if rows[0].state == "flush_failed" else Then.FLUSH
+        usual = NextStep.DONE if rows[0].state == "flush_failed" else NextStep.FLUSH
         state = await Quarantine(database, read_operator_name()).resolve(rows[0], found, then or usual)
         act.rows = 1
         return rows[0], (await backlog.deliveries(rows)).get(rows[0].item_id), state
@@ -177,7 +177,7 @@ def retry_command(
     change_rows(data, targets, again, yes=yes, dry_run=dry_run, as_json=as_json)
 
 
-def _check_settlement(found: DeliveryFinding, then: Then | None) -> None:
+def _check_settlement(found: DeliveryFinding, then: NextStep | None) -> None:
     ways = [way.value for told, way in SETTLEMENTS if told is found]
     if then is None and found is DeliveryFinding.NOT_DELIVERED:
         raise typer.BadParameter(f"say {' or '.join(ways)}: what was not delivered", param_hint="--then")

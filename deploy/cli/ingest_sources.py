@@ -12,7 +12,7 @@ from afterturn_client.answers import DocumentReceipt
 from deploy.cli.bounded_lines import BOM
 from deploy.cli.formats import LONGEST_LINE
 from deploy.cli.parsed import BadLine, Parsed, ParsedTurn
-from deploy.cli.turn_sender import PATIENCE_S, SentCounts, call_patiently, retry_after_s
+from deploy.cli.turn_sender import PATIENCE_S, SentCounts, call_with_retry, retry_after_s
 
 _PIECE = 1 << 20
 #: Bytes of `"doc_id":"<36 characters>",` in a request.
@@ -58,7 +58,7 @@ def register_document(ask: Callable[[], DocumentReceipt], patience_s: float) -> 
 
     Raises ServiceUnresponsive, and the AfterturnError of a refusal.
     """
-    return call_patiently(ask, retry_after_s, patience_s)
+    return call_with_retry(ask, retry_after_s, patience_s)
 
 
 def hash_file(file: Path) -> str:

@@ -20,7 +20,7 @@ from deploy.cli.operator_jobs import find_tenant, read_jobs
 from deploy.cli.output import create_console, exit_with, print_json, print_notice
 from deploy.cli.running_stack import find_running_stack
 from store.database import Database
-from store.ledger.listing import Backlog, LedgerEntry, Noted, Selection
+from store.ledger.listing import Backlog, LedgerEntry, Selection, TurnAuditRow
 from store.tenancy.gateway_targets import Destination
 
 
@@ -29,7 +29,7 @@ class TurnHistory:
     """The rows of one turn: recorded attempts, bank names and delivery targets."""
 
     rows: Sequence[LedgerEntry]
-    notes: Sequence[Noted]
+    notes: Sequence[TurnAuditRow]
     banks: Mapping[UUID, str]
     deliveries: Mapping[UUID, Destination]
 

@@ -16,7 +16,7 @@ from deploy.cli.output import replace_unprintable
 from deploy.cli.times import parse_duration
 from deploy.components.bootstrap import HOST
 from store import identity
-from store.ledger.listing import Backlog, LedgerEntry, Noted, Selection
+from store.ledger.listing import Backlog, LedgerEntry, Selection, TurnAuditRow
 from store.ledger.stages import Stage
 from store.tenancy.gateway_targets import Destination
 
@@ -131,7 +131,7 @@ def destination_json(to: Destination) -> dict[str, str]:
     return {"target_id": str(to.target.target_id), **where}
 
 
-def serialise_note(noted: Noted) -> dict[str, Any]:
+def serialise_note(noted: TurnAuditRow) -> dict[str, Any]:
     """Return a recorded attempt as `--json` shows it."""
     return {"at": noted.at.isoformat(), "event": noted.event, **orjson.loads(noted.payload)}
 
@@ -161,7 +161,7 @@ def build_rows_table(
     return shown
 
 
-def build_notes_table(notes: Sequence[Noted]) -> Table:
+def build_notes_table(notes: Sequence[TurnAuditRow]) -> Table:
     """Return recorded attempts as a table."""
     shown = Table("when", "what", "details", box=None, pad_edge=False, header_style="bold")
     for noted in notes:

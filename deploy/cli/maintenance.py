@@ -26,7 +26,7 @@ from store.database import Database
 from store.derived.vector_indexes import VectorIndexes
 from store.erasure import Erasures
 from store.errors import ResourceBusy
-from store.maintenance import ExpiryTask, Pruning, Schedule, WordsAnew
+from store.maintenance import ExpiryTask, Pruning, Schedule, WordReanalysis
 from store.recall.jobs import RecallJobs
 from workers.maintenance import Maintainer, Needs, Task, TaskOutcome, index_task, recall_check_task, tasks_of
 
@@ -109,7 +109,7 @@ async def _run_maintenance(
     indexes = VectorIndexes(find_owner_url(stack), settings.recall.exact_units)
     try:
         clock = await DatabaseClock.asked(database)
-        jobs, erasures, words = RecallJobs(database, clock), Erasures(database, clock), WordsAnew(database)
+        jobs, erasures, words = RecallJobs(database, clock), Erasures(database, clock), WordReanalysis(database)
         needs = Needs(
             Pruning(database), jobs, erasures, settings.maintenance, clock, words, ExpiryTask(database, clock)
         )

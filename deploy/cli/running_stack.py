@@ -19,8 +19,8 @@ from afterturn_client import (
 from pydantic import SecretStr
 
 from deploy.cli.contexts import ServiceContext, find_context, read_contexts
-from deploy.cli.elsewhere import NAMED, Elsewhere
 from deploy.cli.output import exit_with
+from deploy.cli.remote_options import NAMED, RemoteOptions
 from deploy.local.ports import LOOPBACK
 from deploy.local.stack import Stack, StackNotRunning, find_stack
 from deploy.settings import Settings, find_missing_urls, load_settings
@@ -55,7 +55,7 @@ def find_running_stack(data: Path | None) -> Stack:
 
 def find_service_elsewhere(settings: Settings) -> Stack | None:
     """Return the remote service that the command line names, else the current context; None: this machine."""
-    named = NAMED.get() or Elsewhere()
+    named = NAMED.get() or RemoteOptions()
     if named.context is not None:
         return _describe_context(settings, find_context(named.context))
     if named.url is not None:

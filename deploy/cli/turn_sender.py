@@ -136,7 +136,7 @@ class TurnSender:
                 self.waiting(str(error))
             return asked_s
 
-        call_patiently(send, again, self.patience_s)
+        call_with_retry(send, again, self.patience_s)
 
     def _count_results(
         self, batch: Sequence[ParsedTurn], results: Sequence[TurnReceipt | RefusedTurn]
@@ -173,7 +173,7 @@ class TurnSender:
         self.advanced(batch[-1].offset)
 
 
-def call_patiently(call: Callable[[], T], again: Again, patience_s: float) -> T:
+def call_with_retry(call: Callable[[], T], again: Again, patience_s: float) -> T:
     """Return a call's result; repeat it for up to `patience_s` seconds. Raises ServiceUnresponsive, or a refusal."""
     try:
         return SEND_AGAIN.call_blocking(call, again, deadline=SEND_AGAIN.clock() + patience_s)

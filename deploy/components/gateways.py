@@ -8,7 +8,13 @@ from functools import partial
 import structlog
 
 from embeddings.retry import Retry, evenly
-from producers.service.gateway_clients import Calling, GatewayClients, TargetCredentials, TargetUnusable, canonical_url
+from producers.service.gateway_clients import (
+    CallPolicy,
+    GatewayClients,
+    TargetCredentials,
+    TargetUnusable,
+    canonical_url,
+)
 from producers.service.gateway_recall import GatewayRecall
 from store.database import Database
 from store.database_outage import is_outage
@@ -67,15 +73,15 @@ def user_of(settings: DeliverySettings) -> GatewayUser | None:
 
 def delivery_clients(settings: DeliverySettings, database: Database) -> GatewayClients:
     """Return the clients that deliver turns."""
-    calling = Calling(settings.timeout_seconds, settings.keep_seconds, gate_policy(settings))
-    return GatewayClients(database, TargetAccess(settings), calling)
+    policy = CallPolicy(settings.timeout_seconds, settings.keep_seconds, gate_policy(settings))
+    return GatewayClients(database, TargetAccess(settings), policy)
 
 
 def create_gateway_recall(settings: DeliverySettings, database: Database, timeout_s: float) -> GatewayRecall:
     """Return the search in Memory Gateways that recalls use, with a time-out of `timeout_s` seconds."""
-    calling = Calling(timeout_s, settings.keep_seconds, gate_policy(settings))
+    policy = CallPolicy(timeout_s, settings.keep_seconds, gate_policy(settings))
     # Separate gates: a gateway that searches too slowly for recalls may still accept turns.
-    clients = GatewayClients(database, TargetAccess(settings), calling, "search")
+    clients = GatewayClients(database, TargetAccess(settings), policy, "search")
     return GatewayRecall(GatewayTargets(database), clients, database)
 
 

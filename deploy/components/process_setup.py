@@ -42,14 +42,14 @@ def lower_backend_priority(nice: int) -> Callable[[Any], Awaitable[None]]:
     """
     its = nice // 2
 
-    async def bring_along(connection: Any) -> None:
+    async def set_backend_priority(connection: Any) -> None:
         process, port = await connection.fetchrow(BACKEND_OF_CONNECTION)
         if is_serving_backend(process, port):
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, process, its)
                 _set_session_weight(process, its)
 
-    return bring_along
+    return set_backend_priority
 
 
 def is_serving_backend(process: int, port: int | None) -> bool:

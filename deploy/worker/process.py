@@ -52,7 +52,7 @@ from store.ledger.freshness import Waiter
 from store.ledger.ledger import Ledger
 from store.ledger.stages import Stage
 from store.ledger.workers import WorkerRegistry
-from store.maintenance import ExpiryTask, Pruning, Schedule, WordsAnew
+from store.maintenance import ExpiryTask, Pruning, Schedule, WordReanalysis
 from store.recall.jobs import RecallJobs
 from store.recall.recaller import Recaller
 from workers.broker import ActorDependencies, build_pools, build_worker, create_broker, register_actors
@@ -242,7 +242,7 @@ async def _build_resources(
         Erasures(database, clock),
         settings.maintenance,
         clock,
-        WordsAnew(database),
+        WordReanalysis(database),
         ExpiryTask(database, clock),
     )
     tasks = (

@@ -98,7 +98,7 @@ class NamespaceMap:
 
 
 @dataclass
-class Patience:
+class OutageRetry:
     """Repeats calls while a plugin is away, at most `seconds` for one outage."""
 
     plugin: PluginClient
@@ -107,7 +107,7 @@ class Patience:
     sleep: Sleep = asyncio.sleep
     clock: Clock = time.monotonic
 
-    async def insist(self, call: Callable[[], Awaitable[Result]]) -> Result:
+    async def call(self, call: Callable[[], Awaitable[Result]]) -> Result:
         """Return the result of the call, repeated after every outage.
 
         Raises GaveUp; PluginUnavailable where this call fails repeatedly while the plugin's health is ok.
@@ -219,15 +219,15 @@ class Backfill:
         return await self._write(self.plugin, row, entry, write)
 
     async def _write(self, plugin: PluginClient, row: LegacyMemory, entry: NamespaceAccess, write: MemoryWrite) -> bool:
-        patience = Patience(plugin, self.say, self.patience_s, self.sleep, self.clock)
+        retry = OutageRetry(plugin, self.say, self.patience_s, self.sleep, self.clock)
         step = "err-ns"
         try:
-            if Capability.CREATED_AT in await patience.insist(plugin.capabilities):
+            if Capability.CREATED_AT in await retry.call(plugin.capabilities):
                 write = write.model_copy(update={"created_at": row.created_at})
             if entry.name not in self._made:
-                await patience.insist(lambda: self._make_namespace(plugin, entry))
+                await retry.call(lambda: self._make_namespace(plugin, entry))
             step = "err-mem"
-            await patience.insist(lambda: self._write_memory(plugin, entry, write))
+            await retry.call(lambda: self._write_memory(plugin, entry, write))
         except PerimeterError as problem:
             self.tally.errors += 1
             self.say(f"[{step}] id={row.id} ns={entry.name} {problem}")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 from uuid import UUID
 
-from producers.cutover.backfill import NamespaceMap, Patience, Say, Unmappable
+from producers.cutover.backfill import NamespaceMap, OutageRetry, Say, Unmappable
 from producers.cutover.errors import GaveUp, UnusableFile
 from producers.cutover.listing import list_memories
 from producers.perimeter.client import PluginClient, make
@@ -125,20 +125,20 @@ class Import:
 
     async def run(self, lines: Iterable[bytes]) -> TransferTally:
         """Write the memories of an export that `check_export` has read. Raises UnusableFile, GaveUp."""
-        patience, made = Patience(self.plugin, self.say, self.patience_s), dict[str, bool]()
-        promised = await patience.insist(self.plugin.capabilities)
+        retry, made = OutageRetry(self.plugin, self.say, self.patience_s), dict[str, bool]()
+        promised = await retry.call(self.plugin.capabilities)
         for kept in self._parse_lines(lines):
             if "namespace" in kept:
-                made[kept["namespace"]] = await self._make_namespace(patience, kept)
+                made[kept["namespace"]] = await self._make_namespace(retry, kept)
             elif "memory" in kept:
-                await self._write(patience, kept["memory"], promised, made)
+                await self._write(retry, kept["memory"], promised, made)
         return self.tally
 
     def _parse_lines(self, lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
         for number, line in enumerate(lines, 1):
             yield _parse_line(line, number)
 
-    async def _make_namespace(self, patience: Patience, kept: dict[str, Any]) -> bool:
+    async def _make_namespace(self, retry: OutageRetry, kept: dict[str, Any]) -> bool:
         name = str(kept["namespace"])
         try:
             upsert = make(
@@ -147,7 +147,7 @@ class Import:
                 expires_at=kept.get("expires_at"),
                 metadata=kept.get("metadata"),
             )
-            await patience.insist(lambda: self.plugin.upsert_namespace(name, upsert))
+            await retry.call(lambda: self.plugin.upsert_namespace(name, upsert))
         except GaveUp:
             raise
         except PerimeterError as problem:
@@ -156,7 +156,7 @@ class Import:
         return True
 
     async def _write(
-        self, patience: Patience, kept: dict[str, Any], promised: frozenset[str], made: dict[str, bool]
+        self, retry: OutageRetry, kept: dict[str, Any], promised: frozenset[str], made: dict[str, bool]
     ) -> None:
         try:
             memory = make(Memory, **kept)
@@ -168,7 +168,7 @@ class Import:
         try:
             if not made.get(memory.namespace):
                 raise InvalidCall("its namespace could not be made")
-            await patience.insist(lambda: self.plugin.write(memory.namespace, write))
+            await retry.call(lambda: self.plugin.write(memory.namespace, write))
         except PerimeterError as problem:
             self.tally.errors += 1
             self.say(f"[err-mem] id={memory.id} ns={memory.namespace} {problem}")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from producers.cutover.backfill import NamespaceMap, Patience, Say, Unmappable
+from producers.cutover.backfill import NamespaceMap, OutageRetry, Say, Unmappable
 from producers.cutover.errors import GaveUp
 from producers.cutover.legacy import LegacyMemories, LegacyMemory
 from producers.cutover.listing import MemoryListing, find_memory, list_memories
@@ -125,8 +125,8 @@ class Verify:
 
     async def _read_listing(self, namespace: str) -> MemoryListing:
         if namespace not in self._listings:
-            patience = Patience(self.plugin, self.say, self.patience_s)
-            self._listings[namespace] = await patience.insist(lambda: list_memories(self.plugin, namespace))
+            retry = OutageRetry(self.plugin, self.say, self.patience_s)
+            self._listings[namespace] = await retry.call(lambda: list_memories(self.plugin, namespace))
         return self._listings[namespace]
 
 

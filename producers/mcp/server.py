@@ -220,7 +220,7 @@ def without_echoes(send: Send) -> Send:
             return
         body.extend(message.get("body", b""))
         if not message.get("more_body"):
-            told = _say_less(bytes(body))
+            told = _replace_error_message(bytes(body))
             headers = [pair for pair in started["headers"] if pair[0].lower() != b"content-length"]
             await send({**started, "headers": [*headers, (b"content-length", str(len(told)).encode())]})
             await send({"type": "http.response.body", "body": told})
@@ -228,7 +228,7 @@ def without_echoes(send: Send) -> Send:
     return take
 
 
-def _say_less(body: bytes) -> bytes:
+def _replace_error_message(body: bytes) -> bytes:
     """Return the answer; the message of a JSON-RPC error is replaced by ours."""
     if b'"error"' not in body:
         return body

@@ -200,7 +200,7 @@ class PluginClient:
 
     async def _exchange(self, method: str, path: str, body: Mapping[str, Any] | None) -> tuple[int, bytes]:
         """Send a request, again only after a 429, and return a 2xx."""
-        return await OBEY.call(partial(self._exchange_once, method, path, body), _when_bearable)
+        return await OBEY.call(partial(self._exchange_once, method, path, body), _find_retry_delay)
 
     async def _exchange_once(self, method: str, path: str, body: Mapping[str, Any] | None) -> tuple[int, bytes]:
         """Send a request after any pause. Raises PluginOverloaded, after noting the plugin's Retry-After."""
@@ -252,7 +252,7 @@ class PluginClient:
         )
 
 
-def _when_bearable(error: Exception) -> float | None:
+def _find_retry_delay(error: Exception) -> float | None:
     return 0.0 if isinstance(error, PluginOverloaded) and error.retry_after_s <= LONGEST_PAUSE_S else None
 
 

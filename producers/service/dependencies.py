@@ -9,7 +9,7 @@ from producers.service.authorisation import Authorisation
 from producers.service.banks import resolve_bank
 from producers.service.load_shedding import Pressure, Shed
 from producers.service.recalls import Recalls
-from store.derived.pending_words import KeptShort
+from store.derived.pending_words import PendingWordsLimit
 from store.derived.persons import Persons
 from store.erasure import Erasures
 from store.maintenance.ending import ExpiryTask
@@ -41,7 +41,7 @@ class ServiceDependencies:
     pressure: Pressure | None = None
     #: Starts to embed new turns (host, ids, characters in all) at once; False: they are left to the workers.
     embed: Callable[[UUID, Sequence[UUID], int], bool] | None = None
-    words: KeptShort | None = None
+    words: PendingWordsLimit | None = None
     #: Ends expired units and banks on request; workers do so by schedule.
     ending: ExpiryTask | None = None
 

@@ -12,7 +12,7 @@ from afterturn_client.errors import InvalidRequestError
 from afterturn_client.gateway import GatewayClient
 from afterturn_client.transport import check_base_url
 
-from producers.kept_posts import KeptPosts
+from producers.keep_alive_client import KeepAliveClient
 from store.database import Database
 from store.ledger.circuit_breakers import Gate, GatePolicy, gate_name
 from store.tenancy.gateway_targets import GatewayTarget
@@ -31,7 +31,7 @@ class TargetCredentials:
 
 
 @dataclass(frozen=True, slots=True)
-class Calling:
+class CallPolicy:
     """Time-outs of calls and idle connections in seconds, and the thresholds of circuit breaker and rate limit."""
 
     timeout_s: float
@@ -51,13 +51,17 @@ class GatewayClients:
     """
 
     def __init__(
-        self, database: Database, access: Callable[[GatewayTarget], TargetCredentials], calling: Calling, *use: str
+        self,
+        database: Database,
+        access: Callable[[GatewayTarget], TargetCredentials],
+        call_policy: CallPolicy,
+        *use: str,
     ) -> None:
         self._database = database
         self._access = access
-        self._calling = calling
+        self._call_policy = call_policy
         self._use = use
-        self._posts: dict[str, KeptPosts] = {}
+        self._posts: dict[str, KeepAliveClient] = {}
         self._gates: dict[UUID, Gate] = {}
 
     def client(self, target: GatewayTarget) -> GatewayClient:
@@ -68,7 +72,7 @@ class GatewayClients:
         except (OSError, InvalidRequestError) as error:
             # Certificates or a proxy that the environment of this process names.
             raise TargetUnusable(f"no connection can be prepared ({type(error).__name__})") from None
-        patience_s = self._calling.timeout_s
+        patience_s = self._call_policy.timeout_s
         key = access.user_key
         return GatewayClient(access.base_url, user.user_id, key, user.app_id, user.project_id, patience_s, posts=posts)
 
@@ -76,7 +80,7 @@ class GatewayClients:
         """Return the gate of a target, whose state all processes share."""
         if (found := self._gates.get(target.target_id)) is None:
             name = gate_name("gateway", str(target.target_id), *self._use)
-            found = self._gates[target.target_id] = Gate(self._database, name, self._calling.policy)
+            found = self._gates[target.target_id] = Gate(self._database, name, self._call_policy.policy)
         return found
 
     @property
@@ -89,6 +93,6 @@ class GatewayClients:
         for posts in self._posts.values():
             await posts.aclose()
 
-    def _open(self, base_url: str) -> KeptPosts:
-        posts = KeptPosts(check_base_url(base_url), self._calling.timeout_s, self._calling.keep_s)
+    def _open(self, base_url: str) -> KeepAliveClient:
+        posts = KeepAliveClient(check_base_url(base_url), self._call_policy.timeout_s, self._call_policy.keep_s)
         return self._posts.setdefault(base_url, posts)

@@ -169,7 +169,7 @@ class Intake:
         if any(isinstance(answer, Appended) and answer.delivers for answer in answers):
             self._dependencies.notifier.notify(Stage.GATEWAY)
         if self._dependencies.words is not None:
-            await self._dependencies.words.brought(grant.host_id, _count_units(grant.host_id, new))
+            await self._dependencies.words.add_units(grant.host_id, _count_units(grant.host_id, new))
         return [answer.error if isinstance(answer, Refused) else answer for answer in answers]
 
     async def _redact(self, grant: Grant, turns: list[NewTurn]) -> list[NewTurn]:

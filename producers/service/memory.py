@@ -67,7 +67,7 @@ class MemoryFacade:
         bank = await self._dependencies.reach(grant, bank)
         await self._dependencies.authorisation.require(grant, Action.CHANGE_BANK, bank)
         if body.language is not None:
-            changed = await self._dependencies.banks.speak(grant.host_id, bank, body.language, grant.user)
+            changed = await self._dependencies.banks.set_language(grant.host_id, bank, body.language, grant.user)
         if "expires_at" in body.model_fields_set:
             changed = await self._dependencies.banks.set_end(grant.host_id, bank, body.expires_at, grant.user)
         return changed

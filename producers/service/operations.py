@@ -24,7 +24,7 @@ from store.database import Database
 from store.errors import NotFound
 from store.ledger.ledger import Ledger
 from store.ledger.stages import TURN_STAGES, Stage
-from store.tenancy.call_audit import NO_HOST, CallAudit, Interface, Sought
+from store.tenancy.call_audit import NO_HOST, CallAudit, CallFilter, Interface
 from store.tenancy.gateway_targets import GatewayTargets
 from store.tenancy.keys import Keys
 from store.tenancy.operator_keys import OperatorKeys
@@ -386,12 +386,12 @@ class Operations:
 
     async def audit(self, asked: AuditParameters) -> dict[str, Any]:
         """Return audited calls."""
-        sought = Sought(
+        call_filter = CallFilter(
             host=None if asked.tenant is None else identity.host_id(asked.tenant),
             door=asked.door,
             refused=asked.refused,
         )
-        found, more = await CallAudit(self._database).read(sought, asked.limit)
+        found, more = await CallAudit(self._database).read(call_filter, asked.limit)
         shown = [
             {
                 "at": one.call.at,

@@ -11,7 +11,7 @@ from producers.errors import FieldProblem, Invalid
 from producers.service.banks import listable_names, resolve_bank, resolve_speaker
 from producers.service.fields import BankName, Name
 from producers.service.wire import WireModel
-from store.derived.persons import Beside, Person, PersonFact, Persons, Whom
+from store.derived.persons import Beside, Person, PersonFact, PersonKey, Persons
 from store.tenancy.banks import Banks
 from store.tenancy.keys import Grant
 
@@ -103,7 +103,7 @@ async def read_profile(persons: Persons, banks: Banks, grant: Grant, asked: Prof
     bank = asked.bank or (None if user else DEFAULT_BANK)
     names = listable_names(grant) if bank is None else [await resolve_bank(banks, grant, bank)]
     return await persons.of(
-        grant.host_id, grant.space, Whom(user, asked.name), banks=names, history=asked.history, limit=asked.limit
+        grant.host_id, grant.space, PersonKey(user, asked.name), banks=names, history=asked.history, limit=asked.limit
     )
 
 

@@ -18,7 +18,7 @@ from producers.service.recalls import AwaitedFreshness, RecallBody, RecallJobBod
 from producers.service.turns import parse_body
 from producers.settings import ApiSettings
 from store.errors import NotFound
-from store.ledger.freshness import look_after
+from store.ledger.freshness import compute_poll_delay
 from store.recall.jobs import RecallJob
 from store.tenancy.keys import Grant
 
@@ -99,7 +99,7 @@ class RecallService:
             waited = time.monotonic() - begun
             if found.status != "pending" or waited >= wait_ms / 1000:
                 return found
-            await fair_queue.sleep_without_slot(look_after(waited))
+            await fair_queue.sleep_without_slot(compute_poll_delay(waited))
 
     async def cancel_recall(self, grant: Grant, job: UUID) -> None:
         """Delete a recall job and its answer. Raises NotFound."""

@@ -14,7 +14,7 @@ from producers.turns.directories import DirectoryQuery, list_directories, read_p
 from producers.turns.recalled import fact_json
 from producers.turns.requests import check_session
 from store import identity
-from store.ledger.freshness import look_after
+from store.ledger.freshness import compute_poll_delay
 from store.ledger.stages import Stage
 from store.maintenance.ending import UNITS
 from store.tenancy.keys import Grant
@@ -55,7 +55,7 @@ class SessionCalls:
         begun = time.monotonic()
         found = await self._dependencies.turns.sessions.undone(grant.host_id, bank, session)
         self._dependencies.notifier.notify(*found)
-        ended = await self._end_what_is_over(grant, bank, begun)
+        ended = await self._end_expired_units(grant, bank, begun)
         left = await self._wait_until_done(grant, bank, session, found, begun)
         counts = {stage.value: number - left.get(stage, 0) for stage, number in found.items()}
         return {
@@ -66,7 +66,7 @@ class SessionCalls:
             "counts": {**{name: max(0, number) for name, number in counts.items()}, "ended": ended},
         }
 
-    async def _end_what_is_over(self, grant: Grant, bank: str, begun: float) -> int:
+    async def _end_expired_units(self, grant: Grant, bank: str, begun: float) -> int:
         """End the project's expired units, page by page while there is time; return how many were ended."""
         ended, bank_id = 0, identity.bank_id(grant.host_id, bank)
         while self._dependencies.ending is not None and time.monotonic() - begun < WAIT_S:
@@ -81,7 +81,7 @@ class SessionCalls:
     ) -> dict[Stage, int]:
         left = found
         while left and (waited := time.monotonic() - begun) < WAIT_S:
-            await fair_queue.sleep_without_slot(look_after(waited))
+            await fair_queue.sleep_without_slot(compute_poll_delay(waited))
             left = await self._dependencies.turns.sessions.undone(grant.host_id, bank, session)
         return left
 

@@ -112,7 +112,7 @@ def _select_holders(banks: Select[UUID, str]) -> Select[UUID]:
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class CalledName:
     """How often a speaker is called by a name: addressed by another, or by own account."""
 
     name: str = field(repr=False)
@@ -147,7 +147,7 @@ async def read_aliases(
         "now": now,
     }
     rows = await fetch_rows(connection, CALLED, {"host": host, "bank": bank, **arguments})
-    return choose_speakers([Called(*row) for row in rows])
+    return choose_speakers([CalledName(*row) for row in rows])
 
 
 async def find_called(
@@ -173,7 +173,7 @@ async def find_called(
     return found
 
 
-def choose_speakers(called: Sequence[Called]) -> Mapping[str, str]:
+def choose_speakers(called: Sequence[CalledName]) -> Mapping[str, str]:
     """Return the speaker each name means: called so at least LEAST times, and TIMES times as often as all others."""
     counted: dict[str, Counter[str]] = defaultdict(Counter)
     for one in called:

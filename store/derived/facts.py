@@ -87,7 +87,7 @@ def select_stated(*of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
 
 
 @dataclass(frozen=True, slots=True)
-class LinedUp:
+class FactStretches:
     """Facts in the order of time: successive facts with one value form a stretch.
 
     `lined`: every fact with the number of its stretch; `begun`: the first fact of each stretch. A stretch ends where
@@ -98,7 +98,7 @@ class LinedUp:
     begun: CTE
 
 
-def line_up(facts: FromClause, identity: Sequence[str]) -> LinedUp:
+def divide_into_stretches(facts: FromClause, identity: Sequence[str]) -> FactStretches:
     """Return expressions that order the facts of each identity in time and divide them into stretches."""
 
     def window(rows: FromClause) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def line_up(facts: FromClause, identity: Sequence[str]) -> LinedUp:
     begun = (
         select(lined).ext(distinct_on(*stretch)).order_by(*stretch, *(lined.c[name] for name in _IN_TIME)).cte("begun")
     )
-    return LinedUp(lined, begun)
+    return FactStretches(lined, begun)
 
 
 _GONE = func.unnest(bindparam("units", type_=ARRAY(Uuid))).table_valued(column("unit_id", Uuid)).render_derived("g")
@@ -166,7 +166,7 @@ def _line_up_identities() -> Update:
         .lateral("f")
     )
     of_asked = select(facts).join_from(asked, facts, true()).subquery("facts")
-    found = line_up(of_asked, _IDENTITY)
+    found = divide_into_stretches(of_asked, _IDENTITY)
     lined, begun = found.lined.alias("l"), found.begun.alias("b")
     follows = and_(*(begun.c[name] == lined.c[name] for name in _IDENTITY), begun.c.stretch == lined.c.stretch + 1)
     ends = (

@@ -136,7 +136,7 @@ IN_LISTS = _rank_nearest(_select_near(_LISTED).join_from(_PAGE, _LISTED, true())
 
 
 @dataclass(frozen=True, slots=True)
-class Later:
+class SearchedUnit:
     """A unit to search for: its text as of `position` of the log, and its turn."""
 
     unit_id: UUID
@@ -146,7 +146,7 @@ class Later:
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class NearPair:
     """A pair of units of different turns, and the cosine of their vectors; `version` is the earlier one's."""
 
     later: UUID
@@ -182,7 +182,7 @@ class Nearness:
     most: int
     least: float
 
-    async def of(self, host: UUID, bank: UUID, lists: int, units: Sequence[Later]) -> list[Near]:
+    async def of(self, host: UUID, bank: UUID, lists: int, units: Sequence[SearchedUnit]) -> list[NearPair]:
         """Return the nearest earlier units of these units of a bank; a unit without a vector has none."""
         arguments = {
             "host": host,
@@ -199,4 +199,4 @@ class Nearness:
                 rows = await connection.execute(IN_LISTS, {**arguments, "looked_at": LOOKED_AT})
             else:
                 rows = await connection.execute(IN_ALL, arguments)
-            return [Near(*row) for row in rows]
+            return [NearPair(*row) for row in rows]

@@ -61,7 +61,7 @@ class WaitingWords:
         return done
 
 
-class KeptShort:
+class PendingWordsLimit:
     """Indexes words beside bulk writers, so that no bank has many more unindexed units than a recall can read.
 
     While the stages keep up, it only counts now and then. A caller that writes faster than words are indexed waits.
@@ -71,40 +71,40 @@ class KeptShort:
     def __init__(self, database: Database, *, many: int = TOO_MANY) -> None:
         self._database, self._many = database, many
         #: Units accepted since the last count, by host and bank.
-        self._come: Counter[tuple[UUID, UUID]] = Counter()
-        self._carrying: dict[tuple[UUID, UUID], asyncio.Task[None]] = {}
+        self._added: Counter[tuple[UUID, UUID]] = Counter()
+        self._indexing: dict[tuple[UUID, UUID], asyncio.Task[None]] = {}
 
-    async def brought(self, host: UUID, units: Mapping[UUID, int]) -> None:
+    async def add_units(self, host: UUID, units: Mapping[UUID, int]) -> None:
         """Count accepted units by bank; return when the caller may write more."""
-        if len(self._come) > MOST_BANKS:
-            self._come.clear()
+        if len(self._added) > MOST_BANKS:
+            self._added.clear()
         for bank, count in units.items():
             place = host, bank
-            self._come[place] += count
-            if self._come[place] >= self._many:
-                while (before := self._carrying.get(place)) is not None:
+            self._added[place] += count
+            if self._added[place] >= self._many:
+                while (before := self._indexing.get(place)) is not None:
                     await asyncio.wait([before])
-                del self._come[place]
-                self._carrying[place] = asyncio.create_task(self._carry(host, bank), name="carry words")
+                del self._added[place]
+                self._indexing[place] = asyncio.create_task(self._index(host, bank), name="carry words")
 
     async def close(self) -> None:
         """Stop indexing, and wait for the transactions under way."""
         self._many = 0
-        while self._carrying:
-            await asyncio.wait(self._carrying.values())
+        while self._indexing:
+            await asyncio.wait(self._indexing.values())
 
-    async def _carry(self, host: UUID, bank: UUID) -> None:
+    async def _index(self, host: UUID, bank: UUID) -> None:
         try:
             more = True
-            while more and self._many and await self._laden(host, bank):
+            while more and self._many and await self._is_over_limit(host, bank):
                 more = await carry_words(self._database, host, bank)
         except Exception as error:  # noqa: BLE001 - the turns are accepted: after an error of any kind workers carry their words
             log.warning("pending_words_failed", error=type(error).__name__)
         finally:
             # Set before the task ends, because callers that wait for it check it again.
-            del self._carrying[host, bank]
+            del self._indexing[host, bank]
 
-    async def _laden(self, host: UUID, bank: UUID) -> bool:
+    async def _is_over_limit(self, host: UUID, bank: UUID) -> bool:
         async with self._database.tenant(host) as connection:
             found = await connection.execute(WAITING, {"host": host, "bank": bank, "many": self._many})
             return int(found.scalar_one()) >= self._many

@@ -31,7 +31,7 @@ BESIDE = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Whom:
+class PersonKey:
     """A person: a user of the host, a name in a bank, or a user under one of several names."""
 
     user: str | None = None
@@ -91,7 +91,7 @@ class Persons:
         self._clock = clock
 
     async def of(
-        self, host: UUID, space: Space, whom: Whom, *, banks: Sequence[str] | None, history: bool, limit: int
+        self, host: UUID, space: Space, key: PersonKey, *, banks: Sequence[str] | None, history: bool, limit: int
     ) -> Person:
         """Return a person's profile from the banks of these whole names (None: all that a caller of `space` may see).
 
@@ -99,21 +99,21 @@ class Persons:
         """
         place = {"host": host, "banks": None if banks is None else list(banks), "now": self._clock()}
         async with self._database.scoped(host, *space_ids(host, space)) as connection:
-            user = None if whom.user is None else user_id(host, whom.user)
+            user = None if key.user is None else user_id(host, key.user)
             seen = SEEN if user is None else SEEN_OF_USER
             said = await read_said_facts(connection, seen, place, user=user)
-            subjects = None if whom.name is None else await _read_subjects(connection, place, whom.name, said)
-            rows = await _read_fact_rows(connection, {**place, "history": history, "limit": limit + 1}, whom, subjects)
+            subjects = None if key.name is None else await _read_subjects(connection, place, key.name, said)
+            rows = await _read_fact_rows(connection, {**place, "history": history, "limit": limit + 1}, key, subjects)
             stored = {row.unit_id for row in rows}
             fresh = [_build_said(one) for one in said if _is_of(one, subjects) and one.unit_id not in stored]
-            facts = lined_up([*(_build_known(row) for row in rows[:limit]), *fresh], history=history)
+            facts = order_statements([*(_build_known(row) for row in rows[:limit]), *fresh], history=history)
             names = _read_names(rows, said, facts)
             beside = await _read_neighbours(connection, place, sorted({*(subjects or ()), *names}))
         whole = len(rows) <= limit and len(facts) <= limit
         return Person(tuple(sorted(set(names.values()))), tuple(facts[:limit]), beside, whole)
 
 
-def lined_up(statements: Iterable[PersonFact], *, history: bool) -> list[PersonFact]:
+def order_statements(statements: Iterable[PersonFact], *, history: bool) -> list[PersonFact]:
     """Return the valid facts, each with its history; of two banks with different values, the newer one is valid."""
     found = []
     for _, of_one in groupby(sorted(statements, key=_sort_key), key=_identity_of):
@@ -177,12 +177,12 @@ async def _read_subjects(
 
 
 async def _read_fact_rows(
-    connection: AsyncConnection, place: Mapping[str, Any], whom: Whom, subjects: Sequence[str] | None
+    connection: AsyncConnection, place: Mapping[str, Any], key: PersonKey, subjects: Sequence[str] | None
 ) -> Sequence[Row[Any]]:
     arguments = {**place, "subjects": subjects, "passing": sorted(PASSING)}
-    if whom.user is None:
+    if key.user is None:
         return (await connection.execute(OF_NAME, arguments)).all()
-    return (await connection.execute(OF_USER, {**arguments, "user": user_id(place["host"], whom.user)})).all()
+    return (await connection.execute(OF_USER, {**arguments, "user": user_id(place["host"], key.user)})).all()
 
 
 async def _read_neighbours(

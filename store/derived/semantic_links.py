@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
 from store.derived.locks import resume_ended
-from store.derived.nearest_units import Later, Near, Nearness, Size, estimate_size
+from store.derived.nearest_units import Nearness, NearPair, SearchedUnit, Size, estimate_size
 from store.errors import RestoredElsewhere
 from store.identity import user_id
 from store.log.append import append_events
@@ -113,7 +113,7 @@ class _Page:
 
     after: LogPosition
     upto: LogPosition
-    texts: Mapping[UUID, Sequence[Later]]
+    texts: Mapping[UUID, Sequence[SearchedUnit]]
 
 
 class NearLinks:
@@ -165,7 +165,7 @@ class NearLinks:
         after = await _read_position(connection, host)
         arguments = {"host": host, "xid": str(after.xid), "position": after.position, "events": EVENTS}
         rows = await connection.execute(TEXTS_BEHIND, {**arguments, "generation": self._nearness.generation})
-        upto, compared, texts, lists = after, 0, dict[UUID, list[Later]](), dict[UUID, int]()
+        upto, compared, texts, lists = after, 0, dict[UUID, list[SearchedUnit]](), dict[UUID, int]()
         sizes = dict[UUID, Size]()
         for row in takewhile(_is_ready, rows):
             if row.embedded:
@@ -174,13 +174,15 @@ class NearLinks:
                 compared += sizes[bank].compared
                 if texts and (compared > PAIRS or sum(map(len, texts.values())) == TEXTS):
                     break
-                texts.setdefault(bank, []).append(Later(row.unit_id, row.aggregate_version, row.position, row.turn_id))
+                texts.setdefault(bank, []).append(
+                    SearchedUnit(row.unit_id, row.aggregate_version, row.position, row.turn_id)
+                )
                 lists[bank] = sizes[bank].lists
             upto = LogPosition(row.xid, row.position)
         return _Page(after, upto, texts), lists
 
     async def _write(
-        self, connection: AsyncConnection, host: UUID, page: _Page, near: Mapping[UUID, Sequence[Near]]
+        self, connection: AsyncConnection, host: UUID, page: _Page, near: Mapping[UUID, Sequence[NearPair]]
     ) -> int:
         key = {"host": host, "name": SUBSCRIPTION}
         await connection.execute(LOCK, {"banks": list(near)})
@@ -198,7 +200,7 @@ class NearLinks:
         return len(events)
 
     async def _events(
-        self, connection: AsyncConnection, origin: Origin, texts: Sequence[Later], near: Sequence[Near]
+        self, connection: AsyncConnection, origin: Origin, texts: Sequence[SearchedUnit], near: Sequence[NearPair]
     ) -> list[Mapping[str, Any]]:
         """Return the events that link these texts to the units they are near to, and end their outdated links."""
         place = {"host": origin.host, "bank": origin.bank}

@@ -35,7 +35,7 @@ from store.erasure.user_names import read_user_names
 from store.errors import NotFound
 
 #: An erasure without progress for this long is resumed by the sweeper.
-LEFT_ALONE = timedelta(seconds=30)
+STALLED_AFTER = timedelta(seconds=30)
 #: Retries of a step after a deadlock.
 GO_ON = Retry(Backoff(base_s=0.05, factor=2.0), attempts=5)
 
@@ -168,16 +168,16 @@ class Erasures:
         async with self._database.tenant(host) as connection:
             return await requests.find_running(connection, host, Kind.AGE, bank)
 
-    async def left_alone(self) -> Sequence[tuple[UUID, UUID]]:
-        """Return unfinished erasures (host, erasure) without progress for `LEFT_ALONE`."""
+    async def list_stalled(self) -> Sequence[tuple[UUID, UUID]]:
+        """Return unfinished erasures (host, erasure) without progress for `STALLED_AFTER`."""
         async with self._database.operator() as connection:
-            rows = await connection.execute(LEFT, {"before": self._clock() - LEFT_ALONE})
+            rows = await connection.execute(LEFT, {"before": self._clock() - STALLED_AFTER})
             return [(row.host_id, row.erasure_id) for row in rows]
 
-    async def put_off(self, host: UUID, erasure: UUID, wait: timedelta = LEFT_ALONE) -> None:
-        """Postpone an erasure: `left_alone` returns it only after `wait`."""
+    async def put_off(self, host: UUID, erasure: UUID, wait: timedelta = STALLED_AFTER) -> None:
+        """Postpone an erasure: `list_stalled` returns it only after `wait`."""
         async with self._database.tenant(host) as connection:
-            await requests.put_off(connection, host, erasure, self._clock() - LEFT_ALONE + wait)
+            await requests.put_off(connection, host, erasure, self._clock() - STALLED_AFTER + wait)
 
     async def _again(self, host: UUID, erasure: UUID) -> bool:
         """Do one step, again after a deadlock; return whether the erasure is done."""

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store import identity, schema
 from store.errors import NotFound
 from store.memory import reflections
-from store.tenancy.external_models import Sent, told_apart
+from store.tenancy.external_models import Sent, split_counts
 
 #: Where every erasure may leave copies that this service cannot reach.
 BEYOND_REACH = (
@@ -269,7 +269,7 @@ async def finish_request(connection: AsyncConnection, erasure: Erasure) -> None:
 async def read_receipt(connection: AsyncConnection, host: UUID, erasure: UUID) -> Receipt:
     """Return the receipt of an erasure, done or not. Raises NotFound, for foreign ones too."""
     row = await _read_row(connection, _READ, host, erasure)
-    counts, models = told_apart(orjson.loads(row.counts))
+    counts, models = split_counts(orjson.loads(row.counts))
     return Receipt(
         erasure_id=row.erasure_id,
         kind=Kind(row.kind),

@@ -134,7 +134,7 @@ async def read_remainder(place: LockedBank, kind: Aggregate, thing: UUID) -> Rem
     return left
 
 
-async def say_again(place: LockedBank, kind: Aggregate, thing: UUID, state: Mapping[str, Any]) -> None:
+async def append_state(place: LockedBank, kind: Aggregate, thing: UUID, state: Mapping[str, Any]) -> None:
     """Append an aggregate's new state as its next version."""
     [name], subject = ID_FIELDS[kind], place.subject(thing)
     version = (await read_versions(place.connection, place.erasure.host, [subject]))[subject]
@@ -158,7 +158,7 @@ async def take_back_unit(place: LockedBank, unit: UUID) -> bool:
     if left.state is not None and row.active:
         await corrections.restore_unit(place.connection, place.origin, unit, left.state)
     elif left.state is not None:
-        await say_again(place, Aggregate.UNIT, unit, left.state)
+        await append_state(place, Aggregate.UNIT, unit, left.state)
     await settle_derived(place, [unit])
     orphans = await end_orphans(place, [unit]) if mentions else []
     positions = [*left.positions, *(position for mention in mentions for position in mention.positions)]

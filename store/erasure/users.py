@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
 from store.erasure.requests import Erasure
-from store.erasure.take_back import read_remainder, say_again, take_back_unit
+from store.erasure.take_back import append_state, read_remainder, take_back_unit
 from store.erasure.units import (
     ERASE_AT,
     ERASE_EVENTS,
@@ -166,7 +166,7 @@ async def _erase_made(place: LockedBank, kind: Aggregate, thing: UUID) -> None:
     elif left.theirs:
         await place.end(end, [(thing, version)], name)
     elif left.state is not None:
-        await say_again(place, kind, thing, left.state)
+        await append_state(place, kind, thing, left.state)
     await place.count("events", ERASE_AT, positions=left.positions)
     await place.ask(SCRUB, subjects=[subject])
     place.erasure.counts[label if left.theirs else "versions"] += 1

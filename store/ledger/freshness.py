@@ -87,7 +87,7 @@ def _find_passed(shown: int, first_undone: Mapping[str, int]) -> dict[str, int]:
     return {stage: min(shown, first_undone.get(stage, shown + 1) - 1) for stage in {*OWN, *first_undone}}
 
 
-def look_after(waited_s: float) -> float:
+def compute_poll_delay(waited_s: float) -> float:
     """Return in how many seconds a call that has waited `waited_s` seconds looks again."""
     return min(max(waited_s * LOOK_SHARE, SHORTEST_LOOK_S), LONGEST_LOOK_S)
 
@@ -144,5 +144,5 @@ class Waiter:
             waited = time.monotonic() - begun
             if waited >= wait_ms / 1000:
                 return False
-            await self._sleep(look_after(waited))
+            await self._sleep(compute_poll_delay(waited))
         return True

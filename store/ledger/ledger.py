@@ -98,7 +98,7 @@ class Outcome:
     retry_in: timedelta | None = None
 
     @property
-    def went_well(self) -> bool:
+    def is_success(self) -> bool:
         """Whether the row is done, without an error or a retry."""
         return self.status == "done" and self.category is None and self.reason is None and self.retry_in is None
 
@@ -332,9 +332,9 @@ def _ending_parameters(
     others = [
         {"item": str(item), "retry_s": wait and wait.total_seconds()} if end is None else end.as_json()
         for item, end in rows
-        if end is None or not end.went_well
+        if end is None or not end.is_success
     ]
     return {
-        "done": [item for item, end in rows if end is not None and end.went_well],
+        "done": [item for item, end in rows if end is not None and end.is_success],
         "ends": orjson.dumps(others).decode(),
     }

@@ -208,7 +208,7 @@ class LedgerEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class TurnAuditRow:
     """An audit row of a turn: names, categories and counts."""
 
     event: str
@@ -269,7 +269,7 @@ class Backlog:
                     return [_build_entry(row) for row in rows]
         return []
 
-    async def history(self, host: UUID, turn: UUID) -> list[Noted]:
+    async def history(self, host: UUID, turn: UUID) -> list[TurnAuditRow]:
         """Return a turn's audit rows in order: deliveries, failed attempts, operators' actions."""
         async with self._database.operator() as connection:
             rows = await connection.execute(
@@ -277,7 +277,7 @@ class Backlog:
                 .where(_NOTED.host_id == host, _NOTED.turn_id == turn)
                 .order_by(_NOTED.audit_id)
             )
-            return [Noted(event, at, payload) for event, at, payload in rows]
+            return [TurnAuditRow(event, at, payload) for event, at, payload in rows]
 
     async def bank_names(self, entries: Iterable[LedgerEntry]) -> dict[UUID, str]:
         """Return the names of these rows' banks by id; banks that are gone have none."""

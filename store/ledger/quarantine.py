@@ -44,7 +44,7 @@ class DeliveryFinding(StrEnum):
     NOT_DELIVERED = "not-delivered"
 
 
-class Then(StrEnum):
+class NextStep(StrEnum):
     """What happens next to a settled delivery."""
 
     FLUSH = "flush"
@@ -55,14 +55,14 @@ class Then(StrEnum):
 
 #: The status after a settlement, by the status before and the finding.
 SETTLEMENTS = {
-    (DeliveryFinding.DELIVERED, Then.FLUSH): {"add_unknown": "added", "add_failed": "added"},
-    (DeliveryFinding.DELIVERED, Then.DONE): dict.fromkeys(UNSETTLED, "flushed"),
-    (DeliveryFinding.NOT_DELIVERED, Then.RETRY): {
+    (DeliveryFinding.DELIVERED, NextStep.FLUSH): {"add_unknown": "added", "add_failed": "added"},
+    (DeliveryFinding.DELIVERED, NextStep.DONE): dict.fromkeys(UNSETTLED, "flushed"),
+    (DeliveryFinding.NOT_DELIVERED, NextStep.RETRY): {
         "add_unknown": "pending",
         "add_failed": "pending",
         "flush_failed": "added",
     },
-    (DeliveryFinding.NOT_DELIVERED, Then.SKIP): dict.fromkeys(UNSETTLED, "skipped"),
+    (DeliveryFinding.NOT_DELIVERED, NextStep.SKIP): dict.fromkeys(UNSETTLED, "skipped"),
 }
 
 
@@ -97,7 +97,7 @@ class Quarantine:
         """End rows as skipped, for a reason (its first 200 characters are kept); deliveries under way stay."""
         return await self._change(DROP, entries, reason[:REASON_LENGTH])
 
-    async def resolve(self, delivery: LedgerEntry, found: DeliveryFinding, then: Then) -> str:
+    async def resolve(self, delivery: LedgerEntry, found: DeliveryFinding, then: NextStep) -> str:
         """Settle a delivery by a person's finding; return its new status.
 
         Raises NotSettled when its status does not allow that (any more), NotFound when the row is gone.
@@ -112,7 +112,7 @@ class Quarantine:
             "item": delivery.item_id,
             "from": [delivery.state],
             "status": status,
-            "reason": f"an operator found it {found}" if then in {Then.DONE, Then.SKIP} else None,
+            "reason": f"an operator found it {found}" if then in {NextStep.DONE, NextStep.SKIP} else None,
             "told": orjson.dumps(told).decode(),
         }
         async with self._database.tenant(delivery.host_id) as connection:

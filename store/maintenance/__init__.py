@@ -1,12 +1,12 @@
 """Maintenance in the store: the schedule of each task and its batches.
 
-Exports `Schedule` and `TaskRun` (schedule), `Pruning` and `PrunedBatch` (pruning), `WordsAnew` (words),
+Exports `Schedule` and `TaskRun` (schedule), `Pruning` and `PrunedBatch` (pruning), `WordReanalysis` (words),
 `ExpiryTask` (ending).
 """
 
 from store.maintenance.ending import ExpiryTask
 from store.maintenance.pruning import MORE, PrunedBatch, Pruning
 from store.maintenance.schedule import Planned, Schedule, TaskRun
-from store.maintenance.words import WordsAnew
+from store.maintenance.words import WordReanalysis
 
-__all__ = ["MORE", "ExpiryTask", "Planned", "PrunedBatch", "Pruning", "Schedule", "TaskRun", "WordsAnew"]
+__all__ = ["MORE", "ExpiryTask", "Planned", "PrunedBatch", "Pruning", "Schedule", "TaskRun", "WordReanalysis"]

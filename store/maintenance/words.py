@@ -83,7 +83,7 @@ SETTLED = delete(BANK_LANGUAGE).where(
 )
 
 
-class WordsAnew:
+class WordReanalysis:
     """Analyses words anew in banks whose language changed, over all hosts, each as its own tenant."""
 
     def __init__(self, database: Database, *, settle_s: float = SETTLE_S, page: int = PAGE) -> None:

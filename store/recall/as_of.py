@@ -41,7 +41,7 @@ CHANGED = text("""
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class EarlierText:
     """The text of a unit as of `known_at`, with its terms and its key in the word index."""
 
     text: str = field(repr=False)
@@ -51,7 +51,7 @@ class Earlier:
 
 async def read_as_of(
     connection: AsyncConnection, host: UUID, query: RecallQuery, rules: WordRules
-) -> Mapping[UUID, Earlier]:
+) -> Mapping[UUID, EarlierText]:
     """Return the earlier texts of units that were known at `known_at` and changed later; none without `known_at`."""
     if query.known_at is None:
         return {}
@@ -66,16 +66,16 @@ async def read_as_of(
     return await in_steps(sum(len(row.content) for row in rows), _as_they_were(rows, rules))
 
 
-def _as_they_were(rows: Sequence[DriverRow], rules: WordRules) -> Steps[Mapping[UUID, Earlier]]:
+def _as_they_were(rows: Sequence[DriverRow], rules: WordRules) -> Steps[Mapping[UUID, EarlierText]]:
     found = {}
     for row in rows:
-        found[row.unit_id] = Earlier(row.content, terms_of(row, rules), _posting_place(row))
+        found[row.unit_id] = EarlierText(row.content, terms_of(row, rules), _posting_place(row))
         yield
     return found
 
 
 def correct_frequency(
-    frequency: Mapping[str, int], changed: Mapping[UUID, Earlier], terms: Collection[str]
+    frequency: Mapping[str, int], changed: Mapping[UUID, EarlierText], terms: Collection[str]
 ) -> Mapping[str, int]:
     """Return the document frequencies with the changed units counted that held a term then."""
     more = {term: sum(term in one.terms.counts for one in changed.values()) for term in terms if changed}
@@ -83,7 +83,7 @@ def correct_frequency(
 
 
 def correct_postings(
-    postings: Mapping[str, Postings], changed: Mapping[UUID, Earlier], terms: Sequence[str]
+    postings: Mapping[str, Postings], changed: Mapping[UUID, EarlierText], terms: Sequence[str]
 ) -> Mapping[str, Postings]:
     """Return the postings of these terms with those of changed units replaced by their earlier ones."""
     if not changed:
@@ -102,7 +102,7 @@ def correct_postings(
     return {term: rows for term, rows in found.items() if len(rows)}
 
 
-def restore_texts(pool: CandidatePool, changed: Mapping[UUID, Earlier]) -> CandidatePool:
+def restore_texts(pool: CandidatePool, changed: Mapping[UUID, EarlierText]) -> CandidatePool:
     """Return the pool with the earlier texts of changed units."""
     if not changed:
         return pool

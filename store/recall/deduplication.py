@@ -12,7 +12,7 @@ from store.recall.pool import Candidate, CandidatePool
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class DistinctUnit:
     """One result: a unit's index in the pool, and the turns of all duplicates, its own first, then the latest first."""
 
     index: int
@@ -31,7 +31,7 @@ class Recent:
         return unit.session_id == self.session_id and unit.seq is not None and unit.seq >= self.since
 
 
-def deduplicate_ranking(ranking: Ranking, pool: CandidatePool, recent: Recent | None = None) -> Iterator[Folded]:
+def deduplicate_ranking(ranking: Ranking, pool: CandidatePool, recent: Recent | None = None) -> Iterator[DistinctUnit]:
     """Yield the ranking's units, each text once, without facts whose source is in the pool.
 
     A source keeps its own rank: it holds the fact's words and more. Duplicates have the rank of the best of them; they
@@ -48,7 +48,7 @@ def deduplicate_ranking(ranking: Ranking, pool: CandidatePool, recent: Recent | 
             places.setdefault(key, index)
     for said, units in alike.items():
         if recent is None or not any(unit in recent for unit in units):
-            yield Folded(places[said], _collect_turns(units))
+            yield DistinctUnit(places[said], _collect_turns(units))
 
 
 def _duplicate_key(unit: Candidate) -> object:

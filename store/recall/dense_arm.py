@@ -68,7 +68,7 @@ class DenseArm:
         ranking = state.settings.ranking
 
         def view(pool: CandidatePool) -> NDArray[np.float64]:
-            before, after = (pool.heard * context_weights(pool.products, pool.sizes, ranking.dense_short)).T
+            before, after = (pool.unmuted * context_weights(pool.products, pool.sizes, ranking.dense_short)).T
             beside = ranking.dense_context
             return context_cosines(
                 pool.products, before * (beside + ranking.dense_answer * pool.answers), after * beside

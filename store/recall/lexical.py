@@ -87,12 +87,12 @@ class LexicalScores:
         top = np.argpartition(-scores, count - 1)[:count] if count else np.empty(0, dtype=np.intp)
         return [self._places.name(slot) for slot in top[np.argsort(-scores[top], kind="stable")]]
 
-    def of(self, places: Sequence[Place], answers: NDArray[np.bool_], heard: Scores | None = None) -> Scores:
+    def of(self, places: Sequence[Place], answers: NDArray[np.bool_], unmuted: Scores | None = None) -> Scores:
         """Return the scores of these places, 0 for places without a term; `answers` says which follow a question.
 
-        Shapes are (len(places),); `heard`, of shape (len(places), 2), is 0 where a neighbour's words do not count.
+        Shapes are (len(places),); `unmuted`, of shape (len(places), 2), is 0 where a neighbour's words do not count.
         """
-        of_before, of_after = np.ones((2, len(places))) if heard is None else heard.T
+        of_before, of_after = np.ones((2, len(places))) if unmuted is None else unmuted.T
         own, before, after = self._places.slots(places)
         beside = self._ranking.lexical_context
         answering = np.minimum(1.0, beside + self._ranking.lexical_answer * answers)

@@ -31,7 +31,7 @@ class LexicalArm:
         scores = score_postings(postings, state.question, state.statistics, state.settings.ranking)
 
         def view(pool: CandidatePool) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-            return scores.of(pool.places, pool.answers, pool.heard)
+            return scores.of(pool.places, pool.answers, pool.unmuted)
 
         places = scores.best(state.settings.candidates)
         return ArmResult([unit for unit, seq in places if seq < 0], [place for place in places if place[1] >= 0], view)

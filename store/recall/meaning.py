@@ -11,7 +11,7 @@ from store.recall.settings import RecallSettings
 from store.recall.state import RecallState
 from store.recall.tail import select_affordable, select_urgent
 from store.recall.tail_cache import TailCache
-from store.recall.vector_writeback import Keeping
+from store.recall.vector_writeback import VectorWriteback
 
 #: The embedder's name in `degraded` of an answer, and in metrics.
 NAME = "embedding"
@@ -20,10 +20,10 @@ NAME = "embedding"
 class Meanings:
     """An embedder of questions, put in the first person, and of texts without a vector, whose vectors it stores."""
 
-    def __init__(self, embedder: Embedder, settings: RecallSettings, keeping: Keeping | None = None) -> None:
+    def __init__(self, embedder: Embedder, settings: RecallSettings, writeback: VectorWriteback | None = None) -> None:
         self._embedder = embedder
         self._settings = settings
-        self._keeping = keeping
+        self._writeback = writeback
         self._tails = TailCache()
 
     async def embed(self, state: RecallState) -> None:
@@ -48,8 +48,8 @@ class Meanings:
             vectors = await self._embedder.embed([asked, *(fresh.content for fresh in tail)])
         embedded = {fresh.unit_id: vector for fresh, vector in zip(tail, vectors[1:], strict=True)}
         self._tails.keep(tail, embedded, generation)
-        if self._keeping is not None:
-            self._keeping.keep(state.host, state.bank, generation, tail, embedded)
+        if self._writeback is not None:
+            self._writeback.keep(state.host, state.bank, generation, tail, embedded)
         state.vector, state.tail = vectors[0], {**known, **embedded}
 
     def _is_flooded(self, state: RecallState) -> bool:

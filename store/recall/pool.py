@@ -72,7 +72,7 @@ class CandidatePool:
     muted: NDArray[np.bool_] | None = None
 
     @property
-    def heard(self) -> Numbers:
+    def unmuted(self) -> Numbers:
         """1 where the message before or after a candidate counts for it, else 0; shape (len(self), 2)."""
         return np.ones((len(self), 2)) if self.muted is None else (~self.muted).astype(np.float64)
 

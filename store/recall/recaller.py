@@ -19,7 +19,7 @@ from store.recall.arms import Arm
 from store.recall.as_of import restore_texts
 from store.recall.budget import cut_to_budget, select_directives
 from store.recall.candidates import load_pool, whole_texts
-from store.recall.deduplication import Folded, deduplicate_ranking
+from store.recall.deduplication import DistinctUnit, deduplicate_ranking
 from store.recall.dense_arm import DenseArm, search_settings
 from store.recall.evidence import weigh_evidence
 from store.recall.fusion import Ranking, fuse_scores
@@ -32,14 +32,14 @@ from store.recall.query import Evidence, RecallAnswer, Recalled, RecallQuery
 from store.recall.question import EFFORT, named_speakers, parse_question
 from store.recall.recent_arm import RecentArm
 from store.recall.reranking import NAME as RERANK
-from store.recall.reranking import LastLook
+from store.recall.reranking import RerankStep
 from store.recall.rules import mute_echoes
 from store.recall.run_arms import ArmFailed, query_arms, score_pool
 from store.recall.settings import RankingSettings, RecallSettings
 from store.recall.state import RecallState
 from store.recall.steps import StepTimer
 from store.recall.time_arm import TimeArm
-from store.recall.vector_writeback import Keeping
+from store.recall.vector_writeback import VectorWriteback
 from store.tenancy.languages import Languages
 from store.text.times import find_spans
 
@@ -67,7 +67,7 @@ class Recaller:
         arms: Sequence[Arm] = ARMS,
         *,
         reranker: Reranker | None = None,
-        keeping: Keeping | None = None,
+        writeback: VectorWriteback | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._database = database
@@ -75,9 +75,9 @@ class Recaller:
         self._settings = settings
         self._arms = arms
         self._languages = Languages(database)
-        self._meanings = Meanings(embedder, settings, keeping)
+        self._meanings = Meanings(embedder, settings, writeback)
         self._clock = clock
-        self._last = None if reranker is None else LastLook(reranker, settings.rerank)
+        self._rerank_step = None if reranker is None else RerankStep(reranker, settings.rerank)
 
     async def recall(self, host: UUID, query: RecallQuery) -> RecallAnswer:
         """Return the best `k` units of the bank, best first; none for a bank that does not exist."""
@@ -125,23 +125,25 @@ class Recaller:
         query, settings, steps = state.query, state.settings, state.steps
         await self._meanings.embed(state)
         steps.done("embed")
-        last = None if RERANK in query.without else self._last
+        rerank_step = None if RERANK in query.without else self._rerank_step
         arms = [arm for arm in self._arms if arm.name not in query.without]
         pool = await self._read_pool(state, arms)
-        items, evidence = await self._rank(state, arms, pool, last.wanted(query.most) if last else query.most)
+        items, evidence = await self._rank(
+            state, arms, pool, rerank_step.count_wanted(query.most) if rerank_step else query.most
+        )
         steps.done("texts")
-        if last is not None:
-            items, wrong = await last.look(state.question.text, items)
+        if rerank_step is not None:
+            items, wrong = await rerank_step.rerank(state.question.text, items)
             state.degraded += [wrong] if wrong else []
             steps.done(RERANK)
         room = query.count_room(settings.answer_tokens)
-        laid_down, used = await select_directives(state.directives, room, settings, self._embedder)
+        directives, used = await select_directives(state.directives, room, settings, self._embedder)
         best = [one for one in items[: query.most] if query.min_score is None or one.score >= query.min_score]
         weights = {word: state.statistics.idf(word) for word in state.question.words}
         kept = await cut_to_budget(best, None if room is None else room - used, weights, self._embedder)
         steps.done("budget")
         return RecallAnswer(
-            kept, await fresh, steps.milliseconds(), tuple(state.degraded), laid_down, evidence=evidence, room=room
+            kept, await fresh, steps.milliseconds(), tuple(state.degraded), directives, evidence=evidence, room=room
         )
 
     async def _read_pool(self, state: RecallState, arms: Sequence[Arm]) -> CandidatePool:
@@ -170,12 +172,12 @@ class Recaller:
         query, weights = state.query, {arm.name: arm.weight(state.settings) for arm in arms}
         ranking_settings = _with_fewer_pins(state.settings.ranking, query.most)
 
-        def ranked() -> tuple[Ranking, Sequence[Folded]]:
-            heard = mute_echoes(pool, state.question)
-            scores, blind = score_pool(state.found, heard)
+        def ranked() -> tuple[Ranking, Sequence[DistinctUnit]]:
+            muted_pool = mute_echoes(pool, state.question)
+            scores, blind = score_pool(state.found, muted_pool)
             state.degraded += blind
-            order = fuse_scores(heard, scores, weights, state.question, ranking_settings, without=query.without)
-            return order, list(islice(deduplicate_ranking(order, heard, state.recent), wanted))
+            order = fuse_scores(muted_pool, scores, weights, state.question, ranking_settings, without=query.without)
+            return order, list(islice(deduplicate_ranking(order, muted_pool, state.recent), wanted))
 
         effort = sum(len(candidate.text) for candidate in pool.candidates) // RANKED_CHARACTERS
         ranking, best = await off_loop(effort, ranked)
@@ -207,7 +209,7 @@ def _with_fewer_pins(ranking: RankingSettings, k: int) -> RankingSettings:
 
 
 def _build_recalled(
-    found: Folded, pool: CandidatePool, ranking: Ranking, texts: Mapping[UUID, str], *, explain: bool
+    found: DistinctUnit, pool: CandidatePool, ranking: Ranking, texts: Mapping[UUID, str], *, explain: bool
 ) -> Recalled:
     index = found.index
     unit: Candidate = pool.candidates[index]

@@ -14,17 +14,17 @@ NAME = "rerank"
 
 
 @dataclass(frozen=True, slots=True)
-class LastLook:
+class RerankStep:
     """A reranker of an answer's best units, with its limits."""
 
     reranker: Reranker
     settings: RerankSettings
 
-    def wanted(self, k: int) -> int:
-        """Return how many units `look` needs for an answer of `k`."""
+    def count_wanted(self, k: int) -> int:
+        """Return how many units `rerank` needs for an answer of `k`."""
         return max(k, self.settings.candidates)
 
-    async def look(self, question: str, items: Sequence[Recalled]) -> tuple[Sequence[Recalled], str | None]:
+    async def rerank(self, question: str, items: Sequence[Recalled]) -> tuple[Sequence[Recalled], str | None]:
         """Return the items with the reranker's scores added, best first; items beyond `candidates` keep their scores.
 
         If the reranker fails or is late, return the items unchanged, with the reason.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from store.ledger.freshness import Freshness
 from store.memory.directives import Directive
-from store.recall.as_of import Earlier
+from store.recall.as_of import EarlierText
 from store.recall.deduplication import Recent
 from store.recall.lexical import Place, Statistics
 from store.recall.pool import Candidate, CandidatePool
@@ -92,7 +92,7 @@ class RecallState:
     recent: Recent | None = None
     just_said: Sequence[tuple[UUID, datetime]] = ()
     pinned: Sequence[UUID] = ()
-    earlier: Mapping[UUID, Earlier] = field(default_factory=dict, repr=False)
+    earlier: Mapping[UUID, EarlierText] = field(default_factory=dict, repr=False)
     waiting: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     filters: Mapping[str, Any] = field(default_factory=dict, repr=False)
     unindexed: Unindexed = field(default_factory=Unindexed, repr=False)

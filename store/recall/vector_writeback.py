@@ -19,7 +19,7 @@ from store.recall.tail import Fresh
 log = structlog.get_logger(__name__)
 
 
-class Keeping:
+class VectorWriteback:
     """A writer of the fresh tail's vectors; create, use and close it on one event loop."""
 
     def __init__(self, database: Database) -> None:

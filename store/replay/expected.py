@@ -20,7 +20,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from store.derived.facts import STATED_UNIT, line_up, select_stated
+from store.derived.facts import STATED_UNIT, divide_into_stretches, select_stated
 from store.derived.projection import first_links
 from store.replay.digest import Rows, in_scope, rows_of
 from store.schema import FACT, FORGOTTEN_UNIT, LEDGER, TURN, UNIT, UNIT_ENTITY, same_bank
@@ -226,7 +226,7 @@ def _select_fact_rows() -> CompoundSelect[*tuple[Any, ...]]:
 
 def _derive_facts() -> Select[*tuple[Any, ...]]:
     identity = ("host_id", "bank_id", "fact_id", "subject", "key")
-    found = line_up(_select_fact_rows().subquery("facts"), identity)
+    found = divide_into_stretches(_select_fact_rows().subquery("facts"), identity)
     fact, begun = found.lined.alias("f"), found.begun.alias("b")
     columns = ("subject", "fact_id", "key", "value", "position", "said", "valid_from")
     told = {name: fact.c[name] for name in columns}

@@ -204,7 +204,7 @@ class Banks:
             found = await connection.execute(OF_USER, {**arguments, "events": EVENTS_OF_USER})
             return list(found.scalars())
 
-    async def speak(self, host: UUID, name: str, language: str, user: str | None = None) -> Bank:
+    async def set_language(self, host: UUID, name: str, language: str, user: str | None = None) -> Bank:
         """Set the language of a bank, as `user`; return the bank. Raises like languages.change_language."""
         origin = Origin(host, identity.bank_id(host, name), identity.user_id(host, user), self._clock())
         async with self._database.tenant(host) as connection:

@@ -89,7 +89,7 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class CallFilter:
     """A filter of calls: by host, key, interface and operation; refused ones only; since a time."""
 
     host: UUID | None = None
@@ -111,26 +111,26 @@ class CallAudit:
         async with self._database.operator() as connection:
             await connection.execute(WRITE, {"calls": orjson.dumps(calls, default=str).decode()})
 
-    async def read(self, sought: Sought, limit: int) -> tuple[list[Recorded], bool]:
+    async def read(self, call_filter: CallFilter, limit: int) -> tuple[list[Recorded], bool]:
         """Return at most `limit` calls, the newest first, and whether there are more."""
         async with self._database.operator() as connection:
-            rows = (await connection.execute(READ.where(*_build_conditions(sought)).limit(limit + 1))).all()
+            rows = (await connection.execute(READ.where(*_build_conditions(call_filter)).limit(limit + 1))).all()
         found = [
             Recorded(AuditedCall(row.at, Interface(row.door), *row[2:11]), row.host, row.label) for row in rows[:limit]
         ]
         return found, len(rows) > limit
 
 
-def _build_conditions(sought: Sought) -> Iterator[ColumnElement[bool]]:
-    if sought.host is not None:
-        yield _CALL.host_id == sought.host
-    if sought.key is not None:
-        yield _CALL.key_id == sought.key
-    if sought.door is not None:
-        yield _CALL.door == sought.door.value
-    if sought.operation is not None:
-        yield _CALL.operation == sought.operation
-    if sought.refused:
+def _build_conditions(call_filter: CallFilter) -> Iterator[ColumnElement[bool]]:
+    if call_filter.host is not None:
+        yield _CALL.host_id == call_filter.host
+    if call_filter.key is not None:
+        yield _CALL.key_id == call_filter.key
+    if call_filter.door is not None:
+        yield _CALL.door == call_filter.door.value
+    if call_filter.operation is not None:
+        yield _CALL.operation == call_filter.operation
+    if call_filter.refused:
         yield or_(_CALL.code.is_not(None), _CALL.status >= FIRST_REFUSAL)
-    if sought.since is not None:
-        yield _CALL.at >= func.now() - sought.since
+    if call_filter.since is not None:
+        yield _CALL.at >= func.now() - call_filter.since

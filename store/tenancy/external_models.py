@@ -85,7 +85,7 @@ async def count_sent(
     return {f"{PREFIX}:{row.purpose}:{row.endpoint}": row.texts for row in rows}
 
 
-def told_apart(counts: Mapping[str, int]) -> tuple[Mapping[str, int], tuple[Sent, ...]]:
+def split_counts(counts: Mapping[str, int]) -> tuple[Mapping[str, int], tuple[Sent, ...]]:
     """Split a receipt's counts into those of this service and the texts sent to external models."""
     outside = {name: number for name, number in counts.items() if name.startswith(f"{PREFIX}:")}
     parts = (name.split(":", 2) for name in sorted(outside))

@@ -20,9 +20,9 @@ from sqlalchemy import make_url, text
 
 from deploy.cli import doctor_checks
 from deploy.cli.erase import vacuum_tables
-from deploy.lab.bench.ground import open_bench_database
+from deploy.lab.bench.bench_database import open_bench_database
 from deploy.lab.bench.servers import BenchServers
-from deploy.lab.chaos.eye import open_observer
+from deploy.lab.chaos.database_observer import open_observer
 from deploy.local.child import Account, build_account_arguments
 from deploy.local.ports import LOOPBACK, find_free_port
 from producers.settings import BrokerSettings
@@ -74,8 +74,8 @@ async def by_a_bench(url: str) -> None:
 
 
 async def by_the_eye_of_chaos(url: str) -> None:
-    async with open_observer(url) as eye:
-        assert await eye.try_query(text("select 1")) is not None
+    async with open_observer(url) as observer:
+        assert await observer.try_query(text("select 1")) is not None
 
 
 #: Everything in the product that connects to PostgreSQL.

@@ -23,7 +23,7 @@ from store.ledger.ledger import Ledger
 from store.log.bulk import append_bulk
 from store.log.envelope import build_reoffer
 from store.log.reader import LoggedEvent, LogPosition, read_events
-from store.maintenance import WordsAnew
+from store.maintenance import WordReanalysis
 from store.memory.turns import Appended, TurnStore
 from store.replay import ReplayScope, repair_scope, swap_tables, verify_log
 from store.replay.digest import COMPARED
@@ -176,7 +176,7 @@ class Logs:
     async def settle(self) -> None:
         """Let the service come to the end of its work: words that wait, and those that follow a change of language."""
         await self.crew.drain()
-        anew = WordsAnew(self.world.database, settle_s=0.0)
+        anew = WordReanalysis(self.world.database, settle_s=0.0)
         while await anew.undone():
             await anew.step()
 

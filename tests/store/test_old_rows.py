@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store import migrations
 from store.connections import create_owner_engine
 from store.log.reader import LogPosition, read_events, restamp_log
-from store.maintenance import WordsAnew
+from store.maintenance import WordReanalysis
 from store.replay import verify_log
 from tests.dumps import restored
 from tests.servers import TestPostgres, TestValkey
@@ -96,7 +96,7 @@ async def upgrade(world: World) -> None:
 
 
 async def cut_words_anew(world: World) -> None:
-    words = WordsAnew(world.database, settle_s=0.0)
+    words = WordReanalysis(world.database, settle_s=0.0)
     while await words.undone():
         await words.step()
 

@@ -9,7 +9,7 @@ from cryptography.fernet import Fernet
 from pydantic import SecretStr
 
 from deploy.components.gateways import TargetAccess
-from producers.service.gateway_clients import Calling, GatewayClients, TargetCredentials, canonical_url
+from producers.service.gateway_clients import CallPolicy, GatewayClients, TargetCredentials, canonical_url
 from store.database import Database
 from store.ledger.circuit_breakers import GatePolicy
 from store.tenancy.gateway_targets import GatewayTarget, GatewayTargets, GatewayUser, seal_place
@@ -64,7 +64,7 @@ class Clients(GatewayClients):
     made: dict[tuple[UUID, str], GatewayClient] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        super().__init__(self.database, TargetAccess(SETTINGS), Calling(self.timeout_s, 0.0, self.policy))
+        super().__init__(self.database, TargetAccess(SETTINGS), CallPolicy(self.timeout_s, 0.0, self.policy))
 
     def client(self, target: GatewayTarget) -> GatewayClient:
         access: TargetCredentials = self._access(target)

@@ -18,7 +18,7 @@ from store.derived import bank_state
 from store.errors import NotSettled
 from store.ledger.ledger import Claim, Outcome, close_claim
 from store.ledger.listing import Backlog, LedgerEntry, Selection
-from store.ledger.quarantine import DROPPABLE, UNSETTLED, Changed, DeliveryFinding, Quarantine, Then
+from store.ledger.quarantine import DROPPABLE, UNSETTLED, Changed, DeliveryFinding, NextStep, Quarantine
 from store.ledger.stages import Stage
 from store.memory.turns import NewMessage
 from store.tenancy.gateway_targets import GatewayTarget, seal_place
@@ -82,7 +82,7 @@ class ByHand:
     async def drop(self, **selected: Any) -> Changed:
         return await self.quarantine.drop(await self.rows(**selected), "no use")
 
-    async def resolve(self, found: DeliveryFinding, then: Then) -> str:
+    async def resolve(self, found: DeliveryFinding, then: NextStep) -> str:
         [delivery] = await self.rows(states=UNSETTLED)
         return await self.quarantine.resolve(delivery, found, then)
 
@@ -271,14 +271,14 @@ async def test_a_flush_that_was_turned_away_is_repeated_without_its_add(
 @pytest.mark.parametrize(
     "settled,becomes",
     [
-        ((DeliveryFinding.DELIVERED, Then.FLUSH), ("flushed", 0, 1)),
-        ((DeliveryFinding.DELIVERED, Then.DONE), ("flushed", 0, 0)),
-        ((DeliveryFinding.NOT_DELIVERED, Then.RETRY), ("flushed", 1, 1)),
-        ((DeliveryFinding.NOT_DELIVERED, Then.SKIP), ("skipped", 0, 0)),
+        ((DeliveryFinding.DELIVERED, NextStep.FLUSH), ("flushed", 0, 1)),
+        ((DeliveryFinding.DELIVERED, NextStep.DONE), ("flushed", 0, 0)),
+        ((DeliveryFinding.NOT_DELIVERED, NextStep.RETRY), ("flushed", 1, 1)),
+        ((DeliveryFinding.NOT_DELIVERED, NextStep.SKIP), ("skipped", 0, 0)),
     ],
 )
 async def test_an_unknown_add_goes_on_as_a_person_found_it(
-    crew: Crew, server: Gateway, hand: ByHand, settled: tuple[DeliveryFinding, Then], becomes: tuple[str, int, int]
+    crew: Crew, server: Gateway, hand: ByHand, settled: tuple[DeliveryFinding, NextStep], becomes: tuple[str, int, int]
 ) -> None:
     await unknown(hand.world)
     await hand.resolve(*settled)
@@ -298,17 +298,17 @@ async def test_a_failed_flush_was_delivered_or_is_flushed_again_and_never_added(
     await crew.drain(Stage.GATEWAY)
     assert await hand.retry(stages=(Stage.GATEWAY,)) == Changed(1, 0)
     with pytest.raises(NotSettled):
-        await hand.resolve(DeliveryFinding.DELIVERED, Then.FLUSH)
-    assert await hand.resolve(DeliveryFinding.NOT_DELIVERED, Then.RETRY) == "added"
+        await hand.resolve(DeliveryFinding.DELIVERED, NextStep.FLUSH)
+    assert await hand.resolve(DeliveryFinding.NOT_DELIVERED, NextStep.RETRY) == "added"
     await crew.drain(Stage.GATEWAY)
-    assert await hand.resolve(DeliveryFinding.DELIVERED, Then.DONE) == "flushed"
+    assert await hand.resolve(DeliveryFinding.DELIVERED, NextStep.DONE) == "flushed"
     assert len(server.added["chat:s"]) == 1
 
 
 async def test_two_operators_settle_a_delivery_once(world: World, hand: ByHand) -> None:
     await unknown(world)
     [delivery] = await hand.rows(states=UNSETTLED)
-    attempts = [hand.quarantine.resolve(delivery, DeliveryFinding.NOT_DELIVERED, Then.SKIP) for _ in range(2)]
+    attempts = [hand.quarantine.resolve(delivery, DeliveryFinding.NOT_DELIVERED, NextStep.SKIP) for _ in range(2)]
     ended = await asyncio.gather(*attempts, return_exceptions=True)
     assert sorted(type(end).__name__ for end in ended) == ["NotSettled", "str"]
     assert len(await hand.noted()) == 1

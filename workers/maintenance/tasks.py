@@ -8,7 +8,7 @@ from uuid import UUID
 from store.derived.vector_indexes import VectorIndexes
 from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import ResourceBusy
-from store.maintenance import MORE, ExpiryTask, PrunedBatch, Pruning, WordsAnew
+from store.maintenance import MORE, ExpiryTask, PrunedBatch, Pruning, WordReanalysis
 from store.recall.jobs import RecallJobs
 from workers.settings import MaintenanceSettings
 
@@ -46,7 +46,7 @@ class Needs:
     erasures: Erasures
     settings: MaintenanceSettings
     clock: Callable[[], datetime]
-    words: WordsAnew
+    words: WordReanalysis
     ending: ExpiryTask
 
     def before(self, days: float) -> datetime:
@@ -100,7 +100,7 @@ def _erasures_task(needs: Needs) -> Task:
 
     async def step(place: str | None) -> PrunedBatch:
         del place
-        left = await needs.erasures.left_alone()
+        left = await needs.erasures.list_stalled()
         if not left:
             return PrunedBatch(0, None)
         try:
@@ -117,7 +117,7 @@ def _erasures_task(needs: Needs) -> Task:
         return PrunedBatch(int(receipt.done), MORE)
 
     async def count() -> int:
-        return len(await needs.erasures.left_alone())
+        return len(await needs.erasures.list_stalled())
 
     return Task("erasures", timedelta(seconds=30), step, count)
 

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Self
 from uuid import UUID
 
+from deploy.lab.bench.bench_database import BenchDatabase
 from deploy.lab.bench.floors import Floors, Rows, encode_body
-from deploy.lab.bench.ground import BenchDatabase
 from deploy.lab.bench.talk import BANK, TurnGenerator
 from deploy.lab.bench.timing import compute_p50_ms, run_lanes
 from store import identity

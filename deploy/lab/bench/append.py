@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 
 from deploy.lab.bench import footprint, growth, rates, turn_costs
 from deploy.lab.bench.acknowledgement import AcknowledgementBench
+from deploy.lab.bench.bench_database import BenchDatabase, open_bench_database
 from deploy.lab.bench.floors import Floors
-from deploy.lab.bench.ground import BenchDatabase, open_bench_database
 from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
 from deploy.lab.bench.servers import BenchServers, open_bench_servers
 from store.database import Database

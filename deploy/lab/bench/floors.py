@@ -16,7 +16,7 @@ import orjson
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from deploy.lab.bench.ground import BenchDatabase
+from deploy.lab.bench.bench_database import BenchDatabase
 from store.database import Database
 from store.memory.turns import NewTurn
 

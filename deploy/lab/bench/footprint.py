@@ -13,7 +13,7 @@ from uuid import UUID
 from sqlalchemy import text
 
 from deploy.lab.bench.acknowledgement import read_clock
-from deploy.lab.bench.ground import BenchDatabase
+from deploy.lab.bench.bench_database import BenchDatabase
 from deploy.lab.bench.material import repeat_conversation
 from deploy.lab.chaos.undisturbed import run_all_stages
 from embeddings.registry import create_embedder

@@ -7,7 +7,7 @@ from uuid import UUID
 import psutil
 
 from deploy.lab.bench.acknowledgement import append_new_turns, derive_turn_ids, read_clock
-from deploy.lab.bench.ground import BenchDatabase
+from deploy.lab.bench.bench_database import BenchDatabase
 from deploy.lab.bench.history import History
 from deploy.lab.bench.measures import Measure, MeasureTarget
 from deploy.lab.bench.talk import TurnGenerator

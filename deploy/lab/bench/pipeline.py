@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from deploy.lab.bench import row_floor, saturated, stage_floors
 from deploy.lab.bench.acknowledgement import append_new_turns, read_clock
-from deploy.lab.bench.ground import BenchDatabase, open_bench_database
+from deploy.lab.bench.bench_database import BenchDatabase, open_bench_database
 from deploy.lab.bench.material import repeat_conversation
 from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
 from deploy.lab.bench.pipeline_stack import PipelineStack, open_pipeline_stack

@@ -17,7 +17,7 @@ from uuid import UUID, uuid4
 import httpx
 from sqlalchemy import text
 
-from deploy.lab.bench.ground import BenchDatabase, open_bench_database
+from deploy.lab.bench.bench_database import BenchDatabase, open_bench_database
 from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
 from deploy.lab.bench.recall.asking import BenchQuestion, NothingRecalled, RecallProbe
 from deploy.lab.bench.recall.filling import BankFiller, Phrases

@@ -6,7 +6,7 @@ from statistics import median
 from typing import Any
 from uuid import UUID
 
-from deploy.lab.bench.ground import BenchDatabase
+from deploy.lab.bench.bench_database import BenchDatabase
 from deploy.lab.bench.history import History
 from deploy.lab.bench.measures import Measure, MeasureTarget
 from store.database import Database

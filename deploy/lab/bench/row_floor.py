@@ -15,8 +15,8 @@ import orjson
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from deploy.lab.bench.bench_database import BenchDatabase
 from deploy.lab.bench.floors import COLUMNS
-from deploy.lab.bench.ground import BenchDatabase
 from deploy.lab.bench.processor_times import read_cpu_seconds
 from store import vectors
 

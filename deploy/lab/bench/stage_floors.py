@@ -15,7 +15,7 @@ import httpx
 import orjson
 from sqlalchemy import text
 
-from deploy.lab.bench.ground import BenchDatabase
+from deploy.lab.bench.bench_database import BenchDatabase
 from deploy.lab.bench.pipeline_stack import GATEWAY_KEY, GATEWAY_USER, PipelineStack
 from deploy.lab.bench.processor_times import read_cpu_seconds
 from embeddings.batching import group_by_length

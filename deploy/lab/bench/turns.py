@@ -15,8 +15,8 @@ from dramatiq.brokers.redis import RedisBroker
 
 from deploy.components.facade import build_dependencies
 from deploy.lab.bench.as_service import run_as_service
+from deploy.lab.bench.bench_database import BenchDatabase, open_bench_database
 from deploy.lab.bench.floors import Floors
-from deploy.lab.bench.ground import BenchDatabase, open_bench_database
 from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
 from deploy.lab.bench.recall import speed
 from deploy.lab.bench.recall.asking import BenchQuestion, RecallProbe

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from deploy.lab.chaos.eye import DatabaseObserver
+from deploy.lab.chaos.database_observer import DatabaseObserver
 from deploy.lab.chaos.knowledge import PlannedDirective, PlannedDocument
 from store.ledger.ledger import public_status
 from store.ledger.stages import TURN_STAGES
@@ -136,12 +136,12 @@ class TurnOutcomes:
     delivered: frozenset[UUID]
 
 
-async def read_turn_outcomes(eye: DatabaseObserver, accepted: Collection[UUID]) -> TurnOutcomes:
+async def read_turn_outcomes(observer: DatabaseObserver, accepted: Collection[UUID]) -> TurnOutcomes:
     """Return how each accepted turn ended; lost are turns without log entry, without a stage, or with undone work."""
-    in_log = {row.turn_id for row in await eye.query(IN_LOG)}
+    in_log = {row.turn_id for row in await observer.query(IN_LOG)}
     stages: dict[UUID, dict[str, str]] = {turn: {} for turn in accepted}
     rows: dict[UUID, set[tuple[str, str]]] = {turn: set() for turn in accepted}
-    for row in await eye.query(LEDGER):
+    for row in await observer.query(LEDGER):
         if row.turn_id in rows:
             rows[row.turn_id].add((row.stage, public_status(row.status)))
             if row.own:
@@ -158,9 +158,9 @@ async def read_turn_outcomes(eye: DatabaseObserver, accepted: Collection[UUID]) 
     )
 
 
-async def count_lost_documents(eye: DatabaseObserver, papers: Mapping[PlannedDocument, tuple[int, int]]) -> int:
+async def count_lost_documents(observer: DatabaseObserver, papers: Mapping[PlannedDocument, tuple[int, int]]) -> int:
     """Return the number of accepted documents that are incomplete; `papers` holds each one's position and pieces."""
-    found = {row.doc_id: row for row in await eye.query(DOCUMENTS)}
+    found = {row.doc_id: row for row in await observer.query(DOCUMENTS)}
     lost = [
         paper
         for paper, (_, pieces) in papers.items()
@@ -169,26 +169,26 @@ async def count_lost_documents(eye: DatabaseObserver, papers: Mapping[PlannedDoc
     return len(lost)
 
 
-async def count_lost_directives(eye: DatabaseObserver, rules: Mapping[UUID, PlannedDirective]) -> int:
+async def count_lost_directives(observer: DatabaseObserver, rules: Mapping[UUID, PlannedDirective]) -> int:
     """Return the number of directives that differ from their last accepted change, or exist although they ended."""
-    found = {row.directive_id: (row.name, row.content, row.priority) for row in await eye.query(DIRECTIVES)}
+    found = {row.directive_id: (row.name, row.content, row.priority) for row in await observer.query(DIRECTIVES)}
     wanted = {id_: rule.content and (rule.name, rule.content, rule.priority) for id_, rule in rules.items()}
     return sum(found.get(id_) != told for id_, told in wanted.items())
 
 
-async def count_dead_turns(eye: DatabaseObserver) -> Mapping[str, int]:
+async def count_dead_turns(observer: DatabaseObserver) -> Mapping[str, int]:
     """Return the number of dead turns by stage, status and kind of error."""
-    return {row.how: row.turns for row in await eye.query(DEAD_AS)}
+    return {row.how: row.turns for row in await observer.query(DEAD_AS)}
 
 
-async def count_duplicates(eye: DatabaseObserver) -> Mapping[str, int]:
+async def count_duplicates(observer: DatabaseObserver) -> Mapping[str, int]:
     """Return the number of duplicates and of counters that are too high, by kind."""
-    return {name: len(await eye.query(text(query))) for name, query in TWICE.items()}
+    return {name: len(await observer.query(text(query))) for name, query in TWICE.items()}
 
 
-async def count_misordered_extractions(eye: DatabaseObserver) -> int:
+async def count_misordered_extractions(observer: DatabaseObserver) -> int:
     """Return the number of turns that were extracted after a later turn of their session."""
-    return len(await eye.query(EXTRACTED_LATE))
+    return len(await observer.query(EXTRACTED_LATE))
 
 
 def _has_ended(stages: Mapping[str, str], rows: Collection[tuple[str, str]]) -> bool:

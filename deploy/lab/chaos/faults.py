@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 import redis
 
-from deploy.lab.chaos.eye import DatabaseObserver
+from deploy.lab.chaos.database_observer import DatabaseObserver
 from deploy.lab.chaos.feeder import TrafficSender
 from deploy.lab.chaos.gateway import GatewayHandle
 from deploy.lab.chaos.gateway_process import AnswerMode
@@ -49,7 +49,7 @@ class FaultTargets:
 
     data: Path
     lease_s: float
-    eye: DatabaseObserver
+    observer: DatabaseObserver
     gateway: GatewayHandle
     feeder: TrafficSender
     chance: random.Random
@@ -97,7 +97,7 @@ class FaultTargets:
         os.kill(pid, signal.SIGSTOP)
         self.stopped.add(pid)
 
-    def let_go(self, pid: int) -> None:
+    def resume(self, pid: int) -> None:
         """Continue a stopped process (SIGCONT)."""
         os.kill(pid, signal.SIGCONT)
         self.stopped.discard(pid)
@@ -120,7 +120,7 @@ async def stop_worker(scene: FaultTargets) -> FaultEpisode:
     began = time.time()
     name, pid, rows = await _stop_busiest_worker(scene)
     await asyncio.sleep(scene.lease_s + PAST_LEASE_S)
-    scene.let_go(pid)
+    scene.resume(pid)
     return FaultEpisode("stop_worker", name, began, time.time(), rows)
 
 
@@ -137,7 +137,7 @@ async def kill_api(scene: FaultTargets) -> FaultEpisode:
 
 async def kill_valkey(scene: FaultTargets) -> FaultEpisode:
     """Kill Valkey, with the notifications it holds, with SIGKILL."""
-    pid, rows = await scene.pid("valkey"), await read_waiting_rows(scene.eye)
+    pid, rows = await scene.pid("valkey"), await read_waiting_rows(scene.observer)
     at = time.time()
     scene.kill("valkey", pid)
     return FaultEpisode("kill_valkey", "valkey", at, at, frozenset(rows))
@@ -145,7 +145,7 @@ async def kill_valkey(scene: FaultTargets) -> FaultEpisode:
 
 async def flush_valkey(scene: FaultTargets) -> FaultEpisode:
     """Delete everything in Valkey."""
-    rows = await read_waiting_rows(scene.eye)
+    rows = await read_waiting_rows(scene.observer)
     at = time.time()
     await asyncio.to_thread(_flush_broker, scene.stack)
     return FaultEpisode("flush_valkey", "valkey", at, time.time(), frozenset(rows))
@@ -153,17 +153,17 @@ async def flush_valkey(scene: FaultTargets) -> FaultEpisode:
 
 async def pause_valkey(scene: FaultTargets) -> FaultEpisode:
     """Stop Valkey for AWAY_S: connections stay open and get no answer."""
-    pid, rows = await scene.pid("valkey"), await read_waiting_rows(scene.eye)
+    pid, rows = await scene.pid("valkey"), await read_waiting_rows(scene.observer)
     began = time.time()
     scene.hold(pid)
     await asyncio.sleep(AWAY_S)
-    scene.let_go(pid)
+    scene.resume(pid)
     return FaultEpisode("pause_valkey", "valkey", began, time.time(), frozenset(rows))
 
 
 async def restart_postgres(scene: FaultTargets) -> FaultEpisode:
     """Shut PostgreSQL down in immediate mode: no checkpoint, all connections cut, recovery from the WAL."""
-    pid, held = await scene.pid("postgres"), await read_running_rows(scene.eye)
+    pid, held = await scene.pid("postgres"), await read_running_rows(scene.observer)
     at = time.time()
     scene.kill("postgres", pid, signal.SIGQUIT)
     return FaultEpisode("restart_postgres", "postgres", at, at, frozenset().union(*held.values()))
@@ -175,7 +175,7 @@ async def refuse_gateway(scene: FaultTargets) -> FaultEpisode:
     began = time.time()
     await _set_gateway_mode(scene, AnswerMode.REFUSE)
     await asyncio.sleep(AWAY_S)
-    rows = await read_gateway_rows(scene.eye)
+    rows = await read_gateway_rows(scene.observer)
     await _set_gateway_mode(scene, AnswerMode.OK)
     return FaultEpisode("gateway_refuse", "gateway", began, time.time(), frozenset(rows))
 
@@ -188,7 +188,7 @@ def _create_gateway_fault(mode: AnswerMode) -> Fault:
         await _set_gateway_mode(scene, mode, calls)
         await wait_until(lambda: _has_fewer_left(scene, calls), MOMENT_S)
         await wait_until(lambda: _has_fewer_left(scene, 1), MORE_CALLS_S)
-        rows = await read_gateway_rows(scene.eye)
+        rows = await read_gateway_rows(scene.observer)
         await _set_gateway_mode(scene, AnswerMode.OK)
         return FaultEpisode(f"gateway_{mode}", "gateway", began, time.time(), frozenset(rows))
 
@@ -238,16 +238,16 @@ async def _stop_busiest_worker(scene: FaultTargets) -> tuple[str, int, frozenset
     while True:
         workers = scene.workers
         fit = {pid: name for pid, name in workers.items() if not scene.died_often(name)} or workers
-        held = await read_running_rows(scene.eye)
+        held = await read_running_rows(scene.observer)
         late = time.monotonic() > until
         pid = max(fit, key=lambda one: len(held.get(one, ())), default=None)
         if pid is not None and (late or pid in held):
             with suppress(ProcessLookupError):
                 scene.hold(pid)
-                rows = (await read_running_rows(scene.eye)).get(pid, set())
+                rows = (await read_running_rows(scene.observer)).get(pid, set())
                 if rows or late:
                     return fit[pid], pid, frozenset(rows)
-                scene.let_go(pid)
+                scene.resume(pid)
         await asyncio.sleep(POLL_INTERVAL_S)
 
 

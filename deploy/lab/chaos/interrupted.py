@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from deploy.lab.chaos.eye import DatabaseObserver
+from deploy.lab.chaos.database_observer import DatabaseObserver
 from store.ledger.stages import Stage
 
 #: The key of a ledger row: its stage and its item.
@@ -23,22 +23,22 @@ AT_THE_GATEWAY = text("""
      where undone and stage = 'gateway' and (status <> 'pending' or attempts > 0)""")
 
 
-async def read_running_rows(eye: DatabaseObserver) -> dict[int, set[LedgerKey]]:
+async def read_running_rows(observer: DatabaseObserver) -> dict[int, set[LedgerKey]]:
     """Return the running rows, by the process id of their worker."""
     held: dict[int, set[LedgerKey]] = {}
-    for row in await eye.query(IN_WORK):
+    for row in await observer.query(IN_WORK):
         held.setdefault(_parse_process_id(row.worker), set()).add((row.stage, row.item_id))
     return held
 
 
-async def read_waiting_rows(eye: DatabaseObserver) -> set[LedgerKey]:
+async def read_waiting_rows(observer: DatabaseObserver) -> set[LedgerKey]:
     """Return the rows that are ready and not yet claimed."""
-    return {(row.stage, row.item_id) for row in await eye.query(WAITING)}
+    return {(row.stage, row.item_id) for row in await observer.query(WAITING)}
 
 
-async def read_gateway_rows(eye: DatabaseObserver) -> set[LedgerKey]:
+async def read_gateway_rows(observer: DatabaseObserver) -> set[LedgerKey]:
     """Return the deliveries that are running, or have failed and will be retried."""
-    return {(row.stage, row.item_id) for row in await eye.query(AT_THE_GATEWAY)}
+    return {(row.stage, row.item_id) for row in await observer.query(AT_THE_GATEWAY)}
 
 
 def list_turn_rows(turns: Collection[UUID]) -> set[LedgerKey]:
@@ -78,9 +78,9 @@ FINISHED = text("""
       from afterturn.ledger_t""")
 
 
-async def read_finishing_times(eye: DatabaseObserver) -> dict[LedgerKey, float]:
+async def read_finishing_times(observer: DatabaseObserver) -> dict[LedgerKey, float]:
     """Return when each row of the ledger ended (seconds since 1970); for undone rows the current time.
 
     After a wait for all rows that timed out, the undone ones so exceed the allowed recovery time.
     """
-    return {(row.stage, row.item_id): row.at for row in await eye.query(FINISHED)}
+    return {(row.stage, row.item_id): row.at for row in await observer.query(FINISHED)}

@@ -12,7 +12,7 @@ import httpx
 from sqlalchemy import text
 
 from deploy.lab.chaos import counting, deliveries, tables, undisturbed
-from deploy.lab.chaos.eye import DatabaseGone, DatabaseObserver, open_observer
+from deploy.lab.chaos.database_observer import DatabaseGone, DatabaseObserver, open_observer
 from deploy.lab.chaos.faults import FAULTS, FaultTargets, plan_faults
 from deploy.lab.chaos.feeder import TrafficSender
 from deploy.lab.chaos.gateway import GatewayHandle, ProcessGone, run_gateway
@@ -115,19 +115,19 @@ class _ChaosRun:
 
     async def to_its_end(self) -> list[FaultEpisode]:
         """Send every turn while faults happen, wait until every stage has ended, and return the faults."""
-        async with open_observer(self._owner_url) as eye:
-            episodes = await self._send_and_hurt(eye)
+        async with open_observer(self._owner_url) as observer:
+            episodes = await self._send_and_hurt(observer)
             self._say(f"{self._format_elapsed()} every turn is sent; waiting for the stages")
-            await wait_until(lambda: _is_all_done(eye), DRAIN_S, POLL_INTERVAL_S)
+            await wait_until(lambda: _is_all_done(observer), DRAIN_S, POLL_INTERVAL_S)
         return episodes
 
-    async def _send_and_hurt(self, eye: DatabaseObserver) -> list[FaultEpisode]:
+    async def _send_and_hurt(self, observer: DatabaseObserver) -> list[FaultEpisode]:
         """Send everything while the faults, and requested sabotage, happen; return the faults."""
         feeding = [asyncio.create_task(one.run(self._stack)) for one in (self._feeder, self._keeper)]
-        telling = asyncio.create_task(self._tell_progress(eye))
-        dropping = [asyncio.create_task(drop_a_row(eye))] if self._plan.sabotage is Sabotage.DROP else []
+        telling = asyncio.create_task(self._tell_progress(observer))
+        dropping = [asyncio.create_task(drop_a_row(observer))] if self._plan.sabotage is Sabotage.DROP else []
         try:
-            episodes = await self._inject_faults(eye)
+            episodes = await self._inject_faults(observer)
             ended, _ = await asyncio.wait({*feeding, *dropping}, timeout=ANSWERS_S)
             for task in ended:
                 task.result()
@@ -136,13 +136,13 @@ class _ChaosRun:
                 task.cancel()
             await asyncio.gather(*feeding, telling, *dropping, return_exceptions=True)
         if dropping:
-            await drop_knowledge(eye)
+            await drop_knowledge(observer)
         return episodes
 
-    async def _inject_faults(self, eye: DatabaseObserver) -> list[FaultEpisode]:
+    async def _inject_faults(self, observer: DatabaseObserver) -> list[FaultEpisode]:
         """Inject the faults one after the other, each when half of its share of the turns has been accepted."""
         data = self._stack.api_key_file.parent
-        scene = FaultTargets(data, self._plan.lease_s, eye, self._gateway, self._feeder, self._chance)
+        scene = FaultTargets(data, self._plan.lease_s, observer, self._gateway, self._feeder, self._chance)
         order = plan_faults(self._plan.rounds, self._chance)
         share = self._plan.turns / max(1, len(order))
         episodes = []
@@ -152,17 +152,17 @@ class _ChaosRun:
                 await self._feeder.accepted_reach(round(share * (nth + 0.5)), SEGMENT_S)
                 episodes.append(episode := await FAULTS[kind](scene))
                 self._report_episode(episode)
-                await self._wait_recovered(eye)
+                await self._wait_recovered(observer)
         finally:
             for pid in tuple(scene.stopped):
                 with suppress(ProcessLookupError):
-                    scene.let_go(pid)
+                    scene.resume(pid)
         await self._feeder.allow(self._plan.turns)
         return episodes
 
-    async def _wait_recovered(self, eye: DatabaseObserver) -> None:
+    async def _wait_recovered(self, observer: DatabaseObserver) -> None:
         """Wait until database and API answer again, so that the next fault hits a working stack."""
-        await eye.query(NOTHING, seconds=HEALING_S)
+        await observer.query(NOTHING, seconds=HEALING_S)
         async with httpx.AsyncClient(base_url=self._stack.api, timeout=2) as client:
             await wait_until(lambda: _is_live(client), HEALING_S, POLL_INTERVAL_S)
 
@@ -176,31 +176,31 @@ class _ChaosRun:
         await undisturbed.ingest_undisturbed(
             undisturbed_at.app_url, undisturbed_at.operator_url, accepted, papers, kept.rules
         )
-        async with open_observer(self._owner_url) as eye, open_observer(undisturbed_at.owner_url) as other:
-            ended = await counting.read_turn_outcomes(eye, [turn.id for turn in accepted])
-            finished = await read_finishing_times(eye)
+        async with open_observer(self._owner_url) as observer, open_observer(undisturbed_at.owner_url) as other:
+            ended = await counting.read_turn_outcomes(observer, [turn.id for turn in accepted])
+            finished = await read_finishing_times(observer)
             calls = self._gateway.recorded()
             return ChaosOutcome(
                 turns=self._plan.turns,
                 unanswered=self._plan.turns - len(accepted),
                 resent=self._feeder.resent,
                 endings=ended,
-                dead_as=await counting.count_dead_turns(eye),
-                twice=await counting.count_duplicates(eye),
-                extracted_out_of_order=await counting.count_misordered_extractions(eye),
+                dead_as=await counting.count_dead_turns(observer),
+                twice=await counting.count_duplicates(observer),
+                extracted_out_of_order=await counting.count_misordered_extractions(observer),
                 deliveries=deliveries.count_deliveries(
                     calls, index_by_words(self._sessions), positions, ended.delivered
                 ),
                 felt=[FaultEffect.of(episode, finished, self._started) for episode in episodes],
-                tables=await tables.compare_tables(eye, other),
+                tables=await tables.compare_tables(observer, other),
                 replay_equal=await _is_replay_equal(self._owner_url),
                 seconds=time.monotonic() - self._began,
                 kept=KnowledgeCounts(
                     len(papers),
                     len(kept.rules),
                     kept.unanswered,
-                    await counting.count_lost_documents(eye, kept.papers),
-                    await counting.count_lost_directives(eye, kept.directives()),
+                    await counting.count_lost_documents(observer, kept.papers),
+                    await counting.count_lost_directives(observer, kept.directives()),
                 ),
                 sabotage=self._plan.sabotage,
             )
@@ -214,10 +214,10 @@ class _ChaosRun:
             f"{self._format_elapsed()} {episode.kind} ({episode.target}, {lasted:.1f} s): {len(episode.rows)} rows hit"
         )
 
-    async def _tell_progress(self, eye: DatabaseObserver) -> None:
+    async def _tell_progress(self, observer: DatabaseObserver) -> None:
         while True:
             await asyncio.sleep(PROGRESS_S)
-            undone = await eye.try_query(UNDONE)
+            undone = await observer.try_query(UNDONE)
             left = "the database is away" if undone is None else f"{undone[0].undone} rows undone"
             self._say(f"{self._format_elapsed()} {len(self._feeder.accepted)} turns accepted, {left}")
 
@@ -229,8 +229,8 @@ async def _is_live(client: httpx.AsyncClient) -> bool:
         return False
 
 
-async def _is_all_done(eye: DatabaseObserver) -> bool:
-    return not (await eye.query(UNDONE))[0].undone
+async def _is_all_done(observer: DatabaseObserver) -> bool:
+    return not (await observer.query(UNDONE))[0].undone
 
 
 async def _is_replay_equal(owner_url: str) -> bool:

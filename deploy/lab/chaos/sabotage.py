@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from sqlalchemy import text
 
-from deploy.lab.chaos.eye import DatabaseObserver
+from deploy.lab.chaos.database_observer import DatabaseObserver
 from deploy.lab.chaos.gateway import GatewayHandle, read_message, run_module
 from deploy.lab.chaos.moments import wait_until
 from deploy.lab.chaos.relay_process import Tampering
@@ -68,16 +68,16 @@ def place_before_gateway(gateway: GatewayHandle, sabotage: Sabotage | None) -> I
         yield f"http://{LOOPBACK}:{port}"
 
 
-async def drop_a_row(eye: DatabaseObserver) -> None:
+async def drop_a_row(observer: DatabaseObserver) -> None:
     """Delete a pending ledger row, as soon as there is one."""
-    await wait_until(lambda: _try_drop_row(eye), LONGEST_S)
+    await wait_until(lambda: _try_drop_row(observer), LONGEST_S)
 
 
-async def drop_knowledge(eye: DatabaseObserver) -> None:
+async def drop_knowledge(observer: DatabaseObserver) -> None:
     """Deactivate one accepted document and one accepted directive."""
     for statement in (DROP_DOCUMENT, DROP_DIRECTIVE):
-        await eye.query(statement)
+        await observer.query(statement)
 
 
-async def _try_drop_row(eye: DatabaseObserver) -> bool:
-    return bool(await eye.try_query(DROP_ROW))
+async def _try_drop_row(observer: DatabaseObserver) -> bool:
+    return bool(await observer.try_query(DROP_ROW))

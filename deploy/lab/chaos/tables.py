@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import text
 
-from deploy.lab.chaos.eye import DatabaseObserver
+from deploy.lab.chaos.database_observer import DatabaseObserver
 
 #: A query of the compared columns for each table, or part of one. Ids are derived from names, so the same turns have
 #: the same ids. Columns that depend on which session is first (an entity's first spelling, versions) are left out.
@@ -95,5 +95,5 @@ async def _count_differing(live: DatabaseObserver, undisturbed: DatabaseObserver
     return (ours - theirs).total() + (theirs - ours).total()
 
 
-async def _read_rows(eye: DatabaseObserver, query: str) -> Counter[str]:
-    return Counter(str(row.told) for row in await eye.query(text(ROWS.format(query=query))))
+async def _read_rows(observer: DatabaseObserver, query: str) -> Counter[str]:
+    return Counter(str(row.told) for row in await observer.query(text(ROWS.format(query=query))))

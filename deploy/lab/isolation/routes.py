@@ -14,8 +14,7 @@ from urllib.parse import quote
 
 from starlette.routing import BaseRoute
 
-from deploy.lab.isolation.transport import TrialRequest
-from deploy.lab.isolation.world import (
+from deploy.lab.isolation.fixture import (
     COLLEAGUE,
     DIRECTIVE,
     MEMORY,
@@ -27,6 +26,7 @@ from deploy.lab.isolation.world import (
     SeededIds,
     name_namespace,
 )
+from deploy.lab.isolation.transport import TrialRequest
 from producers.plugin.app import PluginApp
 from producers.plugin.openapi import ROUTES as PLUGIN_ROUTES
 

@@ -14,11 +14,11 @@ from dramatiq.brokers.redis import RedisBroker
 
 from deploy.api.plugin_listener import by_key
 from deploy.lab.constant_embedder import ConstantEmbedder
+from deploy.lab.isolation.fixture import FixtureIncomplete, IsolationFixture, build_fixture, make_tenant_names
 from deploy.lab.isolation.routes import find_uncovered_routes
 from deploy.lab.isolation.tables import find_empty_tables
 from deploy.lab.isolation.transport import Send, TrialRequest, send_in_process, send_over_http
 from deploy.lab.isolation.trials import IsolationReport, TrialChannel, check_isolation
-from deploy.lab.isolation.world import FixtureIncomplete, IsolationFixture, build_fixture, make_tenant_names
 from deploy.local.stack import Stack
 from producers.http.app import create_app
 from producers.http.routes.service import Readiness
@@ -70,13 +70,13 @@ async def run_check(stack: Stack, tries: int, seed: int) -> IsolationReport:
         database = Database(settings)
         try:
             send = send_over_http(client)
-            world = await build_fixture(names, Keys(database), send, lambda world: _wait_for_workers(world, send))
-            empty = await find_empty_tables(owner_url, world.host_ids)
+            fixture = await build_fixture(names, Keys(database), send, lambda fixture: _wait_for_workers(fixture, send))
+            empty = await find_empty_tables(owner_url, fixture.host_ids)
             ways = [
                 TrialChannel(send, over_sockets, JOB_WAIT_MS),
                 TrialChannel(send_in_process(app), tries - over_sockets),
             ]
-            report = await check_isolation(world, ways, seed, owner_url)
+            report = await check_isolation(fixture, ways, seed, owner_url)
             report.uncovered, report.unplanted = find_uncovered_routes(app), empty
             return report
         finally:
@@ -84,11 +84,11 @@ async def run_check(stack: Stack, tries: int, seed: int) -> IsolationReport:
             await remove_hosts(owner_url, [identity.host_id(name) for name in names])
 
 
-async def _wait_for_workers(world: IsolationFixture, send: Send) -> None:
+async def _wait_for_workers(fixture: IsolationFixture, send: Send) -> None:
     """Wait until the workers have processed all banks of the test data. Raises FixtureIncomplete."""
     until = time.monotonic() + WORK_S
-    for place in world.places:
-        token, bank = world.owner_of(place).token, quote(place.bank)
+    for place in fixture.places:
+        token, bank = fixture.owner_of(place).token, quote(place.bank)
         newest = (await send(TrialRequest("GET", f"/api/v1/freshness?bank={bank}"), token)).json()["position"]
         path = f"/api/v1/freshness?bank={bank}&position={newest}&wait_ms={WAIT_MS}"
         while not (await send(TrialRequest("GET", path), token)).json()["met"]:

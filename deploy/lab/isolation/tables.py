@@ -6,7 +6,7 @@ from uuid import UUID
 from sqlalchemy import NullPool, literal, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from deploy.lab.isolation.world import IsolationFixture
+from deploy.lab.isolation.fixture import IsolationFixture
 from store.connections import create_owner_engine
 from store.tenancy.removal import TABLES, tenant_table
 
@@ -55,12 +55,12 @@ async def _has_rows(connection: AsyncConnection, table: str, hosts: Sequence[UUI
     return (await connection.execute(query)).first() is not None
 
 
-async def hash_bank_logs(owner_url: str, world: IsolationFixture) -> Mapping[UUID, str]:
+async def hash_bank_logs(owner_url: str, fixture: IsolationFixture) -> Mapping[UUID, str]:
     """Return a digest of each bank's log; every change of a bank adds an event to the log, or erases one."""
     engine = create_owner_engine(owner_url, poolclass=NullPool)
     try:
         async with engine.connect() as connection:
-            found = await connection.execute(LOG, {"hosts": world.host_ids, "banks": world.bank_ids})
+            found = await connection.execute(LOG, {"hosts": fixture.host_ids, "banks": fixture.bank_ids})
             return {row.bank_id: row.digest for row in found}
     finally:
         await engine.dispose()

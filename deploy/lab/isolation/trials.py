@@ -10,10 +10,10 @@ from enum import Enum
 from random import Random
 from typing import Any
 
+from deploy.lab.isolation.fixture import IsolationFixture, KeyHolder, SeededBank, is_readable
 from deploy.lab.isolation.routes import ROUTES, Trial, make_pair, make_pair_elsewhere
 from deploy.lab.isolation.tables import hash_bank_logs
 from deploy.lab.isolation.transport import Send, TrialReply, TrialRequest
-from deploy.lab.isolation.world import IsolationFixture, KeyHolder, SeededBank, is_readable
 
 #: Parts of an answer that differ from one call to the next for every caller.
 VOLATILE = frozenset(
@@ -115,25 +115,25 @@ class TrialChannel:
 
 
 async def check_isolation(
-    world: IsolationFixture, ways: Sequence[TrialChannel], seed: int, owner_url: str
+    fixture: IsolationFixture, ways: Sequence[TrialChannel], seed: int, owner_url: str
 ) -> IsolationReport:
     """Make the tries by each channel, and return the report.
 
     Each tenant has one task, because a tenant's own writes change its answers.
     """
     report, start = IsolationReport(), time.perf_counter()
-    before = await hash_bank_logs(owner_url, world)
+    before = await hash_bank_logs(owner_url, fixture)
     for n, way in enumerate(ways):
-        randoms = [Random(f"{seed}:{n}:{tenant}") for tenant in range(len(world.names))]  # noqa: S311 - repeatable
-        tenants = [_TenantTrials(world, number, way, report, random) for number, random in enumerate(randoms)]
+        randoms = [Random(f"{seed}:{n}:{tenant}") for tenant in range(len(fixture.names))]  # noqa: S311 - repeatable
+        tenants = [_TenantTrials(fixture, number, way, report, random) for number, random in enumerate(randoms)]
         until = report.tries + way.tries
         await asyncio.gather(*(tenant.run(until) for tenant in tenants))
-    after = await hash_bank_logs(owner_url, world)
-    lost = [not await is_readable(place, world.owner_of(place).token, ways[-1].send) for place in world.places]
-    changed = [any(before.get(bank) != after.get(bank) for bank in world.bank_ids_of(one)) for one in world.places]
+    after = await hash_bank_logs(owner_url, fixture)
+    lost = [not await is_readable(place, fixture.owner_of(place).token, ways[-1].send) for place in fixture.places]
+    changed = [any(before.get(bank) != after.get(bank) for bank in fixture.bank_ids_of(one)) for one in fixture.places]
     if found := sum(one or other for one, other in zip(lost, changed, strict=True)):
         report.seen += found
-        report.examples.append(f"changed: {found} of {len(world.places)} places")
+        report.examples.append(f"changed: {found} of {len(fixture.places)} places")
     report.seconds = round(time.perf_counter() - start, 1)
     return report
 
@@ -142,10 +142,10 @@ class _TenantTrials:
     """The trials of one tenant's callers, in sequence."""
 
     def __init__(
-        self, world: IsolationFixture, number: int, way: TrialChannel, report: IsolationReport, random: Random
+        self, fixture: IsolationFixture, number: int, way: TrialChannel, report: IsolationReport, random: Random
     ) -> None:
-        self._world = world
-        self._callers = [caller for caller in world.callers if caller.tenant == number]
+        self._fixture = fixture
+        self._callers = [caller for caller in fixture.callers if caller.tenant == number]
         self._way = way
         self._report = report
         self._random = random
@@ -181,7 +181,7 @@ class _TenantTrials:
 
     def _foreign_to(self, caller: KeyHolder) -> Sequence[SeededBank]:
         """Return banks that the caller must not see: for a share of the tries only those of its own tenant."""
-        foreign = self._world.foreign_to(caller)
+        foreign = self._fixture.foreign_to(caller)
         near = [place for place in foreign if place.tenant == caller.tenant]
         return near if near and self._random.random() < SAME_TENANT_SHARE else foreign
 
@@ -192,7 +192,7 @@ class _TenantTrials:
             (caller, place)
             for caller in self._callers
             if route.refused_to(caller)
-            for place in self._world.shared_with(caller)
+            for place in self._fixture.shared_with(caller)
         ]
         for _ in range(2):
             caller, place = self._random.choice(targets)
@@ -223,7 +223,7 @@ class _TenantTrials:
         """Return whether an answer contains a foreign mark, or a list of banks a foreign bank."""
         # Names of entities are shown with a capital letter.
         bodies = b"".join(reply.body for reply in replies).lower()
-        foreign = self._world.foreign_to(caller)
+        foreign = self._fixture.foreign_to(caller)
         if b"zq" in bodies and any(place.mark.encode() in bodies for place in foreign):
             return True
         if way != "GET /api/v1/banks" or not replies or replies[0].status != 200:  # noqa: PLR2004 - OK

@@ -90,11 +90,11 @@ def _apply_rule(rule: Rule, message: MessageText, ordinal: int, said: str) -> Co
             if rule.contracted:
                 break
     if rule.many:
-        return _told_apart(found.values())
+        return _make_slugs_unique(found.values())
     return [max(found.values(), key=lambda fact: (not _long_ago(message.content, fact), fact.span))] if found else []
 
 
-def _told_apart(found: Iterable[ExtractedFact]) -> list[ExtractedFact]:
+def _make_slugs_unique(found: Iterable[ExtractedFact]) -> list[ExtractedFact]:
     """Return the facts with unique slugs; the first of equals keeps the slug of its rule."""
     slugs: dict[str, ExtractedFact] = {}
     for fact in found:

@@ -174,4 +174,4 @@ async def test_who_interrupts_an_erasure_is_told_that_it_goes_on(
     assert (ended.exit_code, "goes on by itself" in ended.stderr) == (130, True)
     async with operated.opened() as database:
         later = Erasures(database, lambda: datetime.now(UTC) + timedelta(minutes=1))
-        assert len(await later.left_alone()) == 1
+        assert len(await later.list_stalled()) == 1

@@ -5,7 +5,7 @@ from datetime import timedelta
 from sqlalchemy import text
 
 from store.ledger.workers import SILENT_S, WorkerRegistry
-from store.tenancy.call_audit import CallAudit, Interface, Sought
+from store.tenancy.call_audit import CallAudit, CallFilter, Interface
 from tests.deploy.operated import Operated
 
 SILENCE = text("update public.afterturn_worker set seen_at = now() - cast(:since as interval)")
@@ -28,7 +28,7 @@ async def test_workers_are_listed_and_told_to_drain(operated: Operated) -> None:
         assert (await operated.run("worker", "drain", FIRST, "--wait", "0s")).exit_code == 1
         assert await registry.beat(FIRST, "drained") == "drained"
         assert (await operated.answer("worker", "drain", "--all")) == {"workers": {SECOND: "draining"}}
-        calls, _ = await CallAudit(database).read(Sought(door=Interface.OPERATOR), 10)
+        calls, _ = await CallAudit(database).read(CallFilter(door=Interface.OPERATOR), 10)
         assert [(one.call.operation, one.call.rows) for one in calls] == [
             ("worker drain", 1),
             ("worker drain", 0),

@@ -34,7 +34,7 @@ from deploy.settings import LogFormat, LogSettings
 from producers.plugin.app import PluginApp
 from producers.plugin.bank_store import BankPluginStore
 from producers.queue.acceptance import QueueIntake
-from producers.service.gateway_clients import Calling, GatewayClients, TargetCredentials
+from producers.service.gateway_clients import CallPolicy, GatewayClients, TargetCredentials
 from producers.service.recalls import Recalls
 from producers.settings import ApiSettings
 from store import identity
@@ -139,7 +139,7 @@ async def test_one_trace_leads_from_the_request_to_the_last_stage_and_on_to_the_
         clients = GatewayClients(
             stack.workers.database,
             lambda target: TargetCredentials(target.user.base_url or "", KEY),
-            Calling(PATIENCE_S, 0.0),
+            CallPolicy(PATIENCE_S, 0.0),
         )
         await stack.post(traceparent=AGENT)
         async with Crew(stack.workers, gateways=clients, settings=SETTINGS) as crew:

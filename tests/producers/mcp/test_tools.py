@@ -182,7 +182,9 @@ async def test_maintenance_says_what_is_left_and_what_was_done(
         ):
             monkeypatch.setattr(session_calls, "WAIT_S", 60.0)
             looks: list[float] = []
-            monkeypatch.setattr(session_calls, "look_after", lambda waited, seen=looks: seen.append(waited) or 0.01)
+            monkeypatch.setattr(
+                session_calls, "compute_poll_delay", lambda waited, seen=looks: seen.append(waited) or 0.01
+            )
             started = asyncio.create_task(call(client, "memory_run_maintenance", **place))
             await until(lambda seen=looks: bool(seen), "the call looks for the first time")  # type: ignore[misc]
             await world.sql(ended, h=identity.host_id(ana.host), s=stages)

@@ -177,8 +177,8 @@ async def test_what_was_forgotten_is_erased_after_the_time_that_is_set(ana: Tena
     there = "select 1 from afterturn.agent_memory_unit_t where content = 'zq6 is kept for an hour'"
     assert await world.sql(there)
     later = Erasures(world.database, lambda: world.clock() + timedelta(hours=1, seconds=1))
-    assert (host, erasure) not in await Erasures(world.database, world.clock).left_alone()
-    assert (host, erasure) in await later.left_alone()
+    assert (host, erasure) not in await Erasures(world.database, world.clock).list_stalled()
+    assert (host, erasure) in await later.list_stalled()
     assert (await later.run(host, erasure)).done
     assert not await world.sql(there)
 

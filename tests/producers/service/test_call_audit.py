@@ -14,7 +14,7 @@ from sqlalchemy.exc import ProgrammingError
 
 from producers.service.auditing import BATCH, SUM_EVERY_S, SUMMED_UP, CallRecorder
 from store import identity
-from store.tenancy.call_audit import NO_HOST, AuditedCall, CallAudit, Interface, Sought
+from store.tenancy.call_audit import NO_HOST, AuditedCall, CallAudit, CallFilter, Interface
 from tests.patience import PATIENCE_S
 from tests.producers.conftest import Tenant, World
 
@@ -31,9 +31,9 @@ def counted(outcome: str) -> float:
     return REGISTRY.get_sample_value("afterturn_calls_audited_total", {"outcome": outcome}) or 0.0
 
 
-async def noted(world: World, host: str | None = None, **sought: Any) -> list[AuditedCall]:
+async def noted(world: World, host: str | None = None, **calls: Any) -> list[AuditedCall]:
     assert await world.recorder.flush()
-    wanted = Sought(host=identity.host_id(host) if host else NO_HOST, **sought)
+    wanted = CallFilter(host=identity.host_id(host) if host else NO_HOST, **calls)
     found, _ = await CallAudit(world.database).read(wanted, 100)
     return [one.call for one in found]
 

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from producers.settings import ApiSettings
 from store.derived.facts import Identity
-from store.derived.persons import PersonFact, lined_up
+from store.derived.persons import PersonFact, order_statements
 from store.ledger.ledger import Ledger
 from store.ledger.stages import Stage
 from store.live_model import note_live_model
@@ -192,7 +192,7 @@ def statement(bank: str, value: str, since: int, until: int | None = None, state
 
 def test_banks_that_agree_are_added_up_and_the_order_of_rows_does_not_matter() -> None:
     rows = [statement("a", "Porto", 1, 3), statement("a", "Lisbon", 3, stated=2), statement("b", "lisbon", 5)]
-    forth, back = (lined_up(order, history=True) for order in (rows, rows[::-1]))
+    forth, back = (order_statements(order, history=True) for order in (rows, rows[::-1]))
     assert forth == back
     [home] = forth
     assert (home.value, home.stated, home.since) == ("lisbon", 3, MARCH + timedelta(days=3))

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from store import identity
 from store.database import Database
 from store.derived import locks, pending_words, projection
-from store.derived.pending_words import KeptShort, WaitingWords
+from store.derived.pending_words import PendingWordsLimit, WaitingWords
 from store.memory.turns import TurnStore
 from store.memory.units import Units
 from tests.patience import PATIENCE_S, until
@@ -115,12 +115,12 @@ async def waits(database: Database, bank: UUID) -> bool:
 async def test_who_brings_turns_faster_than_their_words_are_carried_waits_for_them(
     database: Database, host: UUID
 ) -> None:
-    bank, kept = identity.bank_id(host, "home"), KeptShort(database, many=10)
+    bank, kept = identity.bank_id(host, "home"), PendingWordsLimit(database, many=10)
     async with database.tenant(host) as connection:
         await projection.lock_words(connection, bank)
         for batch in range(2):
             await say(database, host, 10, f"of-{batch}")
-            bringing = asyncio.create_task(kept.brought(host, {bank: 10}))
+            bringing = asyncio.create_task(kept.add_units(host, {bank: 10}))
             if not batch:
                 await bringing
         await until(lambda: waits(database, bank), "the first carrying waits")
@@ -131,20 +131,20 @@ async def test_who_brings_turns_faster_than_their_words_are_carried_waits_for_th
 
 
 async def test_nobody_waits_for_words_that_somebody_else_is_changing(database: Database, host: UUID) -> None:
-    bank, kept = identity.bank_id(host, "home"), KeptShort(database, many=10)
+    bank, kept = identity.bank_id(host, "home"), PendingWordsLimit(database, many=10)
     await say(database, host, 10)
     async with database.tenant(host) as connection, asyncio.timeout(PATIENCE_S):
         await connection.execute(text("select from afterturn.unit_word_t for update"))
         for _ in range(2):
-            await kept.brought(host, {bank: 10})
+            await kept.add_units(host, {bank: 10})
     await kept.close()
 
 
 async def test_few_waiting_words_are_left_to_the_stages(database: Database, host: UUID) -> None:
-    bank, kept = identity.bank_id(host, "home"), KeptShort(database, many=10)
+    bank, kept = identity.bank_id(host, "home"), PendingWordsLimit(database, many=10)
     await say(database, host, 9)
-    await kept.brought(host, {bank: 9})
-    await kept.brought(host, {bank: 1})
+    await kept.add_units(host, {bank: 9})
+    await kept.add_units(host, {bank: 1})
     await kept.close()
     assert (await rows(database, host, COUNTS))[0][0] == 9
 
@@ -153,10 +153,10 @@ async def test_a_turn_is_accepted_though_its_words_cannot_be_carried(fresh_datab
     gone = Database(
         settings_of(fresh_database).model_copy(update={"url": SecretStr("postgresql+asyncpg://n:n@127.0.0.1:1/n")})
     )
-    kept = KeptShort(gone, many=1)
+    kept = PendingWordsLimit(gone, many=1)
     with capture_logs() as said:
         for _ in range(2):
-            await kept.brought(host, {host: 1})
+            await kept.add_units(host, {host: 1})
         await kept.close()
     await gone.close()
     assert {line["event"] for line in said} == {"pending_words_failed"}

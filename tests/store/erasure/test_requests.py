@@ -56,11 +56,11 @@ async def test_an_erasure_that_everybody_left_is_found(scene: Scene, monkeypatch
     monkeypatch.setattr(sessions, "PAGE_UNITS", 2)
     await told(scene)
     erasure = await scene.erasures.request(HOST, SESSION)
-    assert await scene.erasures.left_alone() == []
+    assert await scene.erasures.list_stalled() == []
     later = Erasures(scene.world.database, lambda: now() + timedelta(minutes=1))
-    assert await later.left_alone() == [(HOST, erasure)]
+    assert await later.list_stalled() == [(HOST, erasure)]
     await later.run(HOST, erasure)
-    assert await later.left_alone() == []
+    assert await later.list_stalled() == []
 
 
 async def test_a_second_erasure_of_the_same_changes_nothing(scene: Scene) -> None:

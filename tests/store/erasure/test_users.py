@@ -9,7 +9,7 @@ import pytest
 from store import identity
 from store.derived import bank_state
 from store.erasure import Erasures, ErasureTarget, Kind
-from store.erasure.erasures import LEFT_ALONE
+from store.erasure.erasures import STALLED_AFTER
 from store.erasure.versions import Version, without_user
 from store.errors import NotFound
 from store.ledger.stages import Stage
@@ -269,9 +269,9 @@ async def test_the_erasure_of_a_user_that_was_cut_off_goes_on_where_it_was(scene
         running = await scene.world.sql("select erasure_id from afterturn.erasure_t where status = 'running'")
         parts |= {row.erasure_id for row in running} - {erasure}
     assert len(parts) > 1
-    later = Erasures(scene.world.database, lambda: now() + LEFT_ALONE * 2)
+    later = Erasures(scene.world.database, lambda: now() + STALLED_AFTER * 2)
     # Its parts are not left alone by themselves: they go on with it.
-    assert await later.left_alone() == [(HOST, erasure)]
+    assert await later.list_stalled() == [(HOST, erasure)]
     receipt = await later.run(HOST, erasure)
     assert (receipt.done, receipt.counts["banks"], receipt.counts["messages"]) == (True, 3, 6)
     assert lines_with(await dump(scene.world.postgres), "Zanzibarquux") == []

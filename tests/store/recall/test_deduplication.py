@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.memory.turns import NewMessage
-from store.recall.deduplication import Folded, Recent, deduplicate_ranking
+from store.recall.deduplication import DistinctUnit, Recent, deduplicate_ranking
 from store.recall.dense import compute_products
 from store.recall.fusion import Ranking
 from store.recall.pool import Candidate, CandidatePool
@@ -39,7 +39,7 @@ def unit(number: int, text: str = "we talk", **more: Any) -> Candidate:
     return Candidate(**{**known, **more})
 
 
-def fold(*units: Candidate, recent: Recent | None = None) -> list[Folded]:
+def fold(*units: Candidate, recent: Recent | None = None) -> list[DistinctUnit]:
     nothing = np.zeros((len(units), 4), dtype=np.float32)
     pool = CandidatePool(units, compute_products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
     return list(deduplicate_ranking(Ranking(range(len(units)), np.zeros(len(units)), {}, {}), pool, recent))
@@ -53,7 +53,7 @@ def test_facts_fold_into_their_source_where_it_stands() -> None:
 
 def test_a_text_said_again_is_one_result_at_the_best_place_and_names_every_turn_the_latest_first() -> None:
     said = fold(unit(2, "I like tea"), unit(9, "no"), unit(1, " I like tea"), unit(5, "I like tea\n"))
-    assert said == [Folded(0, ("t2", "t5", "t1")), Folded(1, ("t9",))]
+    assert said == [DistinctUnit(0, ("t2", "t5", "t1")), DistinctUnit(1, ("t9",))]
 
 
 def test_the_same_words_of_somebody_else_or_of_another_kind_are_something_else() -> None:

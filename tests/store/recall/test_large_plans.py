@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from embeddings.protocol import Embedder
 from store import identity
 from store.database import Database
-from store.derived.persons import Persons, Whom
+from store.derived.persons import PersonKey, Persons
 from store.memory.session_history import SessionHistory
 from store.recall.query import RecallQuery
 from store.recall.recaller import Recaller
@@ -180,10 +180,8 @@ async def across(large: Large, database: Database) -> object:
     return [await large.recall("the lake", bank=bank, user=user(1))(database) for bank in found[:2]]
 
 
-async def person(database: Database, whom: Whom) -> object:
-    found = await Persons(database, lambda: NOON).of(
-        HOST, Space(None, None), whom, banks=[HOME], history=True, limit=50
-    )
+async def person(database: Database, key: PersonKey) -> object:
+    found = await Persons(database, lambda: NOON).of(HOST, Space(None, None), key, banks=[HOME], history=True, limit=50)
     assert found.facts
     return found
 
@@ -219,8 +217,8 @@ async def test_no_way_of_asking_reads_a_table_in_full(large: Large) -> None:
         "names": large.recall("Did Ana meet Thing Seven at the lake?"),
         "all filters": large.recall("the lake", tags=["tag-3"], kinds=["world"], user=user(2), as_of=NOON),
         "across banks": partial(across, large),
-        "profile of a user": partial(person, whom=Whom(user="user-0")),
-        "profile of a name": partial(person, whom=Whom(name="person 4")),
+        "profile of a user": partial(person, key=PersonKey(user="user-0")),
+        "profile of a name": partial(person, key=PersonKey(name="person 4")),
         "banks": listed,
         "history and facts of a session": partial(session, within=True),
         "history of a session and facts of its bank": partial(session, within=False),

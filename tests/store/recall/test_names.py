@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.bank_state import rebuild_bank
-from store.derived.called_names import CALLED, Called, choose_speakers
+from store.derived.called_names import CALLED, CalledName, choose_speakers
 from store.driver_rows import fetch_rows
 from store.erasure import Erasures, ErasureTarget, Kind
 from store.memory.turns import NewMessage
@@ -229,7 +229,7 @@ async def test_what_is_forgotten_teaches_no_name(memory: Memory) -> None:
 
 def test_a_speaker_is_chosen_where_few_others_are_called_so() -> None:
     def chosen(*called: tuple[str, str, bool, int]) -> dict[str, str]:
-        return dict(choose_speakers([Called(*one) for one in called]))
+        return dict(choose_speakers([CalledName(*one) for one in called]))
 
     assert chosen(("kate", "Katherine", False, 3)) == {"kate": "Katherine"}
     assert chosen(("kate", "Katherine", False, 2)) == {}

@@ -1,4 +1,4 @@
-"""The last look: it moves the order before it is cut, and when it fails the order stays."""
+"""Reranking: it moves the order before it is cut, and when it fails the order stays."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

@@ -142,7 +142,7 @@ def test_short_lines_of_an_agent_neither_lend_nor_borrow_and_what_answers_one_st
         _unit(3, "The long one.", answers=True),
     )
     pool = _pool(told, line, answer)
-    assert rules.mute_echoes(pool, parse_question("Where do I live?")).heard.tolist() == [[1, 0], [0, 0], [1, 1]]
+    assert rules.mute_echoes(pool, parse_question("Where do I live?")).unmuted.tolist() == [[1, 0], [0, 0], [1, 1]]
     assert rules.mute_echoes(pool, parse_question("What did you ask?")).muted is None
     assert rules.mute_echoes(_pool(told, answer), parse_question("Where do I live?")).muted is None
 

@@ -7,7 +7,7 @@ from store.memory.documents import Documents, NewDocument, content_hash
 from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
 from store.recall.tail import Fresh
-from store.recall.vector_writeback import Keeping
+from store.recall.vector_writeback import VectorWriteback
 from tests.store.conftest import NOON, rows
 from tests.store.recall.conftest import BANK, Memory
 
@@ -23,16 +23,16 @@ async def without_vectors(memory: Memory) -> list[str]:
     return sorted(unit.content for unit in units)
 
 
-def keeping(memory: Memory) -> Keeping:
-    kept = Keeping(memory.database)
-    memory.recaller = Recaller(memory.database, memory.embedder, memory.settings, keeping=kept)
+def writeback(memory: Memory) -> VectorWriteback:
+    kept = VectorWriteback(memory.database)
+    memory.recaller = Recaller(memory.database, memory.embedder, memory.settings, writeback=kept)
     return kept
 
 
 async def test_the_fresh_tail_is_embedded_once_by_whoever_is_first(memory: Memory) -> None:
     await memory.say("one", "two", "three")
     memory.settings = RecallSettings(fresh_tail_ms=0)
-    kept = keeping(memory)
+    kept = writeback(memory)
     before = await memory.ask("anything?")
     await kept.close()
     assert await without_vectors(memory) == ["one"]
@@ -45,7 +45,7 @@ async def test_the_fresh_tail_is_embedded_once_by_whoever_is_first(memory: Memor
 async def test_a_text_that_was_corrected_meanwhile_does_not_get_the_vector_of_the_old_one(memory: Memory) -> None:
     await memory.say("one")
     [(unit,)] = await rows(memory.database, memory.host, "select unit_id from afterturn.agent_memory_unit_t")
-    kept = Keeping(memory.database)
+    kept = VectorWriteback(memory.database)
     vector = {unit: np.full(384, 0.05, dtype=np.float32)}
     await memory.sql("update afterturn.agent_memory_unit_t set aggregate_version = 2 where unit_id = :u", u=unit)
     kept.keep(memory.host, memory.bank, memory.embedder.generation, [Fresh(unit, "one", 1)], vector)
@@ -56,7 +56,7 @@ async def test_a_text_that_was_corrected_meanwhile_does_not_get_the_vector_of_th
 async def test_what_comes_while_a_write_runs_is_left_to_the_workers(memory: Memory) -> None:
     await memory.say("one", "two")
     found = await rows(memory.database, memory.host, "select unit_id, content from afterturn.agent_memory_unit_t")
-    kept = Keeping(memory.database)
+    kept = VectorWriteback(memory.database)
     for unit, content in sorted(found, key=lambda row: str(row[1])):
         vector = {unit: np.full(384, 0.05, dtype=np.float32)}
         kept.keep(memory.host, memory.bank, memory.embedder.generation, [Fresh(unit, content)], vector)

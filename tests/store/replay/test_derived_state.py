@@ -10,7 +10,7 @@ from sqlalchemy import text
 from store.connections import create_owner_engine
 from store.derived import bank_state
 from store.log.envelope import Origin
-from store.maintenance import WordsAnew
+from store.maintenance import WordReanalysis
 from store.replay import ReplayScope, repair_scope, swap_tables, verify_log
 from store.replay.derived import check_derived
 from store.tenancy import languages
@@ -33,8 +33,8 @@ async def told(fresh_database: TestPostgres) -> AsyncIterator[World]:
     await Crew(world).drain()
     async with world.database.tenant(HOST) as connection:
         await languages.change_language(connection, Origin(HOST, BANK, HOST, now()), "de")
-    while await WordsAnew(world.database, settle_s=0.0).undone():
-        await WordsAnew(world.database, settle_s=0.0).step()
+    while await WordReanalysis(world.database, settle_s=0.0).undone():
+        await WordReanalysis(world.database, settle_s=0.0).step()
     yield world
     await world.database.close()
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest_asyncio
 
 from store.erasure import Erasures
-from store.maintenance import ExpiryTask, Pruning, Schedule, WordsAnew
+from store.maintenance import ExpiryTask, Pruning, Schedule, WordReanalysis
 from store.recall.jobs import RecallJobs
 from tests.servers import TestPostgres
 from tests.workers.conftest import World, open_world
@@ -34,7 +34,7 @@ class Yard:
             Erasures(database, self.clock),
             MaintenanceSettings(**settings),
             self.clock,
-            WordsAnew(database, settle_s=0.0, page=3),
+            WordReanalysis(database, settle_s=0.0, page=3),
             ExpiryTask(database, self.clock),
         )
         return {task.name: task for task in tasks_of(needs)}

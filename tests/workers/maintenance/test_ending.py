@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from store.derived.persons import Persons, Whom
+from store.derived.persons import PersonKey, Persons
 from store.memory.memories import Memories, NewMemory
 from store.memory.session_history import SessionHistory
 from store.memory.turns import NewMessage, NewTurn
@@ -36,7 +36,7 @@ async def say(yard: Yard, turn: str, content: str, ends: timedelta | None = None
 
 async def known(yard: Yard) -> list[str]:
     person = await Persons(yard.world.database, yard.clock).of(
-        HOST, Space(None, None), Whom("ann"), banks=None, history=False, limit=50
+        HOST, Space(None, None), PersonKey("ann"), banks=None, history=False, limit=50
     )
     return sorted(fact.value for fact in person.facts)
 

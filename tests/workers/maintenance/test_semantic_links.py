@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from store import identity
-from store.derived.nearest_units import Later, Near, Nearness, estimate_size
+from store.derived.nearest_units import Nearness, NearPair, SearchedUnit, estimate_size
 from store.derived.semantic_links import NearLinks
 from store.derived.vector_indexes import VectorIndexes
 from store.erasure import Erasures, ErasureTarget, Kind
@@ -63,7 +63,7 @@ class Interrupted(Nearness):
 
     happens: Callable[[], Awaitable[object]]
 
-    async def of(self, host: UUID, bank: UUID, lists: int, units: Sequence[Later]) -> list[Near]:
+    async def of(self, host: UUID, bank: UUID, lists: int, units: Sequence[SearchedUnit]) -> list[NearPair]:
         found = await super(Interrupted, self).of(host, bank, lists, units)
         await self.happens()
         return found

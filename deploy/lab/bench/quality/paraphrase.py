@@ -10,7 +10,7 @@ from statistics import fmean, median
 from afterturn_client import AsyncAfterturn, RecallAnswer, Recalled, TurnReceipt
 from afterturn_client.calls import RecallOptions
 
-from deploy.lab.bench.ground import open_bench_database
+from deploy.lab.bench.bench_database import open_bench_database
 from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
 from deploy.lab.bench.quality.pairs import CONTEXTS, PairContext, ParaphrasePair, make_prior_turns, read_pairs
 from deploy.lab.bench.quality.settling import StageNotSettled, wait_until_settled

@@ -13,7 +13,7 @@ import httpx
 from pydantic import SecretStr
 
 from deploy.lab.bench.as_service import run_as_service
-from deploy.lab.bench.ground import BenchDatabase, open_bench_database
+from deploy.lab.bench.bench_database import BenchDatabase, open_bench_database
 from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
 from deploy.lab.bench.processor_times import read_family_seconds
 from deploy.lab.bench.recall.asking import BenchQuestion, RecallEndpoint, RecallProbe

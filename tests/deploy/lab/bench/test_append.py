@@ -15,8 +15,8 @@ from deploy.lab.bench import append
 from deploy.lab.bench.acknowledgement import AcknowledgementBench, derive_turn_ids, read_clock
 from deploy.lab.bench.acknowledgement import append_new_turns as append_turns
 from deploy.lab.bench.append import AppendSizes, run
+from deploy.lab.bench.bench_database import open_bench_database
 from deploy.lab.bench.footprint import measure_footprint
-from deploy.lab.bench.ground import open_bench_database
 from deploy.lab.bench.measures import BenchOutcome
 from deploy.lab.bench.servers import BenchServers
 from deploy.lab.bench.talk import TurnGenerator

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from deploy.lab.bench import pipeline, row_floor, stage_floors
 from deploy.lab.bench.acknowledgement import read_clock
-from deploy.lab.bench.ground import open_bench_database
+from deploy.lab.bench.bench_database import open_bench_database
 from deploy.lab.bench.material import repeat_conversation
 from deploy.lab.bench.measures import BenchOutcome
 from deploy.lab.bench.pipeline import PipelineSizes

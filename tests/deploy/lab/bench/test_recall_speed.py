@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from deploy.lab.bench.ground import open_bench_database
+from deploy.lab.bench.bench_database import open_bench_database
 from deploy.lab.bench.recall.feeding import BATCH_TURNS, LoadStopped, run_background_load
 from deploy.lab.bench.recall.filling import BankFiller, Phrases
 from deploy.lab.bench.recall.speed import RecallServers, RecallSizes, run

@@ -7,7 +7,7 @@ import pytest_asyncio
 from sqlalchemy import text
 
 from deploy.lab.chaos import undisturbed
-from deploy.lab.chaos.eye import DatabaseObserver, open_observer
+from deploy.lab.chaos.database_observer import DatabaseObserver, open_observer
 from deploy.lab.chaos.knowledge import PlannedDirective, PlannedDocument, plan_knowledge
 from deploy.lab.chaos.talk import make_conversations
 from tests.servers import TestPostgres
@@ -31,8 +31,8 @@ async def ingested(servers: tuple[TestPostgres, object]) -> AsyncIterator[TestPo
     """A database with some turns in it, through every stage, to which nobody is connected."""
     database = await servers[0].create(f"chaos_{uuid4().hex}")
     await undisturbed.ingest_undisturbed(database.app_url, database.operator_url, TURNS, PAPERS, RULES)
-    async with open_observer(database.owner_url) as eye:
-        assert await eye.query(text(HANDED_OVER))
+    async with open_observer(database.owner_url) as observer:
+        assert await observer.query(text(HANDED_OVER))
     yield database
     await database.drop()
 
@@ -46,7 +46,7 @@ async def copied(ingested: TestPostgres) -> AsyncIterator[TestPostgres]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def eye(copied: TestPostgres) -> AsyncIterator[DatabaseObserver]:
-    """An eye on a copy of it."""
-    async with open_observer(copied.owner_url) as eye:
-        yield eye
+async def observer(copied: TestPostgres) -> AsyncIterator[DatabaseObserver]:
+    """An observer of a copy of it."""
+    async with open_observer(copied.owner_url) as observer:
+        yield observer

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from deploy.lab.chaos import counting, tables
-from deploy.lab.chaos.eye import DatabaseObserver, open_observer
+from deploy.lab.chaos.database_observer import DatabaseObserver, open_observer
 from deploy.lab.chaos.interrupted import FaultEpisode, read_finishing_times
 from deploy.lab.chaos.talk import ChaosTurn
 from store.text.chunks import split_chunks
@@ -86,26 +86,26 @@ def ids(turns: list[ChaosTurn]) -> set[str]:
     return {str(turn.id) for turn in turns}
 
 
-async def test_without_faults_every_turn_is_done_and_nothing_is_twice_or_late(eye: DatabaseObserver) -> None:
-    ended = await counting.read_turn_outcomes(eye, [turn.id for turn in TURNS])
+async def test_without_faults_every_turn_is_done_and_nothing_is_twice_or_late(observer: DatabaseObserver) -> None:
+    ended = await counting.read_turn_outcomes(observer, [turn.id for turn in TURNS])
     assert ids(TURNS) == {str(turn) for turn in ended.done}
-    assert not any((await counting.count_duplicates(eye)).values())
-    assert await counting.count_misordered_extractions(eye) == 0
+    assert not any((await counting.count_duplicates(observer)).values())
+    assert await counting.count_misordered_extractions(observer) == 0
 
 
 @pytest.mark.parametrize("what", list(counting.TWICE))
-async def test_what_is_there_twice_is_counted(eye: DatabaseObserver, what: str) -> None:
-    assert await eye.query(text(PLANTED[what]))
-    found = await counting.count_duplicates(eye)
+async def test_what_is_there_twice_is_counted(observer: DatabaseObserver, what: str) -> None:
+    assert await observer.query(text(PLANTED[what]))
+    found = await counting.count_duplicates(observer)
     assert found[what] >= 1
 
 
 @pytest.mark.parametrize("how", list(LOST))
-async def test_an_accepted_turn_that_is_not_whole_is_lost(eye: DatabaseObserver, how: str) -> None:
+async def test_an_accepted_turn_that_is_not_whole_is_lost(observer: DatabaseObserver, how: str) -> None:
     turn = TURNS[3].id
     argument = str(turn) if "event" in how else turn
-    assert await eye.query(text(LOST[how]), {"turn": argument})
-    ended = await counting.read_turn_outcomes(eye, [one.id for one in TURNS])
+    assert await observer.query(text(LOST[how]), {"turn": argument})
+    ended = await counting.read_turn_outcomes(observer, [one.id for one in TURNS])
     assert (ended.lost, len(ended.done)) == (frozenset({turn}), len(TURNS) - 1)
 
 
@@ -131,64 +131,64 @@ RULE_LOST = {
 }
 
 
-async def test_without_faults_every_document_and_directive_is_as_it_was_accepted(eye: DatabaseObserver) -> None:
-    assert await counting.count_lost_documents(eye, PIECES) == 0
-    assert await counting.count_lost_directives(eye, LAST) == 0
+async def test_without_faults_every_document_and_directive_is_as_it_was_accepted(observer: DatabaseObserver) -> None:
+    assert await counting.count_lost_documents(observer, PIECES) == 0
+    assert await counting.count_lost_directives(observer, LAST) == 0
     assert min(pieces for _, pieces in PIECES.values()) > 1
 
 
 @pytest.mark.parametrize("how", list(PAPER_LOST))
-async def test_an_accepted_document_that_is_not_whole_is_lost(eye: DatabaseObserver, how: str) -> None:
+async def test_an_accepted_document_that_is_not_whole_is_lost(observer: DatabaseObserver, how: str) -> None:
     doc = str(PAPERS[0].id) if "event" in how else PAPERS[0].id
-    assert await eye.query(text(PAPER_LOST[how]), {"doc": doc})
-    assert await counting.count_lost_documents(eye, PIECES) == 1
+    assert await observer.query(text(PAPER_LOST[how]), {"doc": doc})
+    assert await counting.count_lost_documents(observer, PIECES) == 1
 
 
 @pytest.mark.parametrize("how", list(RULE_LOST))
-async def test_an_accepted_directive_that_says_something_else_is_lost(eye: DatabaseObserver, how: str) -> None:
+async def test_an_accepted_directive_that_says_something_else_is_lost(observer: DatabaseObserver, how: str) -> None:
     rule = next(one for one in LAST.values() if one.content is not None)
-    assert await eye.query(text(RULE_LOST[how]), {"id": rule.id})
-    assert await counting.count_lost_directives(eye, LAST) == 1
+    assert await observer.query(text(RULE_LOST[how]), {"id": rule.id})
+    assert await counting.count_lost_directives(observer, LAST) == 1
 
 
-async def test_a_directive_that_ended_and_is_there_again_is_lost(eye: DatabaseObserver) -> None:
+async def test_a_directive_that_ended_and_is_there_again_is_lost(observer: DatabaseObserver) -> None:
     begun = {one.id for one in RULES if one.content is not None}
     rule = next(one for one in LAST.values() if one.content is None and one.id in begun)
     again = "update afterturn.agent_memory_directive_t set active = true where directive_id = :id returning 1"
-    assert await eye.query(text(again), {"id": rule.id})
-    assert await counting.count_lost_directives(eye, LAST) == 1
+    assert await observer.query(text(again), {"id": rule.id})
+    assert await counting.count_lost_directives(observer, LAST) == 1
 
 
-async def test_turns_that_died_are_told_apart_by_where(eye: DatabaseObserver) -> None:
+async def test_turns_that_died_are_told_apart_by_where(observer: DatabaseObserver) -> None:
     die = "update afterturn.ledger_t set status = :status where turn_id = :turn and stage = :stage returning 1"
     for turn, stage, status in zip(
         TURNS, ("gateway", "gateway", "extraction"), ("add_unknown", "add_failed", "dead"), strict=False
     ):
-        assert await eye.query(text(die), {"turn": turn.id, "stage": stage, "status": status})
+        assert await observer.query(text(die), {"turn": turn.id, "stage": stage, "status": status})
     how = {"gateway add_unknown": 1, "gateway add_failed": 1, "extraction dead": 1}
-    assert await counting.count_dead_turns(eye) == how
-    ended = await counting.read_turn_outcomes(eye, [one.id for one in TURNS])
+    assert await counting.count_dead_turns(observer) == how
+    ended = await counting.read_turn_outcomes(observer, [one.id for one in TURNS])
     assert ended.dead == {turn.id for turn in TURNS[:3]}
     assert (ended.unknown, ended.strays) == (frozenset({TURNS[0].id}), frozenset({TURNS[2].id}))
 
 
-async def test_a_turn_that_was_extracted_after_a_later_one_is_counted(eye: DatabaseObserver) -> None:
+async def test_a_turn_that_was_extracted_after_a_later_one_is_counted(observer: DatabaseObserver) -> None:
     late = """
         update afterturn.event_store_t set position = position + 1000000
          where event_type = 'AgentMemoryUnitEntityLinkedEvent'
            and (data->>'unitId')::uuid in (
                select unit_id from afterturn.agent_memory_unit_t where turn_id = :turn) returning 1"""
-    assert await eye.query(text(late), {"turn": SESSIONS[0][0].id})
-    assert await counting.count_misordered_extractions(eye) == 1
+    assert await observer.query(text(late), {"turn": SESSIONS[0][0].id})
+    assert await counting.count_misordered_extractions(observer) == 1
 
 
 async def test_a_row_that_never_ended_is_no_recovery_yet_and_one_that_is_not_there_is_none(
-    eye: DatabaseObserver,
+    observer: DatabaseObserver,
 ) -> None:
     stuck, absent = TURNS[0].id, uuid4()
     undo = "update afterturn.ledger_t set status = 'pending' where item_id = :turn and stage = 'embedding' returning 1"
-    assert await eye.query(text(undo), {"turn": stuck})
-    finished, ended = await read_finishing_times(eye), time.time() - 300.0
+    assert await observer.query(text(undo), {"turn": stuck})
+    finished, ended = await read_finishing_times(observer), time.time() - 300.0
     late = FaultEpisode(
         "kill_worker", "worker-1", ended, ended, frozenset({("embedding", stuck), ("embedding", absent)})
     )
@@ -197,14 +197,14 @@ async def test_a_row_that_never_ended_is_no_recovery_yet_and_one_that_is_not_the
 
 
 async def test_tables_of_the_same_turns_are_equal_until_a_row_changes(
-    eye: DatabaseObserver, ingested: TestPostgres
+    observer: DatabaseObserver, ingested: TestPostgres
 ) -> None:
     copy = await ingested.create(f"chaos_{uuid4().hex}", template=ingested.database)
     async with open_observer(copy.owner_url) as other:
-        compared = await tables.compare_tables(eye, other)
+        compared = await tables.compare_tables(observer, other)
         assert all(one.equal for one in compared)
         assert {one.table for one in compared if not one.rows} == NONE_IN_A_RUN
-        assert await eye.query(text(PLANTED["cooccurrence"]))
-        changed = {one.table: one.differing for one in await tables.compare_tables(eye, other) if not one.equal}
+        assert await observer.query(text(PLANTED["cooccurrence"]))
+        changed = {one.table: one.differing for one in await tables.compare_tables(observer, other) if not one.equal}
     await copy.drop()
     assert changed == {"cooccurrence": 2}

@@ -6,7 +6,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import text
 
-from deploy.lab.chaos.eye import DatabaseObserver
+from deploy.lab.chaos.database_observer import DatabaseObserver
 from deploy.lab.chaos.feeder import TrafficSender
 from deploy.lab.chaos.gateway import run_gateway
 from deploy.lab.chaos.knowledge import KnowledgeWriter
@@ -44,12 +44,12 @@ def _stack(database: TestPostgres, folder: Path) -> Stack:
 
 
 async def test_a_row_is_dropped_however_soon_the_last_turn_was_answered(
-    eye: DatabaseObserver, copied: TestPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    observer: DatabaseObserver, copied: TestPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for sender in (TrafficSender, KnowledgeWriter):
         monkeypatch.setattr(sender, "run", _answered_at_once)
-    assert await eye.query(text(WAIT), {"turn": TURNS[0].id})
+    assert await observer.query(text(WAIT), {"turn": TURNS[0].id})
     with run_gateway(tmp_path, slow_seconds=1.0) as gateway:
         plan = Plan(turns=24, workers=1, sabotage=Sabotage.DROP, rounds=0)
         assert await _ChaosRun(plan, _stack(copied, tmp_path), gateway, lambda _: None).to_its_end() == []
-    assert not await eye.query(text(LEFT), {"turn": TURNS[0].id})
+    assert not await observer.query(text(LEFT), {"turn": TURNS[0].id})

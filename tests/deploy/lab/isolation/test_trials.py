@@ -16,12 +16,12 @@ from starlette.routing import Mount
 from deploy.lab.chaos.undisturbed import run_all_stages
 from deploy.lab.constant_embedder import ConstantEmbedder
 from deploy.lab.isolation import IsolationReport, TrialChannel, check_isolation, trials
+from deploy.lab.isolation.fixture import IsolationFixture, build_fixture, make_tenant_names
 from deploy.lab.isolation.routes import ROUTES, UNTRIED, find_uncovered_routes, list_tried_routes
 from deploy.lab.isolation.run import build_application
 from deploy.lab.isolation.tables import MAY_BE_EMPTY, find_empty_tables
 from deploy.lab.isolation.transport import Send, TrialReply, send_in_process
 from deploy.lab.isolation.trials import CASES, compare_replies
-from deploy.lab.isolation.world import IsolationFixture, build_fixture, make_tenant_names
 from producers.errors import PermissionDenied
 from producers.notifications import Notifier
 from producers.plugin.openapi import ROUTES as PLUGIN_ROUTES
@@ -31,7 +31,7 @@ from store import identity
 from store.clock import DatabaseClock
 from store.connections import create_owner_engine
 from store.database import Database
-from store.derived.persons import Person, Persons, Whom
+from store.derived.persons import Person, PersonKey, Persons
 from store.memory.directives import Curation
 from store.tenancy.banks import Banks
 from store.tenancy.keys import Grant, Keys
@@ -50,16 +50,16 @@ pytestmark = pytest.mark.law("L6")
 
 @dataclass
 class Check:
-    """A world and a way into it."""
+    """A fixture and a way into it."""
 
     postgres: TestPostgres
     database: Database
     send: Send
     app: Any
-    world: IsolationFixture
+    fixture: IsolationFixture
 
     async def tries(self, number: int = TRIES) -> IsolationReport:
-        return await check_isolation(self.world, [TrialChannel(self.send, number)], 7, self.postgres.owner_url)
+        return await check_isolation(self.fixture, [TrialChannel(self.send, number)], 7, self.postgres.owner_url)
 
 
 @asynccontextmanager
@@ -77,16 +77,16 @@ async def serving(postgres: TestPostgres, valkey: TestValkey) -> AsyncIterator[t
 async def built(
     servers: tuple[TestPostgres, object], valkey: TestValkey
 ) -> AsyncIterator[tuple[TestPostgres, IsolationFixture]]:
-    """A database in which a world was built, to which nothing is connected."""
+    """A database in which a fixture was built, to which nothing is connected."""
     postgres = await servers[0].create(f"world_{uuid4().hex}")
     async with serving(postgres, valkey) as (database, app):
-        world = await build_fixture(
+        fixture = await build_fixture(
             make_tenant_names("isolation"),
             Keys(database),
             send_in_process(app),
             lambda _: run_all_stages(database, ConstantEmbedder()),
         )
-    yield postgres, world
+    yield postgres, fixture
     await postgres.drop()
 
 
@@ -108,15 +108,15 @@ async def test_nothing_foreign_is_seen_nor_told_from_what_is_absent(check: Check
 
 
 async def test_every_table_of_a_tenant_holds_something_of_the_world_or_it_is_said_why_not(check: Check) -> None:
-    world = check.world
-    assert await find_empty_tables(check.postgres.owner_url, world.host_ids) == []
+    fixture = check.fixture
+    assert await find_empty_tables(check.postgres.owner_url, fixture.host_ids) == []
     owner = create_owner_engine(check.postgres.owner_url)
     async with owner.begin() as connection:
         tables = {row[0] for row in await connection.execute(TABLES)}
         await connection.execute(text("create table afterturn.later_t (host_id uuid)"))
     await owner.dispose()
     assert set(MAY_BE_EMPTY) <= tables
-    assert await find_empty_tables(check.postgres.owner_url, world.host_ids) == ["later_t"]
+    assert await find_empty_tables(check.postgres.owner_url, fixture.host_ids) == ["later_t"]
 
 
 async def test_every_route_of_the_application_is_tried_or_it_is_said_why_not(check: Check) -> None:
@@ -155,7 +155,7 @@ async def test_a_bank_that_is_not_hidden_is_found(check: Check, monkeypatch: pyt
 
 @pytest.mark.nightly
 async def test_a_refusal_that_tells_foreign_from_absent_is_found(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
-    foreign = {place.bank for place in check.world.places}
+    foreign = {place.bank for place in check.fixture.places}
     resolve = Banks.resolve
 
     async def telling(self: Banks, host: Any, space: Space, bank: str) -> str:
@@ -186,7 +186,7 @@ async def test_a_users_banks_that_are_not_hidden_are_found(check: Check, monkeyp
 async def test_each_kind_of_thing_of_another_user_is_found_where_its_bank_is_not_hidden(
     check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    places = {(identity.host_id(check.world.names[one.tenant]), one.bank) for one in check.world.places}
+    places = {(identity.host_id(check.fixture.names[one.tenant]), one.bank) for one in check.fixture.places}
 
     async def careless(known: Banks, grant: Grant, bank: str) -> str:
         """Forget whose a bank is, within its tenant."""
@@ -216,8 +216,8 @@ async def test_a_profile_from_banks_that_a_key_does_not_reach_is_found(
 ) -> None:
     of = Persons.of
 
-    async def careless(self: Persons, host: UUID, _space: Space, whom: Whom, **more: Any) -> Person:
-        return await of(self, host, Space(), whom, **{**more, "banks": None})
+    async def careless(self: Persons, host: UUID, _space: Space, key: PersonKey, **more: Any) -> Person:
+        return await of(self, host, Space(), key, **{**more, "banks": None})
 
     monkeypatch.setattr(Persons, "of", careless)
     report = await check.tries(FEW)
@@ -242,39 +242,39 @@ async def test_a_user_who_changes_what_others_left_in_a_shared_bank_is_found(
 
 
 async def test_what_was_taken_away_is_found(check: Check) -> None:
-    world = check.world
-    place, changed = world.places[0], world.places[1]
-    async with check.database.tenant(identity.host_id(world.names[0])) as connection:
+    fixture = check.fixture
+    place, changed = fixture.places[0], fixture.places[1]
+    async with check.database.tenant(identity.host_id(fixture.names[0])) as connection:
         await connection.execute(
             text("delete from afterturn.recall_job_t where job_id = cast(:job as uuid)"), {"job": place.things.job}
         )
-    way = TrialChannel(_meanwhile(check, world, changed.bank), 2)
-    report = await check_isolation(world, [way], 7, check.postgres.owner_url)
+    way = TrialChannel(_meanwhile(check, fixture, changed.bank), 2)
+    report = await check_isolation(fixture, [way], 7, check.postgres.owner_url)
     assert (report.seen, report.examples[-1:]) == (2, ["changed: 2 of 21 places"])
 
 
-def _meanwhile(check: Check, world: IsolationFixture, bank: str) -> Send:
+def _meanwhile(check: Check, fixture: IsolationFixture, bank: str) -> Send:
     """Return a way in whose first request is beside another one, that changes a place."""
     left = iter([True])
 
     async def send(ask: Any, token: str) -> Any:
         if next(left, False):
             curation = Curation(check.database, await DatabaseClock.asked(check.database))
-            known = await curation.directives(identity.host_id(world.names[0]), bank, 10)
-            await curation.withdraw(identity.host_id(world.names[0]), bank, known[0].directive_id)
+            known = await curation.directives(identity.host_id(fixture.names[0]), bank, 10)
+            await curation.withdraw(identity.host_id(fixture.names[0]), bank, known[0].directive_id)
         return await check.send(ask, token)
 
     return send
 
 
 async def test_removed_hosts_leave_no_row(check: Check) -> None:
-    world = check.world
-    await remove_hosts(check.postgres.owner_url, world.host_ids)
+    fixture = check.fixture
+    await remove_hosts(check.postgres.owner_url, fixture.host_ids)
     engine = create_owner_engine(check.postgres.superuser_url)
     async with engine.connect() as connection:
         tables = [row[0] for row in await connection.execute(TABLES)]
         left = [
-            table for table in tables if (await connection.execute(_any_row(table), {"hosts": world.host_ids})).all()
+            table for table in tables if (await connection.execute(_any_row(table), {"hosts": fixture.host_ids})).all()
         ]
     await engine.dispose()
     assert len(tables) > 20

@@ -9,7 +9,7 @@ import pytest
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.transport import MAX_REPLY_BYTES, Lost, Reply
 
-from producers.kept_posts import KeptPosts
+from producers.keep_alive_client import KeepAliveClient
 from tests.client.loopback import closed_port, everything_in, loopback, raw_server, without_proxies
 from tests.patience import PATIENCE_S, until
 from tests.producers.talker import FINE, Talker, serving
@@ -21,8 +21,8 @@ LONG = bytes(64 << 20)
 
 
 @asynccontextmanager
-async def posts(url: str, timeout_s: float = PATIENCE_S, keep_s: float = 60.0) -> AsyncIterator[KeptPosts]:
-    made = KeptPosts(url, timeout_s, keep_s)
+async def posts(url: str, timeout_s: float = PATIENCE_S, keep_s: float = 60.0) -> AsyncIterator[KeepAliveClient]:
+    made = KeepAliveClient(url, timeout_s, keep_s)
     try:
         yield made
     finally:
@@ -181,7 +181,7 @@ async def test_a_kept_connection_serves_the_next_call_until_the_other_side_close
 async def test_a_kept_connection_that_is_gone_with_its_gateway_has_carried_nothing() -> None:
     server = Talker()
     async with server.listening() as url:
-        sending = KeptPosts(url, PATIENCE_S, 60.0)
+        sending = KeepAliveClient(url, PATIENCE_S, 60.0)
         await sending.send(PATH, BODY)
     lost = await sending.send(PATH, BODY)
     await sending.aclose()
@@ -280,7 +280,7 @@ def test_a_proxy_that_does_not_speak_http_is_refused_without_being_shown(monkeyp
     without_proxies(monkeypatch)
     monkeypatch.setenv("all_proxy", "socks5://ana:distinctive@proxy.test:1")
     with pytest.raises(InvalidRequestError, match="proxy") as caught:
-        KeptPosts("http://gateway.test", PATIENCE_S, 60.0)
+        KeepAliveClient("http://gateway.test", PATIENCE_S, 60.0)
     assert "distinctive" not in everything_in(caught.value)
 
 
@@ -296,7 +296,7 @@ async def test_a_peer_that_cannot_prove_itself_has_been_told_nothing() -> None:
 async def test_what_is_closed_closes_its_connections_those_in_use_too_and_opens_no_more() -> None:
     server = Talker()
     async with server.listening() as url:
-        sending = KeptPosts(url, PATIENCE_S, 60.0)
+        sending = KeepAliveClient(url, PATIENCE_S, 60.0)
         await asyncio.gather(sending.send(PATH, BODY), sending.send(PATH, BODY))
         call = asyncio.create_task(sending.send(PATH, BODY))
         await asyncio.sleep(0)

@@ -33,17 +33,17 @@ NO_TIMEOUTS: Final = ClientTimeout(total=None, connect=None, sock_connect=None, 
 
 
 @dataclass(slots=True)
-class Leaving:
+class SendState:
     """The state of a request: whether bytes of it may have been sent, because it got a connection."""
 
     begun: bool = False
 
 
 #: The state of the current call, for the connection that it requests.
-_LEAVING: ContextVar[Leaving] = ContextVar("leaving")
+_SEND_STATE: ContextVar[SendState] = ContextVar("send_state")
 
 
-class KeptPosts:
+class KeepAliveClient:
     """A sender of JSON POSTs to URLs under `base_url`, each sent exactly once within `timeout_s` seconds in all.
 
     A connection that idled for less than `keep_s` seconds is used again: keep that well below the gateway's limit,
@@ -79,8 +79,8 @@ class KeptPosts:
             await self._session.close()
 
     async def _send_once(self, url: yarl.URL, body: bytes) -> Reply | Lost:
-        started, leaving = time.monotonic(), Leaving()
-        _LEAVING.set(leaving)
+        started, state = time.monotonic(), SendState()
+        _SEND_STATE.set(state)
         data = body if len(body) <= WHOLE_BYTES else io.BytesIO(body)
         lost: Literal["timeout", "connection"]
         try:
@@ -100,7 +100,7 @@ class KeptPosts:
         else:
             retry_after = parse_retry_after(response.headers.get("retry-after"))
             return Reply(response.status, answer, retry_after, time.monotonic() - started)
-        return Lost(lost, leaving.begun, time.monotonic() - started)
+        return Lost(lost, state.begun, time.monotonic() - started)
 
     def _open(self) -> aiohttp.ClientSession:
         """Return the session, created at the first call on its event loop."""
@@ -128,20 +128,20 @@ class _Connector(aiohttp.TCPConnector):
 
     def __init__(self, **how: Any) -> None:
         super().__init__(**how)
-        self._lent = WeakSet[ResponseHandler]()
+        self._used = WeakSet[ResponseHandler]()
 
     async def connect(self, req: aiohttp.ClientRequest, traces: list[Any], timeout: ClientTimeout) -> Connection:  # noqa: ASYNC109 - aiohttp names it
         """Return a connection for this request alone."""
         while True:
             connection = await super().connect(req, traces, timeout)
             protocol = connection.protocol
-            if protocol is None or protocol not in self._lent or not (protocol.should_close or _is_readable(protocol)):
+            if protocol is None or protocol not in self._used or not (protocol.should_close or _is_readable(protocol)):
                 break
             connection.close()
         if protocol is not None:
-            self._lent.add(protocol)
+            self._used.add(protocol)
         # Set only here, unlike aiohttp's trace events: nothing was sent on a connection that is closed above.
-        _LEAVING.get().begun = True
+        _SEND_STATE.get().begun = True
         return connection
 
 

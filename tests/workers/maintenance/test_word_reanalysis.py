@@ -42,7 +42,7 @@ async def terms(yard: Yard) -> set[str]:
 async def test_the_words_of_a_bank_follow_its_language_and_are_counted_as_if_from_nothing(yard: Yard) -> None:
     await told(yard)
     assert {"fuhren", "wald"} <= await terms(yard)
-    bank = await banks(yard).speak(HOST, "default", "de")
+    bank = await banks(yard).set_language(HOST, "default", "de")
     assert (bank.language, bank.settled) == ("de", False)
     assert await yard.by_hand("words") > 0
     assert {"fuhr", "zug", "haus"} <= await terms(yard)
@@ -64,7 +64,7 @@ async def test_back_to_the_usual_way_leaves_what_was_there_before(yard: Yard) ->
     await told(yard)
     before = await terms(yard)
     for language in ("de", AUTO):
-        await banks(yard).speak(HOST, "default", language)
+        await banks(yard).set_language(HOST, "default", language)
         await yard.by_hand("words")
     assert await terms(yard) == before
     assert await yard.world.sql("select 1 from afterturn.bank_language_t") == []
@@ -73,7 +73,7 @@ async def test_back_to_the_usual_way_leaves_what_was_there_before(yard: Yard) ->
 
 async def test_words_that_come_after_the_change_are_cut_by_it_at_once(yard: Yard) -> None:
     crew = await told(yard)
-    await banks(yard).speak(HOST, "default", "de")
+    await banks(yard).set_language(HOST, "default", "de")
     new = await yard.world.sql("select unit_id from afterturn.agent_memory_unit_t where content = :said", said=SAID[3])
     await Units(yard.world.database, now).correct(HOST, "default", new[0].unit_id, "Die Katzen schliefen.")
     await crew.drain()
@@ -82,13 +82,13 @@ async def test_words_that_come_after_the_change_are_cut_by_it_at_once(yard: Yard
 
 async def test_one_change_follows_another_only_when_the_words_have_followed(yard: Yard) -> None:
     await told(yard)
-    await banks(yard).speak(HOST, "default", "de")
-    again = await banks(yard).speak(HOST, "default", "de")
+    await banks(yard).set_language(HOST, "default", "de")
+    again = await banks(yard).set_language(HOST, "default", "de")
     assert not again.settled
     with pytest.raises(TurnBusy):
-        await banks(yard).speak(HOST, "default", "fr")
+        await banks(yard).set_language(HOST, "default", "fr")
     await yard.by_hand("words")
-    assert (await banks(yard).speak(HOST, "default", "fr")).language == "fr"
+    assert (await banks(yard).set_language(HOST, "default", "fr")).language == "fr"
     events = await yard.world.sql(
         "select data->'disposition'->>'language' as told from afterturn.event_store_t"
         " where event_type = 'AgentMemoryBankUpdatedEvent' order by position"
@@ -102,7 +102,7 @@ async def test_a_unit_that_is_corrected_or_forgotten_meanwhile_has_no_words_twic
     found = await yard.world.sql(
         "select unit_id from afterturn.agent_memory_unit_t where origin = 'message' order by seq"
     )
-    await banks(yard).speak(HOST, "default", "de")
+    await banks(yard).set_language(HOST, "default", "de")
     await asyncio.gather(
         yard.by_hand("words"),
         units.correct(HOST, "default", found[0].unit_id, "Die Katzen schliefen."),
@@ -120,4 +120,4 @@ async def test_a_unit_that_is_corrected_or_forgotten_meanwhile_has_no_words_twic
 
 async def test_a_bank_that_is_not_there_has_no_language(yard: Yard) -> None:
     with pytest.raises(NotFound):
-        await banks(yard).speak(HOST, f"none-{uuid4()}", "de")
+        await banks(yard).set_language(HOST, f"none-{uuid4()}", "de")

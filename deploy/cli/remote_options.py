@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 
-class Elsewhere(NamedTuple):
+class RemoteOptions(NamedTuple):
     """The global options `--url` with `--key` or `--key-file`, or `--context`; None: not given."""
 
     url: str | None = None
@@ -15,4 +15,4 @@ class Elsewhere(NamedTuple):
 
 
 #: The global options of this command line, which a command reads when it looks for its service.
-NAMED: ContextVar[Elsewhere | None] = ContextVar("elsewhere", default=None)
+NAMED: ContextVar[RemoteOptions | None] = ContextVar("remote_options", default=None)

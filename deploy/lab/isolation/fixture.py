@@ -157,14 +157,14 @@ async def build_fixture(names: Sequence[str], keys: Keys, send: Send, settle: Se
         ours = _plan_banks(tenant)
         places += ours
         callers += await _create_callers(tenant, name, ours, keys)
-    world = IsolationFixture(names, places, callers)
+    fixture = IsolationFixture(names, places, callers)
     for place in places:
-        await _fill_bank(place, world, send)
-    await settle(world)
+        await _fill_bank(place, fixture, send)
+    await settle(fixture)
     for place in places:
-        await _complete_bank(place, world.owner_of(place).token, send)
-        await _check_visibility(place, world, send)
-    return world
+        await _complete_bank(place, fixture.owner_of(place).token, send)
+        await _check_visibility(place, fixture, send)
+    return fixture
 
 
 def _plan_banks(tenant: int) -> list[SeededBank]:
@@ -214,11 +214,11 @@ async def _create_callers(tenant: int, name: str, places: Sequence[SeededBank], 
     ]
 
 
-async def _fill_bank(place: SeededBank, world: IsolationFixture, send: Send) -> None:
+async def _fill_bank(place: SeededBank, fixture: IsolationFixture, send: Send) -> None:
     """Write a bank's marked content, except what the stages derive from it."""
-    owner = world.owner_of(place).token
+    owner = fixture.owner_of(place).token
     if place.user:
-        key = next(caller.token for caller in world.callers if caller.gateway_user == place.user)
+        key = next(caller.token for caller in fixture.callers if caller.gateway_user == place.user)
         for said in (f"the box marked {place.mark} stands in the hall", *_make_statements(place)):
             await _require_status(
                 await send(TrialRequest("POST", "/memories/add", _build_message(place.user, key, said)), ""), 200
@@ -334,10 +334,10 @@ def _list_owner_paths(place: SeededBank) -> list[str]:
     ]
 
 
-async def _check_visibility(place: SeededBank, world: IsolationFixture, send: Send) -> None:
+async def _check_visibility(place: SeededBank, fixture: IsolationFixture, send: Send) -> None:
     """Check that callers with access do see a bank's content; otherwise the trials would prove nothing."""
     bank = quote(place.bank)
-    for caller in world.callers:
+    for caller in fixture.callers:
         if caller.tenant != place.tenant or place.bank not in caller.reach or caller.gateway_user is not None:
             continue
         if not await _recall_marked_units(place, caller.token, send):
@@ -345,7 +345,7 @@ async def _check_visibility(place: SeededBank, world: IsolationFixture, send: Se
         reply = await send(TrialRequest("GET", f"/api/v1/directives?bank={bank}"), caller.token)
         if place.mark.encode() not in reply.body:
             raise FixtureIncomplete("a key does not see a directive that it may see")
-    owner = world.owner_of(place).token
+    owner = fixture.owner_of(place).token
     known = await send(TrialRequest("GET", f"/api/v1/profile?user_id={quote(place.speaker)}"), owner)
     if place.mark.encode() not in known.body:
         raise FixtureIncomplete("the owner does not see what is known of a user")
