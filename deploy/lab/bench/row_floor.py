@@ -12,13 +12,13 @@ from typing import Any
 from uuid import UUID
 
 import orjson
+from pgvector.asyncpg import register_vector
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deploy.lab.bench.bench_database import BenchDatabase
 from deploy.lab.bench.floors import COLUMNS
 from deploy.lab.bench.processor_times import read_cpu_seconds
-from store import vectors
 
 #: Tables that are not copied: book-keeping, and rows that exist from the beginning of a host.
 LEFT_OUT = frozenset({"ledger_t", "claim_t", "host_t", "api_key_t", "quota_t", "gateway_target_t"})
@@ -55,7 +55,7 @@ async def copy_rows(ground: BenchDatabase, source: UUID, since: int) -> CopiedRo
     tables = [table for table in await ground.tables() if table not in LEFT_OUT]
     async with ground.owner.connect() as connection:
         driver: Any = (await connection.get_raw_connection()).driver_connection
-        await vectors.register_codec(driver)
+        await register_vector(driver)
         await connection.execute(text(f"create schema {ground.name}"))
         backend = await driver.fetchval("select pg_backend_pid()")
         spent, counts = 0.0, {}
@@ -80,7 +80,7 @@ async def time_bare_writes(ground: BenchDatabase, source: UUID, since: int, writ
     """
     async with ground.owner.connect() as connection:
         driver: Any = (await connection.get_raw_connection()).driver_connection
-        await vectors.register_codec(driver)
+        await register_vector(driver)
         await connection.execute(text(f"create schema {ground.name}"))
         rows = {}
         for table in await ground.tables():

@@ -177,7 +177,7 @@ async def test_a_users_banks_that_are_not_hidden_are_found(check: Check, monkeyp
         return await of_user(self, host, Space(), user)
 
     monkeypatch.setattr(Banks, "of_user", all_of_user)
-    report = await check.tries(2 * FEW)
+    report = await check.tries(6 * FEW)
     assert report.seen > 0
     assert any("across" in line for line in report.examples)
 
