@@ -1,4 +1,4 @@
-"""Measures the acknowledgement time of a turn beside both floors, on one connection and on several."""
+"""Measures the acknowledgement time of a turn beside the same rows written bare, on one connection and on several."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import Self
 from uuid import UUID
 
 from deploy.lab.bench.bench_database import BenchDatabase
-from deploy.lab.bench.floors import Floors, Rows, encode_body
+from deploy.lab.bench.floors import Floors, Rows
 from deploy.lab.bench.talk import BANK, TurnGenerator
 from deploy.lab.bench.timing import compute_p50_ms, run_lanes
 from store import identity
@@ -29,19 +29,18 @@ class TurnNotAccepted(Exception):
 
 @dataclass(slots=True)
 class AcknowledgementTimes:
-    """Durations of single turns in seconds: ours, floor A (one INSERT) and floor B (the same rows)."""
+    """Durations of single turns in seconds: ours, and of the floor, the same rows written bare."""
 
     ours: list[float] = field(default_factory=list)
-    floor_a: list[float] = field(default_factory=list)
-    floor_b: list[float] = field(default_factory=list)
+    floor: list[float] = field(default_factory=list)
 
-    def p50(self) -> tuple[float, float, float]:
-        """Return the medians in milliseconds: ours, A, B."""
-        return compute_p50_ms(self.ours), compute_p50_ms(self.floor_a), compute_p50_ms(self.floor_b)
+    def p50(self) -> tuple[float, float]:
+        """Return the medians in milliseconds: ours and the floor's."""
+        return compute_p50_ms(self.ours), compute_p50_ms(self.floor)
 
 
 class AcknowledgementBench:
-    """Appends turns to one session per connection, and writes the same turns to both floors."""
+    """Appends turns to one session per connection, and writes their rows again without logic."""
 
     def __init__(self, ground: BenchDatabase, database: Database, floors: Floors, host: UUID, lanes: int) -> None:
         self._ground, self._database, self._floors, self._host = ground, database, floors, host
@@ -60,21 +59,19 @@ class AcknowledgementBench:
         for _ in range(rounds):
             one = await self.block(turns)
             found.ours += one.ours
-            found.floor_a += one.floor_a
-            found.floor_b += one.floor_b
+            found.floor += one.floor
         return found
 
     async def block(self, turns: int) -> AcknowledgementTimes:
-        """Time one block: append turns (ours), insert their bodies (floor A), write their rows (floor B)."""
+        """Time one block: append turns (ours), then write their rows (the floor)."""
         lanes = [talk.take(turns) for talk in self._talks]
         ours = await self._append(lanes)
         rows = [await self._build_rows(lane) for lane in lanes]
         bare = [[partial(self._floors.write, self._database, row) for row in lane] for lane in rows]
-        plain = [[partial(self._floors.insert, self._database, encode_body(turn)) for turn in lane] for lane in lanes]
-        return AcknowledgementTimes(ours, await run_lanes(plain), await run_lanes(bare))
+        return AcknowledgementTimes(ours, await run_lanes(bare))
 
     async def _floors_follow(self, turns: int) -> None:
-        """Create the bank and the sessions with `turns` turns each, and copy both to floor B's host."""
+        """Create the bank and the sessions with `turns` turns each, and copy both to the floor's host."""
         await self._append([talk.take(turns) for talk in self._talks])
         await self._floors.adopt(self._host)
 

@@ -73,13 +73,12 @@ async def _measure_acknowledgement(here: BenchDatabase, sizes: AppendSizes) -> l
     async with _open_floors(here) as (database, floors):
         host = await here.new_host(database)
         single = await AcknowledgementBench(here, database, floors, host, 1).warmed_up()
-        ours, floor_a, floor_b = (await single.rounds(sizes.rounds, sizes.turns)).p50()
+        ours, floor = (await single.rounds(sizes.rounds, sizes.turns)).p50()
         several = await AcknowledgementBench(here, database, floors, host, CONNECTIONS).warmed_up()
-        ours_8, _, floor_b_8 = (await several.rounds(sizes.rounds, sizes.turns)).p50()
+        ours_8, floor_8 = (await several.rounds(sizes.rounds, sizes.turns)).p50()
     return [
-        Measure("ack_p50_1_connection_over_insert", "ms", ours, MeasureTarget("<=", 3.0), floor_a),
-        Measure("ack_p50_1_connection_over_same_rows", "ms", ours, MeasureTarget("<=", 1.5), floor_b),
-        Measure("ack_p50_8_connections_over_same_rows", "ms", ours_8, MeasureTarget("<=", 1.5), floor_b_8),
+        Measure("ack_p50_1_connection_over_same_rows", "ms", ours, MeasureTarget("<=", 1.5), floor),
+        Measure("ack_p50_8_connections_over_same_rows", "ms", ours_8, MeasureTarget("<=", 1.5), floor_8),
     ]
 
 
@@ -92,4 +91,3 @@ async def _open_floors(here: BenchDatabase) -> AsyncGenerator[tuple[Database, Fl
         yield database, floors
     finally:
         await database.close()
-        await floors.remove()

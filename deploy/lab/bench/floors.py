@@ -1,8 +1,7 @@
-"""The two floors of an acknowledged turn, measured through the same pool as ours, directly on the driver.
+"""The floor of an acknowledged turn, measured through the same pool as ours, directly on the driver.
 
-Floor A is a prepared INSERT of the turn's body with its commit. Floor B is a call that writes, without any logic, the
-rows which `append_turns` wrote for the same turns: they are read back, assigned to another host, and inserted again
-from typed arrays.
+It is a call that writes, without any logic, the rows which `append_turns` wrote for the same turns: they are read back,
+assigned to another host, and inserted again from typed arrays.
 """
 
 import asyncio
@@ -18,7 +17,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deploy.lab.bench.bench_database import BenchDatabase
 from store.database import Database
-from store.memory.turns import NewTurn
 
 #: The tables to which a turn adds rows, each with the condition for the rows of one turn.
 ADDED_ROWS: Mapping[str, str] = {
@@ -53,45 +51,31 @@ Rows = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Floors:
-    """Both floors in one database; `host` is the host of floor B's rows."""
+    """The floor in one database; `host` is the host of its rows."""
 
     ground: BenchDatabase
     host: UUID
 
     async def prepare(self, database: Database, connections: int) -> None:
-        """Create floor A's table, and floor B's function on every connection of the pool."""
+        """Create the function that writes rows on every connection of the pool."""
         async with self.ground.owner.begin() as connection:
-            await connection.execute(text(f"create schema {self.ground.name}"))
-            await connection.execute(text(f"create table {self.ground.name}.body (n serial primary key, body text)"))
-            await connection.execute(text(f"grant usage on schema {self.ground.name} to afterturn_app"))
-            await connection.execute(text(f"grant all on all tables in schema {self.ground.name} to afterturn_app"))
-            await connection.execute(text(f"grant all on all sequences in schema {self.ground.name} to afterturn_app"))
             bare = await _define_bare_function(connection)
         async with AsyncExitStack() as lent:
             everyone = [await lent.enter_async_context(database.call()) for _ in range(connections)]
             await asyncio.gather(*(connection.execute(text(bare)) for connection in everyone))
 
-    async def remove(self) -> None:
-        """Drop floor A's table; floor B's rows are removed with their host."""
-        async with self.ground.owner.begin() as connection:
-            await connection.execute(text(f"drop schema if exists {self.ground.name} cascade"))
-
-    async def insert(self, database: Database, body: str) -> None:
-        """Run floor A: insert a turn's body."""
-        await database.fetch(f"insert into {self.ground.name}.body (body) values ($1)", body)  # noqa: S608 - our own schema
-
     async def write(self, database: Database, rows: Rows) -> None:
-        """Run floor B: write the rows of a turn."""
+        """Write the rows of a turn."""
         await database.fetch(BARE, *rows.values())
 
     async def adopt(self, host: UUID) -> None:
-        """Copy bank and sessions of another host to floor B's host."""
+        """Copy bank and sessions of another host to the floor's host."""
         async with self.ground.owner.begin() as connection:
             for parents in PARENTS:
                 await connection.execute(parents, {"floor": self.host, "host": host})
 
     async def rows(self, host: UUID, bank: UUID, session: UUID, turns: Sequence[UUID]) -> list[Rows]:
-        """Return the rows that were written for turns of one session, as arguments of floor B."""
+        """Return the rows that were written for turns of one session, as arguments of `write`."""
         async with self.ground.owner.connect() as connection:
             return [await self._read_rows(connection, host, bank, session, turn) for turn in turns]
 
@@ -113,15 +97,8 @@ def _encode_row(record: Mapping[str, Any], host: UUID) -> tuple[Any, ...]:
     return tuple(orjson.dumps(value).decode() if isinstance(value, dict) else value for value in row.values())
 
 
-def encode_body(turn: NewTurn) -> str:
-    """Return a turn's body as an agent would send it."""
-    messages = [{"role": m.role, "name": m.name, "content": m.content} for m in turn.messages]
-    place = {"bank": turn.bank, "session_id": turn.session_id, "turn_id": turn.turn_id}
-    return orjson.dumps({**place, "messages": messages}).decode()
-
-
 async def _define_bare_function(connection: AsyncConnection) -> str:
-    """Return the definition of floor B's function: an INSERT per table, and the update of the session's counters."""
+    """Return the definition of that function: an INSERT per table, and the update of the session's counters."""
     columns = {
         table: list((await connection.execute(COLUMNS, {"table": table})).scalars()) for table in (*ADDED_ROWS, SESSION)
     }

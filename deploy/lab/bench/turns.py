@@ -93,7 +93,6 @@ async def run(on: speed.RecallServers, say: Say, sizes: TurnSizes) -> BenchOutco
                     return await bench.run(say, sizes)
             finally:
                 await notifier.close()
-                await floors.remove()
         finally:
             await embedder.close()
             await database.close()

@@ -41,7 +41,6 @@ SMALL = AppendSizes(
     footprint_banks=1,
 )
 PROMISED = {
-    "ack_p50_1_connection_over_insert": "<= 3.0",
     "ack_p50_1_connection_over_same_rows": "<= 1.5",
     "ack_p50_8_connections_over_same_rows": "<= 1.5",
     "round_trips_64_messages_over_1": "<= 1.0",
@@ -73,12 +72,12 @@ async def test_a_turn_of_many_messages_takes_no_more_round_trips(grounds: BenchS
     assert (trips.floor, trips.ours, trips.met) == (1, 1, True)
 
 
-async def test_floor_b_writes_the_rows_that_an_append_writes(grounds: BenchServers) -> None:
+async def test_the_floor_writes_the_rows_that_an_append_writes(grounds: BenchServers) -> None:
     async with open_bench_database(grounds) as here, append._open_floors(here) as (database, floors):
         host = await here.new_host(database)
         acknowledging = await AcknowledgementBench(here, database, floors, host, 2).warmed_up()
         taken = await acknowledging.rounds(2, 3)
-        assert [len(taken.ours), len(taken.floor_a), len(taken.floor_b)] == [12, 12, 12]
+        assert [len(taken.ours), len(taken.floor)] == [12, 12]
         for table in ("event_store_t", "agent_memory_unit_t", "unit_word_t", "turn_t", "ledger_t"):
             assert await written(here.owner, table, floors.host) > 0
         ours = await sessions(here.owner, host)
