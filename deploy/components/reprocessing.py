@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from sqlalchemy import bindparam, func, literal_column, select
+from sqlalchemy import bindparam, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
 from store.derived.extraction_runs import FollowUp, Unread, open_follow_ups
 from store.ledger.stages import Stage
 from store.schema import HOST, LEDGER
+from store.sql_constants import inline
 
 #: Turns read in one statement.
 PAGE_TURNS = 256
@@ -33,7 +34,7 @@ _READY = (
     .where(
         LEDGER.c.stage == bindparam("stage"),
         LEDGER.c.undone,
-        LEDGER.c.next_attempt_at < literal_column("'infinity'"),
+        LEDGER.c.next_attempt_at < inline("infinity"),
     )
     .limit(bindparam("most"))
 )

@@ -28,7 +28,6 @@ from sqlalchemy import (
     column,
     delete,
     func,
-    literal_column,
     select,
     true,
     tuple_,
@@ -37,7 +36,9 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import distinct_on, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store.ledger.stages import Stage
 from store.schema import FACT, LEDGER, TURN, UNIT, in_bank
+from store.sql_constants import ZERO, inline
 
 #: Facts of which a subject can have several at a time, such as likes. Their value is part of their key.
 MANY_VALUED = ("user_like", "user_dislike", "user_preference", "user_allergy", "today_task", "weekly_task")
@@ -57,8 +58,8 @@ def select_stated(*of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
     Facts of people without a name are told apart by their user ids.
     """
     metadata = _UNIT.c["metadata"]
-    fact_id, key, value = (metadata[literal_column(f"'{name}'")].astext for name in ("fact_id", "key", "value"))
-    subject = func.nullif(metadata[literal_column("'subject'")].astext, literal_column("''"))
+    fact_id, key, value = (metadata[inline(name)].astext for name in ("fact_id", "key", "value"))
+    subject = func.nullif(metadata[inline("subject")].astext, inline(""))
     turn_position = (
         select(_TURN.c.position)
         .where(_TURN.c.host_id == _UNIT.c.host_id, _TURN.c.turn_id == _UNIT.c.turn_id)
@@ -79,7 +80,7 @@ def select_stated(*of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
     ).where(
         *of,
         _UNIT.c.active,
-        _UNIT.c.origin == literal_column("'extraction'"),
+        _UNIT.c.origin == inline("extraction"),
         fact_id.is_not(None),
         key.is_not(None),
         value.is_not(None),
@@ -136,9 +137,9 @@ CLEAR = delete(FACT).where(in_bank(FACT))
 _TURN_IS_KNOWN = select(true()).where(_TURN.c.host_id == _UNIT.c.host_id, _TURN.c.turn_id == _UNIT.c.turn_id)
 _TURN_WAITS = select(true()).where(
     _LEDGER.c.host_id == _UNIT.c.host_id,
-    _LEDGER.c.stage == literal_column("'projection'"),
+    _LEDGER.c.stage == inline(Stage.PROJECTION),
     _LEDGER.c.item_id == _UNIT.c.turn_id,
-    _LEDGER.c.status != literal_column("'done'"),
+    _LEDGER.c.status != inline("done"),
 )
 ADD_ALL = (
     insert(FACT)
@@ -162,7 +163,7 @@ def _line_up_identities() -> Update:
     facts = (
         select(*(_FACT.c[name] for name in read))
         .where(in_bank(_FACT), *(_FACT.c[name] == asked.c[name] for name in _IDENTITY))
-        .offset(literal_column("0"))
+        .offset(ZERO)
         .lateral("f")
     )
     of_asked = select(facts).join_from(asked, facts, true()).subquery("facts")

@@ -23,7 +23,6 @@ from sqlalchemy import (
     bindparam,
     column,
     func,
-    literal_column,
     select,
     text,
     true,
@@ -35,6 +34,7 @@ from store.recall.dense_arm import search_settings
 from store.recall.settings import RecallSettings
 from store.recall.stored_vectors import IN_GENERATION, VECTOR, measure_distance
 from store.schema import UNIT, in_bank
+from store.sql_constants import ZERO
 
 #: Candidates of an index for the nearest; some may be later, or of the same turn.
 LOOKED_AT = 100
@@ -48,7 +48,7 @@ SIZE = text("""
                 then afterturn.lists_to_read(:bank, s.units, :read_units) end as lists
       from afterturn.bank_statistics_t s where s.host_id = :host and s.bank_id = :bank""")
 _EARLIER = UNIT.alias("u")
-_FIRST_CHUNK = VECTOR.c.chunk == literal_column("0")
+_FIRST_CHUNK = VECTOR.c.chunk == ZERO
 
 
 def _build_page() -> CTE:
@@ -65,7 +65,7 @@ def _build_page() -> CTE:
     vector = (
         select(VECTOR.c.embedding)
         .where(IN_GENERATION, VECTOR.c.unit_id == asked.c.unit_id, _FIRST_CHUNK)
-        .offset(literal_column("0"))
+        .offset(ZERO)
         .lateral("v")
     )
     return select(asked, vector.c.embedding).join_from(asked, vector, true()).cte("page").prefix_with("materialized")
@@ -93,7 +93,7 @@ def _rank_nearest(near: Select[*tuple[Any, ...]]) -> Select[UUID, UUID, int, flo
             _EARLIER.c.position < found.c.position,
             (_EARLIER.c.turn_id == found.c.turn_id).is_not(true()),
         )
-        .offset(literal_column("0"))
+        .offset(ZERO)
         .lateral("u")
     )
     nth = func.row_number().over(

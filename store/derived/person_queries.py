@@ -22,7 +22,6 @@ from sqlalchemy import (
     cast,
     func,
     join,
-    literal_column,
     or_,
     select,
     union,
@@ -32,6 +31,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from store.expiry import row_lasts
 from store.schema import BANK, ENTITY_COOCCUR, ENTITY_PROFILE, EVENT_STORE, FACT, UNIT
+from store.sql_constants import ONE, inline
 
 #: Events of a user that are looked through for the banks where turns of theirs may wait.
 NEWEST_EVENTS = 500
@@ -53,7 +53,7 @@ _WRITTEN = (
     select(_WROTE.c.bank_id)
     .where(_WROTE.c.host_id == _HOST, _WROTE.c.user_id == bindparam("user", type_=Uuid))
     .order_by(_WROTE.c.position.desc())
-    .limit(literal_column(str(NEWEST_EVENTS)))
+    .limit(inline(NEWEST_EVENTS))
     .subquery("w")
 )
 # The banks of a user's newest events; this reads only the end of an index, however many banks the tenant has.
@@ -81,7 +81,7 @@ SUBJECTS = union(
         _PROFILE,
         and_(
             _in_banks(_PROFILE),
-            _PROFILE.c.stem == func.split_part(_NAME, literal_column("' '"), literal_column("1")),
+            _PROFILE.c.stem == func.split_part(_NAME, inline(" "), ONE),
             _PROFILE.c.folded == _NAME,
             _PROFILE.c.kind == any_(_PERSONAL),
         ),
@@ -115,7 +115,7 @@ def _select_facts(found: Join, *of_whom: ColumnElement[bool]) -> Select[*tuple[A
             *one,
             func.min(_FACT.c.valid_from).label("since"),
             func.count(_UNIT.c.turn_id.distinct()).label("stated"),
-            func.array_agg(aggregate_order_by(_FACT.c.unit_id, *newest_first))[literal_column("1")].label("unit_id"),
+            func.array_agg(aggregate_order_by(_FACT.c.unit_id, *newest_first))[ONE].label("unit_id"),
         )
         .select_from(found)
         .where(
@@ -158,7 +158,7 @@ OF_USER = _select_facts(
     join(_UNIT, _BANKS, _BANKS.c.bank_id == _UNIT.c.bank_id).join(_FACT, _SAID_IN_UNIT),
     _UNIT.c.host_id == _HOST,
     _UNIT.c.user_id == bindparam("user", type_=Uuid),
-    _UNIT.c.origin == literal_column("'extraction'"),
+    _UNIT.c.origin == inline("extraction"),
     or_(_SUBJECTS.is_(None), _FACT.c.subject == any_(_SUBJECTS)),
 )
 OF_NAME = _select_facts(

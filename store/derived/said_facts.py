@@ -19,7 +19,6 @@ from sqlalchemy import (
     bindparam,
     exists,
     func,
-    literal_column,
     or_,
     select,
     text,
@@ -31,8 +30,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.derived.facts import MANY_VALUED, Identity
 from store.driver_rows import DriverRow, fetch_rows
 from store.expiry import row_lasts
+from store.ledger.stages import Stage
 from store.off_loop import off_loop
 from store.schema import BANK, LEDGER, UNIT, in_bank
+from store.sql_constants import ONE, inline
 from store.text.rules import VERSION, ExtractedFact, MessageText
 from store.text.rules.facts import MINED_ROLE, find_facts, passes_at
 from store.text.terms import Terms, analyse_text, lexical_text
@@ -155,14 +156,14 @@ def _select_waiting(banks: Select[UUID, str]) -> Select[*tuple[Any, ...]]:
     """
     seen = banks.cte("banks").prefix_with("materialized")
     waiting = _select_turns(seen)
-    nth = (func.row_number().over(order_by=_UNIT.c.ordinal) - literal_column("1")).label("nth")
+    nth = (func.row_number().over(order_by=_UNIT.c.ordinal) - ONE).label("nth")
     message = (
         select(*(_UNIT.c[name] for name in MESSAGE_COLUMNS), nth)
         .where(
             _UNIT.c.host_id == _HOST,
             _UNIT.c.bank_id == waiting.c.bank_id,
             _UNIT.c.turn_id == waiting.c.turn_id,
-            _UNIT.c.origin != literal_column("'extraction'"),
+            _UNIT.c.origin != inline("extraction"),
             _UNIT.c.active,
         )
         .lateral("m")
@@ -202,7 +203,7 @@ def _select_turns(seen: CTE) -> CTE:
         .where(
             _LEDGER.c.host_id == _HOST,
             _LEDGER.c.bank_id == seen.c.bank_id,
-            _LEDGER.c.stage == literal_column("'projection'"),
+            _LEDGER.c.stage == inline(Stage.PROJECTION),
             _LEDGER.c.undone,
         )
         .order_by(_LEDGER.c.position.desc())
@@ -220,7 +221,7 @@ def _select_turns(seen: CTE) -> CTE:
     either = union_all(select(own), select(newest)).subquery("w")
     still = exists().where(
         _LEDGER.c.host_id == _HOST,
-        _LEDGER.c.stage == literal_column("'projection'"),
+        _LEDGER.c.stage == inline(Stage.PROJECTION),
         _LEDGER.c.item_id == either.c.turn_id,
         _LEDGER.c.undone,
     )

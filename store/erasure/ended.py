@@ -2,10 +2,11 @@
 
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import bindparam, literal_column, select
+from sqlalchemy import bindparam, select
 
 from store.erasure.units import LockedBank, erase_units
 from store.schema import UNIT, in_bank
+from store.sql_constants import inline
 
 #: Units of one transaction.
 PAGE_UNITS = 100
@@ -19,7 +20,7 @@ UNITS = (
         in_bank(UNIT),
         _UNIT.expires_at.is_not(None),
         ~_UNIT.active,
-        _UNIT.content != literal_column("''"),
+        _UNIT.content != inline(""),
         _UNIT.update_ts < bindparam("before"),
     )
     .order_by(_UNIT.update_ts, _UNIT.unit_id)

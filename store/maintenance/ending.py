@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import Uuid, and_, bindparam, func, literal_column, select
+from sqlalchemy import Uuid, and_, bindparam, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
@@ -21,6 +21,7 @@ from store.log.envelope import Origin, build_offer
 from store.log.locks import ENTER_LOG, hold_lock
 from store.maintenance.pruning import PrunedBatch, find_next_host
 from store.schema import BANK, TIME, UNIT
+from store.sql_constants import inline
 
 #: Units that are ended in one transaction.
 UNITS = 200
@@ -29,7 +30,7 @@ UNITS = 200
 LOCK = select(ENTER_LOG, func.afterturn.lock_quota(bindparam("host", type_=Uuid)), hold_lock("bank", "bank"))
 _BANK, _UNIT = BANK.c, UNIT.c
 _OF_HOST = _UNIT.host_id == bindparam("host")
-_BANKS_OF_HOST = and_(_BANK.host_id == bindparam("host"), _BANK.bank_name != literal_column("''"))
+_BANKS_OF_HOST = and_(_BANK.host_id == bindparam("host"), _BANK.bank_name != inline(""))
 # By the indexes of rows with an expiry, which are empty where nothing expires.
 _ENDING_BANKS = and_(_BANKS_OF_HOST, _BANK.expires_at <= NOW, _BANK.active)
 _ENDING_UNITS = and_(_OF_HOST, _UNIT.expires_at <= NOW, _UNIT.active)
@@ -62,7 +63,7 @@ ENDED_UNITS_BANK = (
         _OF_HOST,
         _UNIT.expires_at.is_not(None),
         ~_UNIT.active,
-        _UNIT.content != literal_column("''"),
+        _UNIT.content != inline(""),
         _UNIT.update_ts < _BEFORE,
     )
     .limit(1)

@@ -16,7 +16,6 @@ from sqlalchemy import (
     cast,
     column,
     func,
-    literal_column,
     select,
     true,
 )
@@ -28,6 +27,7 @@ from store import identity
 from store.errors import IsReflection, NotFound
 from store.memory import reflections
 from store.schema import EVENT_STORE, UNIT, in_bank
+from store.sql_constants import ONE, ZERO, inline
 
 _UNIT, _EVENT = UNIT.c, EVENT_STORE.c
 _BEGAN = (_EVENT.user_id, cast(_EVENT.data["agentDefId"].astext, Uuid).label("agent"))
@@ -39,7 +39,7 @@ def _select_beginner(unit: FromClause) -> LateralFromClause:
 
     Looked up event by event: as a plain join the planner would read all of the host's.
     """
-    return select(*_BEGAN).where(_HOST, _EVENT.position == unit.c.position).offset(literal_column("0")).lateral("began")
+    return select(*_BEGAN).where(_HOST, _EVENT.position == unit.c.position).offset(ZERO).lateral("began")
 
 
 _OF_DOC = _select_beginner(UNIT)
@@ -57,7 +57,7 @@ OF_DOCUMENT = (
         func.afterturn.begins(_EVENT.event_type),
     )
     .order_by(_EVENT.aggregate_version)
-    .limit(literal_column("1"))
+    .limit(ONE)
 )
 # For a fact, the authors of its sources.
 _SAID = UNIT.alias("said")
@@ -67,9 +67,9 @@ _SOURCES = select(_SAID.c.unit_id).where(
 _ASKED = (
     select(
         _UNIT.unit_id,
-        func.coalesce(
-            func.nullif(func.array(_SOURCES.scalar_subquery()), literal_column("'{}'")), array([_UNIT.unit_id])
-        ).label("said"),
+        func.coalesce(func.nullif(func.array(_SOURCES.scalar_subquery()), inline("{}")), array([_UNIT.unit_id])).label(
+            "said"
+        ),
     )
     .where(in_bank(UNIT), _UNIT.unit_id == any_(bindparam("units", type_=ARRAY(Uuid))))
     .cte("asked")
@@ -77,10 +77,7 @@ _ASKED = (
 )
 _EACH = func.unnest(_ASKED.c.said).table_valued(column("unit_id", Uuid)).render_derived("each")
 _SAYING = (
-    select(_SAID.c.position)
-    .where(in_bank(_SAID), _SAID.c.unit_id == _EACH.c.unit_id)
-    .offset(literal_column("0"))
-    .lateral("saying")
+    select(_SAID.c.position).where(in_bank(_SAID), _SAID.c.unit_id == _EACH.c.unit_id).offset(ZERO).lateral("saying")
 )
 _OF_UNIT = _select_beginner(_SAYING)
 OF_UNITS = (

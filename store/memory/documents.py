@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 import orjson
-from sqlalchemy import Row, Select, Text, Uuid, and_, any_, bindparam, cast, func, literal_column, select, true, tuple_
+from sqlalchemy import Row, Select, Text, Uuid, and_, any_, bindparam, cast, func, select, true, tuple_
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -31,6 +31,7 @@ from store.memory.prepared_turns import AppendableTurn, build_turn_event, said_i
 from store.memory.turn_writes import in_trace, write_offered
 from store.off_loop import Steps, in_steps, off_loop
 from store.schema import DOC, EVENT_STORE, TURN, UNIT, in_bank, same_bank
+from store.sql_constants import ONE
 from store.tenancy.banks import bank_created_fields
 from store.tenancy.languages import Languages, rules_for_writing
 from store.tenancy.quotas import charge_quota, refusal_of, within_quota
@@ -52,7 +53,7 @@ _LASTS = (
     select(true())
     .select_from(UNIT)
     .where(_OF_DOC, _UNIT.origin == "document", _UNIT.expires_at <= NOW)
-    .limit(literal_column("1"))
+    .limit(ONE)
     .scalar_subquery()
     .is_(None)
 )

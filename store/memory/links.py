@@ -5,11 +5,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, bindparam, func, literal, literal_column, select, true, union_all
+from sqlalchemy import ColumnElement, Select, bindparam, func, literal, select, true, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.expiry import row_lasts
 from store.schema import LINK, UNIT, in_bank
+from store.sql_constants import ZERO
 
 #: The most links of a unit that are returned, the strongest ones.
 MOST = 20
@@ -41,7 +42,7 @@ _STRONGEST = (
 _OTHER = (
     select(UNIT.c.content)
     .where(in_bank(UNIT), UNIT.c.unit_id == _STRONGEST.c.unit_id, UNIT.c.active, row_lasts(UNIT))
-    .offset(literal_column("0"))
+    .offset(ZERO)
     .lateral("other")
 )
 LINKS = (

@@ -23,7 +23,6 @@ from sqlalchemy import (
     bindparam,
     exists,
     func,
-    literal_column,
     or_,
     select,
     true,
@@ -36,6 +35,7 @@ from store.database import Database
 from store.derived.said_facts import FACT_KIND, ONE_BANK, SaidFact, read_said_facts
 from store.expiry import bank_lasts, row_lasts
 from store.schema import BANK, EVENT_STORE, SESSION_HISTORY, TURN, UNIT, in_bank, same_bank
+from store.sql_constants import ONE
 from store.tenancy.banks import space_ids
 from store.tenancy.spaces import Space, space_of
 
@@ -123,7 +123,7 @@ _OF_HOST = _UNIT.host_id == bindparam("host")
 def _next_user(after: ColumnElement[UUID]) -> ColumnElement[UUID | None]:
     """Return the expression of the next user of the host, by the index of living units."""
     found = select(_USER).where(_OF_HOST, _UNIT.active, after < _USER).order_by(_USER)
-    return found.limit(literal_column("1")).scalar_subquery()
+    return found.limit(ONE).scalar_subquery()
 
 
 # From user to user over an index, however much each of them said; under the policy of scopes where banks are narrowed.
@@ -143,7 +143,7 @@ _SEEN = (
         row_lasts(BANK),
         or_(_NAMES.is_(None), BANK.c.bank_name == any_(_NAMES)),
     )
-    .limit(literal_column("1"))
+    .limit(ONE)
 )
 _PAGE = (
     select(_USERS.c.user_id)

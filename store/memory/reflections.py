@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import Text, Uuid, and_, bindparam, cast, column, func, literal_column, select, true
+from sqlalchemy import Text, Uuid, and_, bindparam, cast, column, func, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.errors import IsReflection, NotFound
@@ -16,6 +16,7 @@ from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
 from store.schema import EVENT_STORE, REFLECTION, UNIT, in_bank, same_bank
+from store.sql_constants import ONE
 
 #: The kind and the origin of a reflection in answers.
 KIND, ORIGIN = "observation", "reflection"
@@ -30,7 +31,7 @@ _TOLD = (
         _EVENT.event_type.in_((EventType.REFLECTION_CREATED, EventType.REFLECTION_UPDATED)),
     )
     .order_by(_EVENT.aggregate_version.desc())
-    .limit(literal_column("1"))
+    .limit(ONE)
     .correlate(REFLECTION)
     .lateral("told")
 )

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import FromClause, Integer, Select, Uuid, and_, bindparam, exists, func, literal_column, select, true
+from sqlalchemy import FromClause, Integer, Select, Uuid, and_, bindparam, exists, func, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
@@ -19,20 +19,19 @@ from store.driver_rows import DriverRow, fetch_rows
 from store.expiry import bank_lasts, row_lasts
 from store.ledger.stages import OWN, Stage
 from store.schema import EVENT_STORE, FACT, LEDGER, SESSION_HISTORY, UNIT, in_bank
+from store.sql_constants import ONE, ZERO, inline
 
 _UNIT, _FACT, _RETAINED = UNIT.alias("u"), FACT.alias("f"), EVENT_STORE.alias("e")
 _MOST, _IN_SESSION = bindparam("most", type_=Integer), bindparam("session", type_=Uuid)
 # Whether a turn of the bank waits for projection: one probe of an index, made once a statement.
-_FACTS_WAIT = exists().where(
-    in_bank(LEDGER), LEDGER.c.stage == literal_column(f"'{Stage.PROJECTION.value}'"), LEDGER.c.undone
-)
+_FACTS_WAIT = exists().where(in_bank(LEDGER), LEDGER.c.stage == inline(Stage.PROJECTION), LEDGER.c.undone)
 # The original item is stored in the log alone, where an erasure removes it.
 RECENT = (
     select(
         _UNIT.c.unit_id,
         _UNIT.c.role,
         _UNIT.c.content,
-        _RETAINED.c.data[literal_column("'parts'")].astext.label("parts"),
+        _RETAINED.c.data[inline("parts")].astext.label("parts"),
         _FACTS_WAIT.label("facts_wait"),
     )
     .join_from(
@@ -49,7 +48,7 @@ RECENT = (
         in_bank(_UNIT),
         _UNIT.c.session_id == _IN_SESSION,
         _UNIT.c.seq.is_not(None),
-        _UNIT.c.origin == literal_column("'message'"),
+        _UNIT.c.origin == inline("message"),
         _UNIT.c.active,
         row_lasts(_UNIT),
         bank_lasts(),
@@ -64,11 +63,11 @@ def _select_holding(facts: FromClause) -> Select[*tuple[Any, ...]]:
     unit = (
         select(_UNIT.c["metadata"])
         .where(in_bank(_UNIT), _UNIT.c.unit_id == facts.c.unit_id, _UNIT.c.active, row_lasts(_UNIT))
-        .limit(literal_column("1"))
+        .limit(ONE)
         .lateral("unit")
     )
     value, key, tier, confidence = (
-        unit.c["metadata"][literal_column(f"'{name}'")].astext for name in ("value", "key", "tier", "confidence")
+        unit.c["metadata"][inline(name)].astext for name in ("value", "key", "tier", "confidence")
     )
     return (
         select(
@@ -79,7 +78,7 @@ def _select_holding(facts: FromClause) -> Select[*tuple[Any, ...]]:
             facts.c.valid_from,
             facts.c.said,
             func.coalesce(key, facts.c.key).label("shown_key"),
-            func.coalesce(tier, literal_column("'L2'")).label("tier"),
+            func.coalesce(tier, inline("L2")).label("tier"),
             confidence.label("confidence"),
         )
         .join_from(facts, unit, true())
@@ -91,9 +90,7 @@ def _select_holding(facts: FromClause) -> Select[*tuple[Any, ...]]:
 
 def _select_facts_of_session() -> FromClause:
     """Return the expression of a session's facts, looked up one by one: few units of a session are no messages."""
-    fact = (
-        select(_FACT).where(in_bank(_FACT), _FACT.c.unit_id == _UNIT.c.unit_id).offset(literal_column("0")).lateral("f")
-    )
+    fact = select(_FACT).where(in_bank(_FACT), _FACT.c.unit_id == _UNIT.c.unit_id).offset(ZERO).lateral("f")
     return (
         select(fact)
         .join_from(_UNIT, fact, true())

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import Row, Select, Text, any_, bindparam, cast, func, literal_column, select
+from sqlalchemy import Row, Select, Text, any_, bindparam, cast, func, select
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -27,6 +27,7 @@ from store.memory.corrections import Corrected
 from store.memory.links import Linked, links_of
 from store.memory.reflections import ReflectionSources
 from store.schema import DOC, ENTITY, FACT, UNIT, UNIT_ENTITY, in_bank, same_bank
+from store.sql_constants import inline
 from store.tenancy.quotas import within_quota
 
 _UNIT, _SOURCE = UNIT.c, UNIT.alias("s")
@@ -36,7 +37,7 @@ _ENTITIES = (
     .where(same_bank(UNIT_ENTITY, UNIT, "unit_id"), UNIT_ENTITY.c.removed_at.is_(None))
     .order_by(ENTITY.c.canonical_name)
 )
-_OF_DOC = func.coalesce(DOC.c["metadata"], literal_column("'{}'"), type_=JSONB)
+_OF_DOC = func.coalesce(DOC.c["metadata"], inline("{}"), type_=JSONB)
 GET: Select[*tuple[Any, ...]] = (
     select(
         _UNIT.unit_id,

@@ -24,12 +24,13 @@ from sqlalchemy import (
 
 from store.plugin.marks import is_memory_of, is_pinned, memory_columns, read_field, read_id, unnest_banks
 from store.schema import TIME, UNIT
+from store.sql_constants import ZERO, inline
 
 # The last memory of the previous page: whether it is pinned, its time, its id. All are null for the first page.
 _PINNED, _AT, _ID = bindparam("pinned", type_=Boolean), bindparam("at", type_=TIME), bindparam("id", type_=Uuid)
 _LETTER, _LIMIT = bindparam("letter", type_=Text), bindparam("limit", type_=Integer)
 _LATEST = literal_column("'infinity'", TIME)
-_LAST_ID = cast(literal_column("'ffffffff-ffff-ffff-ffff-ffffffffffff'"), Uuid)
+_LAST_ID = cast(inline("ffffffff-ffff-ffff-ffff-ffffffffffff"), Uuid)
 _UNIT, _BANK = UNIT.alias("u"), unnest_banks()
 
 
@@ -38,7 +39,7 @@ def _select_part(
 ) -> Select[*tuple[Any, ...]]:
     """Select the next pinned or other memories of a bank: those older than `at`, and of equal time, of a smaller id."""
     place = tuple_(_UNIT.c.mentioned_at, read_id(_UNIT))
-    holds_letter = func.strpos(func.lower(_UNIT.c.content), func.lower(_LETTER)) > literal_column("0")
+    holds_letter = func.strpos(func.lower(_UNIT.c.content), func.lower(_LETTER)) > ZERO
     return (
         select(_UNIT)
         .where(
@@ -60,7 +61,7 @@ def _select_page() -> Select[*tuple[Any, ...]]:
         is_pinned(_UNIT) & func.coalesce(_PINNED, true()), at=behind, memory_id=func.coalesce(_ID, _LAST_ID)
     )
     plain = _select_part(
-        read_field(_UNIT, "pin").is_distinct_from(literal_column("'true'")),
+        read_field(_UNIT, "pin").is_distinct_from(inline("true")),
         at=case((_PINNED, _LATEST), else_=behind),
         memory_id=case((func.coalesce(_PINNED, true()), _LAST_ID), else_=_ID),
     )

@@ -21,7 +21,6 @@ from sqlalchemy import (
     column,
     false,
     func,
-    literal_column,
     or_,
     true,
 )
@@ -29,10 +28,11 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from store.expiry import NOW
 from store.schema import TIME
+from store.sql_constants import inline
 
 #: The key of the mark in a unit's metadata.
 MARK = "plugin"
-_MARK = literal_column(f"'{MARK}'", Text)
+_MARK = inline(MARK)
 #: The kinds of memories (contract v1); there is an index for each.
 KINDS = ("fact", "summary", "checkpoint")
 #: Parameters: the tenant; the banks that are searched; the kinds that are asked for (null: all).
@@ -48,13 +48,13 @@ def read_mark(unit: FromClause) -> ColumnElement[Any]:
 
 def read_field(unit: FromClause, name: str) -> ColumnElement[str]:
     """Return a field of a unit's mark, as text."""
-    text: ColumnElement[str] = read_mark(unit).op("->>", return_type=Text())(literal_column(f"'{name}'"))
+    text: ColumnElement[str] = read_mark(unit).op("->>", return_type=Text())(inline(name))
     return text
 
 
 def is_marked(unit: FromClause) -> ColumnElement[bool]:
     """Return the condition that a unit is an active memory of the plugin: the predicate of the indexes of memories."""
-    return and_(unit.c.origin == literal_column("'memory'"), unit.c.active, has_mark(unit))
+    return and_(unit.c.origin == inline("memory"), unit.c.active, has_mark(unit))
 
 
 def has_mark(unit: FromClause) -> ColumnElement[bool]:
@@ -78,7 +78,7 @@ def is_memory_of(bank: ColumnElement[Any], unit: FromClause) -> ColumnElement[bo
 
 def is_pinned(unit: FromClause) -> ColumnElement[bool]:
     """Return the condition that a memory is pinned, as in the predicate of the index of pinned memories."""
-    return read_field(unit, "pin") == literal_column("'true'")
+    return read_field(unit, "pin") == inline("true")
 
 
 def read_id(unit: FromClause) -> ColumnElement[Any]:

@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 from weakref import WeakValueDictionary
 
 import orjson
-from sqlalchemy import Integer, Text, and_, bindparam, cast, exists, literal_column, or_, select
+from sqlalchemy import Integer, Text, and_, bindparam, cast, exists, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
@@ -30,6 +30,7 @@ from store.plugin.marks import MARK, has_mark, is_marked, read_mark
 from store.plugin.namespaces import read_namespaces
 from store.plugin.vectors import CallersVector, insert_vector, keep_only
 from store.schema import DIRECTIVE, DOC, SESSION_HISTORY, UNIT, in_bank
+from store.sql_constants import inline
 from store.tenancy.quotas import retry_on_quota
 
 #: Memories that are ended per query when a namespace is forgotten.
@@ -50,8 +51,8 @@ OWN = (
     .limit(bindparam("page", type_=Integer))
 )
 _IS_OTHER = or_(
-    _UNIT.c.origin.in_((literal_column("'message'"), literal_column("'document'"))),
-    and_(_UNIT.c.origin == literal_column("'memory'"), ~has_mark(_UNIT)),
+    _UNIT.c.origin.in_((inline("message"), inline("document"))),
+    and_(_UNIT.c.origin == inline("memory"), ~has_mark(_UNIT)),
 )
 # Whether a bank holds anything that was not written through the plugin, apart from data derived from memories.
 OTHERS = select(

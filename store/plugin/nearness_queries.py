@@ -20,7 +20,6 @@ from sqlalchemy import (
     exists,
     func,
     join,
-    literal_column,
     or_,
     select,
     true,
@@ -30,10 +29,10 @@ from sqlalchemy import (
 
 from store.plugin.marks import BANKS, HOST, best_first, is_memory_of, is_pinned, memory_columns, unnest_banks
 from store.schema import UNIT, UNIT_VECTOR
+from store.sql_constants import ONE, ZERO
 from store.vectors import HalfVector
 
 _UNIT, _VECTOR, _BANK = UNIT.alias("u"), UNIT_VECTOR.alias("v"), unnest_banks()
-_ZERO, _ONE = literal_column("0", Integer), literal_column("1", Integer)
 _ASKED = cast(bindparam("vector", type_=HalfVector()), HalfVector())
 _NEAR, _WEIGHT = bindparam("near", type_=Double), bindparam("weight", type_=Double)
 _LOOKED_AT, _OPENED = bindparam("looked_at", type_=Integer), bindparam("opened", type_=Integer)
@@ -46,7 +45,7 @@ _IN_GENERATION = and_(_VECTOR.c.host_id == HOST, _VECTOR.c.generation == bindpar
 
 def _is_first_of(bank: FromClause) -> ColumnElement[bool]:
     """Return the condition that a vector is of the first chunk of a unit of this bank."""
-    return and_(_IN_GENERATION, _VECTOR.c.chunk == _ZERO, _VECTOR.c.bank_id == bank.c.bank_id)
+    return and_(_IN_GENERATION, _VECTOR.c.chunk == ZERO, _VECTOR.c.bank_id == bank.c.bank_id)
 
 
 def _unnest_units(units: ColumnElement[Any], numbers: str, number: str, name: str) -> FromClause:
@@ -63,7 +62,7 @@ def _find_near(*, of_memories: bool) -> CTE:
 
     Units below `near`, which are most, are filtered before the sort. It is exact: no index serves an order by a sum.
     """
-    bank, distance = unnest_banks("whole"), (_DISTANCE + _ZERO).label("distance")
+    bank, distance = unnest_banks("whole"), (_DISTANCE + ZERO).label("distance")
     nearest = select(_VECTOR.c.bank_id, _VECTOR.c.unit_id, distance).where(_is_first_of(bank), -_DISTANCE >= _NEAR)
     if of_memories:
         is_named = and_(is_memory_of(bank.c.bank_id, _UNIT), _UNIT.c.unit_id == _VECTOR.c.unit_id)
@@ -96,7 +95,7 @@ def _measure_cosines(near: CTE, pinned: CTE) -> CTE:
     of_named = (
         select(_VECTOR.c.unit_id, _COSINE)
         .where(_is_first_of(_BANK), _VECTOR.c.unit_id == any_(named))
-        .offset(_ZERO)
+        .offset(ZERO)
         .lateral("v")
     )
     each = union_all(
@@ -108,12 +107,12 @@ def _measure_cosines(near: CTE, pinned: CTE) -> CTE:
 def _fuse_scores(cosines: CTE) -> CTE:
     """Return the units that share words or are near, each with the weighted sum of both scores."""
     words = _unnest_units(_UNITS, "scores", "score", "w")
-    by_words, by_nearness = func.coalesce(words.c.score, _ZERO), func.coalesce(cosines.c.cosine, _ZERO)
-    score = (by_words + _WEIGHT * func.greatest(_ZERO, by_nearness)) / (_WEIGHT + _ONE)
+    by_words, by_nearness = func.coalesce(words.c.score, ZERO), func.coalesce(cosines.c.cosine, ZERO)
+    score = (by_words + _WEIGHT * func.greatest(ZERO, by_nearness)) / (_WEIGHT + ONE)
     return (
         select(func.coalesce(words.c.unit_id, cosines.c.unit_id).label("unit_id"), score.label("score"))
         .select_from(join(words, cosines, words.c.unit_id == cosines.c.unit_id, full=True))
-        .where(or_(words.c.score > _ZERO, cosines.c.cosine >= _NEAR))
+        .where(or_(words.c.score > ZERO, cosines.c.cosine >= _NEAR))
         .cte("fused")
         .prefix_with("materialized")
     )
@@ -126,10 +125,7 @@ def _open_best(fused: CTE, pinned: CTE) -> FromClause:
         select(fused).join_from(fused, pinned, pinned.c.unit_id == fused.c.unit_id),
     ).cte("best")
     unit = (
-        select(_UNIT)
-        .where(is_memory_of(any_(BANKS), _UNIT), _UNIT.c.unit_id == best.c.unit_id)
-        .limit(_ONE)
-        .lateral("u")
+        select(_UNIT).where(is_memory_of(any_(BANKS), _UNIT), _UNIT.c.unit_id == best.c.unit_id).limit(ONE).lateral("u")
     )
     return (
         select(*memory_columns(unit), best.c.score)
@@ -172,7 +168,7 @@ def _select_memories_in_lists() -> Select[*tuple[Any, ...]]:
     return (
         select(_UNIT.c.unit_id, near.c.chunk, near.c.cosine)
         .join_from(near, _UNIT, _UNIT.c.unit_id == near.c.unit_id)
-        .where(near.c.chunk == _ZERO, is_memory_of(bindparam("bank", type_=Uuid), _UNIT))
+        .where(near.c.chunk == ZERO, is_memory_of(bindparam("bank", type_=Uuid), _UNIT))
         .order_by(near.c.cosine.desc())
         .limit(bindparam("most", type_=Integer))
     )

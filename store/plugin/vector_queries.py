@@ -26,6 +26,7 @@ from sqlalchemy import (
 
 from store.plugin.marks import BANKS, HOST, best_first, is_memory_of, is_pinned, memory_columns, read_field, read_id
 from store.schema import PLUGIN_VECTOR, UNIT, same_bank
+from store.sql_constants import inline
 
 _VECTOR, _UNIT = PLUGIN_VECTOR.alias("v"), UNIT.alias("u")
 _NUMBERS, _LIMIT = bindparam("numbers", type_=ARRAY(REAL)), bindparam("limit", type_=Integer)
@@ -81,8 +82,8 @@ def nearest_in_lists(bank: UUID, dimension: int) -> Select[*tuple[Any, ...]]:
         select(*(_VECTOR.c[name] for name in ("host_id", "bank_id", "session_id", "digest", "embedding")))
         .where(
             _VECTOR.c.host_id == HOST,
-            _VECTOR.c.bank_id == literal_column(f"'{bank}'"),
-            _VECTOR.c.dimension == literal_column(str(dimension)),
+            _VECTOR.c.bank_id == inline(str(bank)),
+            _VECTOR.c.dimension == inline(dimension),
         )
         .order_by(distance)
         .limit(bindparam("looked_at", type_=Integer))

@@ -28,7 +28,6 @@ from sqlalchemy import (
     column,
     exists,
     func,
-    literal_column,
     null,
     or_,
     select,
@@ -36,10 +35,12 @@ from sqlalchemy import (
     union_all,
 )
 
+from store.ledger.stages import Stage
 from store.plugin.marks import ASKED_KINDS, BANKS, HOST, KINDS, is_memory_of, read_field
 from store.plugin.namespaces import LASTING
 from store.recall.waiting import WORD, match_terms, open_words, pack_postings_alone, select_waiting
 from store.schema import BANK_STATISTICS, LEDGER, POSTING, TERM, UNIT, UNIT_VECTOR
+from store.sql_constants import ONE, ZERO, inline
 
 #: A row holds the postings of a term; or a unit without a vector and its text; or a memory of a rare kind; or the size
 #: of a bank and how many lists of its index are probed (null: all vectors are compared); or in `units` a number: the
@@ -56,7 +57,6 @@ _ROW = {
 _TERMS, _WORDS = bindparam("terms", type_=ARRAY(Text)), bindparam("words", type_=ARRAY(Text))
 _POSTINGS, _CHUNKS = bindparam("postings", type_=Integer), bindparam("chunks", type_=Integer)
 _TOO_MANY = bindparam("too_many", type_=Integer)
-_ZERO, _ONE = literal_column("0", Integer), literal_column("1", Integer)
 _UNIT, _POSTING = UNIT.alias("u"), POSTING.alias("p")
 #: The banks of the namespaces that exist and have not expired.
 _LIVING = LASTING.cte("living").prefix_with("materialized")
@@ -80,10 +80,10 @@ def _count_asked() -> CTE:
     frequency = (
         select(known.c.df)
         .where(known.c.host_id == HOST, known.c.bank_id == _LIVING.c.bank_id, known.c.term == asked.c.term)
-        .limit(_ONE)
+        .limit(ONE)
         .lateral("t")
     )
-    df = func.coalesce(frequency.c.df, _ZERO)
+    df = func.coalesce(frequency.c.df, ZERO)
     rarest_first = (df, asked.c.term)
     nth = func.row_number().over(partition_by=_LIVING.c.bank_id, order_by=rarest_first)
     spent = func.sum(df).over(partition_by=_LIVING.c.bank_id, order_by=rarest_first)
@@ -99,7 +99,7 @@ def _count_asked() -> CTE:
 _ASKED = _count_asked()
 # The rarest word is always read; of the others, rarest first, those whose postings fit the budget together, as in a
 # recall (`store.recall.lexical.readable_terms`).
-_IS_AFFORDABLE = or_(_ASKED.c.nth == _ONE, _ASKED.c.spent <= _POSTINGS)
+_IS_AFFORDABLE = or_(_ASKED.c.nth == ONE, _ASKED.c.spent <= _POSTINGS)
 
 
 def _select_memory(bank: ColumnElement[Any], unit_id: ColumnElement[Any]) -> FromClause:
@@ -108,7 +108,7 @@ def _select_memory(bank: ColumnElement[Any], unit_id: ColumnElement[Any]) -> Fro
     This is one probe of an index: a plain join would read all memories of the banks for each unit.
     """
     memory = select().select_from(_UNIT).where(is_memory_of(bank, _UNIT), _UNIT.c.unit_id == unit_id)
-    return memory.limit(_ONE).lateral("u")
+    return memory.limit(ONE).lateral("u")
 
 
 def _group_by_term(posting: FromClause) -> Select[str, bytes]:
@@ -135,7 +135,7 @@ def _select_words(*, of_memories: bool) -> CompoundSelect[*tuple[Any, ...]]:
     posted = _group_by_term(posting).join_from(_ASKED, posting, true())
     living = func.array(select(_LIVING.c.bank_id).scalar_subquery())
     word = select_waiting(and_(WORD.c.host_id == HOST, WORD.c.bank_id == any_(living))).subquery("p")
-    waiting = _group_by_term(word).where(word.c.seq >= _ZERO)
+    waiting = _group_by_term(word).where(word.c.seq >= ZERO)
     if not of_memories:
         return union_all(posted.where(_IS_AFFORDABLE), waiting)
     return union_all(
@@ -152,7 +152,7 @@ def _select_of_kind(kind: str) -> Select[*tuple[Any, ...]]:
 
     The kind is a literal, as in the predicate of its index, which a parameter would not match under row-level security.
     """
-    of_kind = literal_column(f"'{kind}'", Text)
+    of_kind = inline(kind)
     memory = (
         select(_UNIT.c.bank_id, _UNIT.c.unit_id)
         .where(is_memory_of(_LIVING.c.bank_id, _UNIT), read_field(_UNIT, "kind") == of_kind)
@@ -172,7 +172,7 @@ def _select_words_of_few() -> Select[*tuple[Any, ...]]:
     row = (
         select(WORD.c.unit_id, WORD.c.length, WORD.c.terms)
         .where(WORD.c.host_id == HOST, WORD.c.bank_id == _FEW.c.bank_id, WORD.c.unit_id == _FEW.c.unit_id)
-        .limit(_ONE)
+        .limit(ONE)
         .lateral("w")
     )
     opened = open_words(row)
@@ -201,7 +201,7 @@ def _select_fresh() -> Select[*tuple[Any, ...]]:
         .where(
             undone.c.host_id == HOST,
             undone.c.bank_id == _LIVING.c.bank_id,
-            undone.c.stage == literal_column("'embedding'"),
+            undone.c.stage == inline(Stage.EMBEDDING),
             undone.c.undone,
         )
         .order_by(undone.c.position.desc())
@@ -211,7 +211,7 @@ def _select_fresh() -> Select[*tuple[Any, ...]]:
     unit = (
         select(_UNIT.c.bank_id, _UNIT.c.unit_id, _UNIT.c.content, _UNIT.c.mentioned_at)
         .where(is_memory_of(waiting.c.bank_id, _UNIT), _UNIT.c.turn_id == waiting.c.turn_id)
-        .limit(_ONE)
+        .limit(ONE)
         .lateral("u")
     )
     stored = (
@@ -222,7 +222,7 @@ def _select_fresh() -> Select[*tuple[Any, ...]]:
             vector.c.generation == bindparam("generation", type_=SmallInteger),
             vector.c.unit_id == unit.c.unit_id,
         )
-        .limit(_ONE)
+        .limit(ONE)
         .scalar_subquery()
     )
     content = func.left(unit.c.content, bindparam("characters", type_=Integer)).label("content")
@@ -247,7 +247,7 @@ def _tell_sizes() -> Select[*tuple[Any, ...]]:
     read = func.afterturn.lists_to_read(_LIVING.c.bank_id, counted.c.units, bindparam("read_units", type_=Integer))
     return _tell(
         bank_id=_LIVING.c.bank_id,
-        units=func.coalesce(counted.c.units, _ZERO) + waiting,
+        units=func.coalesce(counted.c.units, ZERO) + waiting,
         lists=case((counted.c.units > bindparam("exact_units", type_=BigInteger), read)),
     ).join_from(_LIVING, counted, and_(counted.c.host_id == HOST, counted.c.bank_id == _LIVING.c.bank_id), isouter=True)
 
@@ -280,14 +280,14 @@ def _select_containing() -> Select[*tuple[Any, ...]]:
     """Select the memories whose text contains the query, or each of its words, in either case."""
     word, text = _unnest_terms(_WORDS, "word", "q"), _UNIT.c.content
     query = bindparam("query", type_=Text)
-    missing = exists().where(func.strpos(func.afterturn.folded(text), word.c.word) == _ZERO)
+    missing = exists().where(func.strpos(func.afterturn.folded(text), word.c.word) == ZERO)
     return (
         select(_UNIT.c.unit_id)
         .where(
             is_memory_of(any_(BANKS), _UNIT),
             or_(
-                func.strpos(func.lower(text), func.lower(query)) > _ZERO,
-                and_(func.cardinality(_WORDS) > _ZERO, ~missing),
+                func.strpos(func.lower(text), func.lower(query)) > ZERO,
+                and_(func.cardinality(_WORDS) > ZERO, ~missing),
             ),
         )
         .order_by(_UNIT.c.mentioned_at.desc(), _UNIT.c.unit_id)

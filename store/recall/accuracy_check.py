@@ -13,7 +13,7 @@ from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ARRAY, Integer, Text, Uuid, any_, bindparam, func, literal_column, or_, select, text
+from sqlalchemy import ARRAY, Integer, Text, Uuid, any_, bindparam, func, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
@@ -27,6 +27,7 @@ from store.recall.settings import RecallSettings
 from store.recall.state import RecallState
 from store.recall.stored_vectors import IN_GENERATION, VECTOR, measure_distance
 from store.schema import BANK, BANK_STATISTICS, HOST, UNIT, in_bank, same_bank
+from store.sql_constants import ZERO, inline
 
 #: Neighbours that are compared.
 NEIGHBOURS = 10
@@ -56,10 +57,10 @@ SAMPLE = (
         VECTOR.c.embedding,
         _UNIT.c.fact_type,
         _UNIT.c.session_id,
-        _UNIT.c["metadata"][literal_column("'tags'")].label("tags"),
+        _UNIT.c["metadata"][inline("tags")].label("tags"),
     )
     .select_from(_VECTORS_OF_UNITS)
-    .where(in_bank(VECTOR), VECTOR.c.chunk == literal_column("0"), _UNIT.c.active)
+    .where(in_bank(VECTOR), VECTOR.c.chunk == ZERO, _UNIT.c.active)
     .order_by(func.random())
     .limit(bindparam("units", type_=Integer))
 )
@@ -69,7 +70,7 @@ EXACT = (
     select(VECTOR.c.unit_id, _COSINE)
     .select_from(_VECTORS_OF_UNITS)
     .where(IN_GENERATION, VECTOR.c.unit_id != bindparam("unit"), filters.filter_conditions(_UNIT))
-    .order_by(measure_distance(VECTOR.c.embedding) + literal_column("0"))
+    .order_by(measure_distance(VECTOR.c.embedding) + ZERO)
     .limit(bindparam("neighbours", type_=Integer))
 )
 COSINES = select(VECTOR.c.unit_id, _COSINE).where(

@@ -32,15 +32,15 @@ from store.recall.filters import AS_OF, KNOWN_AT, filter_conditions, happened_at
 from store.recall.pinned_arm import is_pinned
 from store.recall.stored_vectors import IN_GENERATION, VECTOR, measure_distance, select_vector
 from store.schema import FACT, UNIT, in_bank
+from store.sql_constants import ONE, ZERO, inline
 
-_ZERO, _ONE = literal_column("0", Integer), literal_column("1", Integer)
 _UNITS = bindparam("units", type_=ARRAY(Uuid))
 
 
 def ends_in_question(content: ColumnElement[str]) -> ColumnElement[bool]:
     """Return the condition that a text ends in a question mark, ASCII or full width."""
-    last = func.right(func.rtrim(content, literal_column("""E' \\n\\t"'""")), _ONE)
-    return last.in_([literal_column("'?'"), literal_column("'\uff1f'")])
+    last = func.right(func.rtrim(content, literal_column("""E' \\n\\t"'""")), ONE)
+    return last.in_([inline("?"), inline("\uff1f")])
 
 
 def _find_units() -> CTE:
@@ -54,7 +54,7 @@ def _find_units() -> CTE:
     there = (
         select(unit.c.unit_id)
         .where(in_bank(unit), unit.c.session_id == place.c.session_id, unit.c.seq == place.c.seq)
-        .limit(_ONE)
+        .limit(ONE)
         .lateral("u")
     )
     by_id = select(func.unnest(_UNITS).label("unit_id"))
@@ -68,7 +68,7 @@ def _add_sources(found: CTE) -> CTE:
     source = (
         select(func.unnest(fact.c.source_memory_ids).label("unit_id"))
         .where(in_bank(fact), fact.c.unit_id == found.c.unit_id)
-        .offset(_ZERO)
+        .offset(ZERO)
         .lateral("s")
     )
     sources = select(source.c.unit_id).join_from(found, source, true())
@@ -82,7 +82,7 @@ def _read_units(wanted: CTE) -> CTE:
     would keep the planner from the index.
     """
     unit, characters = UNIT.alias("u"), bindparam("characters", type_=Integer)
-    is_fact = unit.c.origin == literal_column("'extraction'")
+    is_fact = unit.c.origin == inline("extraction")
     row = (
         select(
             unit.c.unit_id,
@@ -93,7 +93,7 @@ def _read_units(wanted: CTE) -> CTE:
             happened_at(unit).label("occurred_at"),
             unit.c.source_memory_ids,
             unit.c.user_id,
-            case((is_fact, unit.c["metadata"][literal_column("'confidence'")].astext)).label("confidence"),
+            case((is_fact, unit.c["metadata"][inline("confidence")].astext)).label("confidence"),
             func.coalesce(is_pinned(unit), false()).label("pinned"),
         )
         .where(
@@ -102,17 +102,17 @@ def _read_units(wanted: CTE) -> CTE:
             filter_conditions(unit),
             or_(~is_fact, _holds(unit)),
         )
-        .limit(_ONE)
+        .limit(ONE)
         .lateral("u")
     )
-    before, after = (row.c.seq - _ONE).label("seq_before"), (row.c.seq + _ONE).label("seq_after")
+    before, after = (row.c.seq - ONE).label("seq_before"), (row.c.seq + ONE).label("seq_after")
     return select(row, before, after).join_from(wanted, row, true()).cte("told").prefix_with("materialized")
 
 
 def _holds(unit: FromClause) -> ColumnElement[bool]:
     """Return the condition that a fact was not superseded by `as_of`, or that this was not known by `known_at`."""
     fact, later, teller = FACT.alias("f"), FACT.alias("n"), UNIT.alias("t")
-    by_then = func.coalesce(AS_OF, literal_column("'infinity'"))
+    by_then = func.coalesce(AS_OF, inline("infinity"))
     was_known = (
         select(later.c.unit_id)
         .join_from(later, teller, and_(in_bank(teller), teller.c.unit_id == later.c.unit_id))
@@ -146,7 +146,7 @@ def _select_neighbour(unit: FromClause, seq: ColumnElement[int]) -> Select[objec
     neighbour = UNIT.alias("n")
     vector = select_vector(neighbour.c.unit_id).lateral("v")
     asks = and_(
-        func.octet_length(neighbour.c.content) <= literal_column("1000", Integer),
+        func.octet_length(neighbour.c.content) <= inline(1000),
         ends_in_question(neighbour.c.content),
         func.coalesce(neighbour.c.name, neighbour.c.role).is_distinct_from(func.coalesce(unit.c.name, unit.c.role)),
     )
@@ -159,7 +159,7 @@ def _select_neighbour(unit: FromClause, seq: ColumnElement[int]) -> Select[objec
             neighbour.c.seq == seq,
             filter_conditions(neighbour),
         )
-        .limit(_ONE)
+        .limit(ONE)
     )
 
 
@@ -197,7 +197,7 @@ def _select_pool() -> Select[object]:
 
 POOL = _select_pool()
 VECTORS = select(VECTOR.c.unit_id, VECTOR.c.embedding).where(
-    IN_GENERATION, VECTOR.c.unit_id == any_(_UNITS), VECTOR.c.chunk == _ZERO
+    IN_GENERATION, VECTOR.c.unit_id == any_(_UNITS), VECTOR.c.chunk == ZERO
 )
 TEXTS = text("""
     select t.unit_id, t.content

@@ -20,7 +20,6 @@ from sqlalchemy import (
     case,
     false,
     func,
-    literal_column,
     or_,
     select,
     true,
@@ -33,8 +32,8 @@ from store.recall.reflections import IS_ASKED_FOR
 from store.recall.reflections import NEAREST as MOST_REFLECTIONS
 from store.recall.stored_vectors import IN_GENERATION, VECTOR, measure_distance
 from store.schema import REFLECTION, UNIT, in_bank, same_bank
+from store.sql_constants import ONE, ZERO, inline
 
-_ZERO, _ONE = literal_column("0", Integer), literal_column("1", Integer)
 _CANDIDATES, _LOOKED_AT = bindparam("candidates", type_=Integer), bindparam("looked_at", type_=Integer)
 _UNIT = UNIT.alias("u")
 _PASSES = filter_conditions(_UNIT)
@@ -48,14 +47,12 @@ def _with_unit(vectors: FromClause) -> FromClause:
 
 def _find_vector(unit_id: ColumnElement[Any]) -> FromClause:
     """Return the cosine of each vector of a unit or a reflection, by one probe of an index."""
-    return (
-        select(VECTOR.c.unit_id, _COSINE).where(IN_GENERATION, VECTOR.c.unit_id == unit_id).offset(_ZERO).lateral("v")
-    )
+    return select(VECTOR.c.unit_id, _COSINE).where(IN_GENERATION, VECTOR.c.unit_id == unit_id).offset(ZERO).lateral("v")
 
 
 # Exact: no index serves an order by a sum.
 _NEAREST = (
-    select(VECTOR.c.unit_id, _COSINE, _NOT_DRAWN).where(IN_GENERATION).order_by(_DISTANCE + _ZERO, VECTOR.c.unit_id)
+    select(VECTOR.c.unit_id, _COSINE, _NOT_DRAWN).where(IN_GENERATION).order_by(_DISTANCE + ZERO, VECTOR.c.unit_id)
 )
 # Approximate: the index serves this order.
 _NEAR = (
@@ -85,7 +82,7 @@ def _select_reflections() -> Select[*tuple[Any, ...]]:
         .join_from(reflection, near, true())
         .where(in_bank(reflection), reflection.c.active, IS_ASKED_FOR)
         .order_by(near.c.cosine.desc(), near.c.unit_id)
-        .limit(literal_column(str(MOST_REFLECTIONS), Integer))
+        .limit(inline(MOST_REFLECTIONS))
     )
 
 
@@ -130,7 +127,7 @@ def _only_asks() -> ColumnElement[bool]:
             size <= bindparam("line_bytes", type_=Integer),
         ),
         and_(
-            _UNIT.c.role == literal_column("'user'"),
+            _UNIT.c.role == inline("user"),
             _UNIT.c.name.is_(None),
             size <= bindparam("question_bytes", type_=Integer),
             ends_in_question(_UNIT.c.content),
@@ -150,10 +147,10 @@ def _beside_agent(nearest: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]
     unit = (
         select(_only_asks().label("only_asks"), is_named.label("is_named"))
         .where(in_bank(_UNIT), _UNIT.c.unit_id == near.c.unit_id)
-        .limit(_ONE)
+        .limit(ONE)
         .lateral("u")
     )
-    more = case((unit.c.is_named, bindparam("named_more", type_=Double)), else_=_ZERO)
+    more = case((unit.c.is_named, bindparam("named_more", type_=Double)), else_=ZERO)
     return (
         select(near.c.unit_id, near.c.cosine, near.c.drawn)
         .join_from(near, unit, true(), isouter=True)

@@ -18,7 +18,6 @@ from sqlalchemy import (
     cast,
     false,
     func,
-    literal_column,
     or_,
     select,
     true,
@@ -36,6 +35,7 @@ from store.recall.question import Question
 from store.recall.state import RecallState, Unindexed
 from store.recall.unindexed import pack_posting
 from store.schema import BANK, EVENT_STORE, TIME, UNIT, in_bank
+from store.sql_constants import ONE, inline
 
 #: Most units, and most bytes of their texts; those that ended last are read.
 MOST = 1000
@@ -55,7 +55,7 @@ def _find_ended() -> CTE:
         .cte("bank")
         .prefix_with("materialized")
     )
-    is_gone = and_(in_bank(unit), ~unit.c.active, unit.c.content != literal_column("''"))
+    is_gone = and_(in_bank(unit), ~unit.c.active, unit.c.content != inline(""))
     by_itself = (
         select(unit.c.unit_id, unit.c.update_ts.label("ended_at"))
         .where(
@@ -88,12 +88,12 @@ def _read_told(ended: CTE) -> CTE:
     row = (
         select(unit)
         .where(in_bank(unit), unit.c.unit_id == ended.c.unit_id, filters.conditions_of_ended(unit))
-        .limit(literal_column("1"))
+        .limit(ONE)
         .lateral("u")
     )
-    recorded_by = func.coalesce(bindparam("recorded_by", type_=TIME), literal_column("'infinity'"))
+    recorded_by = func.coalesce(bindparam("recorded_by", type_=TIME), inline("infinity"))
     last = (
-        select(event.c.data[literal_column("'content'")].astext.label("content"))
+        select(event.c.data[inline("content")].astext.label("content"))
         .where(
             in_bank(event),
             event.c.aggregate_key == cast(row.c.unit_id, Text),
@@ -101,7 +101,7 @@ def _read_told(ended: CTE) -> CTE:
             event.c.event_ts <= recorded_by,
         )
         .order_by(event.c.aggregate_version.desc())
-        .limit(literal_column("1"))
+        .limit(ONE)
         .lateral("e")
     )
     size = func.sum(func.octet_length(last.c.content)).over(order_by=(ended.c.ended_at.desc(), row.c.unit_id))
@@ -117,7 +117,7 @@ def _read_told(ended: CTE) -> CTE:
 def _select_ended() -> Select[*tuple[Any, ...]]:
     """Select the units that ended last and pass the filters, up to `most` units and `bytes` bytes."""
     told = _read_told(_find_ended())
-    confidence = told.c["metadata"][literal_column("'confidence'")].astext
+    confidence = told.c["metadata"][inline("confidence")].astext
     return (
         select(
             told.c.unit_id,
@@ -131,7 +131,7 @@ def _select_ended() -> Select[*tuple[Any, ...]]:
             filters.happened_at(told).label("occurred_at"),
             told.c.source_memory_ids,
             told.c.user_id,
-            case((told.c.origin == literal_column("'extraction'"), confidence)).label("confidence"),
+            case((told.c.origin == inline("extraction"), confidence)).label("confidence"),
             func.coalesce(is_pinned(told), false()).label("pinned"),
         )
         .where(told.c.total_bytes <= bindparam("bytes", type_=Integer))

@@ -19,7 +19,6 @@ from sqlalchemy import (
     case,
     cast,
     func,
-    literal_column,
     or_,
     select,
 )
@@ -28,6 +27,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from store import identity
 from store.recall.query import RecallQuery
 from store.schema import DOC, TIME, same_bank
+from store.sql_constants import inline
 
 _ONLY_SESSION, _NOT_SESSION, _USER = (bindparam(name, type_=Uuid) for name in ("only_session", "not_session", "user"))
 _IN_SESSIONS, _EARLIER = (bindparam(name, type_=ARRAY(Uuid)) for name in ("in_sessions", "earlier"))
@@ -89,7 +89,7 @@ def _other_conditions(unit: FromClause) -> ColumnElement[bool]:
         _where_asked(_NOT_SESSION, unit.c.session_id.is_distinct_from(_NOT_SESSION)),
         _where_asked(AS_OF, happened_at(unit) <= AS_OF),
         _where_asked(KNOWN_AT, unit.c.update_ts <= KNOWN_AT, unit.c.unit_id == any_(_EARLIER)),
-        _where_asked(_TAGS, func.jsonb_exists_any(metadata.op("->")(literal_column("'tags'")), _TAGS)),
+        _where_asked(_TAGS, func.jsonb_exists_any(metadata.op("->")(inline("tags")), _TAGS)),
         _where_asked(_METADATA, metadata.contains(_METADATA)),
         _where_asked(_USER, unit.c.user_id == _USER),
         _where_asked(ENDED_BY, lasts(unit)),

@@ -9,7 +9,6 @@ from sqlalchemy import (
     bindparam,
     column,
     func,
-    literal_column,
     select,
     true,
     union_all,
@@ -18,6 +17,7 @@ from sqlalchemy import (
 from store.recall.filters import filter_conditions
 from store.recall.waiting import WORD, find_place, pack_postings, select_waiting
 from store.schema import POSTING, UNIT, in_bank
+from store.sql_constants import ONE
 
 _POSTING = POSTING.alias("p")
 
@@ -29,7 +29,7 @@ def _pass_filters(of: FromClause) -> FromClause:
     """
     unit = UNIT.alias("u")
     passing = select(unit.c.unit_id).where(in_bank(unit), unit.c.unit_id == of.c.unit_id, filter_conditions(unit))
-    return of.join(passing.limit(literal_column("1")).lateral("u"), true())
+    return of.join(passing.limit(ONE).lateral("u"), true())
 
 
 def _select_posted(postings: FromClause) -> Select[str, bytes]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Uuid, bindparam, column, exists, func, literal_column, select, text, true
+from sqlalchemy import ARRAY, Uuid, bindparam, column, exists, func, select, text, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.facts import Identity, identity_columns
@@ -23,6 +23,7 @@ from store.recall.question import Question
 from store.recall.state import RecallState, Unindexed
 from store.recall.unindexed import pack_posting
 from store.schema import UNIT, in_bank
+from store.sql_constants import ONE
 
 _SOURCE, _WRITTEN = UNIT.alias("u"), UNIT.alias("w")
 _FACT = (
@@ -34,7 +35,7 @@ _FACT = (
 _PASSES = (
     select(_SOURCE.c.unit_id)
     .where(in_bank(_SOURCE), _SOURCE.c.unit_id == _FACT.c.source, filters.conditions_of_any_kind(_SOURCE))
-    .limit(literal_column("1"))
+    .limit(ONE)
     .lateral("s")
 )
 PASSING = select(

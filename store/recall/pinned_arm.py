@@ -6,7 +6,7 @@ the log, so a replay pins the same units.
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, FromClause, Integer, bindparam, literal_column, select
+from sqlalchemy import ColumnElement, FromClause, Integer, bindparam, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.recall.filters import lasts
@@ -14,6 +14,7 @@ from store.recall.pool import CandidatePool
 from store.recall.settings import RecallSettings
 from store.recall.state import ArmResult, RecallState
 from store.schema import UNIT, in_bank
+from store.sql_constants import inline
 
 #: Most pinned units that are read, the newest; filters apply to them, and the best few come first.
 MOST = 50
@@ -21,7 +22,7 @@ MOST = 50
 
 def is_pinned(unit: FromClause) -> ColumnElement[bool]:
     """Return the condition that a unit is pinned, written exactly as the predicate of the index `unit_pinned`."""
-    pinned: ColumnElement[bool] = unit.c["metadata"][literal_column("'pinned'")].astext == literal_column("'true'")
+    pinned: ColumnElement[bool] = unit.c["metadata"][inline("pinned")].astext == inline("true")
     return pinned
 
 

@@ -23,7 +23,6 @@ from sqlalchemy import (
     distinct,
     exists,
     func,
-    literal_column,
     null,
     or_,
     select,
@@ -47,8 +46,8 @@ from store.schema import (
     in_bank,
     same_bank,
 )
+from store.sql_constants import ONE, ZERO, inline
 
-_ZERO, _ONE = literal_column("0", Integer), literal_column("1", Integer)
 _UNIT = UNIT.alias("u")
 
 
@@ -62,14 +61,14 @@ def count_units(bank: FromClause, counted: FromClause) -> ColumnElement[int]:
     """
     history = SESSION_HISTORY.alias("h")
     of_sessions = select(func.sum(history.c.message_count)).where(same_bank(history, bank)).scalar_subquery()
-    units: ColumnElement[int] = func.coalesce(counted.c.units, of_sessions, _ZERO)
+    units: ColumnElement[int] = func.coalesce(counted.c.units, of_sessions, ZERO)
     return units
 
 
 def _select_bank() -> Select[*tuple[Any, ...]]:
     """Select the size of the bank, if it is active or ended by its expiry, and lasted at the question's moment."""
     bank, counted = BANK.alias("b"), BANK_STATISTICS.alias("s")
-    mean_length = case((counted.c.units > _ZERO, cast(counted.c.tokens, Double) / cast(counted.c.units, Double)))
+    mean_length = case((counted.c.units > ZERO, cast(counted.c.tokens, Double) / cast(counted.c.units, Double)))
     return (
         select(count_units(bank, counted).label("units"), mean_length.label("mean_length"))
         .join_from(bank, counted, same_bank(counted, bank), isouter=True)
@@ -86,9 +85,9 @@ _HAS_ENDED = exists().where(
 # The question's words ------------------------------------------------------------------------------------------------
 
 #: Units above which the stored count of a term is taken; units at which counting a rarer term stops.
-_COMMON, _MOST_COUNTED = literal_column("1000", Integer), literal_column("5000", Integer)
+_COMMON, _MOST_COUNTED = inline(1000), inline(5000)
 #: Units of each term whose speakers are read, in the word index and among the pending ones.
-_SAMPLE = literal_column("24", Integer)
+_SAMPLE = inline(24)
 
 
 def _select_terms() -> Select[*tuple[Any, ...]]:
@@ -101,7 +100,7 @@ def _select_terms() -> Select[*tuple[Any, ...]]:
             term.c.term,
             frequency.c.df,
             sample.c.speakers,
-            func.encode(waiting.c.packed, literal_column("'base64'")).label("packed"),
+            func.encode(waiting.c.packed, inline("base64")).label("packed"),
         )
         .join_from(term, waiting, waiting.c.term == term.c.term, isouter=True)
         .join(counted, and_(in_bank(counted), counted.c.term == term.c.term), isouter=True)
@@ -134,7 +133,7 @@ def _count_units_with(term: FromClause, counted: FromClause, waiting: CTE) -> Fr
     posting = POSTING.alias("p")
     posted = select().where(in_bank(posting), posting.c.term == term.c.term).limit(_MOST_COUNTED).correlate(term)
     now = select(func.count()).select_from(posted.subquery("p")).scalar_subquery()
-    df = case((counted.c.df > _COMMON, counted.c.df), else_=now) + func.coalesce(waiting.c.df, _ZERO)
+    df = case((counted.c.df > _COMMON, counted.c.df), else_=now) + func.coalesce(waiting.c.df, ZERO)
     return select(df.label("df")).correlate(term, counted, waiting).lateral("f")
 
 
@@ -144,7 +143,7 @@ def _select_speakers(term: FromClause, waiting: CTE) -> FromClause:
     A speaker's name is indexed with the words of each of their messages, so a small sample shows whether a word is a
     participant's name, without a list of participants. Marks of names (terms with a colon) are no words.
     """
-    posting, is_word = POSTING.alias("p"), term.c.term.not_like(literal_column("'%:%'"))
+    posting, is_word = POSTING.alias("p"), term.c.term.not_like(inline("%:%"))
     each = func.unnest(waiting.c.units).table_valued(column("unit_id", Uuid)).render_derived("n")
     posted = select(posting.c.unit_id).where(in_bank(posting), posting.c.term == term.c.term, is_word)
     holder = union_all(
@@ -153,7 +152,7 @@ def _select_speakers(term: FromClause, waiting: CTE) -> FromClause:
     speaker = (
         select(_UNIT.c.name, _UNIT.c.role)
         .where(in_bank(_UNIT), _UNIT.c.unit_id == holder.c.unit_id, _UNIT.c.seq.is_not(None))
-        .limit(_ONE)
+        .limit(ONE)
         .lateral("u")
     )
     speakers = func.array_agg(distinct(func.coalesce(speaker.c.name, speaker.c.role)))
@@ -183,7 +182,7 @@ _NEWEST = (
     select(_UNIT.c.seq)
     .where(in_bank(_UNIT), _UNIT.c.session_id == bindparam("session", type_=Uuid), _UNIT.c.seq.is_not(None))
     .order_by(_UNIT.c.seq.desc())
-    .limit(_ONE)
+    .limit(ONE)
     .scalar_subquery()
 )
 

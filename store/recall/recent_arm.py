@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
-from sqlalchemy import Integer, Select, bindparam, literal_column, select, true
+from sqlalchemy import Select, bindparam, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.recall.filters import filter_conditions, happened_at
@@ -18,6 +18,7 @@ from store.recall.pool import CandidatePool
 from store.recall.settings import RecallSettings
 from store.recall.state import ArmResult, RecallState
 from store.schema import TIME, TURN, UNIT, in_bank
+from store.sql_constants import inline
 
 #: Most messages, and most turns that are searched for them.
 MESSAGES = 8
@@ -26,7 +27,7 @@ OLDER = 0.7
 #: Age at which a message's score has fallen to about a third, and age from which on it is not found.
 SOON, WINDOW = timedelta(minutes=3), timedelta(minutes=15)
 
-_MOST = literal_column(str(MESSAGES), Integer)
+_MOST = inline(MESSAGES)
 
 
 def _select_just_said() -> Select[UUID, datetime]:
@@ -48,7 +49,7 @@ def _select_just_said() -> Select[UUID, datetime]:
             in_bank(unit),
             unit.c.turn_id == newest.c.turn_id,
             unit.c.seq.is_not(None),
-            unit.c.role.is_distinct_from(literal_column("'assistant'")),
+            unit.c.role.is_distinct_from(inline("assistant")),
             filter_conditions(unit),
         )
         .order_by(unit.c.seq.desc())

@@ -13,7 +13,6 @@ import numpy as np
 from sqlalchemy import (
     ARRAY,
     FromClause,
-    Integer,
     Select,
     Text,
     Uuid,
@@ -24,7 +23,6 @@ from sqlalchemy import (
     column,
     distinct,
     func,
-    literal_column,
     select,
     true,
 )
@@ -40,12 +38,12 @@ from store.recall.pool import Candidate, CandidatePool
 from store.recall.state import RecallState
 from store.recall.stored_vectors import measure_distance, select_vector
 from store.schema import EVENT_STORE, REFLECTION, UNIT, in_bank
+from store.sql_constants import ONE, ZERO, inline
 
 #: Most reflections that are found in addition to the units if a filter applies; they displace no unit.
 NEAREST = 8
 
-IS_ASKED_FOR = of_kind(literal_column(f"'{KIND}'", Text))
-_ZERO, _ONE = literal_column("0", Integer), literal_column("1", Integer)
+IS_ASKED_FOR = of_kind(inline(KIND))
 
 
 def _select_told() -> Select[*tuple[Any, ...]]:
@@ -62,11 +60,11 @@ def _select_told() -> Select[*tuple[Any, ...]]:
             in_bank(reflection),
             reflection.c.reflection_id == wanted.c.reflection_id,
             reflection.c.active,
-            reflection.c.content != literal_column("''"),
+            reflection.c.content != inline(""),
             IS_ASKED_FOR,
             known_by_then(reflection),
         )
-        .limit(_ONE)
+        .limit(ONE)
         .lateral("r")
     )
     event, vector = _find_event(wanted), select_vector(wanted.c.reflection_id).lateral("v")
@@ -85,14 +83,14 @@ def _find_event(wanted: FromClause) -> FromClause:
     event = EVENT_STORE.alias("e")
     kinds = (EventType.REFLECTION_CREATED, EventType.REFLECTION_UPDATED)
     return (
-        select(event.c.data[literal_column("'sourceMemoryIds'")].label("ids"))
+        select(event.c.data[inline("sourceMemoryIds")].label("ids"))
         .where(
             in_bank(event),
             event.c.aggregate_key == cast(wanted.c.reflection_id, Text),
-            event.c.event_type.in_([literal_column(f"'{kind}'") for kind in kinds]),
+            event.c.event_type.in_([inline(kind) for kind in kinds]),
         )
         .order_by(event.c.aggregate_version.desc())
-        .limit(_ONE)
+        .limit(ONE)
         .lateral("e")
     )
 
@@ -110,19 +108,19 @@ def _gather_facts(event: FromClause) -> FromClause:
             happened_at(unit).label("at"),
         )
         .where(in_bank(unit), unit.c.unit_id == cast(source.c.id, Uuid), conditions_of_any_kind(unit))
-        .limit(_ONE)
+        .limit(ONE)
         .lateral("u")
     )
     last_first = (fact.c.at.desc(), fact.c.position.desc())
     return (
         select(
-            func.array_agg(aggregate_order_by(fact.c.session_name, *last_first))[_ONE].label("session_name"),
+            func.array_agg(aggregate_order_by(fact.c.session_name, *last_first))[ONE].label("session_name"),
             func.array_agg(aggregate_order_by(fact.c.turn_name, *last_first)).label("turns"),
             func.max(fact.c.at).label("occurred_at"),
-            case((func.count(distinct(fact.c.user_id)) == _ONE, func.array_agg(fact.c.user_id)[_ONE])).label("user_id"),
+            case((func.count(distinct(fact.c.user_id)) == ONE, func.array_agg(fact.c.user_id)[ONE])).label("user_id"),
         )
         .join_from(source, fact, true(), isouter=True)
-        .having(and_(func.count() > _ZERO, func.count() == func.count(fact.c.unit_id)))
+        .having(and_(func.count() > ZERO, func.count() == func.count(fact.c.unit_id)))
         .lateral("s")
     )
 

@@ -5,9 +5,10 @@ Their parameters are `host`, `bank`, `generation` (of the model), and `vector`, 
 
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Double, Select, and_, bindparam, cast, literal_column, select
+from sqlalchemy import ColumnElement, Double, Select, and_, bindparam, cast, select
 
 from store.schema import UNIT_VECTOR, in_bank
+from store.sql_constants import ONE, ZERO
 from store.vectors import HalfVector
 
 VECTOR = UNIT_VECTOR.alias("v")
@@ -24,7 +25,5 @@ def measure_distance(vector: ColumnElement[object], other: ColumnElement[object]
 def select_vector(unit_id: ColumnElement[UUID]) -> Select[object]:
     """Select the vector of a unit; for a text of several chunks, that of the first."""
     return (
-        select(VECTOR.c.embedding)
-        .where(IN_GENERATION, VECTOR.c.unit_id == unit_id, VECTOR.c.chunk == literal_column("0"))
-        .limit(literal_column("1"))
+        select(VECTOR.c.embedding).where(IN_GENERATION, VECTOR.c.unit_id == unit_id, VECTOR.c.chunk == ZERO).limit(ONE)
     )

@@ -14,16 +14,17 @@ from sqlalchemy import (
     exists,
     false,
     func,
-    literal_column,
     or_,
     select,
     true,
     union_all,
 )
 
+from store.ledger.stages import Stage
 from store.recall.filters import KINDS, filter_conditions
 from store.recall.stored_vectors import IN_GENERATION, VECTOR
 from store.schema import LEDGER, UNIT, in_bank
+from store.sql_constants import inline
 
 #: Characters that are read of each text; more than the sentence model reads.
 CHARACTERS = 8192
@@ -53,7 +54,7 @@ def _select_tail() -> Select[UUID, str, int, bool]:
     )
     undone = (
         select(work.c.turn_id)
-        .where(in_bank(work), work.c.stage == literal_column("'embedding'"), work.c.undone)
+        .where(in_bank(work), work.c.stage == inline(Stage.EMBEDDING), work.c.undone)
         .order_by(work.c.position.desc())
         .limit(_CHUNKS)
         .cte("undone")
@@ -64,7 +65,7 @@ def _select_tail() -> Select[UUID, str, int, bool]:
         .where(
             in_bank(unit),
             unit.c.turn_id == undone.c.turn_id,
-            or_(unit.c.origin != literal_column("'extraction'"), KINDS.is_not(None)),
+            or_(unit.c.origin != inline("extraction"), KINDS.is_not(None)),
             lacks_vector,
         )
         .order_by(unit.c.position.desc())

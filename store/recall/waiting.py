@@ -27,11 +27,11 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 from store.schema import UNIT_WORD
+from store.sql_constants import ZERO, inline
 
 WORD = UNIT_WORD.alias("w")
 #: The question's terms.
 _TERMS = bindparam("terms", type_=ARRAY(Text))
-_ZERO = literal_column("0", Integer)
 
 
 def pack_postings(posting: FromClause) -> ColumnElement[bytes]:
@@ -44,16 +44,16 @@ def pack_postings(posting: FromClause) -> ColumnElement[bytes]:
         .concat(func.int4send(posting.c.seq))
         .concat(func.int4send(posting.c.tf))
         .concat(func.int4send(posting.c.length)),
-        literal_column("''"),
+        inline(""),
     )
     return packed
 
 
 def pack_postings_alone(posting: FromClause) -> ColumnElement[bytes]:
     """Return an aggregate that packs postings without their places in sessions (the fields of lexical.ALONE)."""
-    counts = cast(posting.c.tf, BigInteger).bitwise_lshift(literal_column("32", Integer)).bitwise_or(posting.c.length)
+    counts = cast(posting.c.tf, BigInteger).bitwise_lshift(inline(32)).bitwise_or(posting.c.length)
     packed: ColumnElement[bytes] = func.string_agg(
-        func.uuid_send(posting.c.unit_id).concat(func.int8send(counts)), literal_column("''")
+        func.uuid_send(posting.c.unit_id).concat(func.int8send(counts)), inline("")
     )
     return packed
 
@@ -62,21 +62,21 @@ def find_place(of: FromClause) -> tuple[ColumnElement[UUID], ColumnElement[int]]
     """Return the place of a posting, `session_id` and `seq`; for a unit that is not a message, its own id and -1."""
     return (
         case((of.c.seq.is_(None), of.c.unit_id), else_=of.c.session_id).label("session_id"),
-        func.coalesce(of.c.seq, literal_column("-1", Integer)).label("seq"),
+        func.coalesce(of.c.seq, inline(-1)).label("seq"),
     )
 
 
 def open_words(word: FromClause) -> FromClause:
     """Return the `terms` of a unit, unpacked once for all asked terms."""
     unpacked = word.c.terms.op("#>", return_type=JSONB())(literal_column("cast(array[] as text[])"))
-    return select(unpacked.label("terms")).correlate(word).offset(_ZERO).lateral("o")
+    return select(unpacked.label("terms")).correlate(word).offset(ZERO).lateral("o")
 
 
 def match_terms(opened: FromClause) -> FromClause:
     """Return the asked terms that a unit has, `term`, and how often, `tf`."""
     asked = func.unnest(_TERMS).table_valued(column("term", Text)).render_derived("a")
     times = cast(opened.c.terms.op("->>")(asked.c.term), Integer).label("tf")
-    return select(asked.c.term, times).where(opened.c.terms.has_key(asked.c.term)).offset(_ZERO).lateral("m")
+    return select(asked.c.term, times).where(opened.c.terms.has_key(asked.c.term)).offset(ZERO).lateral("m")
 
 
 def select_waiting(in_banks: ColumnElement[bool], words: FromClause = WORD) -> Select[*tuple[Any, ...]]:
