@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from types import MappingProxyType
-from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -33,6 +32,7 @@ Postings = NDArray[np.void]
 Scores = NDArray[np.float64]
 Place = tuple[UUID, int]
 Slots = NDArray[np.intp]
+Keys = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,7 @@ class LexicalScores:
             scores += self._places.with_context(nth, weights, answering, beside)
         count = min(count, len(scores))
         top = np.argpartition(-scores, count - 1)[:count] if count else np.empty(0, dtype=np.intp)
+        top = top[scores[top] > 0]  # the slot before a session's first message is no place
         return [self._places.name(slot) for slot in top[np.argsort(-scores[top], kind="stable")]]
 
     def of(self, places: Sequence[Place], answers: NDArray[np.bool_], unmuted: Scores | None = None) -> Scores:
@@ -181,20 +182,28 @@ def _compute_bm25(found: Postings, statistics: Statistics, ranking: RankingSetti
 class _Places:
     """All places that have a posting or are next to one that has, numbered from 0 (slots).
 
-    A place's key has the number of its session in the upper half and seq + 1 in the lower: neighbours differ by one.
+    A place's key is its session's, plus seq + 1: neighbours differ by one, so their slots are adjacent.
     """
 
     def __init__(self, postings: Sequence[Postings]) -> None:
-        together = np.concatenate(postings) if postings else np.empty(0, dtype=POSTING)
-        # The last 8 bytes of a uuid5 are random enough to stand for it.
-        tails = np.ascontiguousarray(together["session"]).view(">u8").reshape(-1, 2)[:, 1].astype(np.uint64)
-        self._tails, first, number = np.unique(tails, return_index=True, return_inverse=True)
-        self._sessions = together["session"][first]
-        seq = together["seq"].astype(np.int64)
-        own = (number.astype(np.int64) << 32) | (seq + 1)
-        self._keys = _unique_keys(np.concatenate((own, own[seq > 0] - 1, own[seq >= 0] + 1)))
-        at = np.searchsorted(self._keys, own)
-        # Neighbours differ by one, so their slots are adjacent; a missing neighbour has the slot behind the last.
+        self._together = np.concatenate(postings) if postings else np.empty(0, dtype=POSTING)
+        sessions = np.ascontiguousarray(self._together["session"]).view(">u8").reshape(-1, 2)[:, 1].astype(np.uint64)
+        seq = self._together["seq"].astype(np.int64)
+        self._own_keys = _build_keys(sessions, seq)
+        order = np.argsort(self._own_keys)
+        in_order = self._own_keys[order]
+        is_first = np.append(True, in_order[1:] != in_order[:-1])[: len(in_order)]
+        places, of_place = in_order[is_first], order[is_first]
+        # Places that are one or two apart share the slots between them; each has a slot on either side.
+        steps = np.minimum(np.diff(places), 3).astype(np.intp)
+        taken = np.cumsum(np.append(1, steps))[: len(places)]
+        self._keys = np.zeros(taken[-1] + 2 if len(taken) else 0, dtype=np.uint64)
+        self._posting = np.zeros(len(self._keys), dtype=np.intp)
+        for beside in (-1, 1, 0):
+            self._keys[taken + beside] = places + np.uint64(beside % 2**64)
+            self._posting[taken + beside] = of_place
+        at = np.empty(len(order), dtype=np.intp)
+        at[order] = taken[np.cumsum(is_first) - 1]
         slots = (at, np.where(seq > 0, at - 1, len(self)), np.where(seq >= 0, at + 1, len(self)))
         bounds = np.cumsum([0, *map(len, postings)])
         self._own, self._before, self._after = (
@@ -218,31 +227,31 @@ class _Places:
         result[self._own[nth]] = weights
         return result
 
-    def name(self, slot: Any) -> Place:
-        key = int(self._keys[slot])
-        return UUID(bytes=self._sessions[key >> 32].tobytes()), (key & 0xFFFFFFFF) - 1
+    def name(self, slot: int) -> Place:
+        """Return the place of a slot, read from a posting that is there or beside it."""
+        posting = self._posting[slot]
+        distance = int(self._keys[slot]) - int(self._own_keys[posting])
+        nearby = self._together[posting]
+        return UUID(bytes=nearby["session"].tobytes()), int(nearby["seq"]) + distance
 
     def slots(self, places: Sequence[Place]) -> tuple[Slots, Slots, Slots]:
         """Return the slots of these places and of their neighbours before and after; len(self) if missing."""
-        tails = np.array([int.from_bytes(session.bytes[8:]) for session, _ in places], dtype=np.uint64)
-        numbers = np.searchsorted(self._tails, tails)
-        known = np.append(self._tails, np.uint64(0))[numbers] == tails
-        known &= numbers < len(self._tails)
+        sessions = np.array([int.from_bytes(session.bytes[8:]) for session, _ in places], dtype=np.uint64)
         seqs = np.array([seq for _, seq in places], dtype=np.int64)
-        own = (numbers.astype(np.int64) << 32) | (seqs + 1)
-        return (
-            self._at(own, known),
-            self._at(own - 1, known & (seqs > 0)),
-            self._at(own + 1, known & (seqs >= 0)),
-        )
+        own, one = _build_keys(sessions, seqs), np.uint64(1)
+        return self._find(own), self._find(own - one, seqs > 0), self._find(own + one, seqs >= 0)
 
-    def _at(self, keys: NDArray[np.int64], known: NDArray[np.bool_]) -> Slots:
+    def _find(self, keys: Keys, there: NDArray[np.bool_] | None = None) -> Slots:
+        """Return the slots of these keys; len(self) where there is none, or nothing is `there`."""
         slots = np.searchsorted(self._keys, keys)
-        found = known & (np.append(self._keys, -1)[slots] == keys)
-        return np.where(found, slots, len(self))
+        found = np.append(self._keys, np.uint64(0))[slots] == keys
+        found &= slots < len(self)
+        return np.where(found if there is None else found & there, slots, len(self))
 
 
-def _unique_keys(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the keys sorted and without duplicates; `np.unique` hashes them first, which takes five times as long."""
-    keys.sort()
-    return keys[np.append(True, keys[1:] != keys[:-1])] if len(keys) else keys
+def _build_keys(sessions: Keys, seqs: NDArray[np.int64]) -> Keys:
+    """Return the keys of places; `sessions` are the last 8 bytes of ids, random enough in a uuid5 to stand for it.
+
+    The factor keeps the places of sessions apart whose ids are next to each other.
+    """
+    return sessions * np.uint64(0x9E3779B97F4A7C15) + (seqs + 1).astype(np.uint64)
