@@ -222,7 +222,7 @@ def count_tokens(items: Sequence[Item]) -> int:
 
 def _measure_value(value: Any) -> int:
     if isinstance(value, str):
-        return len(value) if value.isascii() else sum(1 if sign.isascii() else 2 for sign in value)
+        return 2 * len(value) - len(value.encode("ascii", "ignore"))
     if isinstance(value, dict):
         return sum(_measure_value(one) for one in value.values())
     return sum(_measure_value(one) for one in value) if isinstance(value, list) else 0

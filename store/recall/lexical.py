@@ -86,7 +86,7 @@ class LexicalScores:
         count = min(count, len(scores))
         top = np.argpartition(-scores, count - 1)[:count] if count else np.empty(0, dtype=np.intp)
         top = top[scores[top] > 0]  # the slot before a session's first message is no place
-        return [self._places.name(slot) for slot in top[np.argsort(-scores[top], kind="stable")]]
+        return self._places.names(top[np.argsort(-scores[top], kind="stable")])
 
     def of(self, places: Sequence[Place], answers: NDArray[np.bool_], unmuted: Scores | None = None) -> Scores:
         """Return the scores of these places, 0 for places without a term; `answers` says which follow a question.
@@ -227,12 +227,14 @@ class _Places:
         result[self._own[nth]] = weights
         return result
 
-    def name(self, slot: int) -> Place:
-        """Return the place of a slot, read from a posting that is there or beside it."""
-        posting = self._posting[slot]
-        distance = int(self._keys[slot]) - int(self._own_keys[posting])
-        nearby = self._together[posting]
-        return UUID(bytes=nearby["session"].tobytes()), int(nearby["seq"]) + distance
+    def names(self, slots: Slots) -> list[Place]:
+        """Return the places of these slots, read from postings that are there or beside them."""
+        postings = self._posting[slots]
+        sessions = self._together["session"][postings].tobytes()
+        # Unsigned differences wrap around: seen as signed, they are -1, 0 or 1.
+        distances = (self._keys[slots] - self._own_keys[postings]).astype(np.int64)
+        seqs = (self._together["seq"][postings] + distances).tolist()
+        return [(UUID(bytes=sessions[16 * n : 16 * n + 16]), seq) for n, seq in enumerate(seqs)]
 
     def slots(self, places: Sequence[Place]) -> tuple[Slots, Slots, Slots]:
         """Return the slots of these places and of their neighbours before and after; len(self) if missing."""

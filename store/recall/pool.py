@@ -1,6 +1,7 @@
 """Holds the pool of candidates: every unit that the arms found, with the features that rules need."""
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -60,7 +61,7 @@ class Candidate:
         return self.name or self.role
 
 
-@dataclass(frozen=True)
+@dataclass
 class CandidatePool:
     """Candidates, and in the order of the candidates the inner products of their vectors and their neighbours'.
 
@@ -75,6 +76,12 @@ class CandidatePool:
     def unmuted(self) -> Numbers:
         """1 where the message before or after a candidate counts for it, else 0; shape (len(self), 2)."""
         return np.ones((len(self), 2)) if self.muted is None else (~self.muted).astype(np.float64)
+
+    def mute(self, muted: NDArray[np.bool_]) -> "CandidatePool":
+        """Return the pool with these neighbours muted; what was computed of its candidates is kept."""
+        pool = copy(self)
+        pool.muted = muted
+        return pool
 
     def __len__(self) -> int:
         return len(self.candidates)

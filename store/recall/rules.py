@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from itertools import compress
 
 import numpy as np
@@ -164,7 +163,7 @@ def mute_echoes(pool: CandidatePool, question: Question) -> CandidatePool:
     if not echoes and not lines:
         return pool
     muted = [_find_muted(unit, place, echoes, lines) for unit, place in zip(pool.candidates, pool.places, strict=True)]
-    return replace(pool, muted=np.array(muted, dtype=np.bool_))
+    return pool.mute(np.array(muted, dtype=np.bool_))
 
 
 def _find_muted(
