@@ -27,7 +27,7 @@ LEAST = 3
 TIMES = 5
 #: The most messages that are counted for a mark, and the most in which the name is looked for as an ordinary word:
 #: each that many of the word index, and that many that wait for it.
-VOTES, TEXTS = 64, 64
+VOTES, TEXTS = 32, 64
 #: Characters of a text that are searched for the word.
 CHARACTERS = 4096
 #: Banks in which one name is looked up.
@@ -64,11 +64,11 @@ CALLED = text("""
           left join lateral (
                select min(m.speaker) as only
                  from (select coalesce(m.name, m.role) as speaker from afterturn.agent_memory_unit_t m
-                        where m.host_id = :host and m.bank_id = :bank and m.session_id = t.session_id
+                        where not t.own and m.host_id = :host and m.bank_id = :bank and m.session_id = t.session_id
                           and m.seq between t.seq - :around and t.seq + :around and m.active
                           and (m.name is not null or m.role in ('user', 'assistant'))) m
                 where m.speaker <> t.speaker
-               having count(distinct m.speaker) = 1) o on not t.own
+               having count(distinct m.speaker) = 1) o on true
     ), small as (
         select distinct c.name
           from unnest(cast(:words as text[]), cast(:named as text[])) c(word, name),
