@@ -97,7 +97,7 @@ class RemoteEmbedder:
 
     async def _ask(self, batch: Sequence[str], deadline: float) -> Mapping[str, object]:
         try:
-            return await self._retry.call(partial(self._once, batch), _again, deadline=deadline)
+            return await self._retry.call(partial(self._once, batch), _retry_after, deadline=deadline)
         except EndpointError as error:
             failure = error
         if not failure.passing:
@@ -183,6 +183,6 @@ def _normalise_rows(found: Sequence[NDArray[np.float64]]) -> NDArray[np.float32]
     return np.asarray(vectors / lengths, dtype=np.float32)
 
 
-def _again(error: Exception) -> float | None:
+def _retry_after(error: Exception) -> float | None:
     """Return after how many seconds a failed call may be tried again; None: a retry would fail, too."""
     return (error.retry_after or 0.0) if isinstance(error, EndpointError) and error.passing else None

@@ -127,7 +127,7 @@ class PluginClient:
             self._headers["authorization"] = f"Bearer {address.token}"
         # WHY no httpx.AsyncClient: it logs URLs, which name workspaces, and obeys redirects, cookies and proxies.
         self._http = httpx.AsyncHTTPTransport(
-            verify=_certificates(address.ca_file) if target.base.startswith("https") else False,
+            verify=_load_certificates(address.ca_file) if target.base.startswith("https") else False,
             uds=target.socket,
             limits=httpx.Limits(max_connections=CONNECTIONS),
             trust_env=False,
@@ -164,19 +164,19 @@ class PluginClient:
 
     async def upsert_namespace(self, name: str, body: NamespaceUpsert) -> Namespace:
         """Create a namespace, or change the fields that the body names."""
-        return await self._ask("PUT", _path(name), body.as_json(), Namespace)
+        return await self._ask("PUT", _build_path(name), body.as_json(), Namespace)
 
     async def patch_namespace(self, name: str, body: NamespacePatch) -> Namespace:
         """Change the fields of a namespace that the body names; null clears one."""
-        return await self._ask("PATCH", _path(name), body.as_json(), Namespace)
+        return await self._ask("PATCH", _build_path(name), body.as_json(), Namespace)
 
     async def delete_namespace(self, name: str) -> None:
         """Delete a namespace and its memories."""
-        await self._exchange("DELETE", _path(name), None)
+        await self._exchange("DELETE", _build_path(name), None)
 
     async def write(self, namespace: str, body: MemoryWrite) -> Written:
         """Write a memory."""
-        written = await self._ask("POST", _path(namespace, "/memories"), body.as_json(), Written)
+        written = await self._ask("POST", _build_path(namespace, "/memories"), body.as_json(), Written)
         if body.id is not None and written.id.lower() != str(body.id):
             raise UnreadableAnswer("the plugin answered a write with another id than it was given")
         return written
@@ -209,7 +209,7 @@ class PluginClient:
         if _OK <= status < _REDIRECT:
             return status, raw
         if status != _TOO_MANY:
-            raise _refusal(status, raw)
+            raise _build_refusal(status, raw)
         pause_s = _retry_after_s(headers)
         self._pause_until = max(self._pause_until, self._now() + pause_s)
         raise PluginOverloaded(pause_s)
@@ -248,7 +248,9 @@ class PluginClient:
         if self._breaker:
             self._breaker.record_failure()
         raise PluginUnavailable(
-            f"the memory plugin cannot be reached ({problem})" if problem else _message(response.status_code, raw)
+            f"the memory plugin cannot be reached ({problem})"
+            if problem
+            else _choose_message(response.status_code, raw)
         )
 
 
@@ -265,28 +267,28 @@ async def _read_body(response: httpx.Response) -> bytes:
     return bytes(raw)
 
 
-def _refusal(status: int, raw: bytes) -> PluginRefused:
-    problem = _problem(raw)
+def _build_refusal(status: int, raw: bytes) -> PluginRefused:
+    problem = _parse_problem(raw)
     code = problem.code if problem else _CODES.get(status, "bad_request")
-    return PluginRefused(status, code, _message(status, raw), problem.details if problem else None)
+    return PluginRefused(status, code, _choose_message(status, raw), problem.details if problem else None)
 
 
-def _message(status: int, raw: bytes) -> str:
+def _choose_message(status: int, raw: bytes) -> str:
     """Return the message of an unsuccessful answer, for the caller."""
-    problem = _problem(raw)
+    problem = _parse_problem(raw)
     if problem:
         return problem.message
     return f"status {status}: {raw[:SHOWN_BYTES].decode(errors='replace')}" if raw else f"status {status} (empty body)"
 
 
-def _problem(raw: bytes) -> Problem | None:
+def _parse_problem(raw: bytes) -> Problem | None:
     try:
         return Problem.model_validate(json.loads(raw))
     except (ValueError, RecursionError):
         return None
 
 
-def _path(name: str, ending: str = "") -> str:
+def _build_path(name: str, ending: str = "") -> str:
     if not is_namespace(name):
         raise InvalidCall("namespace: must be like workspace:abc, in at most 256 bytes")
     return namespace_path(name, ending)
@@ -298,7 +300,7 @@ def _retry_after_s(headers: Mapping[str, str]) -> float:
     return float(text[:9]) if text.isascii() and text.isdigit() else 1.0
 
 
-def _certificates(ca_file: Path | None) -> ssl.SSLContext:
+def _load_certificates(ca_file: Path | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError):

@@ -38,16 +38,16 @@ def create_perimeter_app(perimeter: Perimeter, callers: Callers, *, tools: bool 
     def route(path: str, method: str, serve: Serve) -> Route:
         async def answer(request: Request) -> Response:
             try:
-                return await serve(request, await _caller(request, callers))
+                return await serve(request, await _authenticate(request, callers))
             except PerimeterError as error:
-                return _refused(error)
+                return _answer_error(error)
 
         return Route(f"/workspaces/{{id}}/v2{path}", answer, methods=[method])
 
     async def namespaces(_: Request, caller: CallingWorkspace) -> Response:
         readable = await perimeter.readable(caller)
         shown = {"readable": readable, "writable": [entry for entry in readable if entry.writable]}
-        return JSONResponse({name: [_labelled(entry) for entry in entries] for name, entries in shown.items()})
+        return JSONResponse({name: [_label_namespace(entry) for entry in entries] for name, entries in shown.items()})
 
     async def search(request: Request, caller: CallingWorkspace) -> Response:
         asked = _search_of(request)
@@ -74,10 +74,10 @@ def create_perimeter_app(perimeter: Perimeter, callers: Callers, *, tools: bool 
 
 
 async def _answer_unknown(_request: Request, error: Exception) -> Response:
-    return _refused(error) if isinstance(error, PerimeterError) else Response(status_code=500)
+    return _answer_error(error) if isinstance(error, PerimeterError) else Response(status_code=500)
 
 
-async def _caller(request: Request, callers: Callers) -> CallingWorkspace:
+async def _authenticate(request: Request, callers: Callers) -> CallingWorkspace:
     """Return the caller by the key. Raises UnknownCaller; WorkspaceNotFound where the path names another workspace."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer":
@@ -104,11 +104,11 @@ def _search_of(request: Request) -> SearchArguments:
     )
 
 
-def _labelled(entry: NamespaceAccess) -> dict[str, str]:
+def _label_namespace(entry: NamespaceAccess) -> dict[str, str]:
     return {"name": entry.name, "kind": entry.kind, "label": entry.display_name or entry.name}
 
 
-def _refused(error: PerimeterError) -> Response:
+def _answer_error(error: PerimeterError) -> Response:
     code = error.wire_code if error.wire_code in STATUSES else "internal"
     body = {"code": code, "message": str(error), "retryable": error.retryable, "details": dict(error.details)}
     if isinstance(error, NotConfigured):

@@ -62,14 +62,14 @@ class PerimeterMcp:
         try:
             answer = await self._toolbox.call(caller, asked.name, asked.arguments or {})
         except ToolFailed as error:
-            return _told(error.body, is_error=True)
+            return _build_result(error.body, is_error=True)
         except Exception as error:  # noqa: BLE001 - an error's text must not reach a client or the SDK's log
             log.error("tool_failed", error=type(error).__name__)  # noqa: TRY400 - no tracebacks
-            return _told({"code": "internal", "message": "internal error", "retryable": True}, is_error=True)
-        return _told(answer)
+            return _build_result({"code": "internal", "message": "internal error", "retryable": True}, is_error=True)
+        return _build_result(answer)
 
 
-def _told(answer: Answer, *, is_error: bool = False) -> types.CallToolResult:
+def _build_result(answer: Answer, *, is_error: bool = False) -> types.CallToolResult:
     """Return a tool's answer: JSON, or the older recall tool's sentence for no results."""
     words = answer if isinstance(answer, str) else orjson.dumps(answer).decode()
     structured = answer if isinstance(answer, dict) and not is_error else None

@@ -122,7 +122,7 @@ class Perimeter:
             pin=commit.pin,
         )
         entry = writable_entry(await self.readable(caller), commit.namespace)
-        write, ignored = _degrade(write, await plugin.capabilities())
+        write, ignored = _drop_unsupported(write, await plugin.capabilities())
         written = await self._write(plugin, entry, write)
         if entry.kind is NamespaceKind.ORG:
             await self._note(
@@ -152,7 +152,7 @@ class Perimeter:
         now = self._clock()
         # Memories that the plugin returns beyond the request are dropped, so that a workspace reads no others.
         shown = (
-            _shown(memory, names[memory.namespace])
+            _show_memory(memory, names[memory.namespace])
             for memory in found
             if memory.namespace in names and (memory.expires_at is None or memory.expires_at > now)
         )
@@ -214,7 +214,7 @@ def clean(content: str, redaction: Redaction, own_keys: Sequence[str] = ()) -> s
     return disarm_marks(redact_secrets(content, redaction, own_keys))
 
 
-def _degrade(write: MemoryWrite, promised: frozenset[str]) -> tuple[MemoryWrite, tuple[str, ...]]:
+def _drop_unsupported(write: MemoryWrite, promised: frozenset[str]) -> tuple[MemoryWrite, tuple[str, ...]]:
     """Return the write without fields whose capability the plugin lacks, and the names of these fields."""
     ignored = {
         field: default
@@ -224,7 +224,7 @@ def _degrade(write: MemoryWrite, promised: frozenset[str]) -> tuple[MemoryWrite,
     return (write.model_copy(update=ignored), tuple(ignored)) if ignored else (write, ())
 
 
-def _shown(memory: Memory, kind: NamespaceKind) -> Memory:
+def _show_memory(memory: Memory, kind: NamespaceKind) -> Memory:
     """Return a memory for a workspace to read: only memories of the organisation carry its mark."""
     content = memory.content
     shown = (

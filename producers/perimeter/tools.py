@@ -106,26 +106,26 @@ _NEEDS = {
 }
 
 
-async def _commit(perimeter: Perimeter, caller: CallingWorkspace, given: CommitArguments) -> Answer:
+async def _commit_memory(perimeter: Perimeter, caller: CallingWorkspace, given: CommitArguments) -> Answer:
     if given.scope and given.namespace:
         raise InvalidCall("name a namespace or a scope, not both")
     namespace = await _namespace_of(perimeter, caller, given.scope) if given.scope else given.namespace
     commit = Commit(given.content, namespace, given.kind, expires_at=given.expires_at, pin=given.pin)
     done = await perimeter.commit(caller, commit)
-    return {"id": done.id, "scope": given.scope} if given.scope else _committed(done)
+    return {"id": done.id, "scope": given.scope} if given.scope else _committed_json(done)
 
 
-async def _summarise(perimeter: Perimeter, caller: CallingWorkspace, given: SummaryArguments) -> Answer:
+async def _commit_summary(perimeter: Perimeter, caller: CallingWorkspace, given: SummaryArguments) -> Answer:
     commit = Commit(given.content, given.namespace, MemoryKind.SUMMARY, expires_at=given.expires_at)
-    return _committed(await perimeter.commit(caller, commit))
+    return _committed_json(await perimeter.commit(caller, commit))
 
 
-async def _search(perimeter: Perimeter, caller: CallingWorkspace, given: SearchArguments) -> Answer:
+async def _search_memory(perimeter: Perimeter, caller: CallingWorkspace, given: SearchArguments) -> Answer:
     hits = await perimeter.search(caller, given.query, given.namespaces, given.kinds, given.limit)
     return hits.as_json()
 
 
-async def _forget(perimeter: Perimeter, caller: CallingWorkspace, given: ForgetArguments) -> Answer:
+async def _forget_memory(perimeter: Perimeter, caller: CallingWorkspace, given: ForgetArguments) -> Answer:
     await perimeter.forget(caller, given.memory_id, given.namespace)
     return {"forgotten": True}
 
@@ -138,14 +138,14 @@ async def _list_writable(perimeter: Perimeter, caller: CallingWorkspace, _: NoAr
     return {"namespaces": [entry.as_json() for entry in await perimeter.writable(caller)]}
 
 
-async def _recall(perimeter: Perimeter, caller: CallingWorkspace, given: RecallArguments) -> Answer:
+async def _recall_memory(perimeter: Perimeter, caller: CallingWorkspace, given: RecallArguments) -> Answer:
     """Return the older tool's answer: a list with scopes, or a sentence where there is nothing."""
     if (given.scope or "") not in _READ_BY_SCOPE:
         raise _unknown_scope(given.scope)
     kinds = _READ_BY_SCOPE[given.scope or ""]
     names = {entry.name: entry.kind for entry in await perimeter.readable(caller) if entry.kind in kinds}
     hits = await perimeter.search(caller, given.query, tuple(names), limit=RECALL_LIMIT)
-    return [_recalled(memory, names[memory.namespace]) for memory in hits.memories] or NO_MEMORIES
+    return [_recalled_json(memory, names[memory.namespace]) for memory in hits.memories] or NO_MEMORIES
 
 
 _SCOPES = {NamespaceKind.WORKSPACE: "LOCAL", NamespaceKind.TEAM: "TEAM", NamespaceKind.ORG: "GLOBAL"}
@@ -167,12 +167,12 @@ def _unknown_scope(scope: str | None) -> InvalidCall:
     return InvalidCall(REFUSED_SCOPE if scope == "GLOBAL" else "scope: must be LOCAL or TEAM")
 
 
-def _committed(done: Committed) -> dict[str, Any]:
+def _committed_json(done: Committed) -> dict[str, Any]:
     answer: dict[str, Any] = {"id": done.id, "namespace": done.namespace}
     return answer | ({"ignored": list(done.ignored)} if done.ignored else {})
 
 
-def _recalled(memory: Memory, kind: NamespaceKind) -> dict[str, Any]:
+def _recalled_json(memory: Memory, kind: NamespaceKind) -> dict[str, Any]:
     return {
         "id": memory.id,
         "content": memory.content,
@@ -182,20 +182,24 @@ def _recalled(memory: Memory, kind: NamespaceKind) -> dict[str, Any]:
 
 
 TOOLS: Sequence[PerimeterTool] = (
-    PerimeterTool("commit_memory", "Remember something.", CommitArguments, _commit),
-    PerimeterTool("search_memory", "Find memories, or list the newest.", SearchArguments, _search, read_only=True),
+    PerimeterTool("commit_memory", "Remember something.", CommitArguments, _commit_memory),
     PerimeterTool(
-        "commit_summary", "Remember a summary, for 30 days unless it says otherwise.", SummaryArguments, _summarise
+        "search_memory", "Find memories, or list the newest.", SearchArguments, _search_memory, read_only=True
+    ),
+    PerimeterTool(
+        "commit_summary", "Remember a summary, for 30 days unless it says otherwise.", SummaryArguments, _commit_summary
     ),
     PerimeterTool(
         "list_writable_namespaces", "List where you may remember.", NoArguments, _list_writable, read_only=True
     ),
     PerimeterTool("list_readable_namespaces", "List where you may look.", NoArguments, _list_readable, read_only=True),
-    PerimeterTool("forget_memory", "Forget a memory for good.", ForgetArguments, _forget, idempotent=True),
+    PerimeterTool("forget_memory", "Forget a memory for good.", ForgetArguments, _forget_memory, idempotent=True),
 )
 #: Tools for agents that use the older scope names (LOCAL, TEAM).
 LEGACY_TOOLS: Sequence[PerimeterTool] = (
-    PerimeterTool("recall_memory", "Find memories by the older scopes.", RecallArguments, _recall, read_only=True),
+    PerimeterTool(
+        "recall_memory", "Find memories by the older scopes.", RecallArguments, _recall_memory, read_only=True
+    ),
 )
 
 

@@ -140,7 +140,7 @@ class TableTree:
             async with self._engine.connect() as connection:
                 found = (await connection.execute(rows)).all()
         except (SQLAlchemyError, OSError) as error:
-            raise _unreadable(error) from None
+            raise _build_unreadable(error) from None
         return walk_to_root({row[0]: Workspace(*row) for row in found}, workspace_id)
 
     async def workspace_ids(self) -> Sequence[str]:
@@ -150,7 +150,7 @@ class TableTree:
             async with self._engine.connect() as connection:
                 return list(await connection.scalars(select(own).where(self._exists()).order_by(own)))
         except (SQLAlchemyError, OSError) as error:
-            raise _unreadable(error) from None
+            raise _build_unreadable(error) from None
 
     def _name(self) -> Label[Any]:
         name = self._layout.name_column
@@ -161,5 +161,5 @@ class TableTree:
         return cast(self._table.c[status], Text).is_distinct_from(self._layout.removed_status) if status else true()
 
 
-def _unreadable(error: Exception) -> TreeUnreadable:
+def _build_unreadable(error: Exception) -> TreeUnreadable:
     return TreeUnreadable(f"the table of workspaces cannot be read ({type(error).__name__})")

@@ -155,7 +155,7 @@ class PluginApp:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         begun = time.perf_counter()
-        scope["route"] = _Route(_label(scope))
+        scope["route"] = _Route(_label_route(scope))
         try:
             response = await self._answer(scope, receive)
         except ClientDisconnect:
@@ -182,7 +182,7 @@ class PluginApp:
             raw = await request.body()
             store = await self._store_of(request)
             async with self._turn(store.tenant, len(raw)):
-                return await _PluginRequest(store, raw).route(request.method, _segments(scope))
+                return await _PluginRequest(store, raw).route(request.method, _split_path(scope))
         except ClientDisconnect:
             raise
         except Exception as error:  # noqa: BLE001 - an error's text must not reach the server's log
@@ -225,19 +225,19 @@ class _PluginRequest:
             case "GET", "v1", "openapi.json":
                 return JSONResponse(describe_routes())
             case "PUT", "v1", "namespaces", name:
-                return await self._upsert(_name(name))
+                return await self._upsert(_check_name(name))
             case "PATCH", "v1", "namespaces", name:
-                return await self._patch(_name(name))
+                return await self._patch(_check_name(name))
             case "DELETE", "v1", "namespaces", name:
-                return _gone(await self._store.delete_namespace(_name(name)))
+                return _answer_deletion(await self._store.delete_namespace(_check_name(name)))
             case "POST", "v1", "namespaces", name, "memories":
-                return await self._write(_name(name))
+                return await self._write(_check_name(name))
             case "POST", "v1", "search":
                 found = await self._store.search(self._read(_Search))
                 return Response(found.as_bytes(), media_type="application/json")
             case "DELETE", "v1", "memories", memory_id:
                 namespace = self._read(_Forget).requested_by_namespace
-                return _gone(await self._store.forget(namespace, _uuid(memory_id)))
+                return _answer_deletion(await self._store.forget(namespace, _parse_uuid(memory_id)))
             case _, "v1", "namespaces", _:
                 raise Refusal(405, "bad_request", "a namespace knows PUT, PATCH and DELETE", None, _ALLOW)
         raise Refusal(404, "not_found", "no such path")
@@ -258,13 +258,13 @@ class _PluginRequest:
 
     async def _upsert(self, name: str) -> Response:
         if name.startswith(RESERVED):
-            raise _bad(f"namespaces that begin with {RESERVED} are the service's own: choose another prefix")
+            raise _bad_request(f"namespaces that begin with {RESERVED} are the service's own: choose another prefix")
         body = self._read(_Upsert)
-        changes = {field: value for field, value in _changes(body).items() if value is not None}
-        return JSONResponse(_shown(await self._store.upsert_namespace(name, body.kind, changes)))
+        changes = {field: value for field, value in _list_changes(body).items() if value is not None}
+        return JSONResponse(_dump_answer(await self._store.upsert_namespace(name, body.kind, changes)))
 
     async def _patch(self, name: str) -> Response:
-        return JSONResponse(_shown(await self._store.patch_namespace(name, _changes(self._read(_Patch)))))
+        return JSONResponse(_dump_answer(await self._store.patch_namespace(name, _list_changes(self._read(_Patch)))))
 
     async def _write(self, name: str) -> Response:
         written = await self._store.write(name, self._read(_Write))
@@ -275,13 +275,13 @@ class _PluginRequest:
         claimed = self._store.capabilities
         body = {
             name: value
-            for name, value in _object(self._raw).items()
+            for name, value in _parse_object(self._raw).items()
             # In a patch, null clears a field; elsewhere it counts as absent.
             if (name not in FIELDS or FIELDS[name] in claimed) and (value is not None or model is _Patch)
         }
         for name in AS_SENT:
-            if any(isinstance(one, _Rounded) for one in _leaves(body.get(name))):
-                raise _bad(f"{name}: a number has more digits than can be kept; send it as a text")
+            if any(isinstance(one, _Rounded) for one in _iterate_leaves(body.get(name))):
+                raise _bad_request(f"{name}: a number has more digits than can be kept; send it as a text")
         try:
             return model.model_validate(body)
         except ValidationError as error:
@@ -289,21 +289,21 @@ class _PluginRequest:
         messages = (
             f"{'.'.join(map(str, one['loc']))}: {one['msg'].removeprefix('Value error, ')}" for one in problems[:10]
         )
-        raise _bad("; ".join(one.removeprefix(": ") for one in messages))
+        raise _bad_request("; ".join(one.removeprefix(": ") for one in messages))
 
 
 _ALLOW = {"allow": "PUT, PATCH, DELETE"}
 
 
-def _segments(scope: Scope) -> Sequence[str]:
+def _split_path(scope: Scope) -> Sequence[str]:
     """Return the segments of the path, decoded once; bytes that are not UTF-8 match no name."""
     parts = (scope.get("raw_path") or scope["path"].encode()).partition(b"?")[0].split(b"/")[1:]
     return [unquote_to_bytes(part).decode(errors="replace") for part in parts]
 
 
-def _label(scope: Scope) -> str:
+def _label_route(scope: Scope) -> str:
     """Return the route of a path for logs and metrics, without the names in it."""
-    match _segments(scope):
+    match _split_path(scope):
         case "v1", "health" | "search" | "openapi.json" as last:
             return f"/v1/{last}"
         case "v1", "namespaces", _:
@@ -315,20 +315,20 @@ def _label(scope: Scope) -> str:
     return "unrouted"
 
 
-def _name(name: str) -> str:
+def _check_name(name: str) -> str:
     if not is_namespace(name):
-        raise _bad("the namespace must be like workspace:abc, in at most 256 bytes")
+        raise _bad_request("the namespace must be like workspace:abc, in at most 256 bytes")
     return name
 
 
-def _uuid(text: str) -> UUID:
+def _parse_uuid(text: str) -> UUID:
     try:
         return UUID(text)
     except ValueError:
-        raise _bad("the memory's id must be a UUID") from None
+        raise _bad_request("the memory's id must be a UUID") from None
 
 
-def _changes(body: NamespaceUpsert | NamespacePatch) -> dict[str, Any]:
+def _list_changes(body: NamespaceUpsert | NamespacePatch) -> dict[str, Any]:
     """Return the fields that a body names besides the kind; empty metadata counts as none."""
     named: dict[str, Any] = {
         field: getattr(body, field) for field in ("expires_at", "metadata") if field in body.model_fields_set
@@ -336,11 +336,11 @@ def _changes(body: NamespaceUpsert | NamespacePatch) -> dict[str, Any]:
     return named | ({"metadata": None} if named.get("metadata") == {} else {})
 
 
-def _shown(answer: BaseModel) -> dict[str, Any]:
+def _dump_answer(answer: BaseModel) -> dict[str, Any]:
     return answer.model_dump(mode="json", exclude_none=True)
 
 
-def _gone(receipts: Sequence[UUID]) -> Response:
+def _answer_deletion(receipts: Sequence[UUID]) -> Response:
     """Return the answer to a deletion; the header names the receipts of its erasure, where they are few."""
     named = ",".join(map(str, receipts[:RECEIPTS_NAMED]))
     return Response(status_code=204, headers={RECEIPTS: named} if named else None, media_type="application/json")
@@ -353,29 +353,29 @@ class _Rounded(float):
     """A number that a double cannot hold digit for digit."""
 
 
-def _object(raw: bytes) -> dict[str, Any]:
+def _parse_object(raw: bytes) -> dict[str, Any]:
     """Return the JSON object of a body. Raises Refusal."""
     try:
         value = orjson.loads(raw)
         if isinstance(value, dict) and any(value.get(name) is not None for name in AS_SENT):
-            value = json.loads(raw, parse_float=_number)
+            value = json.loads(raw, parse_float=_parse_number)
     except (ValueError, RecursionError):
-        raise _bad("the body must be JSON, in UTF-8, and not nested too deeply") from None
+        raise _bad_request("the body must be JSON, in UTF-8, and not nested too deeply") from None
     if not isinstance(value, dict):
-        raise _bad("the body must be a JSON object")
-    if b"\\u0000" in raw and any(isinstance(one, str) and "\0" in one for one in _leaves(value)):
-        raise _bad("the body holds the character NUL, which cannot be kept")
+        raise _bad_request("the body must be a JSON object")
+    if b"\\u0000" in raw and any(isinstance(one, str) and "\0" in one for one in _iterate_leaves(value)):
+        raise _bad_request("the body holds the character NUL, which cannot be kept")
     return value
 
 
-def _number(text: str) -> float:
+def _parse_number(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(text)
     return number if Decimal(text) == Decimal(repr(number)) else _Rounded(number)
 
 
-def _leaves(value: object) -> Iterator[object]:
+def _iterate_leaves(value: object) -> Iterator[object]:
     """Yield the texts (keys of objects included) and numbers of a JSON value."""
     waiting = [value]
     while waiting:
@@ -392,7 +392,7 @@ def _leaves(value: object) -> Iterator[object]:
 # -- refusals
 
 
-def _bad(message: str) -> Refusal:
+def _bad_request(message: str) -> Refusal:
     return Refusal(400, "bad_request", message)
 
 

@@ -138,12 +138,12 @@ class BankPluginStore:
         self._require(name, writes=True)
         if await self.parts.namespaces.is_ending(self.host, name):
             await self._end(name)
-        return _shown(await self.parts.namespaces.upsert(self.host, name, kind.value, _change(changes)))
+        return _build_namespace(await self.parts.namespaces.upsert(self.host, name, kind.value, _build_change(changes)))
 
     async def patch_namespace(self, name: str, changes: Mapping[str, Any]) -> Namespace:
         """Change what `changes` names; None clears. Raises NotFound."""
         self._require(name, writes=True)
-        return _shown(await self.parts.namespaces.change(self.host, name, _change(changes)))
+        return _build_namespace(await self.parts.namespaces.change(self.host, name, _build_change(changes)))
 
     async def delete_namespace(self, name: str) -> Sequence[UUID]:
         """Delete a namespace with its memories; returns the erasures. Raises NotFound."""
@@ -206,7 +206,7 @@ class BankPluginStore:
         return Found(
             memories=tuple(_as_memory(one, names, vectors.get(one.unit)) for one in page),
             next_cursor=_write_cursor(page[-1]) if len(found) > len(page) else None,
-            namespaces=tuple(map(_shown, namespaces)),
+            namespaces=tuple(map(_build_namespace, namespaces)),
         )
 
     async def _find(self, asked: SearchQuery, query: str, embedding: Sequence[float] | None) -> Sequence[StoredMemory]:
@@ -240,13 +240,13 @@ class BankPluginStore:
             raise PermissionDenied("this key may only read")
 
 
-def _change(changes: Mapping[str, Any]) -> NamespaceChange:
+def _build_change(changes: Mapping[str, Any]) -> NamespaceChange:
     metadata = changes.get("metadata")
     text = None if metadata is None else json.dumps(metadata, ensure_ascii=False)
     return NamespaceChange(frozenset(changes), changes.get("expires_at"), text)
 
 
-def _shown(row: NamespaceRow) -> Namespace:
+def _build_namespace(row: NamespaceRow) -> Namespace:
     return Namespace(
         name=row.name,
         kind=row.kind,

@@ -59,7 +59,7 @@ def describe_routes() -> Mapping[str, Any]:
     schemas |= {name: schemas.pop(title) for name, title in titled.items() if title != name}
     paths: dict[str, Any] = {}
     for method, path, takes, status, answers, refusals in ROUTES:
-        paths.setdefault(path, {})[method] = _operation(path, takes, status, answers, refusals)
+        paths.setdefault(path, {})[method] = _build_operation(path, takes, status, answers, refusals)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Memory plugin", "version": VERSION},
@@ -68,18 +68,18 @@ def describe_routes() -> Mapping[str, Any]:
     }
 
 
-def _operation(
+def _build_operation(
     path: str,
     takes: type[BaseModel] | None,
     status: int,
     answers: type[BaseModel] | None,
     refusals: tuple[int, ...],
 ) -> dict[str, Any]:
-    told = {str(code): _content("refused", Problem) for code in sorted({*refusals, *ADDED})}
-    told[str(status)] = _content("done", answers)
+    told = {str(code): _build_content("refused", Problem) for code in sorted({*refusals, *ADDED})}
+    told[str(status)] = _build_content("done", answers)
     operation: dict[str, Any] = {"responses": told}
     if takes is not None:
-        operation["requestBody"] = {"required": True, **_content("", takes)}
+        operation["requestBody"] = {"required": True, **_build_content("", takes)}
     named = [part.strip("{}") for part in path.split("/") if part.startswith("{")]
     if named:
         operation["parameters"] = [
@@ -88,7 +88,7 @@ def _operation(
     return operation
 
 
-def _content(says: str, model: type[BaseModel] | None) -> dict[str, Any]:
+def _build_content(says: str, model: type[BaseModel] | None) -> dict[str, Any]:
     described = {"description": says} if says else {}
     if model is None:
         return described

@@ -142,7 +142,7 @@ class PluginMemories:
         if (found := self._writes.get(host)) is None:
             write = partial(self._write, host, wait=False)
             # One call at a time: with two, 16 writers found one free for almost every memory, and their p95 was 1.5 x.
-            found = self._writes[host] = Coalescer(write, MOST_BYTES, weigh=_weigh, eager=True)
+            found = self._writes[host] = Coalescer(write, MOST_BYTES, weigh=_weigh_write, eager=True)
         return found
 
     async def _write(self, host: UUID, offered: Sequence[Offered], *, wait: bool) -> list[Outcome]:
@@ -174,7 +174,7 @@ class PluginMemories:
         """Replace a memory's vector in the transaction of its text. Raises NotFound without its namespace."""
         if not await read_namespaces(connection, host, [namespace]):
             raise NotFound(NO_NAMESPACE)
-        place = _place(host, namespace, memory_id)
+        place = _locate_memory(host, namespace, memory_id)
         if vector is not None:
             await insert_vector(connection, place, vector, self._clock())
         await keep_only(connection, place, vector.digest if vector else "")
@@ -184,7 +184,7 @@ class PluginMemories:
 
         `Erasures.run` continues the erasure. Raises NotFound.
         """
-        place = _place(host, namespace, memory_id)
+        place = _locate_memory(host, namespace, memory_id)
         async with self._database.tenant(host) as connection:
             row = (await connection.execute(STATE, place)).one_or_none()
         if row is None or _has_passed(orjson.loads(row.mark).get("expires_at"), self._clock()):
@@ -222,7 +222,7 @@ class PluginMemories:
         return erasure
 
 
-def _weigh(offered: Offered) -> int:
+def _weigh_write(offered: Offered) -> int:
     memory, vector = offered
     return memory.weight + (NUMBER_BYTES * vector.dimension if vector else 0)
 
@@ -251,7 +251,7 @@ def name_memory(memory_id: UUID) -> str:
     return f"plugin\n{memory_id}"
 
 
-def _place(host: UUID, namespace: str, memory_id: UUID) -> dict[str, Any]:
+def _locate_memory(host: UUID, namespace: str, memory_id: UUID) -> dict[str, Any]:
     bank = identity.bank_id(host, namespace)
     return {"host": host, "bank": bank, "session": memory_session(bank, name_memory(memory_id))}
 

@@ -209,7 +209,7 @@ class PluginSearch:
                 one_by_one = {**scope.arguments, **about, "banks": list(whole), "limit": asked.limit}
                 found += await fetch_rows(connection, NEAREST, one_by_one)
             memories = {row.unit_id: build_memory(row, max(-1.0, min(1.0, row.score))) for row in found}
-            return sorted(memories.values(), key=lambda one: _rank(one, pins_first))[: asked.limit]
+            return sorted(memories.values(), key=lambda one: _sort_key(one, pins_first))[: asked.limit]
 
     async def find(
         self, host: UUID, asked: SearchQuery, query: str, *, by_words: bool = False, pins_first: bool = True
@@ -292,7 +292,7 @@ class PluginSearch:
         words = await self._rank(packed, unread, question, units, most)
         if banks and not words.units:
             scope = _Scope(connection, self._arguments(wanted.host, list(banks), wanted.asked))
-            words = await _containing(scope, question.text, few if reach is _Reach.FEW else None)
+            words = await _find_containing(scope, question.text, few if reach is _Reach.FEW else None)
         return _Read(banks, words, tail, few)
 
     async def _rank(
@@ -347,7 +347,7 @@ class PluginSearch:
         is_cut = rows[0].cut or in_lists.is_cut or read.words.are_cut
         if len(found) < limit and reach is _Reach.BEST and (is_cut or _are_others(read, found)):
             return None
-        return sorted(found, key=lambda one: _rank(one, wanted.pins_first))
+        return sorted(found, key=lambda one: _sort_key(one, wanted.pins_first))
 
     async def _embed_query(self, query: str) -> NDArray[np.float32] | None:
         """Return the query's vector, None if the embedder fails or is late."""
@@ -407,12 +407,12 @@ async def _nearest_in_lists(
     return [*near, *await fetch_rows(scope.connection, PINNED, here)] if about["pins_first"] else near
 
 
-def _rank(one: StoredMemory, pins_first: bool) -> tuple[bool, float, float, int]:  # noqa: FBT001 - of one call
+def _sort_key(one: StoredMemory, pins_first: bool) -> tuple[bool, float, float, int]:  # noqa: FBT001 - of one call
     """Return the sort key of a memory; it gives the order of the statements."""
     return not (one.pin and pins_first), -(one.score or 0.0), -one.created_at.timestamp(), -one.memory_id.int
 
 
-async def _containing(scope: _Scope, query: str, few: Sequence[UUID] | None) -> RankedUnits:
+async def _find_containing(scope: _Scope, query: str, few: Sequence[UUID] | None) -> RankedUnits:
     """Return the memories whose text contains the query, or each of its words, for words that are not indexed.
 
     With `few`, only these are searched.

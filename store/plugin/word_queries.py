@@ -66,7 +66,7 @@ def _unnest_terms(terms: ColumnElement[Any], column_name: str, name: str) -> Fro
     return func.unnest(terms).table_valued(column(column_name, Text)).render_derived(name)
 
 
-def _tell(**told: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
+def _select_row(**told: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
     """Select rows of the common shape; columns that are not given are null."""
     return select(*(told.get(name, cast(null(), kind)).label(name) for name, kind in _ROW.items()))
 
@@ -245,32 +245,34 @@ def _tell_sizes() -> Select[*tuple[Any, ...]]:
         .scalar_subquery()
     )
     read = func.afterturn.lists_to_read(_LIVING.c.bank_id, counted.c.units, bindparam("read_units", type_=Integer))
-    return _tell(
+    return _select_row(
         bank_id=_LIVING.c.bank_id,
         units=func.coalesce(counted.c.units, ZERO) + waiting,
         lists=case((counted.c.units > bindparam("exact_units", type_=BigInteger), read)),
     ).join_from(_LIVING, counted, and_(counted.c.host_id == HOST, counted.c.bank_id == _LIVING.c.bank_id), isouter=True)
 
 
-def _read(words: SelectBase, *beside: Select[*tuple[Any, ...]]) -> CompoundSelect[*tuple[Any, ...]]:
+def _read_with(words: SelectBase, *beside: Select[*tuple[Any, ...]]) -> CompoundSelect[*tuple[Any, ...]]:
     """Return the query that reads these words, units without a vector, sizes, and the rows of `beside`."""
     word, fresh = words.subquery("w"), _select_fresh().subquery("f")
     return union_all(
-        _tell(term=word.c.term, packed=word.c.packed),
-        _tell(unit_id=fresh.c.unit_id, content=fresh.c.content),
+        _select_row(term=word.c.term, packed=word.c.packed),
+        _select_row(unit_id=fresh.c.unit_id, content=fresh.c.content),
         _tell_sizes(),
         *beside,
     )
 
 
 #: Reads the words of units of any kind, and the document frequencies of common words whose postings are not read.
-READ_WORDS = _read(
-    _select_words(of_memories=False), _tell(term=_ASKED.c.term, units=_ASKED.c.df).where(~_IS_AFFORDABLE)
+READ_WORDS = _read_with(
+    _select_words(of_memories=False), _select_row(term=_ASKED.c.term, units=_ASKED.c.df).where(~_IS_AFFORDABLE)
 )
 #: Reads the words of memories alone: of each word up to `postings` postings.
-READ_WORDS_OF_MEMORIES = _read(_select_words(of_memories=True))
+READ_WORDS_OF_MEMORIES = _read_with(_select_words(of_memories=True))
 #: Reads the words of few memories of rare kinds, these memories, and their number (`too_many` if there are more).
-READ_FEW = _read(_select_words_of_few(), _tell(unit_id=_FEW.c.unit_id), _tell(units=func.count()).select_from(_COUNTED))
+READ_FEW = _read_with(
+    _select_words_of_few(), _select_row(unit_id=_FEW.c.unit_id), _select_row(units=func.count()).select_from(_COUNTED)
+)
 
 
 # Memories that contain the query itself ------------------------------------------------------------------------------

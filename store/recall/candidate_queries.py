@@ -100,7 +100,7 @@ def _read_units(wanted: CTE) -> CTE:
             in_bank(unit),
             unit.c.unit_id == wanted.c.unit_id,
             filter_conditions(unit),
-            or_(~is_fact, _holds(unit)),
+            or_(~is_fact, _fact_holds(unit)),
         )
         .limit(ONE)
         .lateral("u")
@@ -109,7 +109,7 @@ def _read_units(wanted: CTE) -> CTE:
     return select(row, before, after).join_from(wanted, row, true()).cte("told").prefix_with("materialized")
 
 
-def _holds(unit: FromClause) -> ColumnElement[bool]:
+def _fact_holds(unit: FromClause) -> ColumnElement[bool]:
     """Return the condition that a fact was not superseded by `as_of`, or that this was not known by `known_at`."""
     fact, later, teller = FACT.alias("f"), FACT.alias("n"), UNIT.alias("t")
     by_then = func.coalesce(AS_OF, inline("infinity"))

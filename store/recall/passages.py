@@ -41,7 +41,7 @@ def cut_passage(text: str, weights: Mapping[str, float], tokens: int = TOKENS) -
     if len(text) <= room:
         return text
     sentences = list(_weigh_sentences(text[:SEARCHED], weights, room))
-    begin, end = _grow(sentences, room)
+    begin, end = _grow_passage(sentences, room)
     said = text[begin:end].strip()
     before = f"{MARK} " if text[:begin].strip() else ""
     behind = f" {MARK}" if text[end:].strip() else ""
@@ -60,7 +60,7 @@ def _weigh_sentences(text: str, weights: Mapping[str, float], room: int) -> Iter
     """Yield the sentences of a text in order; a sentence longer than `room` is yielded in pieces of at most `room`."""
     found = sorted(_find_words(text, weights))
     at = 0
-    for begin, end in _split(text, room):
+    for begin, end in _split_sentences(text, room):
         words = set[str]()
         while at < len(found) and found[at][0] < end:
             words.add(found[at][1])
@@ -68,7 +68,7 @@ def _weigh_sentences(text: str, weights: Mapping[str, float], room: int) -> Iter
         yield Sentence(begin, end, sum(weights[word] for word in words))
 
 
-def _split(text: str, room: int) -> Iterator[tuple[int, int]]:
+def _split_sentences(text: str, room: int) -> Iterator[tuple[int, int]]:
     for match in _SENTENCE.finditer(text):
         begin = match.start()
         while match.end() - begin > room:
@@ -94,7 +94,7 @@ def _find_words(text: str, weights: Mapping[str, float]) -> Iterator[tuple[int, 
             at = plain.find(begins, at + len(begins))
 
 
-def _grow(sentences: Sequence[Sentence], room: int) -> tuple[int, int]:
+def _grow_passage(sentences: Sequence[Sentence], room: int) -> tuple[int, int]:
     """Return where the passage begins and ends: the best sentence and as many of its neighbours as `room` holds."""
     first = last = max(range(len(sentences)), key=lambda nth: (sentences[nth].worth, -nth))
     begin, end = sentences[first].begin, sentences[last].end

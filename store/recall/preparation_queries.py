@@ -200,7 +200,7 @@ _WORDS = _as_json(_select_terms()).label("terms")
 WORDS = select(_WORDS)
 
 
-def _prepare(newest: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
+def _select_preparation(newest: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
     """Build the statement: one round trip, and one snapshot, of which the answer's freshness is true."""
     fresh = (
         func.afterturn.freshness(
@@ -232,7 +232,7 @@ def _prepare(newest: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
     ).join_from(fresh, bank, true(), isouter=True)
 
 
-PREPARE = _prepare(cast(null(), Integer))
+PREPARE = _select_preparation(cast(null(), Integer))
 #: Variant that also reads the newest message number of the asking session, so that the search can leave the newest
 #: messages out.
-PREPARE_SKIPPING = _prepare(_NEWEST)
+PREPARE_SKIPPING = _select_preparation(_NEWEST)

@@ -51,8 +51,8 @@ class AfterturnSession:
         `limit` bounds the items of the session; they begin with a user's message, so that no output lacks its call.
         """
         prepared = await self._prepare([NOTHING_YET])
-        told, history = _split(prepared[:-1])
-        return [*told, *_newest(history, limit)]
+        told, history = _split_recalled(prepared[:-1])
+        return [*told, *_take_newest(history, limit)]
 
     async def prepare_input(self, history: Sequence[Any], new: Sequence[Any]) -> list[Any]:
         """Return the model's input: recalled memory on the new items, the session's newest items, the new ones last.
@@ -95,13 +95,13 @@ def _by_side(items: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     return list(items[: last + 1]), list(items[last + 1 :])
 
 
-def _split(items: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+def _split_recalled(items: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     """Return the recalled part (a rule in a developer's role, and the frame), and the session's own items."""
     told = 2 if items and items[0].get("role") == "developer" else 0
     return list(items[:told]), list(items[told:])
 
 
-def _newest(items: Sequence[Any], limit: int | None) -> list[Any]:
+def _take_newest(items: Sequence[Any], limit: int | None) -> list[Any]:
     """Return at most `limit` items, beginning with a user's message."""
     if limit is None or len(items) <= limit:
         return list(items)

@@ -41,13 +41,13 @@ def serve_mcp(options: argparse.Namespace) -> int:
         sys.stderr.write(f"afterturn-client: {error}\n")
         return USAGE
     try:
-        asyncio.run(_serve(target))
+        asyncio.run(_serve_bridge(target))
     except KeyboardInterrupt:
         return INTERRUPTED
     return 0
 
 
-async def _serve(target: ServiceTarget) -> None:
+async def _serve_bridge(target: ServiceTarget) -> None:
     async with httpx.AsyncClient(**target.http_options()) as http:
         await run_bridge(Bridge(http, target.bank), sys.stdin.buffer, sys.stdout.buffer)
 

@@ -36,23 +36,25 @@ def list_hooks(agent: str, *, allow_http: bool = False) -> dict[str, list[dict[s
 
 def install_hooks(agent: str, file: Path, *, allow_http: bool = False) -> None:
     """Write our hooks into a file, replacing earlier ones. Raises UnusableHookFileError, OSError."""
-    settings = _read(file)
-    hooks = _remove(settings)
+    settings = _read_settings(file)
+    hooks = _remove_ours(settings)
     for event, groups in list_hooks(agent, allow_http=allow_http).items():
         hooks[event] = [*hooks.get(event, []), *groups]
-    _write(file, {**settings, "hooks": hooks})
+    _write_settings(file, {**settings, "hooks": hooks})
 
 
 def remove_hooks(file: Path) -> None:
     """Remove our hooks from a file, if it exists. Raises UnusableHookFileError, OSError."""
     if not file.exists():
         return
-    settings = _read(file)
-    hooks = _remove(settings)
-    _write(file, {**settings, "hooks": hooks} if hooks else {k: v for k, v in settings.items() if k != "hooks"})
+    settings = _read_settings(file)
+    hooks = _remove_ours(settings)
+    _write_settings(
+        file, {**settings, "hooks": hooks} if hooks else {k: v for k, v in settings.items() if k != "hooks"}
+    )
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read_settings(file: Path) -> dict[str, Any]:
     try:
         settings = json.loads(file.read_text(encoding="utf-8") or "{}") if file.exists() else {}
     except (ValueError, RecursionError):
@@ -63,7 +65,7 @@ def _read(file: Path) -> dict[str, Any]:
     return settings
 
 
-def _remove(settings: Mapping[str, Any]) -> dict[str, list[Any]]:
+def _remove_ours(settings: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Return the hooks of others, by event; events without any are left out."""
     kept = {event: [rest for one in groups if (rest := _without_ours(one))] for event, groups in
             settings.get("hooks", {}).items()}  # fmt: skip
@@ -79,7 +81,7 @@ def _without_ours(group: Any) -> Any:
     return {**group, "hooks": rest} if rest else None
 
 
-def _write(file: Path, settings: Mapping[str, Any]) -> None:
+def _write_settings(file: Path, settings: Mapping[str, Any]) -> None:
     """Replace the whole file at once, with its former permissions."""
     target = file.resolve()
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -44,14 +44,14 @@ class Bridge:
     async def answer(self, line: bytes) -> bytes | None:
         """Return the answer to a message as a line; None where the protocol has none. Never raises for a message."""
         if len(line) > LONGEST_LINE:
-            return _fail(None, INVALID_REQUEST, f"a message may have {LONGEST_LINE} bytes")
+            return _build_error(None, INVALID_REQUEST, f"a message may have {LONGEST_LINE} bytes")
         try:
             message = json.loads(line)
         except (ValueError, RecursionError):
-            return _fail(None, PARSE_ERROR, "the line is not JSON")
+            return _build_error(None, PARSE_ERROR, "the line is not JSON")
         if not isinstance(message, dict) or not isinstance(message.get("method"), str):
             answered = isinstance(message, dict) and ("result" in message or "error" in message)
-            return None if answered else _fail(None, INVALID_REQUEST, "the line is no message of this protocol")
+            return None if answered else _build_error(None, INVALID_REQUEST, "the line is no message of this protocol")
         reply = await self._exchange(message)
         if message["method"] == "initialize" and reply is not None:
             self._revision = _find_revision(reply)
@@ -63,7 +63,7 @@ class Bridge:
             body = json.dumps(self._complete(message)).encode()
             reply = await self._http.post("/mcp", content=body, headers=self._headers(message), timeout=TIMEOUT_S)
         except httpx.HTTPError:
-            return _refuse(message, "RESOURCE_BUSY", AWAY, retryable=True)
+            return _refuse_message(message, "RESOURCE_BUSY", AWAY, retryable=True)
         if reply.status_code in (202, 204):
             return None
         try:
@@ -76,7 +76,7 @@ class Bridge:
         told = error if isinstance(error, dict) else {}
         code = "RESOURCE_BUSY" if told.get("retryable") else str(told.get("code", "INTERNAL_ERROR"))
         say = str(told.get("message", f"no answer of this protocol: HTTP {reply.status_code}; is --url an Afterturn?"))
-        return _refuse(message, code, say, retryable=bool(told.get("retryable")))
+        return _refuse_message(message, code, say, retryable=bool(told.get("retryable")))
 
     def _complete(self, message: dict[str, Any]) -> dict[str, Any]:
         """Return the message; a tool's call without a project gets the bridge's."""
@@ -149,16 +149,16 @@ def _find_revision(reply: bytes) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _refuse(message: Mapping[str, Any], code: str, say: str, *, retryable: bool) -> bytes | None:
+def _refuse_message(message: Mapping[str, Any], code: str, say: str, *, retryable: bool) -> bytes | None:
     """Return the refusal of a message: a tool's result, or an error; None for a notification."""
     if "id" not in message:
         return None
     if message["method"] != "tools/call":
-        return _fail(message["id"], SERVER_ERROR, f"{code}: {say}")
+        return _build_error(message["id"], SERVER_ERROR, f"{code}: {say}")
     text = json.dumps({"code": code, "message": say, "retryable": retryable})
     result = {"content": [{"type": "text", "text": text}], "isError": True, "resultType": "complete"}
     return json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode()
 
 
-def _fail(named: Any, code: int, say: str) -> bytes:
+def _build_error(named: Any, code: int, say: str) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": named, "error": {"code": code, "message": say}}).encode()

@@ -96,7 +96,7 @@ def _open_queue(queue: str, options: QueueOptions) -> _Queue:
 
 
 @contextmanager
-def _translated(limit: int) -> Iterator[None]:
+def _translate_errors(limit: int) -> Iterator[None]:
     """Turn errors of the server or the connection into errors of this package, without the data sent."""
     try:
         yield
@@ -114,11 +114,11 @@ def _translated(limit: int) -> Iterator[None]:
         raise UnknownOutcomeError(unknown) from None
 
 
-def _connection(options: QueueOptions) -> dict[str, Any]:
+def _connection_options(options: QueueOptions) -> dict[str, Any]:
     return {"socket_timeout": options.timeout_s, "socket_connect_timeout": options.timeout_s}
 
 
-def _split(messages: Sequence[QueueMessage]) -> Iterator[Sequence[QueueMessage]]:
+def _split_batches(messages: Sequence[QueueMessage]) -> Iterator[Sequence[QueueMessage]]:
     for at in range(0, len(messages), MOST_TOGETHER):
         yield messages[at : at + MOST_TOGETHER]
 
@@ -141,7 +141,7 @@ class TurnPublisher:
 
     def __post_init__(self) -> None:
         self._queue = _open_queue(self.queue, self.options)
-        self._redis = redis.Redis.from_url(self.url, **_connection(self.options))
+        self._redis = redis.Redis.from_url(self.url, **_connection_options(self.options))
 
     def add_turn(self, session_id: str, messages: Messages, **options: Unpack[TurnOptions]) -> str:
         """Publish one completed turn; returns its `turn_id`."""
@@ -172,13 +172,13 @@ class TurnPublisher:
 
     def length(self, queue: str = "turns") -> int:
         """Return how many messages of `turns` or `recalls` the service has not accepted yet."""
-        with _translated(self._queue.limit):
+        with _translate_errors(self._queue.limit):
             return int(self._redis.execute_command("HLEN", f"{self._queue.prefix}:{queue}.msgs"))
 
     def _publish(self, messages: Sequence[QueueMessage]) -> None:
-        for some in _split(messages):
+        for some in _split_batches(messages):
             self._queue.check_room(self.length(some[0].queue), len(some))
-            with _translated(self._queue.limit), self._redis.pipeline(transaction=False) as pipeline:
+            with _translate_errors(self._queue.limit), self._redis.pipeline(transaction=False) as pipeline:
                 for command in self._queue.commands(some):
                     pipeline.execute_command(*command)
                 self._queue.check_answers(pipeline.execute())
@@ -206,7 +206,7 @@ class AsyncTurnPublisher:
 
     def __post_init__(self) -> None:
         self._queue = _open_queue(self.queue, self.options)
-        self._redis = redis.asyncio.Redis.from_url(self.url, **_connection(self.options))
+        self._redis = redis.asyncio.Redis.from_url(self.url, **_connection_options(self.options))
 
     async def add_turn(self, session_id: str, messages: Messages, **options: Unpack[TurnOptions]) -> str:
         """Publish one completed turn; returns its `turn_id`."""
@@ -237,13 +237,13 @@ class AsyncTurnPublisher:
 
     async def length(self, queue: str = "turns") -> int:
         """Return how many messages of `turns` or `recalls` the service has not accepted yet."""
-        with _translated(self._queue.limit):
+        with _translate_errors(self._queue.limit):
             return int(await self._redis.execute_command("HLEN", f"{self._queue.prefix}:{queue}.msgs"))
 
     async def _publish(self, messages: Sequence[QueueMessage]) -> None:
-        for some in _split(messages):
+        for some in _split_batches(messages):
             self._queue.check_room(await self.length(some[0].queue), len(some))
-            with _translated(self._queue.limit):
+            with _translate_errors(self._queue.limit):
                 async with self._redis.pipeline(transaction=False) as pipeline:
                     for command in self._queue.commands(some):
                         pipeline.execute_command(*command)

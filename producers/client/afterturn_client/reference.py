@@ -162,10 +162,10 @@ def visible(text: str) -> str:
 
     Joiners between letters stay, and so does a variation selector after a visible character.
     """
-    return text if text.isascii() else _INVISIBLE.sub(_shown, text)
+    return text if text.isascii() else _INVISIBLE.sub(_show_sign, text)
 
 
-def _shown(found: re.Match[str]) -> str:
+def _show_sign(found: re.Match[str]) -> str:
     sign, text, at = found[0], found.string, found.start()
     before, after = text[at - 1 : at], text[at + 1 : at + 2]
     if sign in _JOINERS and _is_of_a_word(before) and _is_of_a_word(after):
@@ -179,12 +179,12 @@ def _is_of_a_word(sign: str) -> bool:
     return bool(sign) and unicodedata.category(sign)[0] in "LM" and not _INVISIBLE.match(sign)
 
 
-def _visible(value: Any) -> Any:
+def _show_value(value: Any) -> Any:
     if isinstance(value, str):
         return visible(value)
     if isinstance(value, Mapping):
-        return {name: _visible(one) for name, one in value.items()}
-    return [_visible(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: _show_value(one) for name, one in value.items()}
+    return [_show_value(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def escaped(value: object) -> str:
@@ -193,7 +193,7 @@ def escaped(value: object) -> str:
     Invisible characters are shown by number (`visible`); stored texts stay unchanged.
     """
     # What is no Unicode (a lone surrogate) could not be sent to a model.
-    text = _ENCODER.encode(_visible(value)).encode(errors="replace").decode()
+    text = _ENCODER.encode(_show_value(value)).encode(errors="replace").decode()
     # `str.translate` looks at each character by itself: of a long answer it took longer than all the rest of framing.
     for sign, escape in _ESCAPES:
         text = text.replace(sign, escape)
@@ -225,7 +225,7 @@ def _is_ours(tag: str, inside: str, quoted: int = 0) -> bool:
             body = json.loads(_QUOTE_MARKS.sub(r"\1", inside))
         except (ValueError, RecursionError):
             if unescaped < quoted:
-                inside = _ESCAPED.sub(_unescape, inside)
+                inside = _ESCAPED.sub(_unescape_sign, inside)
             continue
         if not isinstance(body, dict):
             return False
@@ -234,7 +234,7 @@ def _is_ours(tag: str, inside: str, quoted: int = 0) -> bool:
     return False
 
 
-def _unescape(found: re.Match[str]) -> str:
+def _unescape_sign(found: re.Match[str]) -> str:
     sign = found[1]
     return chr(int(sign[1:], 16)) if len(sign) > 1 else _SIGNS.get(sign, sign)
 

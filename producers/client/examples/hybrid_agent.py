@@ -44,7 +44,7 @@ class Model:
             if not calls:
                 return str(reply.get("content") or "")
             messages.append({"role": "assistant", "content": reply.get("content"), "tool_calls": calls})
-            messages += [await _answered(run, call) for call in calls]
+            messages += [await _answer_call(run, call) for call in calls]
         return GAVE_UP
 
     async def _complete(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> Mapping[str, Any]:
@@ -55,7 +55,7 @@ class Model:
         return message
 
 
-async def _answered(run: Run, call: Mapping[str, Any]) -> dict[str, Any]:
+async def _answer_call(run: Run, call: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answer of one tool call; for an unknown tool, an error that the model can handle."""
     function = call["function"]
     if run.offers(function["name"]):
@@ -65,7 +65,7 @@ async def _answered(run: Run, call: Mapping[str, Any]) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call["id"], "content": content}
 
 
-async def _converse(options: argparse.Namespace) -> None:
+async def _run_conversation(options: argparse.Namespace) -> None:
     config = json.loads(options.config.read_text()) if options.config else {}
     headers = {"authorization": f"Bearer {key}"} if (key := os.environ.get("MODEL_API_KEY")) else {}
     async with AsyncExitStack() as stack:
@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--afterturn", help="URL of an Afterturn service")
     parser.add_argument("--allow-http", action="store_true", help="send its key in clear to another machine")
     logging.basicConfig(level=logging.WARNING)
-    asyncio.run(_converse(parser.parse_args()))
+    asyncio.run(_run_conversation(parser.parse_args()))
 
 
 if __name__ == "__main__":

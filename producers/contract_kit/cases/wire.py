@@ -18,7 +18,7 @@ async def content_type_is_json(probe: Probe) -> None:
     await probe.write(namespace)
     await probe.search(namespace)
     await probe.send("GET", "/v1/health")
-    for answer in [*probe.steps, *await _refusals(probe)]:
+    for answer in [*probe.steps, *await _collect_refusals(probe)]:
         said = answer.content_type.partition(";")[0].strip().lower()
         saw = f"{answer.status} with Content-Type {answer.content_type or '(none)'}"
         probe.judge(answer, "Content-Type application/json", holds=said == "application/json", saw=saw)
@@ -27,7 +27,7 @@ async def content_type_is_json(probe: Probe) -> None:
 @case("1.2 Error", mend="Answer {code, message} with one of the five codes; leave `details` out or make it an object.")
 async def errors_have_code_and_message(probe: Probe) -> None:
     """Every refusal is an Error: a code of the contract, a message, and nothing but an object as details."""
-    for answer in await _refusals(probe):
+    for answer in await _collect_refusals(probe):
         problem = error_problem(answer.value)
         probe.judge(answer, "an Error body", holds=problem is None, saw=f"{problem}: {answer.saw}")
 
@@ -89,7 +89,7 @@ async def empty_names_are_400(probe: Probe) -> None:
     probe.expect(await probe.send("DELETE", "/v1/memories/", body), BAD_REQUEST, code="bad_request")
 
 
-async def _refusals(probe: Probe) -> list[PluginReply]:
+async def _collect_refusals(probe: Probe) -> list[PluginReply]:
     """Return answers to requests that every plugin refuses, one of each kind."""
     unused = probe.names.new()
     return [

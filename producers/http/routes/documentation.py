@@ -18,7 +18,7 @@ _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 def page_routes(title: str, openapi_url: str) -> APIRouter:
     """Return the routes of the page and of the files that it loads."""
-    page = _page(title, openapi_url)
+    page = _build_page(title, openapi_url)
     router = APIRouter(routes=[Mount(ASSETS, StaticFiles(packages=[PACKAGE]), name="docs assets")])
 
     @router.get(PAGE, include_in_schema=False)
@@ -28,7 +28,7 @@ def page_routes(title: str, openapi_url: str) -> APIRouter:
     return router
 
 
-def _page(title: str, openapi_url: str) -> HTMLResponse:
+def _build_page(title: str, openapi_url: str) -> HTMLResponse:
     page = get_swagger_ui_html(
         openapi_url=openapi_url,
         title=title,
@@ -38,11 +38,11 @@ def _page(title: str, openapi_url: str) -> HTMLResponse:
         # Without this setting, Swagger UI would send the description to another site for validation.
         swagger_ui_parameters={"validatorUrl": None},
     )
-    page.headers["content-security-policy"] = _policy(bytes(page.body).decode())
+    page.headers["content-security-policy"] = _build_policy(bytes(page.body).decode())
     return page
 
 
-def _policy(html: str) -> str:
+def _build_policy(html: str) -> str:
     """Return the page's content security policy: files of this service, and the one inline script."""
     scripts = [hashlib.sha256(script.encode()).digest() for script in _SCRIPT.findall(html)]
     hashes = " ".join(f"'sha256-{base64.b64encode(script).decode()}'" for script in scripts)

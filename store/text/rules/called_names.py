@@ -34,7 +34,7 @@ def _any_of(section: str) -> str:
     return "|".join(re.escape(word) for word in sorted(word_list("called", section), key=len, reverse=True))
 
 
-def _compile(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern.replace(" ", r"[ \t\u00a0]{1,3}+"))
 
 
@@ -43,18 +43,18 @@ _GREETS, _EXCLAIMS = word_list("called", "greets") | _FIRST, word_list("called",
 _OPENS = _GREETS | _EXCLAIMS
 _AFTER = rf"(?i:(?: (?:{_any_of('after')})){{0,3}}+)"
 # "Hey Kate how are you", "Thanks so much, Kate!": a greeting needs no mark behind the name, an exclamation does.
-_GREETED = _compile(
+_GREETED = _compile_pattern(
     rf"(?i:(?:(?:{'|'.join(sorted(_FIRST))}) )?(?:{_any_of('greets')})){_AFTER}(?:, |,| )"
     rf"{_NAME}(?:{_ENDS}|(?= [^\W\d_A-Z]))"
 )
-_EXCLAIMED = _compile(rf"(?i:{_any_of('exclaims')}){_AFTER},(?: )?{_NAME}{_ENDS}")
+_EXCLAIMED = _compile_pattern(rf"(?i:{_any_of('exclaims')}){_AFTER},(?: )?{_NAME}{_ENDS}")
 # "Don't call me Kate" and "she said: 'my name is Kate'" tell nothing of the speaker.
-_NAMED = _compile(
+_NAMED = _compile_pattern(
     r"(?<![\w'\u2019\"\u201c])(?<!not\s)(?<!n't\s)(?<!n\u2019t\s)(?<!never\s)"
     r"(?i:my name(?: is|['\u2019]s)|calls? me|i go by|me llamo|je m['\u2019]appelle|ich hei(?:\u00df|ss)e|mi chiamo)"
     rf" {_NAME}"
 )
-_INTRODUCED = _compile(
+_INTRODUCED = _compile_pattern(
     rf"(?<![\w'\u2019\"\u201c])(?:[Ii]['\u2019]m|[Ii] am|[Ii]ch bin|[Jj]e suis|[Ss]oy) {_NAME}"
     rf"(?:{_ENDS}|(?= (?:from|and|your|by) ))"
 )
@@ -68,7 +68,7 @@ def find_addressed(text: str) -> list[str]:
         for match in _SENTENCE.finditer(read)
         if (word := match[1].lower()) in _OPENS and (address := _match_address(read, word, match.start(1))) is not None
     ]
-    return _keep(_fold(name) for name in found if _may_be_name(name)) if found else []
+    return _keep_distinct(_fold_name(name) for name in found if _may_be_name(name)) if found else []
 
 
 def _match_address(text: str, word: str, start: int) -> re.Match[str] | None:
@@ -86,7 +86,7 @@ def find_own_names(text: str) -> list[str]:
     if any(phrase in read for phrase in _INTRODUCING):
         introduced = (m["name"] for m in _INTRODUCED.finditer(read))
         named += [name for name in introduced if name[0].isupper() and _is_only_name(name.lower())]
-    return _keep(map(_fold, named)) if named else []
+    return _keep_distinct(map(_fold_name, named)) if named else []
 
 
 def mark_names(text: str) -> list[str]:
@@ -97,7 +97,7 @@ def mark_names(text: str) -> list[str]:
 def find_asked_names(text: str) -> list[str]:
     """Return the folded words of a question that may be a person's name; an ordinary word needs a capital."""
     found = (
-        _fold(token.bare)
+        _fold_name(token.bare)
         for token in tokenize_text(text[:ASKED_CHARACTERS])
         if (token.capital and is_given_name(token.low)) or not is_word(token.low)
     )
@@ -113,12 +113,12 @@ def _is_only_name(low: str) -> bool:
     return is_given_name(low) and not is_word(low)
 
 
-def _fold(name: str) -> str:
+def _fold_name(name: str) -> str:
     """Return a name folded for comparison with questions; empty unless it is one word of a name's length."""
     words = words_of(name) if name.isalpha() and _SHORTEST <= len(name) <= _LONGEST else ()
     return words[0] if len(words) == 1 and len(words[0]) >= _SHORTEST else ""
 
 
-def _keep(names: Iterable[str]) -> list[str]:
+def _keep_distinct(names: Iterable[str]) -> list[str]:
     kept: Iterator[str] = (name for name in dict.fromkeys(names) if name)
     return list(islice(kept, MOST_NAMES))

@@ -39,13 +39,15 @@ def read_agents(path: Path) -> Iterator[Dialogue]:
 def _make_talk(talk: Any) -> Dialogue:
     facts: Sequence[Sequence[str]] = talk["facts"]
     days = (
-        [(old[0], _pick(HEARD, nth)) for nth, (_, _, _, *old) in enumerate(facts) if old],
-        [(one[2], _pick(ECHOES, nth).format(one[2])) for nth, one in enumerate(facts)],
-        [(one[1], _pick(HEARD, nth)) for nth, one in enumerate(facts)],
-        [(one[0], _pick(ECHOES, nth + 1).format(one[0])) for nth, one in enumerate(facts)],
+        [(old[0], _pick_choice(HEARD, nth)) for nth, (_, _, _, *old) in enumerate(facts) if old],
+        [(one[2], _pick_choice(ECHOES, nth).format(one[2])) for nth, one in enumerate(facts)],
+        [(one[1], _pick_choice(HEARD, nth)) for nth, one in enumerate(facts)],
+        [(one[0], _pick_choice(ECHOES, nth + 1).format(one[0])) for nth, one in enumerate(facts)],
     )
     said = [message for day, pairs in enumerate(days) for message in _make_day(talk, day, pairs)]
-    asked = [DialogueQuestion(one[0], "agent", frozenset({_name(2, nth, "user")})) for nth, one in enumerate(facts)]
+    asked = [
+        DialogueQuestion(one[0], "agent", frozenset({_name_message(2, nth, "user")})) for nth, one in enumerate(facts)
+    ]
     return Dialogue(f"agent {talk['agent']}", said, asked)
 
 
@@ -57,12 +59,12 @@ def _make_day(talk: Any, day: int, pairs: Sequence[Said]) -> Iterator[DialogueMe
     for nth, (user, assistant) in enumerate(pairs):
         for place, (role, words) in enumerate((("user", user), ("assistant", assistant))):
             moment = at + (2 + 2 * nth + place) * STEP
-            yield DialogueMessage(_name(day, nth, role), session, role, None, words, moment)
+            yield DialogueMessage(_name_message(day, nth, role), session, role, None, words, moment)
 
 
-def _name(day: int, nth: int, role: str) -> str:
+def _name_message(day: int, nth: int, role: str) -> str:
     return f"day-{day}-{nth}-{role}"
 
 
-def _pick(choices: Sequence[str], nth: int) -> str:
+def _pick_choice(choices: Sequence[str], nth: int) -> str:
     return choices[nth % len(choices)]

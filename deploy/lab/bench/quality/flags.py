@@ -52,7 +52,7 @@ def swap_names(dialogue: Dialogue) -> Iterator[str]:
         named = [one for one in speakers if _find_name(one, asked.text)]
         if name_group(asked) == ANSWERABLE and len(named) == 1 and {names[one] for one in asked.evidence} == {*named}:
             [other] = speakers.difference(named)
-            yield other.join(re.split(_pattern(named[0]), asked.text))
+            yield other.join(re.split(_build_pattern(named[0]), asked.text))
 
 
 def list_elsewhere(dialogues: Sequence[Dialogue], nth: int) -> Sequence[str]:
@@ -78,8 +78,8 @@ def _count_group(group: str, found: Sequence[Evidence]) -> FlagShares:
 
 
 def _find_name(name: str, text: str) -> bool:
-    return re.search(_pattern(name), text) is not None
+    return re.search(_build_pattern(name), text) is not None
 
 
-def _pattern(name: str) -> str:
+def _build_pattern(name: str) -> str:
     return rf"\b{re.escape(name)}\b"
