@@ -18,16 +18,16 @@ from deploy.lab.isolation.transport import Send, TrialReply, TrialRequest
 #: Parts of an answer that differ from one call to the next for every caller.
 VOLATILE = frozenset(
     {"request_id", "took_ms", "waited_ms", "expires_at", "embedded", "extracted", "projected", "pending", "updated_at",
-     "stages", "score", "counts", "unreached"}
+     "stages", "score", "counts", "unreached", "settled"}
 )  # fmt: skip
 #: Fields whose text is compared.
 COMPARED_FIELDS = frozenset({"code", "message", "scope", "status"})
 #: The field with the list of units in an answer.
 LISTED_UNITS = "units"
 EXAMPLES = 10
-#: Routes whose answers follow work that the tries themselves began (what recalls find, whether a maintenance or a
-#: change of language is done yet): differing answers are compared again before they count.
-SETTLING = re.compile("^(POST /(api/v1/recall(?!/jobs)|mcp memory_(search|run_maintenance))|PATCH /api/v1/banks)")
+#: Routes whose answers follow work that the tries themselves began (what recalls find, whether a maintenance is done
+#: yet): differing answers are compared again before they count.
+SETTLING = re.compile("^POST /(api/v1/recall(?!/jobs)|mcp memory_(search|run_maintenance))")
 SETTLING_LOOKS, SETTLING_S = 3, 0.2
 #: Factor by which slow ways are tried less often.
 SELDOM = 8
