@@ -41,8 +41,8 @@ SMALL = AppendSizes(
     footprint_banks=1,
 )
 PROMISED = {
-    "ack_p50_1_connection_over_same_rows": "<= 1.5",
-    "ack_p50_8_connections_over_same_rows": "<= 1.5",
+    "ack_p50_1_connection_over_same_rows": "<= 1.8",
+    "ack_p50_8_connections_over_same_rows": "<= 1.8",
     "round_trips_64_messages_over_1": "<= 1.0",
     "own_cpu_per_turn": "<= 3.0",
     "session_of_20_turns_end_over_start": "<= 1.2",
