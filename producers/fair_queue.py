@@ -2,7 +2,8 @@
 
 Every call of a tenant takes a slot before it works, and gives it back when its answer is made or while it waits for
 something else (`sleep_without_slot`). A slot has a weight in units: a turn is TURN_WEIGHT, a recall RECALL_WEIGHT, and
-each BYTES_A_UNIT of a body adds 1, as does that of an answer once it is made. A tenant alone may have all units.
+each BYTES_A_UNIT of a body adds 1, as does that of an answer, and of the texts that were read for it, once they are
+known. A tenant alone may have all units.
 Once another was active within ACTIVE_S, a tenant whose demand (units that wait, and those started of late) is above the
 mean may have `share`, and the others twice that. Demand counts the units asked for, not their duration, which grows for
 all tenants under load.
@@ -206,8 +207,8 @@ class Slot:
             if not mine.done() and self._queue.is_contended(self._call.host):
                 raise refuse_overload("other calls of its own took all of its share meanwhile (fairness.wait_seconds)")
 
-    def charge_answer(self, size: int) -> None:
-        """Add an answer of this many bytes to the tenant's demand."""
+    def charge(self, size: int) -> None:
+        """Add an answer of this many bytes, or that much text read for it, to the tenant's demand."""
         self._queue.charge(self._call.host, size // BYTES_A_UNIT)
 
     def give_back(self) -> None:
@@ -219,6 +220,12 @@ def give_back() -> None:
     """Release the current call's slot, where the rest of its work only waits, or costs next to nothing."""
     if slot := CURRENT.get():
         slot.give_back()
+
+
+def charge(size: int) -> None:
+    """Add text of this many characters, which was read for the current call, to its tenant's demand."""
+    if slot := CURRENT.get():
+        slot.charge(size)
 
 
 async def sleep_without_slot(seconds: float) -> None:

@@ -135,7 +135,7 @@ class _HttpRequest:
             self._status = message["status"]
             message["headers"] += ((b"x-request-id", self._id.encode()), SERVER)
         elif self._slot is not None:
-            self._slot.charge_answer(len(message.get("body", b"")))
+            self._slot.charge(len(message.get("body", b"")))
         await self._send(message)
 
     async def failed(self, error: Exception, receive: Receive) -> None:

@@ -26,7 +26,7 @@ from starlette.types import Receive, Scope, Send
 
 from producers import metrics
 from producers.errors import Invalid, Overloaded, PermissionDenied, TooLarge, TooSlow, Unauthenticated
-from producers.fair_queue import CURRENT, FairQueue, Slot, weight_of
+from producers.fair_queue import CURRENT, FairQueue, Slot, charge, weight_of
 from producers.http.limits import RequestBody, ResponseSender
 from producers.http.middleware import METHODS
 from producers.http.request_trace import describe_request, trace_request
@@ -233,8 +233,9 @@ class _PluginRequest:
             case "POST", "v1", "namespaces", name, "memories":
                 return await self._write(_check_name(name))
             case "POST", "v1", "search":
-                found = await self._store.search(self._read(_Search))
-                return Response(found.as_bytes(), media_type="application/json")
+                found = (await self._store.search(self._read(_Search))).as_bytes()
+                charge(len(found))
+                return Response(found, media_type="application/json")
             case "DELETE", "v1", "memories", memory_id:
                 namespace = self._read(_Forget).requested_by_namespace
                 return _answer_deletion(await self._store.forget(namespace, _parse_uuid(memory_id)))

@@ -333,6 +333,7 @@ class Recalls:
             else:
                 answer = await self._find_on_replica(host, query, recaller)
             span.note({RECORDS: len(answer.items)})
+        fair_queue.charge(answer.characters)
         for part in answer.degraded:
             metrics.RECALL_DEGRADED.labels(part.partition(":")[0]).inc()
         return answer

@@ -9,7 +9,8 @@ from itertools import accumulate
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder, TokenCounter
 from store.memory.directives import Directive
-from store.recall.passages import CHARACTERS_PER_TOKEN, TOKENS, cut_passage
+from store.off_loop import Steps, in_steps
+from store.recall.passages import CHARACTERS_PER_TOKEN, SEARCHED, TOKENS, cut_passage
 from store.recall.pinned_arm import most_first
 from store.recall.query import Recalled
 from store.recall.settings import RecallSettings
@@ -17,6 +18,8 @@ from store.recall.settings import RecallSettings
 #: Characters of a text whose tokens are counted; beyond them, tokens are estimated. With 16,384, one answer of very
 #: long texts kept both cores busy for 0.2 s.
 COUNTED_CHARACTERS = 4_096
+#: Characters of texts that are cut to passages in the time in which one character is cut into words.
+CUT_CHARACTERS = 4
 #: The first texts are tokenised that fill the budget this many times, as estimated from their characters.
 FILLED = 1.25
 
@@ -52,7 +55,8 @@ async def cut_to_budget(
     """
     if room is None:
         return tuple(items)
-    passages = [_cut_item(item, weights, TOKENS) for item in items]
+    effort = sum(min(len(item.text), SEARCHED) for item in items) // CUT_CHARACTERS
+    passages = await in_steps(effort, _cut_items(items, weights))
     sizes = await _select_passages(passages, room, embedder)
     if sizes or not items:
         return tuple(replace(passages[index], tokens=size) for index, size in sizes.items())
@@ -94,6 +98,14 @@ async def _shrink_item(
             return (replace(passage, tokens=size),)
         tokens = min(tokens - 1, tokens * room // size)
     return ()
+
+
+def _cut_items(items: Sequence[Recalled], weights: Mapping[str, float]) -> Steps[Sequence[Recalled]]:
+    passages = []
+    for item in items:
+        passages.append(_cut_item(item, weights, TOKENS))
+        yield
+    return passages
 
 
 def _cut_item(item: Recalled, weights: Mapping[str, float], tokens: int) -> Recalled:

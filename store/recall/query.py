@@ -133,7 +133,7 @@ class RecallAnswer:
 
     `degraded` names the parts that failed, with the reason; the answer comes from the others. `directives` are the
     bank's, the most important first. `evidence` flags how likely the units answer the question, `bank_known` whether
-    there is such a bank; `room` is the budget of tokens that was kept to.
+    there is such a bank; `room` is the budget of tokens that was kept to. `characters` is how much text was read.
     """
 
     items: tuple[Recalled, ...]
@@ -144,3 +144,4 @@ class RecallAnswer:
     evidence: Evidence = Evidence()
     bank_known: bool = True
     room: int | None = None
+    characters: int = 0

@@ -143,7 +143,14 @@ class Recaller:
         kept = await cut_to_budget(best, None if room is None else room - used, weights, self._embedder)
         steps.done("budget")
         return RecallAnswer(
-            kept, await fresh, steps.milliseconds(), tuple(state.degraded), directives, evidence=evidence, room=room
+            kept,
+            await fresh,
+            steps.milliseconds(),
+            tuple(state.degraded),
+            directives,
+            evidence=evidence,
+            room=room,
+            characters=state.characters,
         )
 
     async def _read_pool(self, state: RecallState, arms: Sequence[Arm]) -> CandidatePool:
@@ -179,8 +186,8 @@ class Recaller:
             order = fuse_scores(muted_pool, scores, weights, state.question, ranking_settings, without=query.without)
             return order, list(islice(deduplicate_ranking(order, muted_pool, state.recent), wanted))
 
-        effort = sum(len(candidate.text) for candidate in pool.candidates) // RANKED_CHARACTERS
-        ranking, best = await off_loop(effort, ranked)
+        state.characters += sum(len(candidate.text) for candidate in pool.candidates)
+        ranking, best = await off_loop(state.characters // RANKED_CHARACTERS, ranked)
         state.steps.done("rank")
         cut = [unit.unit_id for unit in (pool.candidates[one.index] for one in best) if not unit.whole]
         texts = await self._read_whole_texts(state, cut)
@@ -193,7 +200,9 @@ class Recaller:
         if not units:
             return {}
         async with self._database.tenant(state.host) as connection:
-            return await whole_texts(connection, state, units)
+            texts = await whole_texts(connection, state, units)
+        state.characters += sum(len(text) for text in texts.values())
+        return texts
 
 
 def _with_room(settings: RecallSettings, query: RecallQuery) -> RecallSettings:

@@ -69,7 +69,7 @@ class RecallState:
 
     `Meanings.embed` fills the question's `vector`, of the model's `generation` (None after a failure), and the vectors
     of the fresh texts, the `tail`; `query_arms` fills `found`, each arm's result by its name. `degraded` names the
-    parts that failed.
+    parts that failed, `characters` counts the text that was read.
     """
 
     host: UUID
@@ -102,3 +102,4 @@ class RecallState:
 
     found: dict[str, ArmResult] = field(default_factory=dict, repr=False)
     degraded: list[str] = field(default_factory=list)
+    characters: int = 0

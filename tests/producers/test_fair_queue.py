@@ -13,6 +13,7 @@ from producers import fair_queue
 from producers.errors import Overloaded
 from producers.fair_queue import (
     ACTIVE_S,
+    BYTES_A_UNIT,
     CURRENT,
     DEMAND_S,
     RECALL_WEIGHT,
@@ -132,7 +133,7 @@ def test_a_large_answer_is_work_of_its_tenant() -> None:
     for _ in range(6):
         crowd.call(BEN, RECALL_WEIGHT)
     assert crowd.units(BEN) == crowd.queue.settings.share
-    slot.charge_answer(2**20)
+    slot.charge(2**20)
     crowd.end(crowd.running[-1])
     assert crowd.units(BEN) == 2 * crowd.queue.settings.share
 
@@ -313,6 +314,26 @@ async def test_over_http_a_call_over_its_share_is_refused_with_retry_after_and_o
     assert not any(tenant.running or tenant.waiting for tenant in fair._tenants.values())
     for tenant in (ana, ben):
         await tenant.http.aclose()
+    await world.close()
+
+
+async def test_over_http_texts_that_were_read_for_a_short_answer_are_work_of_its_tenant(
+    postgres: TestPostgres, valkey: TestValkey
+) -> None:
+    fair = FairQueue(FairnessSettings())
+    world = build(postgres, broker_of(valkey.url, f"fair-{uuid4().hex}"), settings=ApiSettings(), fair=fair)
+    ana = await world.tenant()
+    long = ("Ana met Boris in Porto. " * 11_000)[:256_000]
+    for turn_id in ("1", "2"):
+        messages = [{"role": "user", "content": f"{turn_id} {long}"}]
+        body = {"session_id": "s", "turn_id": turn_id, "messages": messages}
+        assert (await ana.http.post("/api/v1/turns", json=body)).status_code == 201
+    fair._tenants.clear()
+    answer = await ana.http.post("/api/v1/recall", json={"query": "Whom did Ana meet?", "max_tokens": 200})
+    assert len(answer.json()["results"]) == 2
+    assert len(answer.content) < BYTES_A_UNIT
+    assert fair._tenants[host_id(ana.host)].served > 2 * len(long) / BYTES_A_UNIT
+    await ana.http.aclose()
     await world.close()
 
 
