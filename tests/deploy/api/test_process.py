@@ -21,7 +21,6 @@ from sqlalchemy import text
 from deploy.api.process import _BackgroundModel, _build_resources, _open_resources
 from deploy.local.ports import find_free_port
 from deploy.settings import Settings
-from embeddings.registry import create_embedder
 from embeddings.settings import EmbeddingSettings, Provider, RemoteSettings
 from producers.settings import BrokerSettings
 from store.database import Database
@@ -219,16 +218,25 @@ async def test_the_servers_process_that_carries_words_steps_back_for_whoever_ask
         await beside.close()
 
 
-async def test_no_answer_waits_for_a_walk_over_what_was_loaded(tmp_path: Path) -> None:
-    remote = RemoteSettings(base_url="http://127.0.0.1:9", model="away")
-    model = create_embedder(EmbeddingSettings(provider=Provider.REMOTE, remote=remote), tmp_path)
+class Loaded:
+    """A model that is loaded at once."""
+
+    name = "loaded"
+
+    async def load(self) -> None:
+        """Do nothing."""
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+async def test_no_answer_waits_for_a_walk_over_what_was_loaded() -> None:
     gc.unfreeze()
     try:
-        async with _BackgroundModel(model, "sentence model").loading():
+        async with _BackgroundModel(Loaded(), "sentence model").loading():
             await until(lambda: gc.get_freeze_count() > 0, "what is loaded is out of the collector's sight")
     finally:
         gc.unfreeze()
-        await model.close()
 
 
 async def test_turns_that_are_being_embedded_when_it_stops_are_the_workers_before_the_database_is_let_go(

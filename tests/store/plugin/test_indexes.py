@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import numpy as np
 import pytest
@@ -33,8 +33,8 @@ from store.plugin.word_queries import READ_FEW, READ_WORDS
 from store.recall.settings import RecallSettings
 from tests.patience import until
 from tests.producers.words import WordEmbedder
-from tests.servers import TestPostgres
-from tests.store.conftest import NOON, new_host, rows, turn
+from tests.servers import TestPostgres, TestValkey
+from tests.store.conftest import NOON, new_host, rows, settings_of, turn
 
 NAME = "org:large"
 MEMORIES, GROUPS, DIMENSION = 1000, 40, 2100
@@ -86,9 +86,8 @@ class Pointing(WordEmbedder):
 @dataclass
 class Large:
     database: Database
+    server: TestPostgres
     host: UUID
-    own: NDArray[np.float32]
-    callers: NDArray[np.float32]
     indexes: VectorIndexes
 
     @property
@@ -115,31 +114,57 @@ def made(count: int, dimension: int, seed: int) -> NDArray[np.float32]:
     return unit
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def large(
-    lonely: Database, fresh_database: TestPostgres, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Large]:
-    monkeypatch.setattr(vector_indexes, "LIST_UNITS", 20)
-    monkeypatch.setattr(plugin_search, "NEAREST_COMPARED", 20)
-    host = await new_host(lonely)
-    await Namespaces(lonely, lambda: NOON).upsert(host, NAME, "org", NamespaceChange(frozenset()))
-    store = TurnStore(lonely, lambda: NOON)
+OWN, CALLERS = made(MEMORIES, 384, 3), made(MEMORIES, DIMENSION, 4)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def filled(
+    servers: tuple[TestPostgres, TestValkey], administrator: AsyncConnection
+) -> AsyncIterator[tuple[TestPostgres, UUID]]:
+    """A database that holds the memories, and their host; each test has a copy of it."""
+    server = await servers[0].create(f"filled_{uuid4().hex}", by=administrator)
+    database = Database(settings_of(server))
+    host = await fill(database)
+    await database.close()
+    yield server, host
+    await server.drop(by=administrator)
+
+
+async def fill(database: Database) -> UUID:
+    host = await new_host(database)
+    await Namespaces(database, lambda: NOON).upsert(host, NAME, "org", NamespaceChange(frozenset()))
+    store = TurnStore(database, lambda: NOON)
     await store.append(host, [turn("t", f"message {n}", session=f"s{n}", bank=NAME) for n in range(MEMORIES)])
     bank = identity.bank_id(host, NAME)
     for _ in range(2):
         carry = "select carried from afterturn.post_words(afterturn.current_host(), :bank, 1000, true)"
-        await rows(lonely, host, carry, bank=bank)
-    marked = sorted(await rows(lonely, host, MARK, bank=bank), key=lambda row: row[2])
-    own, callers = made(MEMORIES, 384, 3), made(MEMORIES, DIMENSION, 4)
-    async with lonely.tenant(host) as connection:
+        await rows(database, host, carry, bank=bank)
+    marked = sorted(await rows(database, host, MARK, bank=bank), key=lambda row: row[2])
+    async with database.tenant(host) as connection:
         units = [Unembedded(bank, unit, content, version) for unit, _, _, content, version in marked]
-        await insert_vectors(connection, host, 1, units, own)
-    texts = [f"[{','.join(map(str, one))}]" for one in callers.tolist()]
+        await insert_vectors(connection, host, 1, units, OWN)
+    texts = [f"[{','.join(map(str, one))}]" for one in CALLERS.tolist()]
     about = {"bank": bank, "dimension": DIMENSION, "sessions": [row[1] for row in marked]}
-    await rows(lonely, host, KEEP, **about, vectors=texts)
-    indexes = VectorIndexes(fresh_database.owner_url, SETTINGS.exact_units)
-    yield Large(lonely, host, own, callers, indexes)
+    await rows(database, host, KEEP, **about, vectors=texts)
+    return host
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def large(
+    filled: tuple[TestPostgres, UUID],
+    servers: tuple[TestPostgres, TestValkey],
+    administrator: AsyncConnection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[Large]:
+    monkeypatch.setattr(vector_indexes, "LIST_UNITS", 20)
+    monkeypatch.setattr(plugin_search, "NEAREST_COMPARED", 20)
+    template, host = filled
+    server = await servers[0].create(f"large_{uuid4().hex}", template.database, by=administrator)
+    database, indexes = Database(settings_of(server)), VectorIndexes(server.owner_url, SETTINGS.exact_units)
+    yield Large(database, server, host, indexes)
     await indexes.close()
+    await database.close()
+    await server.drop(by=administrator)
 
 
 async def explain(
@@ -178,8 +203,8 @@ async def test_by_an_index_ten_are_found_of_ten_behind_any_filter_and_pins_stay_
     for kinds, few in product(([], ["fact"], ["summary"], ["checkpoint"]), (0, FEW)):
         asked, there, found = SearchQuery([NAME], kinds, 10), 0, 0
         for nth in range(0, MEMORIES, MEMORIES // 12):
-            vector = normalise(large.callers[nth].tolist())
-            ours, exact = large.search(SETTINGS, large.own[nth], few), large.search(EXACT, large.own[nth], 0)
+            vector = normalise(CALLERS[nth].tolist())
+            ours, exact = large.search(SETTINGS, OWN[nth], few), large.search(EXACT, OWN[nth], 0)
             for one, other in (
                 (await ours.nearest(large.host, asked, vector), await exact.nearest(large.host, asked, vector)),
                 (await ours.find(large.host, asked, "zz"), await exact.find(large.host, asked, "zz")),
@@ -188,17 +213,17 @@ async def test_by_an_index_ten_are_found_of_ten_behind_any_filter_and_pins_stay_
                 assert [memory.pin for memory in one] == sorted((memory.pin for memory in one), reverse=True)
                 there, found = there + len(other), found + len({*ids(one)} & {*ids(other)})
         assert found >= 0.99 * there > 0, (kinds, found, there)
-    pinned = [memory.pin for memory in await large.search(SETTINGS, large.own[0]).nearest(large.host, asked, vector)]
+    pinned = [memory.pin for memory in await large.search(SETTINGS, OWN[0]).nearest(large.host, asked, vector)]
     assert pinned == [False]
 
 
 async def test_what_is_pinned_is_first_however_many_are_nearer(large: Large) -> None:
-    listed = await large.search(EXACT, large.own[0]).page(large.host, SearchQuery([NAME], [], MEMORIES))
+    listed = await large.search(EXACT, OWN[0]).page(large.host, SearchQuery([NAME], [], MEMORIES))
     pinned = {one.memory_id for one in listed if one.pin}
     assert 0 < len(pinned) < 90
     for settings in (SETTINGS, EXACT):
         for nth in (0, MEMORIES // 2, MEMORIES - 1):
-            search = large.search(settings, large.own[nth])
+            search = large.search(settings, OWN[nth])
             first = await search.find(large.host, SearchQuery([NAME], [], 100), "zz")
             assert {one.memory_id for one in first if one.pin} == pinned
             plain = await search.find(large.host, SearchQuery([NAME], [], 5), "zz", pins_first=False)
@@ -209,20 +234,20 @@ async def test_memories_are_found_among_far_more_units_that_are_none(large: Larg
     there = len(await rows(large.database, large.host, UNMARK))
     for settings in (SETTINGS, EXACT):
         # Near all of them, and told apart from none by their words.
-        search = large.search(settings, large.own[MEMORIES // 2])
+        search = large.search(settings, OWN[MEMORIES // 2])
         for query, by_words in (("zz", False), ("message", False), ("message", True)):
             found = await search.find(large.host, SearchQuery([NAME], [], 10), query, by_words=by_words)
             assert len(found) == MEMORIES - there == 5, (query, by_words, found)
 
 
 async def test_memories_of_a_rare_kind_are_compared_one_by_one_and_the_same_are_found(large: Large) -> None:
-    near = large.own[500] @ large.own[500 % GROUPS]
+    near = OWN[500] @ OWN[500 % GROUPS]
     for kinds, query in product(
         (["checkpoint"], ["summary"], ["checkpoint", "summary"]), ("message", "500", "zz", "essag")
     ):
         asked = SearchQuery([NAME], kinds, 30)
         for nth in (500 % GROUPS, 500):
-            few, every = (large.search(SETTINGS, large.own[nth], few, near - 0.01) for few in (FEW, 0))
+            few, every = (large.search(SETTINGS, OWN[nth], few, near - 0.01) for few in (FEW, 0))
             found = await few.find(large.host, asked, query)
             assert {one.kind for one in found} <= set(kinds)
             other = await every.find(large.host, asked, query)
@@ -231,11 +256,9 @@ async def test_memories_of_a_rare_kind_are_compared_one_by_one_and_the_same_are_
             assert found or query == "zz" or (kinds, query) == (["summary"], "500"), (kinds, query)
 
 
-async def test_what_waits_for_a_vector_is_looked_up_and_not_joined_with_all_vectors(
-    large: Large, fresh_database: TestPostgres
-) -> None:
+async def test_what_waits_for_a_vector_is_looked_up_and_not_joined_with_all_vectors(large: Large) -> None:
     await rows(large.database, large.host, UNEMBED)
-    owner = create_owner_engine(fresh_database.owner_url)
+    owner = create_owner_engine(large.server.owner_url)
     async with owner.begin() as connection:
         await connection.execute(text("analyze"))
     await owner.dispose()
@@ -259,7 +282,7 @@ async def test_a_common_word_beside_a_rare_one_is_not_read_unless_too_few_are_fo
         scans = [one for one in nodes(plan) if str(one.get("Relation Name")).startswith("posting_")]
         read = sum(one["Actual Loops"] * one["Actual Rows"] for one in scans)
         assert read == (1 if unread else MEMORIES + 1), scans
-    search = large.search(RecallSettings(exact_units=700, read_units=400, postings=MEMORIES), large.own[0])
+    search = large.search(RecallSettings(exact_units=700, read_units=400, postings=MEMORIES), OWN[0])
     asked = SearchQuery([NAME], [], 10)
     found = await search.find(large.host, asked, "message 500", by_words=True, pins_first=False)
     assert found[0].content == "message 500"
@@ -267,10 +290,8 @@ async def test_a_common_word_beside_a_rare_one_is_not_read_unless_too_few_are_fo
 
 
 @pytest.mark.parametrize("kinds", [["checkpoint"], ["summary", "checkpoint"]])
-async def test_a_search_for_rare_kinds_reads_their_memories_alone(
-    large: Large, fresh_database: TestPostgres, kinds: list[str]
-) -> None:
-    owner = create_owner_engine(fresh_database.owner_url)
+async def test_a_search_for_rare_kinds_reads_their_memories_alone(large: Large, kinds: list[str]) -> None:
+    owner = create_owner_engine(large.server.owner_url)
     async with owner.begin() as connection:
         await connection.execute(text("analyze afterturn.agent_memory_unit_t"))
     await owner.dispose()
@@ -294,10 +315,10 @@ async def test_the_indexes_are_read_and_an_exact_search_reads_none(large: Large)
         assert 0 < lists < MEMORIES // 20
         assert await read_lists(connection, [large.bank], DIMENSION + 1, SETTINGS.read_units) == []
     in_lists = nearest_in_lists(large.bank, DIMENSION)
-    numbers = {"numbers": large.callers[0].tolist(), "limit": 10, "looked_at": 100}
+    numbers = {"numbers": CALLERS[0].tolist(), "limit": 10, "looked_at": 100}
     plan = await large.plan(in_lists, lists, **numbers)
     assert f"using plugin_vector_{large.bank.hex}_{DIMENSION}_near" in plan, plan
-    about = {"vector": large.own[0], "generation": 1, "most": 20, "looked_at": 200, "pins": 20}
+    about = {"vector": OWN[0], "generation": 1, "most": 20, "looked_at": 200, "pins": 20}
     assert "_near" in (plan := await large.plan(NEAR_IN_LISTS, lists, **about)), plan
     about |= {"whole": [large.bank], "units": [], "scores": [], "known": [], "cosines": [], "near": -1.0, "weight": 1.0}
     about |= {"opened": 100, "pins_first": True, "limit": 20}
@@ -310,7 +331,7 @@ async def test_a_search_reads_the_index_however_often_it_is_asked(large: Large) 
         pass
     reads = """select sum(idx_scan) from pg_stat_user_indexes
                 where relname like 'unit_vector%' and indexrelname like '%near'"""
-    search = large.search(SETTINGS, large.own[0])
+    search = large.search(SETTINGS, OWN[0])
     for _ in range(8):
         await search.find(large.host, SearchQuery([NAME], [], 10), "zz")
 
@@ -326,15 +347,15 @@ async def test_vectors_too_long_for_an_index_have_none_and_are_found(
     assert vector_indexes.LONGEST_INDEXED == 4000
     monkeypatch.setattr(vector_indexes, "LONGEST_INDEXED", DIMENSION - 1)
     assert {type(one) for one in await large.indexes.needed()} == {Needed}
-    vector = normalise(large.callers[0].tolist())
-    search = large.search(SETTINGS, large.own[0])
+    vector = normalise(CALLERS[0].tolist())
+    search = large.search(SETTINGS, OWN[0])
     [first, *_] = await search.nearest(large.host, SearchQuery([NAME], [], 10), vector, pins_first=False)
     assert first.score == pytest.approx(1.0)
 
 
 async def test_a_page_of_a_listing_reads_no_more_than_a_page(large: Large) -> None:
     await rows(large.database, large.host, APART)
-    search = large.search(SETTINGS, large.own[0])
+    search = large.search(SETTINGS, OWN[0])
     everything = await search.page(large.host, SearchQuery([NAME], [], MEMORIES + 1))
     assert len(everything) == MEMORIES
     behind = everything[MEMORIES // 2]

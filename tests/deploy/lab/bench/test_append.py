@@ -99,6 +99,7 @@ async def sessions(owner: Any, host: Any) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in await connection.execute(rows, {"host": host})]
 
 
+@pytest.mark.nightly
 async def test_the_bytes_of_a_chat_turn_are_told_by_table(fresh_database: TestPostgres) -> None:
     app, operator = SecretStr(fresh_database.app_url), SecretStr(fresh_database.operator_url)
     servers = BenchServers(app, operator, SecretStr(fresh_database.owner_url), shared=False)
@@ -133,6 +134,7 @@ async def claimed(database: Database) -> list[object]:
     return list(found)
 
 
+@pytest.mark.nightly
 async def test_every_promise_is_measured_and_shown_and_nothing_stays_behind(
     grounds: BenchServers, operated: Operated, monkeypatch: pytest.MonkeyPatch
 ) -> None:

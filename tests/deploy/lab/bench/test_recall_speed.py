@@ -38,6 +38,7 @@ def on(grounds: BenchServers, tmp_path: Path) -> RecallServers:
     return RecallServers(grounds, None, tmp_path, "a test", EmbeddingSettings(), RecallSettings())
 
 
+@pytest.mark.nightly
 async def test_every_promise_is_measured_and_nothing_stays_behind(on: RecallServers) -> None:
     outcome = await run(on, lambda _: None, SMALL)
     rows: list[dict[str, Any]] = outcome.as_json()["measures"]
@@ -50,6 +51,7 @@ async def test_every_promise_is_measured_and_nothing_stays_behind(on: RecallServ
     assert set((await left_behind(on.servers)).values()) == {0}
 
 
+@pytest.mark.nightly
 async def test_a_filled_bank_is_as_the_stages_would_have_left_it(on: RecallServers, grounds: BenchServers) -> None:
     async with open_bench_database(grounds) as here:
         database, embedder = here.database(1), create_embedder(on.embedding, on.data)
