@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid5
 
 import httpx
@@ -73,7 +74,7 @@ class SigningKeys:
         self._keys = {key.key_id: key for key in told.keys if key.key_type in SIGNING}
 
     async def _fetch(self) -> bytes:
-        if not self._source.startswith(("http://", "https://")):
+        if urlsplit(self._source).scheme not in {"http", "https"}:
             return await asyncio.to_thread(Path(self._source).read_bytes)
         body = bytearray()
         async with self._http.stream("GET", self._source, timeout=TIMEOUT_S) as reply:

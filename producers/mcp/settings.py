@@ -134,8 +134,10 @@ class IssuerSettings(BaseModel):
 
     @model_validator(mode="after")
     def _keys_come_unchanged(self) -> Self:
-        if self.jwks.startswith("http:") and not is_loopback(urlsplit(self.jwks).hostname or ""):
-            raise ValueError("jwks must be an https URL, or a file: who can change it on its way makes tokens")
+        if urlsplit(self.jwks).scheme == "http" and not is_loopback(self.jwks):
+            raise ValueError(
+                "jwks must be an https URL, one of this machine, or a file: who can change it on its way makes tokens"
+            )
         return self
 
 

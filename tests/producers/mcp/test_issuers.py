@@ -204,6 +204,11 @@ def server() -> Iterator[Loopback]:
         yield running
 
 
+@pytest.mark.parametrize("jwks", ["http://127.0.0.1:9/jwks", "http://localhost/jwks", "HTTPS://login.example/jwks"])
+def test_keys_may_come_over_tls_or_from_this_machine(jwks: str) -> None:
+    assert IssuerSettings(issuer=ISSUER, tenant="t", jwks=jwks).jwks == jwks
+
+
 async def test_keys_come_from_a_url_and_what_is_none_is_passed_over(server: Loopback) -> None:
     good = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(new_key().public_key()))
     secret = {"kty": "oct", "k": "c2VjcmV0", "kid": "s"}
@@ -226,6 +231,7 @@ async def test_keys_come_from_a_url_and_what_is_none_is_passed_over(server: Loop
     [
         {"issuer": "login.example"},
         {"jwks": "http://login.example/jwks"},
+        {"jwks": "HTTP://login.example/jwks"},
         {"algorithms": ["HS256"]},
         {"algorithms": ["none"]},
         {"algorithms": []},
