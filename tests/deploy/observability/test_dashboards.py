@@ -56,7 +56,7 @@ def test_an_alert_fires_on_a_fault_and_resolves_when_it_is_mended(tmp_path: Path
             "AFTERTURN_GATEWAY__USER_KEY": "a-key",
             "AFTERTURN_WORKER__NICE": "0",
         }
-        assert load_settings({**os.environ, **told}).ignored == ()
+        assert not set(load_settings({**os.environ, **told}).ignored) & set(told)
         with up(tmp_path / "data", "--workers", "1", "--dashboards", **told) as live:
             url = live.stack.prometheus
 
