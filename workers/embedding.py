@@ -37,7 +37,7 @@ class EmbeddingStage:
     stage: ClassVar[Stage] = Stage.EMBEDDING
     #: About two texts a turn: a piece of 32 ends well before its lease and fills the model's runs. While the model
     #: works on one piece, the next is read, or the one before is written.
-    shape: ClassVar[ClaimSize] = ClaimSize(streams=64, rows=1, together=32, valve=VALVE)
+    claim_size: ClassVar[ClaimSize] = ClaimSize(streams=64, rows=1, together=32, valve=VALVE)
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
         """Embed the texts of these rows that have no vector yet, of all hosts in one call; write each vector once."""

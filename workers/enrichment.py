@@ -54,7 +54,7 @@ class EnrichmentStage:
     reader: LlmReader | None
     gate: Gate
     stage: ClassVar[Stage] = Stage.ENRICHMENT
-    shape: ClassVar[ClaimSize] = ClaimSize(streams=8, rows=1)
+    claim_size: ClassVar[ClaimSize] = ClaimSize(streams=8, rows=1)
 
     def at_most(self, streams: int) -> int:
         """Return how many turns to claim: none while the model's circuit breaker is open."""

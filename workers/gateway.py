@@ -24,7 +24,7 @@ from store.tracing import SpanRole, trace_operation
 from workers import gateway_machine as machine
 from workers.errors import OutcomeUnrecorded
 from workers.metrics import GATEWAY_BREAKER, GATEWAY_CALLS, GATEWAY_SECONDS, GATEWAY_WAITS
-from workers.retry import FailureOutcome
+from workers.retry import RetryPolicy
 from workers.settings import DeliverySettings, GatewayRetry
 from workers.stage_work import ClaimSize, Worked
 
@@ -69,12 +69,12 @@ class GatewayStage:
     deliveries: DeliveryWriter
     clients: GatewayClients
     settings: DeliverySettings
-    verdict: FailureOutcome
+    retry_policy: RetryPolicy
     chance: Callable[[], float] = random.random
     stage: ClassVar[Stage] = Stage.GATEWAY
 
     @property
-    def shape(self) -> ClaimSize:
+    def claim_size(self) -> ClaimSize:
         """The size of a claim: one turn a session, whose row alone records what was sent.
 
         Running calls get `stop_seconds` to end when the worker stops: the outcome of a cancelled call is unknown.
@@ -200,9 +200,9 @@ class GatewayStage:
     async def _finish(self, claim: Claim, row: LedgerRow, ending: machine.AttemptOutcome) -> Worked:
         """Write the outcome, or the time of the next attempt: the row and its audit row in one transaction."""
         outcome = Outcome(row.item_id, ending.status, ending.category, ending.reason)
-        if ending.back is not None and row.attempts < self.verdict.max_attempts:
+        if ending.back is not None and row.attempts < self.retry_policy.max_attempts:
             category, reason = ending.category or "", ending.reason or ""
-            outcome = self.verdict.again(row, category, reason, status=ending.back)
+            outcome = self.retry_policy.retry_row(row, category, reason, status=ending.back)
             await self.deliveries.end(claim, outcome)
         else:
             await self.deliveries.end(claim, outcome, ending.event, ending.payload)

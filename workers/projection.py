@@ -19,7 +19,7 @@ class ProjectionStage:
 
     database: Database
     stage: ClassVar[Stage] = Stage.PROJECTION
-    shape: ClassVar[ClaimSize] = ClaimSize(streams=4, rows=64, at_once=2)
+    claim_size: ClassVar[ClaimSize] = ClaimSize(streams=4, rows=64, at_once=2)
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
         """Advance a bank's derived state by its first extracted turns, and by what was erased or found later."""

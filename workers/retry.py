@@ -18,21 +18,21 @@ LONGEST_RETRY_AFTER_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class FailureOutcome:
-    """The rules for the outcome of a row whose work failed."""
+class RetryPolicy:
+    """Decides whether a row whose work failed is tried again, and when."""
 
     backoff: Backoff
     max_attempts: int
 
-    def outcome(self, row: LedgerRow, error: Exception, *, alone: bool) -> Outcome:
+    def decide_outcome(self, row: LedgerRow, error: Exception, *, alone: bool) -> Outcome:
         """Return the row's outcome; a row that failed together with others is always tried again, alone."""
         category, reason = name_failure(error)
         final = isinstance(error, Permanent) or row.attempts >= self.max_attempts
         if alone and final:
             return Outcome(row.item_id, "dead", category, reason)
-        return self.again(row, category, reason, getattr(error, "retry_after", None))
+        return self.retry_row(row, category, reason, getattr(error, "retry_after", None))
 
-    def again(
+    def retry_row(
         self,
         row: LedgerRow,
         category: str,

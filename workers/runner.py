@@ -22,7 +22,7 @@ from store.ledger.stages import Stage
 from workers.errors import OutcomeUnrecorded
 from workers.leases import keep_leases, record_lost
 from workers.metrics import STAGE_AGE, STAGE_FAILURES, STAGE_TOTAL
-from workers.retry import FailureOutcome, name_failure
+from workers.retry import RetryPolicy, name_failure
 from workers.stage_traces import trace_work
 from workers.stage_work import Gated, StageWork
 
@@ -54,7 +54,7 @@ class Runner:
     ledger: Ledger
     work: StageWork
     notify: Callable[[Stage], None]
-    verdict: FailureOutcome
+    retry_policy: RetryPolicy
     lease: timedelta
     worker: str
     clock: Clock = _utc_now
@@ -65,16 +65,16 @@ class Runner:
     #: Whether a notification came since the last look for work.
     _notified: bool = False
     #: Claims that are being worked on, by task; and claims whose task was cancelled.
-    _jobs: dict[asyncio.Task[None], Sequence[Claim]] = field(default_factory=dict)
-    _cut: list[Claim] = field(default_factory=list)
-    #: Set when a job ended or a notification came.
+    _under_way: dict[asyncio.Task[None], Sequence[Claim]] = field(default_factory=dict)
+    _cancelled: list[Claim] = field(default_factory=list)
+    #: Set when a piece of work ended or a notification came.
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     #: Limits how many pieces are worked on at the same time.
     _places: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
-        """Limit the pieces worked on at once by the stage's shape."""
-        self._places = asyncio.Semaphore(self.work.shape.at_once or self.work.shape.streams)
+        """Limit the pieces worked on at once by the size of the stage's claims."""
+        self._places = asyncio.Semaphore(self.work.claim_size.at_once or self.work.claim_size.streams)
 
     async def drain(self) -> None:
         """Work until nothing is ready. Never raises, so that the queue never repeats a notification.
@@ -87,14 +87,14 @@ class Runner:
         if self._draining is not None and not self._draining.done():
             return
         self._draining = asyncio.create_task(self._drain(), name=f"drain {self.work.stage}")
-        self._draining.add_done_callback(self._tell)
+        self._draining.add_done_callback(self._log_failure)
         await asyncio.wait({self._draining}, timeout=self.notification_wait_s)
 
     async def stop(self, grace_s: float) -> None:
-        """Claim no more; give running work `grace_s` or its shape's grace (the longer), then cancel and release it."""
+        """Claim no more; give running work `grace_s` or its stage's grace (the longer), then cancel and release it."""
         self.stopping = True
         if self._draining is not None:
-            _, late = await asyncio.wait({self._draining}, timeout=max(grace_s, self.work.shape.grace_s))
+            _, late = await asyncio.wait({self._draining}, timeout=max(grace_s, self.work.claim_size.grace_s))
             for task in late:
                 task.cancel()
                 await asyncio.wait({task}, timeout=grace_s)
@@ -102,60 +102,61 @@ class Runner:
     async def _drain(self) -> None:
         while self._notified and not self.stopping:
             try:
-                async with keep_leases(self.ledger, self._jobs, self.lease):
-                    while not self.stopping and await self._more():
-                        await self._half()
-                    await self._until(lambda: not self._jobs)
+                async with keep_leases(self.ledger, self._under_way, self.lease):
+                    while not self.stopping and await self._start_ready_work():
+                        await self._wait_for_room()
+                    await self._wait_until(lambda: not self._under_way)
             finally:
-                await self._end()
+                await self._cancel_rest()
 
-    async def _more(self) -> bool:
+    async def _start_ready_work(self) -> bool:
         """Start ready work as far as there is room; return whether work is under way or a notification came."""
         self._notified = False
-        room = self.work.shape.streams - self._under_way()
-        claims = await self._claim(room)
+        room = self.work.claim_size.streams - self._count_streams()
+        claims = await self._claim_streams(room)
         if claims and len(claims) >= room:
+            # More may be ready than there was room for here: another process takes it.
             self.notify(self.work.stage)
-        for group in self._pieces(claims):
+        for group in self._split_pieces(claims):
             task = asyncio.create_task(self._run_when_free(group))
-            self._jobs[task] = group
-            task.add_done_callback(self._ended)
-        return bool(self._jobs) or self._notified
+            self._under_way[task] = group
+            task.add_done_callback(self._note_ended)
+        return bool(self._under_way) or self._notified
 
-    async def _half(self) -> None:
+    async def _wait_for_room(self) -> None:
         """Wait until half of the work has ended, or a notification comes while at least half of the room is free."""
-        left, room = self._under_way() // 2, self.work.shape.streams // 2
-        await self._until(lambda: self._under_way() <= (room if self._notified else left))
+        left, room = self._count_streams() // 2, self.work.claim_size.streams // 2
+        await self._wait_until(lambda: self._count_streams() <= (room if self._notified else left))
 
-    async def _until(self, enough: Callable[[], bool]) -> None:
+    async def _wait_until(self, enough: Callable[[], bool]) -> None:
         while not enough():
             self._changed.clear()
             await self._changed.wait()
 
-    def _under_way(self) -> int:
-        return sum(map(len, self._jobs.values()))
+    def _count_streams(self) -> int:
+        return sum(map(len, self._under_way.values()))
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        claims = self._jobs.pop(task)
+    def _note_ended(self, task: asyncio.Task[None]) -> None:
+        claims = self._under_way.pop(task)
         if task.cancelled():
-            self._cut += claims
+            self._cancelled += claims
         self._changed.set()
 
-    async def _end(self) -> None:
+    async def _cancel_rest(self) -> None:
         """Cancel the work that is still under way, and release its claims."""
-        jobs = list(self._jobs)
-        for task in jobs:
+        tasks = list(self._under_way)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*jobs, return_exceptions=True)
-        cut, self._cut = self._cut, []
-        await self._release(cut)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        cancelled, self._cancelled = self._cancelled, []
+        await self._release_claims(cancelled)
 
-    def _tell(self, drain: asyncio.Task[None]) -> None:
+    def _log_failure(self, drain: asyncio.Task[None]) -> None:
         if not drain.cancelled() and (error := drain.exception()):
             log.error("drain_failed", stage=self.work.stage.value, error=type(error).__name__)
 
-    async def _claim(self, room: int) -> list[Claim]:
-        shape = self.work.shape
+    async def _claim_streams(self, room: int) -> list[Claim]:
+        size = self.work.claim_size
         streams = self.work.at_most(room) if isinstance(self.work, Gated) else room
         if streams <= 0:
             return []
@@ -163,34 +164,34 @@ class Runner:
             return await self.ledger.claim(
                 self.work.stage,
                 streams=streams,
-                rows=shape.rows,
+                rows=size.rows,
                 lease=self.lease,
                 worker=self.worker,
-                max_attempts=self.verdict.max_attempts,
-                valve=shape.valve,
-                by_bank=shape.by_bank,
-                most_bytes=shape.most_bytes,
+                max_attempts=self.retry_policy.max_attempts,
+                valve=size.valve,
+                by_bank=size.by_bank,
+                most_bytes=size.most_bytes,
             )
         except Exception as error:  # noqa: BLE001 - an error of any kind must not end this process
             log.warning("claim_failed", stage=self.work.stage.value, error=type(error).__name__)
             await asyncio.sleep(self.pause_s)
             return []
 
-    def _pieces(self, claims: Sequence[Claim]) -> list[list[Claim]]:
-        """Divide claims into pieces of work by the stage's shape."""
-        shape = self.work.shape
-        if shape.together > 1:
-            return [list(claims[start : start + shape.together]) for start in range(0, len(claims), shape.together)]
+    def _split_pieces(self, claims: Sequence[Claim]) -> list[list[Claim]]:
+        """Divide claims into pieces of work by the size of the stage's claims."""
+        size = self.work.claim_size
+        if size.together > 1:
+            return [list(claims[start : start + size.together]) for start in range(0, len(claims), size.together)]
         pieces: dict[tuple[UUID, ...], list[Claim]] = defaultdict(list)
         for claim in claims:
-            pieces[claim.host_id, claim.rows[0].bank_id if shape.by_bank else claim.stream_id].append(claim)
+            pieces[claim.host_id, claim.rows[0].bank_id if size.by_bank else claim.stream_id].append(claim)
         return list(pieces.values())
 
     async def _run_when_free(self, claims: Sequence[Claim]) -> None:
         async with self._places:
-            await self._one(claims)
+            await self._work_piece(claims)
 
-    async def _one(self, claims: Sequence[Claim]) -> None:
+    async def _work_piece(self, claims: Sequence[Claim]) -> None:
         try:
             async with trace_work(self.ledger, claims) as spans:
                 worked = await self.work.work(claims)
@@ -198,13 +199,13 @@ class Runner:
         except LeaseLost:
             record_lost(claims)
         except Exception as error:  # noqa: BLE001 - every accident ends in the ledger
-            await self._failed(claims, error)
+            await self._handle_failure(claims, error)
         else:
-            self._count([row for claim in claims for row in claim.rows], worked.outcomes)
+            self._count_outcomes([row for claim in claims for row in claim.rows], worked.outcomes)
             for stage in worked.ready_stages:
                 self.notify(stage)
 
-    async def _failed(self, claims: Sequence[Claim], error: Exception) -> None:
+    async def _handle_failure(self, claims: Sequence[Claim], error: Exception) -> None:
         category, _ = name_failure(error)
         stage = self.work.stage.value
         STAGE_FAILURES.labels(stage, category).inc()
@@ -212,13 +213,13 @@ class Runner:
         if isinstance(error, ResourceBusy):
             await self._retry_later(claims)
         elif is_outage(error) or isinstance(error, OutcomeUnrecorded | ModelUnreachable):
-            await self._release(claims)
+            await self._release_claims(claims)
             await asyncio.sleep(self.pause_s)
         elif len(claims) > 1:
             for claim in claims:
-                await self._one([claim])
+                await self._work_piece([claim])
         else:
-            await self._record(claims[0], error)
+            await self._record_failure(claims[0], error)
 
     async def _retry_later(self, claims: Sequence[Claim]) -> None:
         """Release claims that another transaction's lock blocks, for `BUSY_PAUSE`; that counts as no attempt.
@@ -230,24 +231,24 @@ class Runner:
             banks[claim.host_id, claim.rows[0].bank_id].append(claim)
         if len(banks) > 1:
             for of_bank in banks.values():
-                await self._one(of_bank)
+                await self._work_piece(of_bank)
         else:
-            await self._release(claims, BUSY_PAUSE)
+            await self._release_claims(claims, BUSY_PAUSE)
 
-    async def _record(self, claim: Claim, error: Exception) -> None:
+    async def _record_failure(self, claim: Claim, error: Exception) -> None:
         alone = len(claim.rows) == 1
-        outcomes = [self.verdict.outcome(row, error, alone=alone) for row in claim.rows]
+        outcomes = [self.retry_policy.decide_outcome(row, error, alone=alone) for row in claim.rows]
         try:
             recorded = await self.ledger.end([claim], outcomes)
         except Exception as second:  # noqa: BLE001 - the lease runs out, and the attempt is counted already
             log.warning("failure_not_recorded", stage=claim.stage.value, error=type(second).__name__)
             return
         if recorded:
-            self._count(claim.rows, outcomes)
+            self._count_outcomes(claim.rows, outcomes)
         else:
             record_lost([claim])
 
-    async def _release(self, claims: Sequence[Claim], wait: timedelta | None = None) -> None:
+    async def _release_claims(self, claims: Sequence[Claim], wait: timedelta | None = None) -> None:
         """Release claims; their rows are ready again after `wait`.
 
         While the database is away, this is retried until the leases run out by themselves.
@@ -264,7 +265,7 @@ class Runner:
             else:
                 return
 
-    def _count(self, rows: Sequence[LedgerRow], outcomes: Sequence[Outcome]) -> None:
+    def _count_outcomes(self, rows: Sequence[LedgerRow], outcomes: Sequence[Outcome]) -> None:
         stage = self.work.stage.value
         by_item = {row.item_id: row for row in rows}
         now, ages, ended = self.clock(), list[float](), Counter[str]()

@@ -48,12 +48,12 @@ class StageWork(Protocol):
         ...
 
     @property
-    def shape(self) -> ClaimSize:
+    def claim_size(self) -> ClaimSize:
         """How much it claims at once."""
         ...
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
-        """Do the work of these claims (one, or as many as the shape puts together), holding no connection meanwhile.
+        """Do the work of these claims (one, or as many as its size puts together), holding no connection meanwhile.
 
         Raises LeaseLost when the claim is gone, Transient and Permanent on purpose, anything else by accident.
         """
@@ -62,7 +62,7 @@ class StageWork(Protocol):
 
 @runtime_checkable
 class Gated(Protocol):
-    """A stage that at times claims less work than its shape says."""
+    """A stage that at times claims less work than its claim size says."""
 
     def at_most(self, streams: int) -> int:
         """Return how many streams to claim now, at most `streams`."""

@@ -136,7 +136,11 @@ def compose_application(settings: Settings, owned: "_Resources") -> FastAPI:
         partial(Backlog(owned.database).newly_failed, window),
         partial(read_database_sample, owned.database, settings.metrics.top_tenants),
     )
-    looks = {"broker": owned.watch.wrong, "embedding": owned.model.wrong, "rerank": owned.last.wrong}
+    looks = {
+        "broker": owned.watch.wrong,
+        "embedding": owned.embedder_loading.wrong,
+        "rerank": owned.reranker_loading.wrong,
+    }
     keys = Keys(owned.database)
     return create_app(
         MemoryFacade(_build_dependencies(settings, owned), settings.api),
@@ -160,17 +164,17 @@ class _Resources:
     clock: DatabaseClock
     embedder: OwnedEmbedder
     reranker: CrossEncoder | None
-    model: "_BackgroundModel"
-    last: "_BackgroundModel"
+    embedder_loading: "_BackgroundModel"
+    reranker_loading: "_BackgroundModel"
     notifier: Notifier
     watch: BrokerMonitor
     recorder: CallRecorder
     writeback: VectorWriteback
-    others: GatewayRecall
+    gateway_recall: GatewayRecall
     pressure: Pressure
     batch: MicroBatch
     words: PendingWordsLimit
-    carrying: Database
+    words_database: Database
     http: httpx.AsyncClient
     replica: Database | None
     fair: FairQueue
@@ -187,23 +191,23 @@ def _build_resources(settings: Settings) -> _Resources:
     # Only bulk writers wait until words are indexed, so this connection yields to recalls.
     nice = settings.worker.nice
     few = settings.database.model_copy(update={"pool_size": 1})
-    carrying = Database(few, lower_backend_priority(nice) if nice else None)
+    words_database = Database(few, lower_backend_priority(nice) if nice else None)
     return _Resources(
         database=database,
         clock=clock,
         embedder=embedder,
         reranker=reranker,
-        model=model,
-        last=_BackgroundModel(reranker, "the reranker"),
+        embedder_loading=model,
+        reranker_loading=_BackgroundModel(reranker, "the reranker"),
         notifier=notifier,
         watch=BrokerMonitor(settings.broker),
         recorder=CallRecorder(CallAudit(database).write, clock),
         writeback=VectorWriteback(database),
-        others=create_gateway_recall(settings.gateway, database, settings.gateway.recall_seconds),
+        gateway_recall=create_gateway_recall(settings.gateway, database, settings.gateway.recall_seconds),
         pressure=pressure,
         batch=_create_micro_batch(database, embedder, model, pressure, notifier),
-        words=PendingWordsLimit(carrying),
-        carrying=carrying,
+        words=PendingWordsLimit(words_database),
+        words_database=words_database,
         http=httpx.AsyncClient(),
         replica=Database(there) if (there := settings.database.for_replica()) else None,
         fair=FairQueue(settings.fairness),
@@ -224,7 +228,7 @@ def _build_dependencies(settings: Settings, owned: _Resources) -> ServiceDepende
         there = Waiter(owned.replica, fair_queue.sleep_without_slot)
         replica = ReadReplica(create_recaller(owned.replica), there)
     waiter = Waiter(database, fair_queue.sleep_without_slot)
-    recalls = Recalls(database, create_recaller(database), waiter, owned.others, replica)
+    recalls = Recalls(database, create_recaller(database), waiter, owned.gateway_recall, replica)
     return replace(
         build_dependencies(database, clock, recalls, owned.notifier),
         pressure=owned.pressure,
@@ -254,18 +258,18 @@ async def _open_resources(settings: Settings, owned: _Resources) -> AsyncGenerat
         owned.watch.running(),
         record_models_meanwhile(owned.database, settings, owned.embedder),
         following_settings(owned.database, settings.gateway),
-        owned.model.loading(),
-        owned.last.loading(),
+        owned.embedder_loading.loading(),
+        owned.reranker_loading.loading(),
         owned.recorder.writing(),
     ):
         yield
     await owned.erasing.close()
     await owned.batch.close(MODEL_S)
     await owned.words.close()
-    await owned.others.close()
+    await owned.gateway_recall.close()
     await owned.notifier.close()
     await owned.writeback.close()
-    await owned.carrying.close()
+    await owned.words_database.close()
     await owned.http.aclose()
     if owned.replica is not None:
         await owned.replica.close()

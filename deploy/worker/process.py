@@ -64,7 +64,7 @@ from workers.gateway import GatewayStage
 from workers.maintenance import Maintainer, Needs, recall_check_task, tasks_of
 from workers.projection import ProjectionStage
 from workers.recall import RecallWork
-from workers.retry import FailureOutcome
+from workers.retry import RetryPolicy
 from workers.runner import Runner
 from workers.stage_work import StageWork
 from workers.sweeper import Notifications, Sweeper
@@ -87,7 +87,7 @@ class WorkerResources:
     embedder: OwnedEmbedder
     reranker: Owned | None
     gateways: GatewayClients
-    others: GatewayRecall
+    gateway_recall: GatewayRecall
     reader: LlmReader | None
     notifier: Notifier
     dependencies: ActorDependencies
@@ -106,7 +106,7 @@ class WorkerResources:
         """Close everything; no work may be running any more."""
         await self.notifier.close()
         await self.gateways.aclose()
-        for one in (self.others, self.reader, self.reranker):
+        for one in (self.gateway_recall, self.reader, self.reranker):
             if one is not None:
                 await one.close()
         await self.embedder.close()
@@ -217,11 +217,11 @@ async def _build_resources(
     clock = DatabaseClock(database)
     embedder = create_embedder(settings.embedding, settings.data)
     gateways, reader = delivery_clients(settings.gateway, database), reader_of(settings.enrichment)
-    others = create_gateway_recall(settings.gateway, database, settings.gateway.timeout_seconds)
+    gateway_recall = create_gateway_recall(settings.gateway, database, settings.gateway.timeout_seconds)
     notifier, ledger, jobs = Notifier(broker), Ledger(database), RecallJobs(database, clock)
     reranker = create_reranker(settings.embedding.reranker, settings.data)
     recaller = Recaller(database, embedder, settings.recall, reranker=reranker, clock=clock)
-    recalls = Recalls(database, recaller, Waiter(database), others)
+    recalls = Recalls(database, recaller, Waiter(database), gateway_recall)
     lease = timedelta(seconds=settings.worker.lease_seconds)
     name = _build_worker_name()
     works = stages(settings, database, embedder, gateways, reader)
@@ -269,7 +269,7 @@ async def _build_resources(
         )
     ]
     return WorkerResources(
-        database, embedder, reranker, gateways, others, reader, notifier, dependencies, memory, looking, entry
+        database, embedder, reranker, gateways, gateway_recall, reader, notifier, dependencies, memory, looking, entry
     )
 
 
@@ -287,7 +287,7 @@ def _create_stages(
     reader: LlmReader | None,
 ) -> Sequence[StageWork]:
     every = (
-        GatewayStage(database, DeliveryWriter(database), gateways, settings.gateway, _create_verdict(settings)),
+        GatewayStage(database, DeliveryWriter(database), gateways, settings.gateway, _create_retry_policy(settings)),
         ExtractionStage(database, None if reader is None else reader.version),
         EnrichmentStage(database, reader, model_gate(database, settings.enrichment)),
         EmbeddingStage(database, embedder),
@@ -305,7 +305,7 @@ def _create_runners(
             ledger=ledger,
             work=work,
             notify=notifier.notify,
-            verdict=_create_verdict(settings),
+            retry_policy=_create_retry_policy(settings),
             clock=clock,
             lease=timedelta(seconds=settings.worker.lease_seconds),
             worker=name,
@@ -319,8 +319,8 @@ def _is_worth_logging(record: logging.LogRecord) -> bool:
     return "middleware of the same type twice" not in str(record.msg)
 
 
-def _create_verdict(settings: Settings) -> FailureOutcome:
-    return FailureOutcome(Backoff(), settings.worker.max_attempts)
+def _create_retry_policy(settings: Settings) -> RetryPolicy:
+    return RetryPolicy(Backoff(), settings.worker.max_attempts)
 
 
 def _build_worker_name() -> str:

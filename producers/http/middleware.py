@@ -70,18 +70,18 @@ class CallMiddleware:
             await self._serve(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        visit = _HttpRequest(scope, ResponseSender(send, self._settings), self._fair)
+        request = _HttpRequest(scope, ResponseSender(send, self._settings), self._fair)
         try:
             with self._unfinished.one_more(scope):
                 self._admit(scope)
-                await self._app(scope, RequestBody(receive, self._settings), visit.send)
+                await self._app(scope, RequestBody(receive, self._settings), request.send)
         except Exception as error:  # noqa: BLE001 - an error's text must not reach the server's log
-            await visit.failed(error, receive)
+            await request.failed(error, receive)
         finally:
-            visit.leave()
+            request.leave()
             # The server keeps a connection while anything refers to an unread body, so no reference cycle may stay.
             del scope[ENTER]
-        visit.note(self._recorder)
+        request.note(self._recorder)
 
     def _admit(self, scope: Scope) -> None:
         """Check the headers. Raises TooLarge, PermissionDenied."""
@@ -169,12 +169,12 @@ class _HttpRequest:
 
     def _record(self, recorder: CallRecorder, method: str, route: str, took: float) -> None:
         path = self._scope["path"]
-        door = next((door for start, door in INTERFACES.items() if path.startswith(start)), None)
-        if door is not None:
+        interface = next((interface for start, interface in INTERFACES.items() if path.startswith(start)), None)
+        if interface is not None:
             grant = self._scope.get(GRANT)
             call = call_audit.AuditedCall(
                 recorder.clock() - timedelta(milliseconds=took),
-                door,
+                interface,
                 f"{method} {route}",
                 took,
                 grant.host_id if grant else call_audit.NO_HOST,

@@ -142,7 +142,7 @@ def fit_name(name: str) -> str:
     return name
 
 
-def written_by(grant: Grant, turn: NewTurn, bank: str) -> NewTurn:
+def assign_author(grant: Grant, turn: NewTurn, bank: str) -> NewTurn:
     """Return the turn with the key's user and agent as its authors, in this bank.
 
     Raises PermissionDenied for a turn of another user.

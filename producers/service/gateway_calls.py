@@ -234,7 +234,9 @@ def turns_of(body: AddBody, settings: ApiSettings, redactor: Redactor) -> list[N
 def _without_secrets(message: AddedMessage, redactor: Redactor) -> AddedMessage:
     """Return a message without secrets, in the form from which its turn's name is made."""
     said = message.content
-    return message.model_copy(update={"content": Content(redactor.text(said.text), redactor.parts(said.parts))})
+    return message.model_copy(
+        update={"content": Content(redactor.redact_text(said.text), redactor.redact_parts(said.parts))}
+    )
 
 
 def _build_turn(body: AddBody, message: AddedMessage) -> NewTurn:

@@ -11,7 +11,7 @@ from uuid import UUID
 from producers import fair_queue, metrics
 from producers.errors import PermissionDenied, ProducerError
 from producers.service.authorisation import Action, require_write
-from producers.service.banks import written_by
+from producers.service.banks import assign_author
 from producers.service.call_place import note_place
 from producers.service.dependencies import ServiceDependencies
 from producers.service.gateway_calls import AddBody, turns_of
@@ -97,7 +97,7 @@ class Intake:
         [answer] = _count_answers(await self._append_when_free(grant, [turn], busy_s))
         return answer
 
-    async def turn(self, grant: Grant, bank: str, session_id: str, turn_id: str) -> TurnStatus:
+    async def read_status(self, grant: Grant, bank: str, session_id: str, turn_id: str) -> TurnStatus:
         """Return the status of a turn. Raises NotFound, PermissionDenied."""
         bank = await self._dependencies.reach(grant, bank)
         return await self._dependencies.turns.status(grant.host_id, bank, session_id, turn_id)
@@ -116,7 +116,7 @@ class Intake:
         """Return the validated turn, or the error that refuses it; `known`: documents that were found already."""
         try:
             turn = read_turn(value, self._settings)
-            turn = written_by(grant, turn, await self._dependencies.reach(grant, turn.bank))
+            turn = assign_author(grant, turn, await self._dependencies.reach(grant, turn.bank))
             await self._require_pin(grant, turn)
             if turn.doc_id is not None and (turn.bank, turn.doc_id) not in known:
                 await self._dependencies.documents.get(grant.host_id, turn.bank, turn.doc_id)
@@ -174,7 +174,7 @@ class Intake:
 
     async def _redact(self, grant: Grant, turns: list[NewTurn]) -> list[NewTurn]:
         redactor = Redactor.of(self._settings, grant)
-        return await off_loop(estimate_effort(turns), lambda: [redactor.turn(turn) for turn in turns])
+        return await off_loop(estimate_effort(turns), lambda: [redactor.redact_turn(turn) for turn in turns])
 
     def _offer_to_micro_batch(self, host: UUID, turns: list[NewTurn]) -> bool:
         characters = sum(len(message.content) for turn in turns for message in turn.messages)

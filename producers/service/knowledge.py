@@ -248,12 +248,12 @@ class Knowledge:
         body = parse_body(DocumentBody, asked)
         limit_metadata(body.metadata)
         redactor = Redactor.of(self._settings, grant)
-        content = body.content and await off_loop(len(body.content), redactor.text, body.content)
+        content = body.content and await off_loop(len(body.content), redactor.redact_text, body.content)
         document = NewDocument(
             bank=await self._dependencies.reach(grant, body.bank),
             content_hash=body.content_hash or content_hash((content or "").encode()),
             text=content,
-            title=body.title and redactor.text(body.title),
+            title=body.title and redactor.redact_text(body.title),
             user_id=resolve_speaker(grant, body.user_id),
             occurred_at=body.occurred_at,
             expires_at=body.expires_at,
@@ -299,7 +299,7 @@ class Knowledge:
         bank = await self._dependencies.reach(grant, body.bank)
         await self._dependencies.authorisation.require(grant, Action.DIRECT, bank)
         await self._banks.create(grant.host_id, grant.user, bank)
-        content = Redactor.of(self._settings, grant).text(body.content)
+        content = Redactor.of(self._settings, grant).redact_text(body.content)
         new = NewDirective(body.name, content, body.priority, describe_keeper(grant))
         return await self._curation.lay_down(grant.host_id, bank, new, grant.user)
 

@@ -46,7 +46,7 @@ class OpenTurnCalls:
             "session_id": place.session,
             "turn_id": place.turn,
             "user_id": body.user_id,
-            "conversation_items": Redactor.of(self._settings, grant).value(current),
+            "conversation_items": Redactor.of(self._settings, grant).redact_value(current),
         }
         bank = await self._dependencies.reach(grant, place.project)
         token, expires_at = await self._dependencies.turns.open.open(grant.host_id, _holder_of(grant), bank, request)

@@ -37,45 +37,45 @@ class Redactor:
         """Return the redactor for the holder of a grant."""
         return cls(settings.redact, () if grant.own_key is None else (grant.own_key,))
 
-    def text(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         """Return a text without secrets."""
         return redact_secrets(text, self.level, self.own_keys)
 
-    def turn(self, turn: NewTurn) -> NewTurn:
+    def redact_turn(self, turn: NewTurn) -> NewTurn:
         """Return a turn without secrets in its messages and its request."""
         if self.level is Redaction.OFF:
             return turn
-        said = [self.message(message) for message in turn.messages]
-        return replace(turn, messages=said, request=self.value(turn.request))
+        said = [self.redact_message(message) for message in turn.messages]
+        return replace(turn, messages=said, request=self.redact_value(turn.request))
 
-    def message(self, message: NewMessage) -> NewMessage:
+    def redact_message(self, message: NewMessage) -> NewMessage:
         """Return a message without secrets; the text of one that is a whole item is taken from the item."""
-        parts = self.parts(message.parts)
+        parts = self.redact_parts(message.parts)
         if parts is not None and len(parts) == 1 and isinstance(item := parts[0].get("item"), dict):
             return replace(message, content=text_of(item), parts=parts)
-        return replace(message, content=self.text(message.content), parts=parts)
+        return replace(message, content=self.redact_text(message.content), parts=parts)
 
-    def parts(self, parts: Sequence[Mapping[str, Any]] | None) -> Sequence[Mapping[str, Any]] | None:
+    def redact_parts(self, parts: Sequence[Mapping[str, Any]] | None) -> Sequence[Mapping[str, Any]] | None:
         """Return content parts: those of text and whole items without secrets, the others as they are."""
         return None if parts is None else [self._redact_part(part) for part in parts]
 
-    def value(self, value: Any, name: str = "") -> Any:
+    def redact_value(self, value: Any, name: str = "") -> Any:
         """Return a JSON value, an item or several, without secrets in its texts."""
         if name in UNREAD or self.level is Redaction.OFF:
             return value
         if isinstance(value, dict):
-            return {key: self.value(one, key) for key, one in value.items()}
+            return {key: self.redact_value(one, key) for key, one in value.items()}
         if isinstance(value, list):
-            return [self.value(one, name) for one in value]
+            return [self.redact_value(one, name) for one in value]
         if not isinstance(value, str):
             return value
-        redacted = self.text(value)
+        redacted = self.redact_text(value)
         return _as_json(value, redacted) if name == _JSON_TEXT and redacted != value else redacted
 
     def _redact_part(self, part: Mapping[str, Any]) -> Mapping[str, Any]:
         if part.get("type") == KEPT:
-            return {**part, "item": self.value(part.get("item"))}
-        return {**part, "text": self.text(part["text"])} if isinstance(part.get("text"), str) else part
+            return {**part, "item": self.redact_value(part.get("item"))}
+        return {**part, "text": self.redact_text(part["text"])} if isinstance(part.get("text"), str) else part
 
 
 def _as_json(before: str, redacted: str) -> str:

@@ -98,7 +98,7 @@ class SingleMemories:
         body = parse_body(MemoryBody, asked)
         limit_text("content", len(body.content.encode()), self._settings)
         redactor = Redactor.of(self._settings, grant)
-        content = await off_loop(len(body.content), redactor.text, body.content)
+        content = await off_loop(len(body.content), redactor.redact_text, body.content)
         limit_metadata(body.metadata)
         bank = await self._dependencies.reach(grant, body.bank)
         if body.pinned or body.metadata.get(PINNED) == "true":
@@ -108,7 +108,7 @@ class SingleMemories:
             memory_id=body.id or id_of_text(content),
             content=content,
             kind=body.kind,
-            title=body.title and redactor.text(body.title),
+            title=body.title and redactor.redact_text(body.title),
             user_id=resolve_speaker(grant, body.user_id),
             occurred_at=body.occurred_at,
             expires_at=body.expires_at,

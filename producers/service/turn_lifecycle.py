@@ -13,7 +13,7 @@ from uuid import UUID
 
 from producers import metrics
 from producers.service.authorisation import require_write
-from producers.service.banks import written_by
+from producers.service.banks import assign_author
 from producers.service.call_place import note_place
 from producers.service.dependencies import ServiceDependencies
 from producers.service.intake import Intake, time_call
@@ -74,7 +74,7 @@ class TurnLifecycle:
         place = read_place(body)
         bank = await self._dependencies.reach(grant, place.project)
         note_place(grant.host_id, bank, place.session, place.turn)
-        turn = written_by(grant, await self._build_turn(grant, bank, place, body), bank)
+        turn = assign_author(grant, await self._build_turn(grant, bank, place, body), bank)
         appended = await self._intake.append_turn(grant, turn, BUSY_S)
         if isinstance(appended, StoreError):
             return appended
@@ -119,7 +119,7 @@ class TurnLifecycle:
     async def _build_turn(self, grant: Grant, bank: str, place: TurnReference, body: AfterTurnBody) -> NewTurn:
         said = read_after(body, self._settings.max_message_bytes)
         # Redacted like the stored history, so that echoed items are recognised.
-        given = Redactor.of(self._settings, grant).value(said.given)
+        given = Redactor.of(self._settings, grant).redact_value(said.given)
         # At least one item is new: a single item echoes no history.
         if said.echoes and len(given) > 1:
             kept = await self._dependencies.turns.sessions.recent(grant.host_id, bank, place.session, READ_ITEMS)

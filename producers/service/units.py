@@ -45,7 +45,7 @@ class Revisions:
         require_write(grant)
         body = correction_of(asked, self._settings)
         bank = await self._reach_unit(grant, Action.CORRECT, bank, unit)
-        content = await off_loop(len(body.content), Redactor.of(self._settings, grant).text, body.content)
+        content = await off_loop(len(body.content), Redactor.of(self._settings, grant).redact_text, body.content)
         told = await self._dependencies.units.correct(
             grant.host_id, bank, unit, content, version=body.version, user=grant.user
         )

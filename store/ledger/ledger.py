@@ -154,7 +154,7 @@ GAUGES = union_all(
     _BY_STATUS.add_columns(_NOTHING).where(_ROW.failed_at.is_not(None)),
 )
 # Looks for work as a claim would; of a stage that is claimed newest first, only for rows of a minimum age.
-NOTIFICATIONS = text("""
+READY_STAGES = text("""
     select s.stage from unnest(cast(:stages as text[]), cast(:ordered as boolean[]),
                                cast(:newest_first as boolean[])) as s(stage, ordered, newest_first)
      where (select true from afterturn.ready_streams(
@@ -260,7 +260,7 @@ class Ledger:
                 "ordered": [spec.ordered for spec in STAGES.values()],
                 "newest_first": [spec.newest_first for spec in STAGES.values()],
             }
-            found = await connection.execute(NOTIFICATIONS, arguments)
+            found = await connection.execute(READY_STAGES, arguments)
             return [Stage(stage) for stage in found.scalars()]
 
     async def _count(

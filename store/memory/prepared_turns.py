@@ -84,7 +84,7 @@ TurnEvent = tuple[str, str, str, str, str, str | None, int | None]
 
 @dataclass(frozen=True, slots=True)
 class AppendableTurn:
-    """A turn in the form that `append_traced_turns` takes (store/sql/turns.sql describes the fields)."""
+    """A turn in the form that `append_turns` takes (store/sql/turns.sql describes the fields)."""
 
     turn: UUID
     bank: UUID
@@ -157,7 +157,10 @@ def estimate_effort(turns: Sequence[NewTurn]) -> int:
 def prepare_turns(
     host: UUID, turns: Sequence[NewTurn], now: datetime, known: PreparationContext
 ) -> Steps[list[AppendableTurn]]:
-    """Return the turns in the form `append_turns` takes, in steps; turns of living sessions do not begin theirs."""
+    """Return the turns in the form `append_turns` takes; turns of living sessions do not begin theirs.
+
+    It is a generator: `in_steps` or `all_at_once` (store/off_loop.py) runs it and gives its result.
+    """
     found: list[AppendableTurn] = []
     for turn in turns:
         offered = yield from _prepare_turn(host, turn, now, known)

@@ -49,7 +49,7 @@ async def load_pool(connection: AsyncConnection, state: RecallState) -> Candidat
     numbers = np.array([row[_FIELDS + 2 :] for row in rows], dtype=np.float64).reshape(-1, 6)
     stored = np.nan_to_num(numbers)
     near = Products(stored[:, :3], stored[:, 3:], ~np.isnan(numbers[:, :3]))
-    if state.tail and state.vector is not None:
+    if state.tail_vectors and state.vector is not None:
         around = [(row.unit_id, row.before_id, row.after_id) for row in rows]
         await _add_tail(connection, state, state.vector, near, around)
     pool = add_unindexed(state, CandidatePool(candidates, near), units)
@@ -72,11 +72,11 @@ async def _add_tail(
     around: Sequence[Sequence[UUID | None]],
 ) -> None:
     """Set the products in the rows of units of the fresh tail and of their neighbours."""
-    rows = [n for n, units in enumerate(around) if not state.tail.keys().isdisjoint(units)]
-    units = {unit for n in rows for unit in around[n] if unit is not None and unit not in state.tail}
+    rows = [n for n, units in enumerate(around) if not state.tail_vectors.keys().isdisjoint(units)]
+    units = {unit for n in rows for unit in around[n] if unit is not None and unit not in state.tail_vectors}
     key = {"host": state.host, "bank": state.bank, "generation": state.generation, "units": list(units)}
     stored = {row.unit_id: row.embedding for row in await fetch_rows(connection, VECTORS, key)} if units else {}
-    known = {**state.tail, **stored, None: np.zeros_like(question)}
+    known = {**state.tail_vectors, **stored, None: np.zeros_like(question)}
     nothing = known[None]
     own, before, after = (
         np.stack([known.get(around[n][nth], nothing) for n in rows] or [nothing])[: len(rows)] for nth in range(3)

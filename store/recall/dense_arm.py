@@ -63,18 +63,20 @@ class DenseArm:
         if state.vector is None:
             return ArmResult([], [], lambda pool: np.zeros(len(pool)))
         rows = await _find_nearest(connection, state)
-        near = dict(_nearest_of_tail(state.tail, state.vector)) | {row.unit_id: float(row.cosine) for row in rows}
+        near = dict(_nearest_of_tail(state.tail_vectors, state.vector)) | {
+            row.unit_id: float(row.cosine) for row in rows
+        }
         best = sorted(near, key=lambda unit: (-near[unit], unit))[: state.settings.candidates]
         ranking = state.settings.ranking
 
-        def view(pool: CandidatePool) -> NDArray[np.float64]:
+        def score(pool: CandidatePool) -> NDArray[np.float64]:
             before, after = (pool.unmuted * context_weights(pool.products, pool.sizes, ranking.dense_short)).T
             beside = ranking.dense_context
             return context_cosines(
                 pool.products, before * (beside + ranking.dense_answer * pool.answers), after * beside
             )
 
-        return ArmResult(best, [], view)
+        return ArmResult(best, [], score)
 
 
 async def _find_nearest(connection: AsyncConnection, state: RecallState) -> Sequence[DriverRow]:

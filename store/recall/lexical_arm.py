@@ -30,11 +30,11 @@ class LexicalArm:
         postings = await _read_postings(connection, state)
         scores = score_postings(postings, state.question, state.statistics, state.settings.ranking)
 
-        def view(pool: CandidatePool) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        def score(pool: CandidatePool) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
             return scores.of(pool.places, pool.answers, pool.unmuted)
 
         places = scores.best(state.settings.candidates)
-        return ArmResult([unit for unit, seq in places if seq < 0], [place for place in places if place[1] >= 0], view)
+        return ArmResult([unit for unit, seq in places if seq < 0], [place for place in places if place[1] >= 0], score)
 
 
 async def _read_postings(connection: AsyncConnection, state: RecallState) -> Mapping[str, Postings]:
@@ -44,7 +44,9 @@ async def _read_postings(connection: AsyncConnection, state: RecallState) -> Map
     arguments = {"host": state.host, "bank": state.bank, "terms": terms, "postings": state.settings.postings}
     filtered = is_filtered(state.filters)
     found = await fetch_rows(connection, FILTERED if filtered else PLAIN, {**arguments, **state.filters})
-    waiting = {} if filtered else {term: state.waiting[term] for term in terms if term in state.waiting}
+    waiting = (
+        {} if filtered else {term: state.pending_postings[term] for term in terms if term in state.pending_postings}
+    )
     packed = defaultdict[str, bytes](bytes, waiting)
     unindexed = state.unindexed.words
     for term, some in (*found, *((term, unindexed[term]) for term in terms if term in unindexed)):

@@ -40,8 +40,8 @@ class Meanings:
         text, generation = state.question.text, state.generation
         names = named_speakers(state.question, state.speakers)
         asked = await off_loop(EFFORT * len(text), as_told, text, names)
-        known = self._tails.known(state.fresh, generation)
-        wanted = select_urgent(state.fresh) if self._is_flooded(state) else state.fresh
+        known = self._tails.known(state.unembedded, generation)
+        wanted = select_urgent(state.unembedded) if self._is_flooded(state) else state.unembedded
         unknown = [fresh for fresh in wanted if fresh.unit_id not in known]
         tail = select_affordable(unknown, asked, self._settings.fresh_tail_ms, self._embedder.estimate_ms)
         with trace_embedding(self._embedder.name, 1 + len(tail)):
@@ -50,9 +50,9 @@ class Meanings:
         self._tails.keep(tail, embedded, generation)
         if self._writeback is not None:
             self._writeback.keep(state.host, state.bank, generation, tail, embedded)
-        state.vector, state.tail = vectors[0], {**known, **embedded}
+        state.vector, state.tail_vectors = vectors[0], {**known, **embedded}
 
     def _is_flooded(self, state: RecallState) -> bool:
         """Return whether the bank's backlog is far larger than a tail."""
-        full = len(state.fresh) >= self._settings.fresh_tail_chunks
+        full = len(state.unembedded) >= self._settings.fresh_tail_chunks
         return full and state.freshness.pending >= self._settings.fresh_tail_backlog

@@ -61,13 +61,13 @@ async def prepare_search(connection: AsyncConnection, state: RecallState) -> boo
         state.freshness = await read_freshness(connection, state.host, state.bank)
         return False
     state.freshness, state.more_pending = of_row(row), row.more_pending
-    state.speakers, frequency, state.waiting = _of_words(row)
+    state.speakers, frequency, state.pending_postings = _of_words(row)
     if by_name and (names := await resolve_names(connection, state, frequency)):
         renamed = rename_speakers(question.text, names)
         state.question = await off_loop(EFFORT * len(renamed), parse_question, renamed, rules=question.rules)
         terms = list(state.question.words)
         [words] = await fetch_rows(connection, WORDS, {**key, "terms": terms})
-        state.speakers, frequency, state.waiting = _of_words(words)
+        state.speakers, frequency, state.pending_postings = _of_words(words)
     pending, ended = await read_pending_facts(connection, state), await read_ended_units(connection, state)
     state.unindexed = join_unindexed(pending, ended)
     for term, packed in state.unindexed.words.items():
@@ -76,10 +76,10 @@ async def prepare_search(connection: AsyncConnection, state: RecallState) -> boo
     state.statistics = Statistics(
         units, row.mean_length or DEFAULT_MEAN_LENGTH, correct_frequency(frequency, state.earlier, terms)
     )
-    state.fresh = [Fresh(UUID(unit), *rest) for unit, *rest in orjson.loads(row.tail or "[]")]
-    state.fresh = build_tail(state) if state.unindexed.candidates else state.fresh
+    state.unembedded = [Fresh(UUID(unit), *rest) for unit, *rest in orjson.loads(row.tail or "[]")]
+    state.unembedded = build_tail(state) if state.unindexed.candidates else state.unembedded
     state.directives = [Directive(UUID(one), *rest) for one, *rest in orjson.loads(row.standing or "[]")]
-    state.recent = _recent_window(query, state.bank, row.newest)
+    state.skipped = _recent_window(query, state.bank, row.newest)
     state.lists = row.lists or 0
     state.pinned = [*row.pinned, *(unit for unit, one in ended.candidates.items() if one.pinned)]
     state.just_said = [(UUID(unit), datetime.fromisoformat(at)) for unit, at in orjson.loads(row.just_said or "[]")]

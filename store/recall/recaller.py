@@ -80,7 +80,10 @@ class Recaller:
         self._rerank_step = None if reranker is None else RerankStep(reranker, settings.rerank)
 
     async def recall(self, host: UUID, query: RecallQuery) -> RecallAnswer:
-        """Return the best `k` units of the bank, best first; none for a bank that does not exist."""
+        """Return the best units of the bank, best first: `k` of them, or the passages that a budget of tokens holds.
+
+        There are none for a bank that does not exist.
+        """
         state = await self._begin(host, query)
         async with self._database.tenant(host, ONE_PLAN) as connection:
             known = await prepare_search(connection, state)
@@ -183,8 +186,8 @@ class Recaller:
             muted_pool = mute_echoes(pool, state.question)
             scores, blind = score_pool(state.found, muted_pool)
             state.degraded += blind
-            order = fuse_scores(muted_pool, scores, weights, state.question, ranking_settings, without=query.without)
-            return order, list(islice(deduplicate_ranking(order, muted_pool, state.recent), wanted))
+            ranking = fuse_scores(muted_pool, scores, weights, state.question, ranking_settings, without=query.without)
+            return ranking, list(islice(deduplicate_ranking(ranking, muted_pool, state.skipped), wanted))
 
         state.characters += sum(len(candidate.text) for candidate in pool.candidates)
         ranking, best = await off_loop(state.characters // RANKED_CHARACTERS, ranked)

@@ -81,10 +81,10 @@ class RecentArm:
         """Return the newest messages, the newest first; `prepare_search` has read them."""
         scores = {unit: score_newness(nth, state.now - at) for nth, (unit, at) in enumerate(state.just_said)}
 
-        def view(pool: CandidatePool) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        def score(pool: CandidatePool) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
             return np.array([scores.get(unit.unit_id, 0.0) for unit in pool.candidates], dtype=np.float64)
 
-        return ArmResult(list(scores), [], view)
+        return ArmResult(list(scores), [], score)
 
 
 def recent_parameters(now: datetime, settings: RecallSettings) -> Mapping[str, Any]:

@@ -60,16 +60,17 @@ class RecallState:
     Of the question: `now` is the moment that it is about, `times` are the times that it names.
 
     `prepare_search` fills the bank's fields as of before the search: the search covers every unit up to
-    `freshness.position`. `more_pending`: very many rows are undone, not all are counted. `lists`: how many lists of the
-    bank's IVFFlat index are probed, 0 for an exact search. `fresh` are texts that have no vector yet and have passed
-    the `filters`. `recent` are the messages that `skip_recent` leaves out, `pinned` the pinned units, `just_said` the
-    newest messages with their times. `earlier` are texts as of `known_at` of units that were corrected after it.
-    `waiting` are the packed postings of units whose words are not in the index yet; `unindexed` are facts that no
-    worker has written, if the question asks for facts, and units that ended after its moment.
+    `freshness.position`. `more_pending`: very many rows are undone, not all are counted. `lists`: how many lists of
+    the bank's IVFFlat index are probed, 0 for an exact search. `unembedded` are texts that have no vector yet and
+    have passed the `filters`. `skipped` are the messages that `skip_recent` leaves out, `pinned` the pinned units,
+    `just_said` the newest messages with their times. `earlier` are texts as of `known_at` of units that were
+    corrected after it. `pending_postings` are the packed postings of units whose words are not in the index yet;
+    `unindexed` are facts that no worker has written, if the question asks for facts, and units that ended after its
+    moment.
 
-    `Meanings.embed` fills the question's `vector`, of the model's `generation` (None after a failure), and the vectors
-    of the fresh texts, the `tail`; `query_arms` fills `found`, each arm's result by its name. `degraded` names the
-    parts that failed, `characters` counts the text that was read.
+    `Meanings.embed` fills the question's `vector`, of the model's `generation` (None after a failure), and the
+    vectors of the fresh texts, `tail_vectors`; `query_arms` fills `found`, each arm's result by its name.
+    `degraded` names the parts that failed, `characters` counts the text that was read.
     """
 
     host: UUID
@@ -86,19 +87,19 @@ class RecallState:
     more_pending: bool = False
     statistics: Statistics = _UNCOUNTED
     speakers: frozenset[str] = field(default=frozenset(), repr=False)
-    fresh: Sequence[Fresh] = field(default=(), repr=False)
+    unembedded: Sequence[Fresh] = field(default=(), repr=False)
     lists: int = 0
     directives: Sequence[Directive] = field(default=(), repr=False)
-    recent: Recent | None = None
+    skipped: Recent | None = None
     just_said: Sequence[tuple[UUID, datetime]] = ()
     pinned: Sequence[UUID] = ()
     earlier: Mapping[UUID, EarlierText] = field(default_factory=dict, repr=False)
-    waiting: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    pending_postings: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     filters: Mapping[str, Any] = field(default_factory=dict, repr=False)
     unindexed: Unindexed = field(default_factory=Unindexed, repr=False)
 
     vector: NDArray[np.float32] | None = field(default=None, repr=False)
-    tail: Mapping[UUID, NDArray[np.float32]] = field(default_factory=dict, repr=False)
+    tail_vectors: Mapping[UUID, NDArray[np.float32]] = field(default_factory=dict, repr=False)
 
     found: dict[str, ArmResult] = field(default_factory=dict, repr=False)
     degraded: list[str] = field(default_factory=list)

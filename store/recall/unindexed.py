@@ -40,7 +40,7 @@ def build_tail(state: RecallState) -> list[Fresh]:
     own = filters.own_session(state.query, state.bank)
     first = [*state.unindexed.candidates.values()][: state.settings.fresh_tail_chunks]
     said = [Fresh(one.unit_id, one.text[:CHARACTERS], own=own is not None and one.session_id == own) for one in first]
-    return sorted([*said, *state.fresh], key=lambda fresh: not fresh.own)
+    return sorted([*said, *state.unembedded], key=lambda fresh: not fresh.own)
 
 
 def add_unindexed(state: RecallState, pool: CandidatePool, found: Collection[UUID]) -> CandidatePool:
@@ -50,6 +50,6 @@ def add_unindexed(state: RecallState, pool: CandidatePool, found: Collection[UUI
         return pool
     vector = np.zeros(1, np.float32) if state.vector is None else state.vector
     nothing = np.zeros_like(vector)
-    own = np.stack([state.tail.get(one.unit_id, nothing) for one in units])
+    own = np.stack([state.tail_vectors.get(one.unit_id, nothing) for one in units])
     alone = compute_products(vector, own, np.zeros_like(own), np.zeros_like(own))
     return CandidatePool([*pool.candidates, *units], pool.products.and_those_of(alone))

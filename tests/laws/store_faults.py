@@ -92,7 +92,7 @@ FAULTS = (
         fault="what has no vector is not read with the question",
         file="store/recall/meaning.py",
         before="        unknown = [fresh for fresh in wanted if fresh.unit_id not in known]\n",
-        after="        unknown = state.fresh[:0]\n",
+        after="        unknown = state.unembedded[:0]\n",
         held_by="tests/store/recall/test_recaller.py",
         tests=(
             "test_a_turn_is_found_by_its_meaning_before_any_worker_saw_it",

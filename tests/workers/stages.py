@@ -26,7 +26,7 @@ from workers.extraction.llm.reader import LlmReader
 from workers.extraction.stage import ExtractionStage
 from workers.gateway import GatewayStage
 from workers.projection import ProjectionStage
-from workers.retry import FailureOutcome
+from workers.retry import RetryPolicy
 from workers.runner import Clock, Runner
 from workers.settings import DeliverySettings, EnrichmentSettings
 from workers.stage_work import StageWork
@@ -79,8 +79,8 @@ class KnownEmbedder:
         return float(len(texts))
 
 
-def verdict(max_attempts: int = 5) -> FailureOutcome:
-    return FailureOutcome(Backoff(base_s=60.0, chance=lambda: 0.5), max_attempts)
+def retry_policy(max_attempts: int = 5) -> RetryPolicy:
+    return RetryPolicy(Backoff(base_s=60.0, chance=lambda: 0.5), max_attempts)
 
 
 @dataclass
@@ -103,7 +103,7 @@ class Crew:
         match stage:
             case Stage.GATEWAY:
                 self.gateways = self.gateways or Clients(database)
-                rules = verdict(self.max_attempts)
+                rules = retry_policy(self.max_attempts)
                 return GatewayStage(
                     database, DeliveryWriter(database), self.gateways, self.settings, rules, lambda: 0.0
                 )
@@ -122,7 +122,7 @@ class Crew:
             ledger=ledger or self.world.ledger,
             work=work or self.work(stage),
             notify=self.notified.append,
-            verdict=verdict(self.max_attempts),
+            retry_policy=retry_policy(self.max_attempts),
             clock=self.clock,
             lease=self.lease,
             worker="crew",

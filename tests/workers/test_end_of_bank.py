@@ -60,7 +60,7 @@ async def test_a_worker_that_held_a_claim_ends_without_harm(world: World, stage:
     )
     assert claims
     await end_bank(world)
-    await crew.runner(stage)._one(claims)
+    await crew.runner(stage)._work_piece(claims)
     assert await world.sql(UNDONE) == []
     assert await world.sql("select 1 from afterturn.claim_t") == []
     assert (await world.sql(MADE))[0].n == 0

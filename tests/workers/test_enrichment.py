@@ -228,7 +228,7 @@ async def test_a_worker_that_dies_after_the_answer_leaves_no_half(
     await crew.drain()
     before = await tables(world)
     late = crew.runner(Stage.ENRICHMENT)
-    await late._one([claim])
+    await late._work_piece([claim])
     assert await tables(world) == before
     assert [content for content, _ in await statements(world)].count("The user's city is Porto.") == 1
 
@@ -250,7 +250,7 @@ async def test_what_is_erased_while_the_model_reads_is_not_written(
             text("select afterturn.end_turns(:host, cast(:turns as uuid[]), cast(:turns as uuid[]))"),
             {"host": HOST, "turns": [turn]},
         )
-    await crew.runner(Stage.ENRICHMENT)._one([claim])
+    await crew.runner(Stage.ENRICHMENT)._work_piece([claim])
     assert len(server.asked) == 1
     assert [content for content, _ in await statements(world)] == ["The user's name is Ana."]
 

@@ -42,7 +42,7 @@ async def test_a_reader_that_comes_second_takes_what_is_there_for_its_own(world:
     async with world.database.tenant(HOST) as connection:
         await append_events(connection, HOST, events)
     before = await world.sql(STATE)
-    await Crew(world).runner(Stage.EXTRACTION)._one([held])
+    await Crew(world).runner(Stage.EXTRACTION)._work_piece([held])
     assert await world.statuses(Stage.EXTRACTION) == ["done"]
     assert await world.sql(STATE) == before
     await Crew(world).drain()
@@ -56,7 +56,7 @@ async def test_one_who_finishes_late_adds_nothing_and_fails_nothing(world: World
     crew = Crew(world)
     await crew.drain()
     before = await world.sql(STATE)
-    await crew.runner(Stage.EXTRACTION)._one(slow)
+    await crew.runner(Stage.EXTRACTION)._work_piece(slow)
     assert await world.statuses(Stage.EXTRACTION) == ["done"]
     assert await world.sql(STATE) == before
     assert (await verify_log(world.postgres.owner_url)).equal

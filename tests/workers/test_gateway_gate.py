@@ -73,8 +73,8 @@ class Counted:
         return self.inner.stage
 
     @property
-    def shape(self) -> ClaimSize:
-        return self.inner.shape
+    def claim_size(self) -> ClaimSize:
+        return self.inner.claim_size
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
         self.claims += len(claims)

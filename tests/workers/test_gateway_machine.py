@@ -25,7 +25,7 @@ from tests.examples import examples
 from tests.servers import TestPostgres
 from tests.workers.conftest import World, dialogue, open_world, turn_uuid
 from tests.workers.loops import LoopThread, loop_thread
-from tests.workers.stages import verdict
+from tests.workers.stages import retry_policy
 from tests.workers.targets import SETTINGS, Clients
 from tests.workers.test_ledger_machine import TABLES, jump
 from workers.gateway import GatewayStage
@@ -218,7 +218,9 @@ class DeliveryMachine(RuleBasedStateMachine):
     async def _deliver(self, claim: Claim, fate: Fate) -> None:
         FATE.set(fate)
         deliveries = Stopped(self.world, fate)
-        stage = GatewayStage(self.world.database, deliveries, self.bench.clients, SETTINGS, verdict(3), lambda: 0.0)
+        stage = GatewayStage(
+            self.world.database, deliveries, self.bench.clients, SETTINGS, retry_policy(3), lambda: 0.0
+        )
         with suppress(Killed, LeaseLost):
             await stage.work([claim])
 

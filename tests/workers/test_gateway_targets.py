@@ -152,7 +152,7 @@ async def test_unset_ends_what_waits_with_a_reason_and_sends_nothing_more(world:
         targets, skipped = await GatewayTargets(world.database).unset(HOST, None, "ops")
         assert (len(targets), skipped) == (1, 3)
         async with Crew(world) as crew:
-            await crew.runner(Stage.GATEWAY)._one([claim])
+            await crew.runner(Stage.GATEWAY)._work_piece([claim])
             await crew.drain(Stage.GATEWAY)
         assert await deliveries(world) == [("skipped", "unset", UNSET)] * 3
         assert not (await say(world, HOST, "after")).delivers

@@ -37,7 +37,7 @@ class Recorder:
 
     database: Database
     stage: Stage = Stage.EXTRACTION
-    shape: ClaimSize = FEW
+    claim_size: ClaimSize = FEW
     before: Hook = nothing
     finished: dict[UUID, list[int]] = field(default_factory=lambda: defaultdict(list))
     begun: int = 0
@@ -133,7 +133,7 @@ async def test_a_session_whose_turn_takes_long_keeps_no_other_waiting(world: Wor
         if claim.rows[0].position == slow:
             await may_end.wait()
 
-    recorder = Recorder(world.database, shape=ClaimSize(streams=2, rows=1), before=take_long)
+    recorder = Recorder(world.database, claim_size=ClaimSize(streams=2, rows=1), before=take_long)
     draining = asyncio.ensure_future(Crew(world).runner(Stage.EXTRACTION, recorder).drain())
 
     async def quick_is_done() -> bool:

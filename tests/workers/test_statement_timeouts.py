@@ -31,7 +31,7 @@ class Sleeper:
     database: Database
     before: str = "select 1"
     stage: Stage = Stage.EXTRACTION
-    shape: ClaimSize = FEW
+    claim_size: ClaimSize = FEW
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
         async with self.database.tenant(HOST) as connection:

@@ -39,7 +39,7 @@ class ExtractionStage:
     reading: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
     stage: ClassVar[Stage] = Stage.EXTRACTION
     #: While the rules are applied to one bank's turns, another's are written.
-    shape: ClassVar[ClaimSize] = ClaimSize(streams=16, rows=16, by_bank=True, at_once=2)
+    claim_size: ClassVar[ClaimSize] = ClaimSize(streams=16, rows=16, by_bank=True, at_once=2)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "languages", Languages(self.database))

@@ -19,7 +19,7 @@ class IdleStage:
 
     ledger: Ledger
     stage: Stage
-    shape: ClaimSize
+    claim_size: ClaimSize
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
         """Close the claims."""
@@ -32,7 +32,7 @@ def create_idle_stages(settings: Settings, database: Database, *_: object) -> Se
     """Return an idle stage for each real one except enrichment; takes the arguments of the real stages."""
     shapes = {
         Stage.GATEWAY: ClaimSize(streams=settings.gateway.at_once, rows=1),
-        **{real.stage: real.shape for real in (ExtractionStage, EmbeddingStage, ProjectionStage)},
+        **{real.stage: real.claim_size for real in (ExtractionStage, EmbeddingStage, ProjectionStage)},
     }
     ledger = Ledger(database)
     return [IdleStage(ledger, stage, replace(shape, together=shape.streams)) for stage, shape in shapes.items()]

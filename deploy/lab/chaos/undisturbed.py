@@ -30,7 +30,7 @@ from store.tenancy.keys import Keys
 from workers.embedding import EmbeddingStage
 from workers.extraction.stage import ExtractionStage
 from workers.projection import ProjectionStage
-from workers.retry import FailureOutcome
+from workers.retry import RetryPolicy
 from workers.runner import Runner
 from workers.stage_work import StageWork
 
@@ -138,8 +138,10 @@ async def _find_undone_stages(ledger: Ledger) -> set[Stage]:
 
 
 def _create_runner(ledger: Ledger, work: StageWork) -> Runner:
-    verdict = FailureOutcome(Backoff(), 3)
-    return Runner(ledger=ledger, work=work, notify=_notify_none, verdict=verdict, lease=LEASE, worker="undisturbed:0:0")
+    retry_policy = RetryPolicy(Backoff(), 3)
+    return Runner(
+        ledger=ledger, work=work, notify=_notify_none, retry_policy=retry_policy, lease=LEASE, worker="undisturbed:0:0"
+    )
 
 
 def _make_turn(turn: ChaosTurn) -> NewTurn:

@@ -255,7 +255,7 @@ async def turns_of(request: Request, call: TenantCall) -> Response:
 
 async def _answer_turn(call: TenantCall, asked: TurnParameters) -> Response:
     place = asked.bank, asked.session_id, asked.turn_id
-    status = await call.memory.intake.turn(call.grant, *place)
+    status = await call.memory.intake.read_status(call.grant, *place)
     return json_response({**_status_json(status), "messages": await call.memory.lists.messages(call.grant, *place)})
 
 

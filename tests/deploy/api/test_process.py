@@ -214,7 +214,7 @@ async def test_the_servers_process_that_carries_words_steps_back_for_whoever_ask
             serving = [process for (process,) in await connection.execute(OF_THE_APP)]
         assert [os.getpriority(os.PRIO_PROCESS, process) for process in serving] == [nice]
     finally:
-        await owned.carrying.close()
+        await owned.words_database.close()
         await beside.close()
 
 

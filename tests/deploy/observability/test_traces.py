@@ -274,7 +274,7 @@ class Broken:
     """A stage whose work fails with a text that nobody may see."""
 
     stage = Stage.EXTRACTION
-    shape = ClaimSize(streams=4, rows=4)
+    claim_size = ClaimSize(streams=4, rows=4)
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
         raise Permanent("broken", f"{MARK} in {len(claims)} claims")

@@ -167,6 +167,6 @@ async def test_what_is_left_of_a_call_is_json_and_what_is_no_text_stays(world: W
 
 def test_nothing_is_taken_out_where_that_is_set() -> None:
     whole = {"text": f"{TOKEN} own-key-of-mine", "metadata": {"key": TOKEN}}
-    assert Redactor(Redaction.OFF, ("own-key-of-mine",)).value(whole) == whole
-    told = Redactor(Redaction.KEYS, ("own-key-of-mine",)).value(whole)
+    assert Redactor(Redaction.OFF, ("own-key-of-mine",)).redact_value(whole) == whole
+    told = Redactor(Redaction.KEYS, ("own-key-of-mine",)).redact_value(whole)
     assert told == {"text": "[REDACTED:SK_TOKEN] [REDACTED:OWN_KEY]", "metadata": {"key": TOKEN}}

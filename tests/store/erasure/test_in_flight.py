@@ -115,7 +115,7 @@ async def test_a_delivery_not_begun_is_never_made(scene: Scene) -> None:
     with gateway() as foreign:
         await move_to(scene.world.database, foreign.url)
         async with scene.crew as crew:
-            await crew.runner(Stage.GATEWAY)._one(claims)
+            await crew.runner(Stage.GATEWAY)._work_piece(claims)
         assert foreign.added == {}
     assert await scene.world.statuses(Stage.GATEWAY) == ["skipped"]
 
