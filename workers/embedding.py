@@ -83,7 +83,8 @@ class EmbeddingStage:
     def _wanted(self, row: LedgerRow) -> list[UnitsToEmbed]:
         """Return the units a row asks to embed: a turn's messages, its facts, or both.
 
-        Both after a change of the model and after a correction.
+        The row's item says which: the turn itself its messages, another id its facts; one made by `again_id` (after a
+        change of the model) or `corrected_id` (after a correction) both.
         """
         again = again_id(row.turn_id, self.embedder.generation, row.position)
         both = row.item_id in {again, corrected_id(row.turn_id, row.position)}

@@ -40,7 +40,11 @@ class Worked:
 
 
 class StageWork(Protocol):
-    """A stage. `work` writes its result and closes the claims in one transaction, or raises."""
+    """A stage. `work` writes its result and closes the claims in one transaction, or raises.
+
+    Two stages differ, and say how: the gateway records each step of a delivery, and projection works inside its
+    transaction.
+    """
 
     @property
     def stage(self) -> Stage:
@@ -53,9 +57,10 @@ class StageWork(Protocol):
         ...
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
-        """Do the work of these claims (one, or as many as its size puts together), holding no connection meanwhile.
+        """Do the work of these claims (one, or as many as its size puts together).
 
-        Raises LeaseLost when the claim is gone, Transient and Permanent on purpose, anything else by accident.
+        It holds no connection while it waits for a model or another service. Raises LeaseLost when the claim is gone,
+        Transient and Permanent on purpose, anything else by accident.
         """
         ...
 

@@ -163,12 +163,14 @@ class Intake:
             answers = await self._dependencies.turns.append(grant.host_id, turns)
         new = [t for t, a in zip(turns, answers, strict=True) if isinstance(a, Appended) and not a.duplicate]
         if new:
+            # Projection has nothing to do before extraction has ended; its end notifies it.
             self._dependencies.notifier.notify(Stage.EXTRACTION)
             if not self._offer_to_micro_batch(grant.host_id, new):
                 self._dependencies.notifier.notify(Stage.EMBEDDING)
         if any(isinstance(answer, Appended) and answer.delivers for answer in answers):
             self._dependencies.notifier.notify(Stage.GATEWAY)
         if self._dependencies.words is not None:
+            # Waits while too many words are pending: recall reads those one by one.
             await self._dependencies.words.add_units(grant.host_id, _count_units(grant.host_id, new))
         return [answer.error if isinstance(answer, Refused) else answer for answer in answers]
 

@@ -21,7 +21,10 @@ class Queue(StrEnum):
 
 
 class Stream(StrEnum):
-    """The rows of a stage that one claim takes together: those of a session, a turn or a bank, or each item alone."""
+    """The rows of a stage that one claim takes together: those of a session or a bank, or one row alone.
+
+    `TURN` and `ITEM` are alike: the stream of such a row is its item. `TURN` says that the item is mostly a turn.
+    """
 
     SESSION = "session"
     TURN = "turn"

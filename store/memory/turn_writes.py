@@ -10,7 +10,8 @@ from store.memory.prepared_turns import AppendableTurn
 from store.tenancy.quotas import retry_on_quota
 from store.tracing import current_traceparent
 
-#: The outcome of a turn, its position, and whether an accepted turn is delivered to a gateway.
+#: The outcome of a turn (store/sql/turns.sql explains the words), its position, and whether an accepted turn is
+#: delivered to a gateway.
 Outcome = tuple[str, int | None, bool]
 
 #: The function that APPEND calls; a schema of another version lacks a function of this name and signature.

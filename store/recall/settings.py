@@ -174,7 +174,10 @@ class RecallSettings(BaseModel):
         description="time limit for embedding a question; after it, the recall searches by words alone",
     )
     candidates: int = Field(
-        default=40, ge=10, le=2000, description="units that each arm contributes to the ranking; k units if k is larger"
+        default=40,
+        ge=10,
+        le=2000,
+        description="units that an arm contributes to the ranking; as many as k if that is larger, without k 100",
     )
     postings: int = Field(default=20_000, ge=1000, description="most entries of the word index that a recall reads")
     exact_units: int = Field(

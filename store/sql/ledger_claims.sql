@@ -69,6 +69,7 @@ begin
     ), mine as (
         select h.* from held h where p_bytes is null or h.bytes <= p_bytes or h.place = 1
     ), counted as (
+        -- A delivery that was under way (adding, added, flushing) keeps its status: the gateway's stage ends it.
         update afterturn.ledger_t l
            set attempts = l.attempts + (not m.exhausted)::int,
                status = case when m.exhausted and l.status in ('pending', 'running') then 'dead'

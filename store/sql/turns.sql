@@ -2,13 +2,14 @@
 --
 -- `v_done := f() is null` stands for PERFORM: plpgsql evaluates a simple expression without SPI, which costs many times less.
 
--- Accepts turns, none of them named twice (`afterturn.offered_turn`). Of each: its ids, a keyed digest of its body, whether a
--- gateway may get it, when it came, the bytes of its messages, whether it brings what makes its bank and session where they
--- do not live (`begins`), the number of the turn before it for the same session (`follows`, 0 for none), and its events,
--- whole: what is said comes with its terms and its length in words. Answers each turn: accepted, duplicate (with the first
--- position), conflict, busy (another request is writing it right now), unborn (bank or session do not live, and nothing was
--- brought to make them), held (another writer has its bank or session, and p_wait does not say to wait for that), or
--- `over ...` (a quota is used up). `delivers`: whether the turn, if it is accepted, is handed to a gateway.
+-- Accepts turns, none of them named twice (`afterturn.offered_turn`; its fields:
+-- store/migrations/versions/0006_event_data.sql). Of each: its ids, a keyed digest of its body, whether a gateway may get
+-- it, when it came, the bytes of its messages, whether it brings what makes its bank and session where they do not live
+-- (`begins`), the number of the turn before it for the same session (`follows`, 0 for none), and its events, whole: what is
+-- said comes with its terms and its length in words. Answers each turn: accepted, duplicate (with the first position),
+-- conflict, busy (another request is writing it right now), unborn (bank or session do not live, and nothing was brought to
+-- make them), held (another writer has its bank or session, and p_wait does not say to wait for that), or `over ...` (a
+-- quota is used up). `delivers`: whether the turn, if it is accepted, is handed to a gateway.
 create or replace function afterturn.append_turns(
     p_host uuid, p_turns afterturn.offered_turn[], p_wait boolean,
     out outcomes text[], out positions bigint[], out delivers boolean[])
