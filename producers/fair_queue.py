@@ -76,7 +76,7 @@ class _Tenant:
         """Return the started units, weighted by their age at `now`."""
         return self.served * math.exp((self.served_at - now) / DEMAND_S)
 
-    def add_served(self, units: int, now: float) -> None:
+    def add_served(self, units: float, now: float) -> None:
         """Add started units, or units by which a call turned out larger."""
         self.served, self.served_at = self.decay_served(now) + units, now
 
@@ -112,7 +112,7 @@ class FairQueue:
         call.running = call.waiting = False
         self._start_next()
 
-    def charge(self, host: UUID, units: int) -> None:
+    def charge(self, host: UUID, units: float) -> None:
         """Add units to a tenant's demand that were not known when its call came, such as the size of the answer."""
         if host in self._tenants:
             self._tenants[host].add_served(units, self._clock())
@@ -209,7 +209,7 @@ class Slot:
 
     def charge(self, size: int) -> None:
         """Add an answer of this many bytes, or that much text read for it, to the tenant's demand."""
-        self._queue.charge(self._call.host, size // BYTES_A_UNIT)
+        self._queue.charge(self._call.host, size / BYTES_A_UNIT)
 
     def give_back(self) -> None:
         """Release the slot, so that the next call can begin; idempotent."""
@@ -223,7 +223,7 @@ def give_back() -> None:
 
 
 def charge(size: int) -> None:
-    """Add text of this many characters, which was read for the current call, to its tenant's demand."""
+    """Add an answer of this many bytes, or that much text read for it, to the demand of the current call's tenant."""
     if slot := CURRENT.get():
         slot.charge(size)
 

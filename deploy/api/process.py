@@ -42,7 +42,7 @@ from embeddings.rerank import CrossEncoder
 from producers import fair_queue
 from producers.fair_queue import FairQueue
 from producers.http.app import create_app
-from producers.mcp.issuers import TokenIssuers
+from producers.mcp.issuers import TokenIssuers, create_key_client
 from producers.notifications import Notifier
 from producers.plugin.bank_store import EraseQueue, PluginParts
 from producers.service.auditing import CallRecorder
@@ -208,7 +208,7 @@ def _build_resources(settings: Settings) -> _Resources:
         batch=_create_micro_batch(database, embedder, model, pressure, notifier),
         words=PendingWordsLimit(words_database),
         words_database=words_database,
-        http=httpx.AsyncClient(),
+        http=create_key_client(),
         replica=Database(there) if (there := settings.database.for_replica()) else None,
         fair=FairQueue(settings.fairness),
         erasing=EraseQueue(Erasures(database, clock), settings.plugin.erase_after),

@@ -38,6 +38,11 @@ SIGNING = frozenset({"RSA", "EC", "OKP"})
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
 
 
+def create_key_client() -> httpx.AsyncClient:
+    """Return the client that fetches issuers' keys: over plain HTTP they come from this machine, past any proxy."""
+    return httpx.AsyncClient(mounts={"http://": None})
+
+
 class SigningKeys:
     """An issuer's public keys by id, from a file or a URL; read again when they are old or one is missing."""
 

@@ -122,7 +122,8 @@ class IssuerSettings(BaseModel):
     jwks: str = Field(
         min_length=1,
         max_length=2048,
-        description="its public keys (JWKS): an https URL, or the path of a file; read again when a new key is used",
+        description="its public keys (JWKS): an https URL, an http URL of this machine, or the path of a file; "
+        "read again when a new key is used",
     )
     algorithms: tuple[Algorithm, ...] = Field(
         default=("RS256", "ES256"), min_length=1, description="signatures that are accepted; a list"

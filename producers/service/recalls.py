@@ -263,7 +263,7 @@ class Recalls:
     ) -> RecallAnswer:
         asked = [replace(query, bank=bank, without=(*query.without, DIRECTIVES)) for bank in banks]
         items, fresh, degraded = list[Recalled](), list[Freshness](), dict[str, None]()
-        best, room = Evidence(), query.max_tokens
+        best, room, read = Evidence(), query.max_tokens, 0
         for at in range(0, len(asked), BANKS_TOGETHER):
             some = asked[at : at + BANKS_TOGETHER]
             answers = await asyncio.gather(*(self.find(host, one, recaller) for one in some))
@@ -272,12 +272,15 @@ class Recalls:
             items = _merge_items([*items, *found], query.most)
             fresh += [one.freshness for one in answers]
             room = answers[0].room
+            read += sum(one.characters for one in answers)
             best = max((best, *(one.evidence for one in answers)), key=lambda one: one.top or 0.0)
             degraded |= dict.fromkeys(part for one in answers for part in one.degraded)
         if room is not None:
             sizes, pinned = [item.tokens or 0 for item in items], [item.pinned for item in items]
             items = [items[n] for n in which_fit(sizes, pinned, room)]
-        return RecallAnswer(tuple(items), merge_freshness(fresh), degraded=tuple(degraded), evidence=best, room=room)
+        return RecallAnswer(
+            tuple(items), merge_freshness(fresh), degraded=tuple(degraded), evidence=best, room=room, characters=read
+        )
 
     async def _answer_locally(self, host: UUID, body: RecallBody, banks: Sequence[str] = ()) -> RecallResult:
         start = time.perf_counter()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from producers import metrics
+from producers import fair_queue, metrics
 from producers.service.authorisation import require_write
 from producers.service.banks import assign_author
 from producers.service.call_place import note_place
@@ -123,6 +123,7 @@ class TurnLifecycle:
         # At least one item is new: a single item echoes no history.
         if said.echoes and len(given) > 1:
             kept = await self._dependencies.turns.sessions.recent(grant.host_id, bank, place.session, READ_ITEMS)
+            _charge_history(kept)
             given = choose_delta(given, [item_of(one) for one in kept])
         return NewTurn(
             bank=bank,
@@ -168,6 +169,7 @@ class TurnLifecycle:
             FACTS_READ,
             within=self._is_within_session(body),
         )
+        _charge_history(kept)
         return _Session(kept, facts)
 
     def _is_within_session(self, body: BeforeTurnBody) -> bool:
@@ -219,6 +221,11 @@ def item_of(kept: KeptMessage) -> Item:
     assistant = kept.role in ("assistant", "tool")
     part = {"type": "output_text" if assistant else "input_text", "text": kept.content}
     return {"type": "message", "role": "assistant" if assistant else kept.role, "content": [part]}
+
+
+def _charge_history(kept: Sequence[KeptMessage]) -> None:
+    """Add the messages that were read to the tenant's demand: of a short answer they may be most of the work."""
+    fair_queue.charge(sum(len(one.content) for one in kept))
 
 
 def _message_of(item: Item) -> NewMessage:

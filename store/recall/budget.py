@@ -9,7 +9,7 @@ from itertools import accumulate
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder, TokenCounter
 from store.memory.directives import Directive
-from store.off_loop import Steps, in_steps
+from store.off_loop import Steps, in_steps, off_loop
 from store.recall.passages import CHARACTERS_PER_TOKEN, SEARCHED, TOKENS, cut_passage
 from store.recall.pinned_arm import most_first
 from store.recall.query import Recalled
@@ -19,7 +19,7 @@ from store.recall.settings import RecallSettings
 #: long texts kept both cores busy for 0.2 s.
 COUNTED_CHARACTERS = 4_096
 #: Characters of texts that are cut to passages in the time in which one character is cut into words.
-CUT_CHARACTERS = 4
+CUT_CHARACTERS = 2
 #: The first texts are tokenised that fill the budget this many times, as estimated from their characters.
 FILLED = 1.25
 
@@ -92,7 +92,7 @@ async def _shrink_item(
     """Return one item, its passage cut to at most `room` tokens; an empty tuple if no piece of it fits."""
     tokens = min(room, TOKENS)
     while tokens:
-        passage = _cut_item(item, weights, tokens)
+        passage = await off_loop(min(len(item.text), SEARCHED), _cut_item, item, weights, tokens)
         [size] = await _count_tokens([passage.text], embedder)
         if size <= room:
             return (replace(passage, tokens=size),)

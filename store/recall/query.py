@@ -133,7 +133,8 @@ class RecallAnswer:
 
     `degraded` names the parts that failed, with the reason; the answer comes from the others. `directives` are the
     bank's, the most important first. `evidence` flags how likely the units answer the question, `bank_known` whether
-    there is such a bank; `room` is the budget of tokens that was kept to. `characters` is how much text was read.
+    there is such a bank; `room` is the budget of tokens that was kept to. `characters` is how much text of candidates
+    was read.
     """
 
     items: tuple[Recalled, ...]

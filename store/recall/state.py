@@ -70,7 +70,7 @@ class RecallState:
 
     `Meanings.embed` fills the question's `vector`, of the model's `generation` (None after a failure), and the
     vectors of the fresh texts, `tail_vectors`; `query_arms` fills `found`, each arm's result by its name.
-    `degraded` names the parts that failed, `characters` counts the text that was read.
+    `degraded` names the parts that failed, `characters` counts the text of candidates.
     """
 
     host: UUID

@@ -320,7 +320,7 @@ async def test_over_http_a_call_over_its_share_is_refused_with_retry_after_and_o
 async def test_over_http_texts_that_were_read_for_a_short_answer_are_work_of_its_tenant(
     postgres: TestPostgres, valkey: TestValkey
 ) -> None:
-    fair = FairQueue(FairnessSettings())
+    fair = FairQueue(FairnessSettings(), lambda: 0.0)
     world = build(postgres, broker_of(valkey.url, f"fair-{uuid4().hex}"), settings=ApiSettings(), fair=fair)
     ana = await world.tenant()
     long = ("Ana met Boris in Porto. " * 11_000)[:256_000]
@@ -328,11 +328,18 @@ async def test_over_http_texts_that_were_read_for_a_short_answer_are_work_of_its
         messages = [{"role": "user", "content": f"{turn_id} {long}"}]
         body = {"session_id": "s", "turn_id": turn_id, "messages": messages}
         assert (await ana.http.post("/api/v1/turns", json=body)).status_code == 201
-    fair._tenants.clear()
-    answer = await ana.http.post("/api/v1/recall", json={"query": "Whom did Ana meet?", "max_tokens": 200})
-    assert len(answer.json()["results"]) == 2
-    assert len(answer.content) < BYTES_A_UNIT
-    assert fair._tenants[host_id(ana.host)].served > 2 * len(long) / BYTES_A_UNIT
+    said = [{"type": "message", "role": "user", "content": "Whom did Ana meet?"}]
+    before = {"session_id": "s", "turn_id": "3", "current_input": said, "max_input_tok": 200}
+    # The session's history is read beside the recall's texts.
+    for path, asked, texts in (
+        ("recall", {"query": "Whom did Ana meet?", "max_tokens": 200}, 2),
+        ("turns/before", {**before, "min_position": 1}, 4),
+    ):
+        fair._tenants.clear()
+        answer = await ana.http.post(f"/api/v1/{path}", json=asked)
+        assert answer.is_success, answer.text
+        assert len(answer.content) < BYTES_A_UNIT
+        assert fair._tenants[host_id(ana.host)].served > texts * len(long) / BYTES_A_UNIT
     await ana.http.aclose()
     await world.close()
 

@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from producers.http.routes.mcp import WELL_KNOWN
 from producers.mcp import issuers
-from producers.mcp.issuers import SigningKeys, TokenIssuers
+from producers.mcp.issuers import SigningKeys, TokenIssuers, create_key_client
 from producers.mcp.settings import IssuerSettings, McpSettings
 from producers.settings import ApiSettings
 from store import identity
@@ -209,6 +209,15 @@ def test_keys_may_come_over_tls_or_from_this_machine(jwks: str) -> None:
     assert IssuerSettings(issuer=ISSUER, tenant="t", jwks=jwks).jwks == jwks
 
 
+async def test_keys_of_this_machine_pass_no_proxy(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "")
+    good = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(new_key().public_key()))
+    server.answer = lambda _seen: Response(json.dumps({"keys": [{**good, "kid": "a"}]}))
+    async with create_key_client() as http:
+        assert await SigningKeys(f"{server.url}/jwks", http).find("a") is not None
+
+
 async def test_keys_come_from_a_url_and_what_is_none_is_passed_over(server: Loopback) -> None:
     good = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(new_key().public_key()))
     secret = {"kty": "oct", "k": "c2VjcmV0", "kid": "s"}
@@ -221,7 +230,7 @@ async def test_keys_come_from_a_url_and_what_is_none_is_passed_over(server: Loop
             ("x" * (issuers.LONGEST_JWKS + 1), 200, False),
         ):
             server.answer = lambda _seen, b=body, s=status: Response(b, s)  # type: ignore[misc]
-            keys = SigningKeys(f"{server.url}/jwks", http)
+            keys = SigningKeys(f"{server.url}/jwks".replace("http", "HTTP", 1), http)
             assert (await keys.find("a") is not None) is found, body[:40]
             assert await keys.find("s") is None
 

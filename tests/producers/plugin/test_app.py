@@ -18,6 +18,7 @@ from starlette.requests import Request
 from producers.contract_kit.catalog import CASES
 from producers.contract_kit.flat_plugin import PluginError
 from producers.errors import FieldProblem, Invalid, Overloaded, Unauthenticated
+from producers.fair_queue import BYTES_A_UNIT, TURN_WEIGHT, FairQueue
 from producers.perimeter.client import PluginAddress, PluginClient, make
 from producers.plugin import app as plugin_app
 from producers.plugin.app import PluginApp
@@ -33,7 +34,7 @@ from producers.plugin.wire import (
     Written,
     format_time,
 )
-from producers.settings import ApiSettings
+from producers.settings import ApiSettings, FairnessSettings
 from store.errors import NotFound, QuotaExceeded, RateLimited, ResourceBusy, TurnBusy
 from tests.patience import PATIENCE_S, until
 from tests.producers.contract_kit.judging import judge
@@ -178,6 +179,22 @@ async def test_a_name_is_decoded_once_and_no_look_alike_is_taken(store: InMemory
         answer = await client.put(f"/v1/namespaces/{path}", json={"kind": "team"})
         assert answer.status_code == status, answer.text
     assert set(store.kept.namespaces) == ({"team:a"} if status == 200 else set())
+
+
+async def test_a_search_is_work_of_its_tenant_by_the_bytes_of_its_answer(store: InMemory) -> None:
+    fair = FairQueue(FairnessSettings(), lambda: 0.0)
+
+    async def store_of(_request: Request) -> PluginStore:
+        return store
+
+    transport = httpx.ASGITransport(PluginApp(store_of, ApiSettings(), fair))
+    async with httpx.AsyncClient(transport=transport, base_url="http://plugin") as client:
+        await client.put("/v1/namespaces/team:a", json={"kind": "team"})
+        await client.post("/v1/namespaces/team:a/memories", json={**MEMORY, "content": "lemon " * 1_000})
+        before = fair._tenants[store.tenant].served
+        found = await client.post("/v1/search", json={"namespaces": ["team:a"], "query": "lemon"})
+    assert found.json()["memories"]
+    assert fair._tenants[store.tenant].served - before == TURN_WEIGHT + len(found.content) / BYTES_A_UNIT
 
 
 FAILURES = [

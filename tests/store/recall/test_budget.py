@@ -1,10 +1,12 @@
 """An answer never passes its budget of tokens, and what it is made of keeps its order."""
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -84,3 +86,23 @@ async def test_without_a_tokenizer_four_characters_are_a_token() -> None:
     answer = await cut_to_budget(items([8, 9]), 4, {}, Counting(broken=True))
     assert [(one.unit_id.int, one.tokens) for one in answer] == [(0, 2)]
     assert len(await cut_to_budget(items([8, 8]), 4, {}, Counting(broken=True))) == 2
+
+
+class Weights(dict[str, float]):
+    """Weights that note the threads in which they are looked up."""
+
+    def __init__(self, weights: dict[str, float]) -> None:
+        super().__init__(weights)
+        self.threads = set[int]()
+
+    def __getitem__(self, word: str) -> float:
+        self.threads.add(threading.get_ident())
+        return super().__getitem__(word)
+
+
+@pytest.mark.parametrize("room", [10_000, 40])
+async def test_long_texts_are_cut_off_the_event_loop(room: int) -> None:
+    weights, text = Weights({"lemon": 1.0}), "The lemon is here. " * 5_000
+    assert await cut_to_budget([item(1, text), item(2, text)], room, weights, Counting())
+    assert weights.threads
+    assert threading.get_ident() not in weights.threads

@@ -136,6 +136,20 @@ async def _request_large_answers(attacker: Attacker) -> None:
     await attacker.keep_at(4, lambda: attacker.recall("Ana Boris Porto", k=100, max_tokens=1_000_000), most=24)
 
 
+async def _fill_session(attacker: Attacker) -> None:
+    """Store a session of 126 messages, each as large as a message may be."""
+    for n in range(18):
+        await attacker.turn(*(_repeat_words(MESSAGE, f"Line {m} of day {n}. ") for m in range(7)), session="long")
+
+
+async def _prepare_turns(attacker: Attacker) -> None:
+    body = {"bank": BANK, "session_id": "long", "turn_id": "next", "max_input_tok": 100}
+    said = [{"type": "message", "role": "user", "content": "What was said on day 3?"}]
+    await attacker.keep_at(
+        4, lambda: attacker.call("POST", "/api/v1/turns/before", {**body, "current_input": said}), most=24
+    )
+
+
 async def _send_corrections(attacker: Attacker) -> None:
     texts = itertools.count()
 
@@ -194,6 +208,13 @@ ATTACKS = (
         RequiredEnding.BE_ANSWERED,
         _request_large_answers,
         _fill_with_big_units,
+    ),
+    Attack(
+        "long_sessions",
+        "24 prepared turns of a session of 31 MiB",
+        RequiredEnding.BE_ANSWERED,
+        _prepare_turns,
+        _fill_session,
     ),
     Attack(
         "corrections",
