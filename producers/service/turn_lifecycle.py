@@ -23,8 +23,8 @@ from producers.service.recalls import MAX_QUERY_BYTES, AwaitedFreshness
 from producers.service.redacting import Redactor
 from producers.service.turns import parse_body
 from producers.settings import ApiSettings
-from producers.turns.history import choose_delta, choose_history, cut_history
-from producers.turns.items import KEPT, Item, count_tokens, role_of, text_of
+from producers.turns.history import choose_delta, choose_history, cut_history, keep_paired
+from producers.turns.items import KEPT, Item, count_tokens, measure_value, role_of, text_of
 from producers.turns.recalled import (
     INSIGHT_KINDS,
     RecalledContext,
@@ -37,11 +37,14 @@ from producers.turns.requests import AfterTurnBody, BeforeTurnBody, TurnReferenc
 from store.errors import StoreError
 from store.memory.session_history import HoldingFact, KeptMessage
 from store.memory.turns import NewMessage, NewTurn
+from store.off_loop import off_loop
 from store.recall.query import RecallAnswer, Recalled, RecallQuery
 from store.tenancy.keys import Grant
 
 #: Stored items that are read to choose the shown ones: a call may be far before its output.
 READ_ITEMS = 128
+#: Characters of items that are compared in the time in which one character is cut into words.
+COMPARED_CHARACTERS = 8
 #: Facts among which the best are chosen.
 FACTS_READ = 200
 RECALLED = 20
@@ -106,25 +109,29 @@ class TurnLifecycle:
         note_place(grant.host_id, bank, place.session, place.turn)
         query = "\n".join(text_of(item) for item in current)
         (found, fresh), (kept, facts) = await self._read_all(grant, bank, body, query)
-        stored = cut_history([item_of(one) for one in kept], self._settings.mcp.memory.recent_context_items)
-        units = frozenset(one.unit_id for one in kept[len(kept) - len(stored) :])
-        shown = _Shown(units, frozenset(text_of(item) for item in (*history, *current)))
-        told = self._choose_told(found.items, facts, query, shown)
-        chosen = choose_history(stored, [*history, *current])
-        return _trim_to_budget(place, told, (history, chosen, current), body.max_input_tok) | {
-            "position": fresh.freshness.position,
-            "freshness": freshness_json(fresh),
-        }
+
+        def assemble() -> dict[str, Any]:
+            stored = cut_history([item_of(one) for one in kept], self._settings.mcp.memory.recent_context_items)
+            units = frozenset(one.unit_id for one in kept[len(kept) - len(stored) :])
+            shown = _Shown(units, frozenset(text_of(item) for item in (*history, *current)))
+            told = self._choose_told(found.items, facts, query, shown)
+            chosen = choose_history(stored, [*history, *current])
+            return _trim_to_budget(place, told, (history, chosen, current), body.max_input_tok)
+
+        answer = await off_loop(_estimate_effort(kept, [*history, *current]), assemble)
+        return answer | {"position": fresh.freshness.position, "freshness": freshness_json(fresh)}
 
     async def _build_turn(self, grant: Grant, bank: str, place: TurnReference, body: AfterTurnBody) -> NewTurn:
         said = read_after(body, self._settings.max_message_bytes)
         # Redacted like the stored history, so that echoed items are recognised.
-        given = Redactor.of(self._settings, grant).redact_value(said.given)
+        redactor = Redactor.of(self._settings, grant)
+        given = await off_loop(_estimate_effort((), said.given), redactor.redact_value, said.given)
         # At least one item is new: a single item echoes no history.
         if said.echoes and len(given) > 1:
             kept = await self._dependencies.turns.sessions.recent(grant.host_id, bank, place.session, READ_ITEMS)
             _charge_history(kept)
-            given = choose_delta(given, [item_of(one) for one in kept])
+            effort = _estimate_effort(kept, given)
+            given = await off_loop(effort, lambda: choose_delta(given, [item_of(one) for one in kept]))
         return NewTurn(
             bank=bank,
             session_id=place.session,
@@ -223,6 +230,11 @@ def item_of(kept: KeptMessage) -> Item:
     return {"type": "message", "role": "assistant" if assistant else kept.role, "content": [part]}
 
 
+def _estimate_effort(kept: Sequence[KeptMessage], items: Sequence[Item]) -> int:
+    """Return the effort of comparing stored messages with items, in characters of text to analyse."""
+    return (sum(len(one.content) for one in kept) + sum(len(text_of(one)) for one in items)) // COMPARED_CHARACTERS
+
+
 def _charge_history(kept: Sequence[KeptMessage]) -> None:
     """Add the messages that were read to the tenant's demand: of a short answer they may be most of the work."""
     fair_queue.charge(sum(len(one.content) for one in kept))
@@ -243,12 +255,13 @@ def _trim_to_budget(
     Items of the caller stay, even beyond the budget.
     """
     history, stored, current = conversation
-    before = len(stored)
+    before, around = len(stored), [*history, *current]
+    sizes, fixed = {id(item): measure_value(item) for item in stored}, measure_value(around)
     while True:
         items = [*told.items(), *history, *stored, *current]
-        tokens = count_tokens(items)
+        tokens = count_tokens(measure_value(told.items()) + fixed + sum(sizes[id(item)] for item in stored))
         if 0 < most < tokens and stored:
-            stored = choose_history(cut_history(stored, len(stored) - 1), [*history, *current])
+            stored = keep_paired(cut_history(stored, len(stored) - 1), around)
         elif 0 < most < tokens and (less := told.shorter()) is not None:
             told = less
         else:

@@ -35,7 +35,12 @@ def _may_cut(items: Sequence[Item], at: int) -> bool:
 def choose_history(stored: Sequence[Item], around: Sequence[Item]) -> list[Item]:
     """Return the stored items that are not in `around`; of a call and its output both, or neither."""
     known = {identity_of(item) for item in around}
-    kept = [item for item in stored if identity_of(item) not in known]
+    return keep_paired([item for item in stored if identity_of(item) not in known], around)
+
+
+def keep_paired(stored: Sequence[Item], around: Sequence[Item]) -> list[Item]:
+    """Return the stored items without calls that lack their output, and outputs that lack their call, in both lists."""
+    kept = list(stored)
     while True:
         lone = _find_unpaired([*kept, *around])
         left = [n for n, item in enumerate(kept) if lone.isdisjoint({*_list_calls(item), *_list_outputs(item)})]

@@ -215,17 +215,21 @@ def _fold_text(value: Any) -> Any:
     return "" if value is None else " ".join(value.lower().split()) if isinstance(value, str) else value
 
 
-def count_tokens(items: Sequence[Item]) -> int:
-    """Return an estimate of the items' tokens: four ASCII characters are one, two others are one; at least 1 if any."""
-    return max(1, sum(_measure_value(item) for item in items) // 4) if items else 0
+def count_tokens(size: int) -> int:
+    """Return an estimate of the tokens of items of this size (`measure_value`); at least 1 if there are any."""
+    return max(1, size // 4) if size else 0
 
 
-def _measure_value(value: Any) -> int:
+def measure_value(value: Any) -> int:
+    """Return the size of a JSON value's texts, in quarters of a token: 1 for an ASCII character, 2 for any other.
+
+    Sizes of several values add up.
+    """
     if isinstance(value, str):
         return 2 * len(value) - len(value.encode("ascii", "ignore"))
     if isinstance(value, dict):
-        return sum(_measure_value(one) for one in value.values())
-    return sum(_measure_value(one) for one in value) if isinstance(value, list) else 0
+        return sum(measure_value(one) for one in value.values())
+    return sum(measure_value(one) for one in value) if isinstance(value, list) else 0
 
 
 Measure = Callable[[Sequence[Item]], int]

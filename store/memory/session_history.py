@@ -21,13 +21,17 @@ from store.ledger.stages import OWN, Stage
 from store.schema import EVENT_STORE, FACT, LEDGER, SESSION_HISTORY, UNIT, in_bank
 from store.sql_constants import ONE, ZERO, inline
 
+#: Bytes of texts from which no more messages of a session are read: twice what a call may send as its history.
+MOST_BYTES = 4_194_304
+
 _UNIT, _FACT, _RETAINED = UNIT.alias("u"), FACT.alias("f"), EVENT_STORE.alias("e")
 _MOST, _IN_SESSION = bindparam("most", type_=Integer), bindparam("session", type_=Uuid)
 # Whether a turn of the bank waits for projection: one probe of an index, made once a statement.
 _FACTS_WAIT = exists().where(in_bank(LEDGER), LEDGER.c.stage == inline(Stage.PROJECTION), LEDGER.c.undone)
 # The original item is stored in the log alone, where an erasure removes it.
-RECENT = (
+_NEWEST = (
     select(
+        _UNIT.c.seq,
         _UNIT.c.unit_id,
         _UNIT.c.role,
         _UNIT.c.content,
@@ -55,7 +59,13 @@ RECENT = (
     )
     .order_by(_UNIT.c.seq.desc())
     .limit(_MOST)
+    .subquery("n")
 )
+_BYTES = func.octet_length(_NEWEST.c.content)
+_MEASURED = select(_NEWEST, (func.sum(_BYTES).over(order_by=_NEWEST.c.seq.desc()) - _BYTES).label("newer")).subquery(
+    "m"
+)
+RECENT = select(_MEASURED).where(_MEASURED.c.newer < inline(MOST_BYTES)).order_by(_MEASURED.c.seq.desc())
 
 
 def _select_holding(facts: FromClause) -> Select[*tuple[Any, ...]]:
@@ -157,7 +167,7 @@ class SessionHistory:
         self._clock = clock
 
     async def recent(self, host: UUID, bank: str, session_id: str, most: int) -> list[KeptMessage]:
-        """Return the newest messages of a session, oldest first; none for an unknown session."""
+        """Return the newest messages of a session up to MOST_BYTES, oldest first; none for an unknown session."""
         bank_id = identity.bank_id(host, bank)
         async with self._database.tenant(host, ONE_PLAN) as connection:
             rows = await self._read_recent(connection, host, bank_id, identity.session_id(bank_id, session_id), most)

@@ -9,7 +9,7 @@ from afterturn_client.reference import RULE, frame
 
 from producers.errors import Invalid, TooLarge
 from producers.turns.history import choose_current, choose_delta, choose_history, cut_history
-from producers.turns.items import clean_items, count_tokens, identity_of
+from producers.turns.items import clean_items, count_tokens, identity_of, measure_value
 from producers.turns.recalled import RecalledContext, fact_json, rank_facts
 from producers.turns.requests import AfterTurnBody, BeforeTurnBody, InvalidTurnInput, read_before, read_place
 from store.memory.session_history import HoldingFact
@@ -154,9 +154,12 @@ def test_stored_text_cannot_close_the_frame() -> None:
 
 
 def test_trap_18_tokens_are_characters_not_bytes_and_count_metadata() -> None:
-    assert count_tokens([]) == 0
-    assert count_tokens([said("日本" * 100)]) < count_tokens([said("日本" * 100, metadata={"k": "v" * 400})]) - 90
-    assert count_tokens([said("日本" * 100)]) < len(("日本" * 100).encode()) // 4
+    assert count_tokens(measure_value([])) == 0
+    assert (
+        count_tokens(measure_value([said("日本" * 100)]))
+        < count_tokens(measure_value([said("日本" * 100, metadata={"k": "v" * 400})])) - 90
+    )
+    assert count_tokens(measure_value([said("日本" * 100)])) < len(("日本" * 100).encode()) // 4
 
 
 def held(fact_id: str, value: str, tier: str, confidence: str | None, days: float = 0) -> HoldingFact:
