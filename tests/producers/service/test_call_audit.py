@@ -34,7 +34,8 @@ def counted(outcome: str) -> float:
 async def noted(world: World, host: str | None = None, **calls: Any) -> list[AuditedCall]:
     assert await world.recorder.flush()
     wanted = CallFilter(host=identity.host_id(host) if host else NO_HOST, **calls)
-    found, _ = await CallAudit(world.database).read(wanted, 100)
+    found, more = await CallAudit(world.database).read(wanted, 10_000)
+    assert not more
     return [one.call for one in found]
 
 
