@@ -125,10 +125,12 @@ class TurnLifecycle:
         said = read_after(body, self._settings.max_message_bytes)
         # Redacted like the stored history, so that echoed items are recognised.
         redactor = Redactor.of(self._settings, grant)
-        given = await off_loop(_estimate_effort((), said.given), redactor.redact_value, said.given)
+        given = await off_loop(measure_value(said.given), redactor.redact_value, said.given)
         # At least one item is new: a single item echoes no history.
         if said.echoes and len(given) > 1:
-            kept = await self._dependencies.turns.sessions.recent(grant.host_id, bank, place.session, READ_ITEMS)
+            most_bytes = 2 * self._settings.max_request_bytes
+            sessions = self._dependencies.turns.sessions
+            kept = await sessions.recent(grant.host_id, bank, place.session, READ_ITEMS, most_bytes)
             _charge_history(kept)
             effort = _estimate_effort(kept, given)
             given = await off_loop(effort, lambda: choose_delta(given, [item_of(one) for one in kept]))
@@ -232,12 +234,17 @@ def item_of(kept: KeptMessage) -> Item:
 
 def _estimate_effort(kept: Sequence[KeptMessage], items: Sequence[Item]) -> int:
     """Return the effort of comparing stored messages with items, in characters of text to analyse."""
-    return (sum(len(one.content) for one in kept) + sum(len(text_of(one)) for one in items)) // COMPARED_CHARACTERS
+    return (sum(map(_measure_kept, kept)) + measure_value(list(items))) // COMPARED_CHARACTERS
+
+
+def _measure_kept(kept: KeptMessage) -> int:
+    """Return the size of a message, in characters: of its text or its item, the larger."""
+    return max(len(kept.content), measure_value(list(kept.parts)))
 
 
 def _charge_history(kept: Sequence[KeptMessage]) -> None:
     """Add the messages that were read to the tenant's demand: of a short answer they may be most of the work."""
-    fair_queue.charge(sum(len(one.content) for one in kept))
+    fair_queue.charge(sum(map(_measure_kept, kept)))
 
 
 def _message_of(item: Item) -> NewMessage:

@@ -6,7 +6,7 @@ An item is a JSON object: a Responses item of any type, or a chat message. Its f
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from afterturn_client.reference import RULE, strip_frames, strip_parts
@@ -216,7 +216,7 @@ def _fold_text(value: Any) -> Any:
 
 
 def count_tokens(size: int) -> int:
-    """Return an estimate of the tokens of items of this size (`measure_value`); at least 1 if there are any."""
+    """Return an estimate of the tokens of items of this size (`measure_value`): 0 for size 0, else at least 1."""
     return max(1, size // 4) if size else 0
 
 
@@ -230,6 +230,3 @@ def measure_value(value: Any) -> int:
     if isinstance(value, dict):
         return sum(measure_value(one) for one in value.values())
     return sum(measure_value(one) for one in value) if isinstance(value, list) else 0
-
-
-Measure = Callable[[Sequence[Item]], int]

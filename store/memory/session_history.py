@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import FromClause, Integer, Select, Uuid, and_, bindparam, exists, func, select, true
+from sqlalchemy import BigInteger, FromClause, Integer, Select, Uuid, and_, bindparam, exists, func, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
@@ -21,7 +21,7 @@ from store.ledger.stages import OWN, Stage
 from store.schema import EVENT_STORE, FACT, LEDGER, SESSION_HISTORY, UNIT, in_bank
 from store.sql_constants import ONE, ZERO, inline
 
-#: Bytes of texts from which no more messages of a session are read: twice what a call may send as its history.
+#: Bytes of messages from which no more of a session are read: twice what a call may send as its history by default.
 MOST_BYTES = 4_194_304
 
 _UNIT, _FACT, _RETAINED = UNIT.alias("u"), FACT.alias("f"), EVENT_STORE.alias("e")
@@ -61,11 +61,16 @@ _NEWEST = (
     .limit(_MOST)
     .subquery("n")
 )
-_BYTES = func.octet_length(_NEWEST.c.content)
+# The server parses what is not returned, too: the size of an item is known only then.
+_BYTES = func.greatest(func.octet_length(_NEWEST.c.content), func.octet_length(_NEWEST.c.parts))
 _MEASURED = select(_NEWEST, (func.sum(_BYTES).over(order_by=_NEWEST.c.seq.desc()) - _BYTES).label("newer")).subquery(
     "m"
 )
-RECENT = select(_MEASURED).where(_MEASURED.c.newer < inline(MOST_BYTES)).order_by(_MEASURED.c.seq.desc())
+RECENT = (
+    select(_MEASURED)
+    .where(_MEASURED.c.newer < bindparam("most_bytes", type_=BigInteger))
+    .order_by(_MEASURED.c.seq.desc())
+)
 
 
 def _select_holding(facts: FromClause) -> Select[*tuple[Any, ...]]:
@@ -166,11 +171,17 @@ class SessionHistory:
         self._database = database
         self._clock = clock
 
-    async def recent(self, host: UUID, bank: str, session_id: str, most: int) -> list[KeptMessage]:
-        """Return the newest messages of a session up to MOST_BYTES, oldest first; none for an unknown session."""
+    async def recent(
+        self, host: UUID, bank: str, session_id: str, most: int, most_bytes: int = MOST_BYTES
+    ) -> list[KeptMessage]:
+        """Return the newest messages of a session, oldest first; none for an unknown session.
+
+        They are at most `most`, and no more after the one with which they reach `most_bytes`.
+        """
         bank_id = identity.bank_id(host, bank)
         async with self._database.tenant(host, ONE_PLAN) as connection:
-            rows = await self._read_recent(connection, host, bank_id, identity.session_id(bank_id, session_id), most)
+            session = identity.session_id(bank_id, session_id)
+            rows = await self._read_recent(connection, host, bank_id, session, most=most, most_bytes=most_bytes)
         return _build_messages(rows)
 
     async def holding(self, host: UUID, bank: str, session_id: str | None, most: int) -> list[HoldingFact]:
@@ -186,22 +197,30 @@ class SessionHistory:
     async def recent_and_holding(
         self, host: UUID, bank: str, session_id: str, messages: int, facts: int, *, within: bool
     ) -> tuple[list[KeptMessage], list[HoldingFact]]:
-        """Return messages and facts as of one transaction; `within`: the facts of this session alone.
+        """Return messages (as `recent`) and facts as of one transaction; `within`: the facts of this session alone.
 
         They include facts of the session's newest turns, however many turns of other sessions wait.
         """
         bank_id = identity.bank_id(host, bank)
         session = identity.session_id(bank_id, session_id)
         async with self._database.tenant(host, ONE_PLAN) as connection:
-            rows = await self._read_recent(connection, host, bank_id, session, messages)
+            rows = await self._read_recent(connection, host, bank_id, session, most=messages)
             waits = not rows or rows[0].facts_wait
             holding = await self._read_holding(connection, host, bank_id, facts, session, within=within, waits=waits)
         return _build_messages(rows), holding
 
     async def _read_recent(
-        self, connection: AsyncConnection, host: UUID, bank: UUID, session: UUID, most: int
+        self,
+        connection: AsyncConnection,
+        host: UUID,
+        bank: UUID,
+        session: UUID,
+        *,
+        most: int,
+        most_bytes: int = MOST_BYTES,
     ) -> list[DriverRow]:
-        asked = {"host": host, "bank": bank, "session": session, "most": most, "now": self._clock()}
+        asked = {"host": host, "bank": bank, "session": session, "now": self._clock()}
+        asked |= {"most": most, "most_bytes": most_bytes}
         return await fetch_rows(connection, RECENT, asked)
 
     async def _read_holding(

@@ -177,7 +177,8 @@ class RecallSettings(BaseModel):
         default=40,
         ge=10,
         le=2000,
-        description="units that an arm contributes to the ranking; as many as k if that is larger, without k 100",
+        description="units that the search by words and that by meaning each contribute; k if that is larger, "
+        "100 without k",
     )
     postings: int = Field(default=20_000, ge=1000, description="most entries of the word index that a recall reads")
     exact_units: int = Field(

@@ -137,9 +137,19 @@ async def _request_large_answers(attacker: Attacker) -> None:
 
 
 async def _fill_session(attacker: Attacker) -> None:
-    """Store a session of 126 messages, each as large as a message may be."""
+    """Store a session of 126 messages of 250 KiB, half of them calls of functions."""
     for n in range(18):
-        await attacker.turn(*(_repeat_words(MESSAGE, f"Line {m} of day {n}. ") for m in range(7)), session="long")
+        said = [{"role": "user", "content": _repeat_words(MESSAGE, f"Line {m} of day {n}. ")} for m in range(3)]
+        calls = [call for m in range(2) for call in _make_call(f"call-{n}-{m}")]
+        body = {"bank": BANK, "session_id": "long", "turn_id": f"t{n}", "messages": [*said, *calls]}
+        await attacker.call("POST", "/api/v1/turns", body)
+
+
+def _make_call(call_id: str) -> list[dict[str, str]]:
+    """Return a call of a function and its output."""
+    called = {"type": "function_call", "name": "read", "arguments": _repeat_words(MESSAGE, f"{call_id} ")}
+    output = {"type": "function_call_output", "output": _repeat_words(MESSAGE, f"{call_id} ")}
+    return [{**one, "call_id": call_id} for one in (called, output)]
 
 
 async def _prepare_turns(attacker: Attacker) -> None:
