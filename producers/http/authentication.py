@@ -63,7 +63,7 @@ async def wait_for_slot(request: Request, grant: Grant, weight: int | None = Non
     The body is read first, so that no slot is held for a client that sends slowly.
     """
     request.scope[GRANT] = grant
-    await request.scope[ENTER](grant.host_id, weight or weight_of(await _measure_body(request)))
+    await request.scope[ENTER](grant.host_id, max(weight or 0, weight_of(await _measure_body(request))))
 
 
 async def _measure_body(request: Request) -> int:

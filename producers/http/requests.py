@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from producers.errors import FieldProblem, Invalid
 from producers.http.error_responses import Malformed
 from producers.service.fields import POSITION_MAX, BankName
+from producers.service.json_values import limit_values
 from producers.service.turns import parse_body
 from store.errors import NotFound
 
@@ -54,12 +55,13 @@ class BankFreshnessParameters(FreshnessParameters, BankPlace):
 
 
 async def body_of(request: Request) -> Any:
-    """Return the JSON value of the body. Raises Malformed."""
+    """Return the JSON value of the body. Raises Malformed, and Invalid for too many values."""
     raw = await request.body()
     try:
-        return orjson.loads(raw)
+        value = orjson.loads(raw)
     except orjson.JSONDecodeError:
-        return _as_the_standard_reads(raw)
+        value = _as_the_standard_reads(raw)
+    return limit_values(value, len(raw))
 
 
 def _as_the_standard_reads(raw: bytes) -> Any:

@@ -25,6 +25,7 @@ from producers.mcp import context as context_calls
 from producers.mcp.arguments import Untitled
 from producers.mcp.switches import ToolSwitches
 from producers.mcp.tools import TOOLS, McpTool
+from producers.service.json_values import limit_values
 from producers.service.memory import MemoryFacade
 from store.tenancy.keys import Grant
 from store.tracing import SpanRole, TraceSpan, read_traceparent, trace_operation
@@ -104,7 +105,7 @@ class McpServer:
             if tool is None:
                 raise Invalid(FieldProblem("name", "no such tool; tools/list names them"))  # noqa: TRY301 - one way to fail
             with _trace_call(tool, asked):
-                answer = await tool.call(self._memory, grant, asked.arguments or {})
+                answer = await tool.call(self._memory, grant, limit_values(asked.arguments or {}))
         except Exception as error:  # noqa: BLE001 - an error's text must not reach a client or the SDK's log
             return _refuse_call(tool, error, scope)
         scope[TOOL] = (asked.name, None, None)

@@ -42,6 +42,8 @@ from producers.plugin.wire import (
     SearchRequest,
     is_namespace,
 )
+from producers.service.json_values import limit_values
+from producers.service.turns import MOST_PROBLEMS
 from producers.settings import ApiSettings
 from store.database_outage import is_outage
 from store.errors import NotFound, OverQuota, RateLimited, ResourceBusy, TurnBusy
@@ -86,6 +88,10 @@ class _Write(MemoryWrite):
 
 class _Search(SearchRequest):
     model_config = ConfigDict(extra="ignore")
+
+
+#: Namespaces that one search may name.
+MOST_NAMESPACES = 1_000
 
 
 class _Forget(ForgetRequest):
@@ -233,15 +239,21 @@ class _PluginRequest:
             case "POST", "v1", "namespaces", name, "memories":
                 return await self._write(_check_name(name))
             case "POST", "v1", "search":
-                found = (await self._store.search(self._read(_Search))).as_bytes()
-                charge(len(found))
-                return Response(found, media_type="application/json")
+                return await self._search()
             case "DELETE", "v1", "memories", memory_id:
                 namespace = self._read(_Forget).requested_by_namespace
                 return _answer_deletion(await self._store.forget(namespace, _parse_uuid(memory_id)))
             case _, "v1", "namespaces", _:
                 raise Refusal(405, "bad_request", "a namespace knows PUT, PATCH and DELETE", None, _ALLOW)
         raise Refusal(404, "not_found", "no such path")
+
+    async def _search(self) -> Response:
+        asked = self._read(_Search)
+        if len(asked.namespaces) > MOST_NAMESPACES:
+            raise _bad_request(f"a search reads at most {MOST_NAMESPACES} namespaces")
+        found = (await self._store.search(asked)).as_bytes()
+        charge(len(found))
+        return Response(found, media_type="application/json")
 
     async def _health(self) -> Response:
         """Return the health of the store; while it is away, as HealthResponse and Error in one body."""
@@ -286,6 +298,8 @@ class _PluginRequest:
         try:
             return model.model_validate(body)
         except ValidationError as error:
+            if (count := error.error_count()) > MOST_PROBLEMS:
+                raise _bad_request(f"the body has {count} wrong fields") from None
             problems = error.errors(include_input=False, include_url=False, include_context=False)
         messages = (
             f"{'.'.join(map(str, one['loc']))}: {one['msg'].removeprefix('Value error, ')}" for one in problems[:10]
@@ -355,9 +369,9 @@ class _Rounded(float):
 
 
 def _parse_object(raw: bytes) -> dict[str, Any]:
-    """Return the JSON object of a body. Raises Refusal."""
+    """Return the JSON object of a body. Raises Refusal, and Invalid for too many values."""
     try:
-        value = orjson.loads(raw)
+        value = limit_values(orjson.loads(raw), len(raw))
         if isinstance(value, dict) and any(value.get(name) is not None for name in AS_SENT):
             value = json.loads(raw, parse_float=_parse_number)
     except (ValueError, RecursionError):

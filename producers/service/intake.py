@@ -19,12 +19,12 @@ from producers.service.load_shedding import Shed
 from producers.service.redacting import Redactor
 from producers.service.turns import BatchBody, Judged, limit_call, parse_body, read_turn
 from producers.settings import ApiSettings
+from producers.turns.items import measure_value
 from store import identity
 from store.errors import NotFound, StoreError, TurnBusy, TurnConflict
 from store.gen_ai_spans import MemoryOperation, trace_memory
 from store.ledger.stages import Stage
 from store.memory.corrections import PINNED
-from store.memory.prepared_turns import estimate_effort
 from store.memory.turns import Appended, NewTurn, Refused, TurnStatus
 from store.off_loop import off_loop
 from store.tenancy.keys import Grant
@@ -78,7 +78,7 @@ class Intake:
         require_write(grant)
         await self._dependencies.reach(grant, body.bank)
         redactor = Redactor.of(self._settings, grant)
-        turns = turns_of(body, self._settings, redactor)
+        turns = await off_loop(measure_value(added), turns_of, body, self._settings, redactor)
         if body.afterturn_turn_id is not None:
             return await self._count_held(grant, body.afterturn_turn_id, len(turns))
         with time_call(len(turns)):
@@ -176,7 +176,8 @@ class Intake:
 
     async def _redact(self, grant: Grant, turns: list[NewTurn]) -> list[NewTurn]:
         redactor = Redactor.of(self._settings, grant)
-        return await off_loop(estimate_effort(turns), lambda: [redactor.redact_turn(turn) for turn in turns])
+        size = sum(measure_value([list(message.parts or ()), message.content]) for t in turns for message in t.messages)
+        return await off_loop(size, lambda: [redactor.redact_turn(turn) for turn in turns])
 
     def _offer_to_micro_batch(self, host: UUID, turns: list[NewTurn]) -> bool:
         characters = sum(len(message.content) for turn in turns for message in turn.messages)

@@ -299,7 +299,8 @@ class Knowledge:
         bank = await self._dependencies.reach(grant, body.bank)
         await self._dependencies.authorisation.require(grant, Action.DIRECT, bank)
         await self._banks.create(grant.host_id, grant.user, bank)
-        content = Redactor.of(self._settings, grant).redact_text(body.content)
+        redactor = Redactor.of(self._settings, grant)
+        content = await off_loop(len(body.content), redactor.redact_text, body.content)
         new = NewDirective(body.name, content, body.priority, describe_keeper(grant))
         return await self._curation.lay_down(grant.host_id, bank, new, grant.user)
 

@@ -14,9 +14,11 @@ from producers.service.redacting import Redactor
 from producers.service.turn_lifecycle import TurnLifecycle
 from producers.service.turns import parse_body
 from producers.settings import ApiSettings
+from producers.turns.items import measure_value
 from producers.turns.requests import AfterTurnBody, BeforeTurnBody, read_after, read_before, read_place
 from store.errors import NotFound
 from store.memory.open_turns import OpenTurn
+from store.off_loop import off_loop
 from store.tenancy.keys import Grant
 
 _CLOSED = "must be one that memory_run_turn gave this key within the last hour; begin the turn again"
@@ -41,12 +43,13 @@ class OpenTurnCalls:
         body = parse_body(BeforeTurnBody, asked)
         place = read_place(body)
         _, current = read_before(body, self._settings.max_message_bytes)
+        redactor = Redactor.of(self._settings, grant)
         request = {
             "project": place.project,
             "session_id": place.session,
             "turn_id": place.turn,
             "user_id": body.user_id,
-            "conversation_items": Redactor.of(self._settings, grant).redact_value(current),
+            "conversation_items": await off_loop(measure_value(current), redactor.redact_value, current),
         }
         bank = await self._dependencies.reach(grant, place.project)
         token, expires_at = await self._dependencies.turns.open.open(grant.host_id, _holder_of(grant), bank, request)

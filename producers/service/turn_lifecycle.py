@@ -114,7 +114,7 @@ class TurnLifecycle:
             stored = cut_history([item_of(one) for one in kept], self._settings.mcp.memory.recent_context_items)
             units = frozenset(one.unit_id for one in kept[len(kept) - len(stored) :])
             shown = _Shown(units, frozenset(text_of(item) for item in (*history, *current)))
-            told = self._choose_told(found.items, facts, query, shown)
+            told = self._choose_told(found.items, facts, query[:MAX_QUERY_BYTES], shown)
             chosen = choose_history(stored, [*history, *current])
             return _trim_to_budget(place, told, (history, chosen, current), body.max_input_tok)
 

@@ -39,6 +39,8 @@ MAX_METADATA_BYTES = 16_384
 MAX_METADATA_BYTES_OF_CALL = 4_194_304
 #: Most tags of a turn, and the metadata key under which they are stored.
 MAX_TAGS = 64
+#: Wrong fields of a request that are told one by one.
+MOST_PROBLEMS = 100
 TAGS = "tags"
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 
@@ -176,6 +178,8 @@ def parse_body(model: type[B], value: Any) -> B:
     try:
         return model.model_validate(value)
     except ValidationError as error:
+        if (count := error.error_count()) > MOST_PROBLEMS:
+            raise Invalid(FieldProblem("", f"has {count} wrong fields: send fewer to be told each")) from None
         found = error.errors(include_url=False, include_context=False, include_input=False)
     raise Invalid(*(FieldProblem(_format_path(one["loc"]), one["msg"]) for one in found))
 
@@ -190,9 +194,10 @@ def read_turn(value: Any, settings: ApiSettings) -> NewTurn:
 
     Raises Invalid, or TooLarge for a message beyond its limit.
     """
-    body = parse_body(TurnBody, value)
-    if len(body.messages) > settings.max_messages:
+    messages = value.get("messages") if isinstance(value, dict) else None
+    if isinstance(messages, list) and len(messages) > settings.max_messages:
         raise Invalid(FieldProblem("messages", f"max_messages allows {settings.max_messages} messages a turn"))
+    body = parse_body(TurnBody, value)
     limit_metadata(body.metadata)
     if body.tags and TAGS in body.metadata:
         raise Invalid(FieldProblem("tags", "are given twice: among the metadata too"))

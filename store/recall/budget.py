@@ -18,8 +18,6 @@ from store.recall.settings import RecallSettings
 #: Characters of a text whose tokens are counted; beyond them, tokens are estimated. With 16,384, one answer of very
 #: long texts kept both cores busy for 0.2 s.
 COUNTED_CHARACTERS = 4_096
-#: Characters of texts that are cut to passages in the time in which one character is cut into words.
-CUT_CHARACTERS = 2
 #: The first texts are tokenised that fill the budget this many times, as estimated from their characters.
 FILLED = 1.25
 
@@ -55,7 +53,7 @@ async def cut_to_budget(
     """
     if room is None:
         return tuple(items)
-    effort = sum(min(len(item.text), SEARCHED) for item in items) // CUT_CHARACTERS
+    effort = sum(min(len(item.text), SEARCHED) for item in items)
     passages = await in_steps(effort, _cut_items(items, weights))
     sizes = await _select_passages(passages, room, embedder)
     if sizes or not items:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
-#: Fewest characters of a caller's own key that is searched for; a shorter one would match ordinary words.
+#: Fewest characters of a caller's own key that is searched for; a shorter one would match ordinary words. No form of a
+#: credential is shorter.
 SHORTEST_OWN_KEY = 8
 OWN_KEY = "OWN_KEY"
 #: Fewest characters of a run of base64 that may be a secret.
@@ -55,7 +56,7 @@ def redact_secrets(text: str, level: Redaction = Redaction.KEYS, own_keys: Itera
 
 def find_secrets(text: str, level: Redaction = Redaction.KEYS, own_keys: Iterable[str] = ()) -> list[SecretSpan]:
     """Return the secrets of a text, in their order; none overlaps another."""
-    if level is Redaction.OFF:
+    if level is Redaction.OFF or len(text) < SHORTEST_OWN_KEY:
         return []
     found, lowered = list[SecretSpan](), text.lower()
     for rule in (*_own_rules(own_keys), *_KEYS, *(_BLOBS if level is Redaction.ALL else ())):

@@ -52,6 +52,8 @@ _ESCAPES = [(sign, f"\\u{ord(sign):04x}") for sign in "<>&\u2028\u2029"]
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 #: How many times a frame may be escaped by who quotes it: a string of JSON within a string of JSON, and one more.
 QUOTED = 3
+#: How often the characters of a text are looked into for frames that are quoted.
+EXAMINED = 2
 _QUOTED_TAG = re.compile(
     r"(?:<|(\\{1,15})u003c)(/?)(memory_reference|memory_directives)(?:>|\\{1,15}u003e)", re.IGNORECASE
 )
@@ -121,7 +123,9 @@ def find_frames(text: str) -> list[tuple[int, int]]:
     """Return the spans of our frames in a text, in order."""
     if "memory_" not in text:
         return []
-    found = [match.span() for match in _FRAME.finditer(text) if _is_ours(match[1] or match[3], match[2] or match[4])]
+    found = [
+        match.span() for match in _FRAME.finditer(text) if _is_ours(match[1] or match[3], match[2] or match[4] or "")
+    ]
     spans: list[tuple[int, int]] = []
     if "\\" in text or _QUOTE_MARKS.search(text):
         found += _find_quoted(text)
@@ -201,13 +205,21 @@ def escaped(value: object) -> str:
 
 
 def _find_quoted(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the spans of frames that are escaped or quoted by lines: an opening, and its next end escaped alike."""
+    """Yield the spans of frames that are escaped or quoted by lines: an opening, and its next end escaped alike.
+
+    Spans that overlap are looked into until `EXAMINED` times the text has been read: more are no frames of ours.
+    """
     opened: dict[tuple[str, int], re.Match[str]] = {}
+    room = EXAMINED * len(text)
     for tag in _QUOTED_TAG.finditer(text):
         kind = tag[3], len(tag[1] or "")
         if not tag[2]:
             opened[kind] = tag
-        elif (begun := opened.pop(kind, None)) and _is_ours(tag[3], text[begun.end() : tag.start()], QUOTED):
+        elif begun := opened.pop(kind, None):
+            inside = text[begun.end() : tag.start()]
+            room -= len(inside)
+            if room < 0 or not _is_ours(tag[3], inside, QUOTED):
+                continue
             marked = _QUOTE_MARKS.search(text, begun.end(), tag.start()) is not None
             yield _find_mark(text, begun.start()) if marked else begun.start(), tag.end()
 
@@ -220,6 +232,8 @@ def _find_mark(text: str, start: int) -> int:
 
 def _is_ours(tag: str, inside: str, quoted: int = 0) -> bool:
     """Return whether this is the content of one of our frames, and not ordinary text that looks like it."""
+    if (KIND if tag == "memory_reference" else STANDING) not in inside:
+        return False
     for unescaped in range(quoted + 1):
         try:
             body = json.loads(_QUOTE_MARKS.sub(r"\1", inside))

@@ -6,6 +6,7 @@ import unicodedata
 from typing import Any
 
 import pytest
+from afterturn_client import reference
 from afterturn_client.reference import CUT, MAX_CHARACTERS, RULE, escaped, frame, is_frame, strip_frames, visible
 from hypothesis import given
 from hypothesis import strategies as st
@@ -200,3 +201,28 @@ def test_a_text_is_not_cut_to_next_to_nothing() -> None:
 def test_the_rule_names_the_tags_but_is_no_frame() -> None:
     assert "memory_reference" in RULE
     assert strip_frames(RULE) == RULE
+
+
+def test_a_frame_of_nothing_is_no_frame() -> None:
+    text = "<memory_reference></memory_reference>"
+    assert strip_frames(text) == text
+
+
+def test_texts_within_overlapping_quotes_are_looked_into_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    tags = [
+        (f"{marks}u003c{tag}{marks}u003e", f"{marks}u003c/{tag}{marks}u003e")
+        for marks in ("\\" * n for n in range(1, 16))
+        for tag in ("memory_reference", "memory_directives")
+    ]
+    words = "historical_memory standing_directives " + "words " * 1_000
+    text = "".join(begin for begin, _ in tags) + words + "".join(end for _, end in tags)
+    looked = list[int]()
+    is_ours = reference._is_ours
+
+    def note(tag: str, inside: str, quoted: int = 0) -> bool:
+        looked.append(len(inside))
+        return is_ours(tag, inside, quoted)
+
+    monkeypatch.setattr(reference, "_is_ours", note)
+    assert strip_frames(text) == text
+    assert len(text) < sum(looked) <= reference.EXAMINED * len(text)

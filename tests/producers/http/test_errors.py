@@ -55,6 +55,26 @@ async def test_what_is_json_but_no_turn_is_invalid(ana: Tenant, path: str, body:
 
 
 @pytest.mark.parametrize(
+    "body",
+    [b'{"messages": [' + b"{}," * 60_000 + b"{}]}", b'{"session_id": "s", "parts": [' + b"0," * 60_000 + b"0]}"],
+)
+@pytest.mark.parametrize("path", [TURNS, TURNS + ":batch", "/api/v1/recall", "/memories/add"])
+async def test_more_values_than_a_request_needs_are_refused_before_they_are_checked(
+    ana: Tenant, path: str, body: bytes
+) -> None:
+    error = assert_refused(await ana.http.post(path, content=body), 422, "INVALID_ARGUMENT")
+    [problem] = error["details"]["problems"]
+    assert "more than 50000 JSON values" in problem["problem"]
+
+
+async def test_of_very_many_wrong_fields_the_number_is_told(ana: Tenant) -> None:
+    body = {"query": "who?", **{f"field {n}": 1 for n in range(5_000)}}
+    error = assert_refused(await ana.http.post("/api/v1/recall", json=body), 422, "INVALID_ARGUMENT")
+    [problem] = error["details"]["problems"]
+    assert "5000 wrong fields" in problem["problem"]
+
+
+@pytest.mark.parametrize(
     "authorization",
     [
         None,

@@ -197,6 +197,21 @@ async def test_a_search_is_work_of_its_tenant_by_the_bytes_of_its_answer(store: 
     assert fair._tenants[store.tenant].served - before == TURN_WEIGHT + len(found.content) / BYTES_A_UNIT
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"namespaces": [f"team:n{n}" for n in range(1_001)]},
+        {"namespaces": ["team:a"], "kinds": ["none"] * 5_000},
+        {"namespaces": ["team:a"], "query": "x", "embedding": [1] * 60_000},
+    ],
+)
+async def test_a_search_of_very_many_values_is_refused(store: InMemory, body: dict[str, Any]) -> None:
+    async with asking(store) as client:
+        answer = await client.post("/v1/search", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
+    assert len(answer.content) < 1_000
+
+
 FAILURES = [
     (QuotaExceeded("max_turns", "host", 5), 403, "forbidden", None),
     (RateLimited("turns_per_minute", "host", 5, 17), 429, "unavailable", "17"),
