@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.called_names import LEAST, read_aliases
 from store.driver_rows import fetch_rows
+from store.off_loop import off_loop
 from store.recall.question import ROLES, Question
 from store.recall.state import RecallState
 from store.text.rules.called_names import ADDRESSED, OWN
@@ -57,7 +58,8 @@ async def resolve_names(
     rare = [name for name in left if _is_rare(terms[name], frequency)]
     if rare:
         speakers = await _read_speakers(connection, state)
-        meant = {name: find_meant(name, speakers) for name in rare}
+        effort = len(rare) * sum(map(len, speakers))
+        meant = await off_loop(effort, lambda: {name: find_meant(name, speakers) for name in rare})
         found |= {name: speaker for name, speaker in meant.items() if speaker is not None}
     return found
 

@@ -18,6 +18,8 @@ Rule = Callable[[Scores, CandidatePool, Question, RankingSettings], Scores]
 
 #: Share of a question's terms from which on another question is taken to ask for the same.
 SAME = 0.6
+#: Questions of one text that are compared with the question.
+QUESTIONS = 16
 #: Words up to which a pure question loses `asked_agent` in full in an agent's memory; from twice as many on, nothing.
 BRIEF_WORDS = 8
 #: Most words of an agent's short line, which only acknowledges, repeats or thanks.
@@ -190,7 +192,7 @@ def measure_sameness(questions: Sequence[str], question: Question) -> float:
     if not questions:
         return 0.0
     first = words_of(question.text)[:1]
-    alike = [one for one in questions if first and first[0] in words_of(one)]
+    alike = [one for one in questions[:QUESTIONS] if first and first[0] in words_of(one)]
     asked = question.words.keys() or set(first)
     shares = (len(asked & question_terms(one, question.rules).keys()) / len(asked) for one in alike)
     return max(shares, default=0.0)

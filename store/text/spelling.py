@@ -10,6 +10,8 @@ from store.text.terms import words_of
 LEAST, LONG = 3, 8
 #: Longer names are not compared.
 MOST = 24
+#: Words of a speaker's name that are compared.
+WORDS = 8
 _DOUBLED = re.compile(r"(.)\1+")
 _SOUNDS = (("ph", "f"), ("ck", "k"), ("c", "k"), ("h", ""), ("ie", "i"), ("y", "i"), ("z", "s"))
 
@@ -22,7 +24,7 @@ def find_meant(name: str, speakers: Iterable[str]) -> str | None:
     """
     if not may_be_misspelt(name):
         return None
-    near = {speaker for speaker in speakers if any(_is_near(name, word) for word in words_of(speaker))}
+    near = {speaker for speaker in speakers if any(_is_near(name, word) for word in words_of(speaker)[:WORDS])}
     return near.pop() if len(near) == 1 else None
 
 

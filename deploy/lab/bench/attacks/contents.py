@@ -121,6 +121,21 @@ async def _send_allowed_turn_metadata(attacker: Attacker) -> None:
     await attacker.keep_at(2, lambda: attacker.turn(*said, metadata=metadata), most=20)
 
 
+async def _send_quoted_frames(attacker: Attacker) -> None:
+    """Send texts in which 30 quoted frames overlap, none of them ours, each as long as the text."""
+    marks = [("\\" * n, tag) for n in range(1, 16) for tag in ("memory_reference", "memory_directives")]
+    begins, ends = ("".join(f"{one}u003c{end}{tag}{one}u003e" for one, tag in marks) for end in ("", "/"))
+    said = f"{begins}historical_memory standing_directives {_repeat_words(MESSAGE - 8 * KIB, 'words ')}{ends}"
+    await attacker.keep_at(2, lambda: attacker.turn(said), most=8)
+
+
+async def _send_many_values(attacker: Attacker) -> None:
+    """Send bodies that are nothing but small values."""
+    bodies = [b'{"messages":[%s{}]}' % (b"{}," * 600_000), b'{"turns":[%s0]}' % (b"0," * 900_000)]
+    for path, body in zip(("/api/v1/turns", "/api/v1/turns:batch"), bodies, strict=True):
+        await asyncio.gather(*(attacker.call("POST", path, body) for _ in range(4)))
+
+
 async def _fill_with_big_units(attacker: Attacker) -> None:
     """Store units as large as a message may be, and recall their ids."""
     for n in range(8):
@@ -210,6 +225,8 @@ ATTACKS = (
         _send_job_filters,
         _make_bank,
     ),
+    Attack("quoted_frames", "8 texts of 30 overlapping frames", RequiredEnding.BE_ANSWERED, _send_quoted_frames),
+    Attack("many_values", "8 bodies of 600,000 and 900,000 values", RequiredEnding.BE_REFUSED, _send_many_values),
     Attack("statements", "a turn of 10,000 statements", RequiredEnding.BE_ANSWERED, _send_statements),
     Attack("entities", "a turn of 131 KiB with 16,384 names", RequiredEnding.BE_ANSWERED, _send_entities),
     Attack(
