@@ -115,7 +115,7 @@ class Intake:
     async def _judge(self, grant: Grant, value: Any, known: set[tuple[str, UUID]]) -> Judged:
         """Return the validated turn, or the error that refuses it; `known`: documents that were found already."""
         try:
-            turn = read_turn(value, self._settings)
+            turn = await off_loop(measure_value(value), read_turn, value, self._settings)
             turn = assign_author(grant, turn, await self._dependencies.reach(grant, turn.bank))
             await self._require_pin(grant, turn)
             if turn.doc_id is not None and (turn.bank, turn.doc_id) not in known:

@@ -42,7 +42,7 @@ class OpenTurnCalls:
         answer = await self._lifecycle.before_turn(grant, asked)
         body = parse_body(BeforeTurnBody, asked)
         place = read_place(body)
-        _, current = read_before(body, self._settings.max_message_bytes)
+        _, current = await off_loop(measure_value(asked), read_before, body, self._settings.max_message_bytes)
         redactor = Redactor.of(self._settings, grant)
         request = {
             "project": place.project,

@@ -104,7 +104,7 @@ class TurnLifecycle:
     async def _prepare(self, grant: Grant, asked: Any) -> dict[str, Any]:
         body = parse_body(BeforeTurnBody, asked)
         place = read_place(body)
-        history, current = read_before(body, self._settings.max_message_bytes)
+        history, current = await off_loop(measure_value(asked), read_before, body, self._settings.max_message_bytes)
         bank = await self._dependencies.reach(grant, place.project)
         note_place(grant.host_id, bank, place.session, place.turn)
         query = "\n".join(text_of(item) for item in current)
@@ -122,7 +122,8 @@ class TurnLifecycle:
         return answer | {"position": fresh.freshness.position, "freshness": freshness_json(fresh)}
 
     async def _build_turn(self, grant: Grant, bank: str, place: TurnReference, body: AfterTurnBody) -> NewTurn:
-        said = read_after(body, self._settings.max_message_bytes)
+        size = measure_value([body.conversation_items, body.input_items, body.output_items])
+        said = await off_loop(size, read_after, body, self._settings.max_message_bytes)
         # Redacted like the stored history, so that echoed items are recognised.
         redactor = Redactor.of(self._settings, grant)
         given = await off_loop(measure_value(said.given), redactor.redact_value, said.given)
