@@ -317,6 +317,19 @@ async def test_over_http_a_call_over_its_share_is_refused_with_retry_after_and_o
     await world.close()
 
 
+async def test_over_http_a_recall_weighs_no_less_than_its_body(postgres: TestPostgres, valkey: TestValkey) -> None:
+    fair = FairQueue(FairnessSettings(), lambda: 0.0)
+    world = build(postgres, broker_of(valkey.url, f"fair-{uuid4().hex}"), settings=ApiSettings(), fair=fair)
+    ana = await world.tenant()
+    for size, weight in ((10, RECALL_WEIGHT), (20 * BYTES_A_UNIT, weight_of(20 * BYTES_A_UNIT))):
+        fair._tenants.clear()
+        refused = await ana.http.post("/api/v1/recall", json={"query": "who?", "unknown": "x" * size})
+        assert refused.status_code == 422
+        assert weight <= fair._tenants[host_id(ana.host)].served < weight + 1
+    await ana.http.aclose()
+    await world.close()
+
+
 async def test_over_http_texts_that_were_read_for_a_short_answer_are_work_of_its_tenant(
     postgres: TestPostgres, valkey: TestValkey
 ) -> None:

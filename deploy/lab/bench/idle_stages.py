@@ -30,9 +30,9 @@ class IdleStage:
 
 def create_idle_stages(settings: Settings, database: Database, *_: object) -> Sequence[StageWork]:
     """Return an idle stage for each real one except enrichment; takes the arguments of the real stages."""
-    shapes = {
+    sizes = {
         Stage.GATEWAY: ClaimSize(streams=settings.gateway.at_once, rows=1),
         **{real.stage: real.claim_size for real in (ExtractionStage, EmbeddingStage, ProjectionStage)},
     }
     ledger = Ledger(database)
-    return [IdleStage(ledger, stage, replace(shape, together=shape.streams)) for stage, shape in shapes.items()]
+    return [IdleStage(ledger, stage, replace(size, together=size.streams)) for stage, size in sizes.items()]

@@ -152,7 +152,7 @@ async def _request_large_answers(attacker: Attacker) -> None:
 
 
 async def _fill_session(attacker: Attacker) -> None:
-    """Store a session of 126 messages of 250 KiB, half of them calls of functions."""
+    """Store a session of 126 messages of 250 KiB, more than half of them calls of functions and their outputs."""
     for n in range(18):
         said = [{"role": "user", "content": _repeat_words(MESSAGE, f"Line {m} of day {n}. ")} for m in range(3)]
         calls = [call for m in range(2) for call in _make_call(f"call-{n}-{m}")]
