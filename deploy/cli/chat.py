@@ -41,7 +41,7 @@ class _Group:
     spoiled: bool = False
 
 
-def parse_chat_turns(stream: BinaryIO, session_id: str) -> Iterator[Parsed]:
+def parse_chat_turns(stream: BinaryIO, session_name: str) -> Iterator[Parsed]:
     """Yield the turns of one document: a user message and what follows up to the next one.
 
     Messages before the first user message belong to the first turn. A turn with a bad message is not
@@ -57,10 +57,10 @@ def parse_chat_turns(stream: BinaryIO, session_id: str) -> Iterator[Parsed]:
     except NotAChatDocument as error:
         yield BadLine(error.line, str(error), len(raw))
         return
-    yield from _group_turns(found, session_id, len(raw))
+    yield from _group_turns(found, session_name, len(raw))
 
 
-def _group_turns(found: list[tuple[int, Any]], session_id: str, offset: int) -> Iterator[Parsed]:
+def _group_turns(found: list[tuple[int, Any]], session_name: str, offset: int) -> Iterator[Parsed]:
     groups: list[_Group] = []
     for line, value in found:
         message = _parse_message(value)
@@ -76,7 +76,7 @@ def _group_turns(found: list[tuple[int, Any]], session_id: str, offset: int) -> 
             group.messages.append(message)
     for ordinal, group in enumerate(groups, 1):
         if group.messages and not group.spoiled:
-            yield _close_group(group, ordinal, session_id, offset)
+            yield _close_group(group, ordinal, session_name, offset)
 
 
 def _parse_message(value: Any) -> Said | str | None:
@@ -102,11 +102,11 @@ def _parse_item(value: Mapping[str, Any]) -> Said | str | None:
     return None if is_blank(dict(value)) else value
 
 
-def _close_group(group: _Group, ordinal: int, session_id: str, offset: int) -> Parsed:
+def _close_group(group: _Group, ordinal: int, session_name: str, offset: int) -> Parsed:
     said = [(_field_of(one, "role"), _field_of(one, "content")) for one in group.messages]
     role, content = next((one for one in said if one[0] == "user"), said[0])
     text = content if isinstance(content, str) else json.dumps(content, sort_keys=True)
-    turn = NewTurn(session_id, tuple(group.messages), derive_turn_name(ordinal, str(role or ""), text))
+    turn = NewTurn(session_name, tuple(group.messages), derive_turn_name(ordinal, str(role or ""), text))
     return check_turn(turn, group.line, offset)
 
 

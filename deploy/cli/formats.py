@@ -84,11 +84,11 @@ def detect_format(head: bytes) -> Format | None:
     return Format.JSONL if objects >= named else Format.TRANSCRIPT
 
 
-def parse_file(stream: BinaryIO, form: Format, session_id: str, longest: int = LONGEST_LINE) -> Iterator[Parsed]:
-    """Yield the turns and bad lines of a file; `session_id` is used for formats that name no session."""
+def parse_file(stream: BinaryIO, form: Format, session_name: str, longest: int = LONGEST_LINE) -> Iterator[Parsed]:
+    """Yield the turns and bad lines of a file; `session_name` is used for formats that name no session."""
     if form is Format.CHAT:
-        return parse_chat_turns(stream, session_id)
-    return _parse_jsonl(stream, longest) if form is Format.JSONL else _parse_transcript(stream, session_id, longest)
+        return parse_chat_turns(stream, session_name)
+    return _parse_jsonl(stream, longest) if form is Format.JSONL else _parse_transcript(stream, session_name, longest)
 
 
 def derive_session_name(file_name: str) -> str:
@@ -128,21 +128,21 @@ def _parse_json_turn(text: str, number: int, offset: int) -> Parsed:
     return check_turn(NewTurn(wire.session_id, messages, **rest), number, offset)
 
 
-def _parse_transcript(stream: BinaryIO, session_id: str, longest: int) -> Iterator[Parsed]:
+def _parse_transcript(stream: BinaryIO, session_name: str, longest: int) -> Iterator[Parsed]:
     for line in read_lines(stream, longest):
         if line.text is None:
             yield BadLine(line.number, line.error, line.offset)
         elif line.text.strip():
-            yield _parse_transcript_line(line.text.strip(), line.number, line.offset, session_id)
+            yield _parse_transcript_line(line.text.strip(), line.number, line.offset, session_name)
 
 
-def _parse_transcript_line(line: str, number: int, offset: int, session_id: str) -> Parsed:
+def _parse_transcript_line(line: str, number: int, offset: int, session_name: str) -> Parsed:
     found = _NAMED.fullmatch(line)
     if found is None:
         return BadLine(number, "not `Name: text`", offset)
     role = _ROLES.get(found["name"].strip().lower(), "user")
     messages = [Message(role, found["text"], found["name"].strip())]
-    turn = NewTurn(session_id, messages, derive_turn_name(number, role, found["text"]))
+    turn = NewTurn(session_name, messages, derive_turn_name(number, role, found["text"]))
     return check_turn(turn, number, offset)
 
 

@@ -244,8 +244,8 @@ def _build_turn(body: AddBody, message: AddedMessage) -> NewTurn:
     said = NewMessage(message.role, content.text, message.sender_id, message.timestamp, content.parts)
     return NewTurn(
         bank=body.bank,
-        session_id=session_of(body.session_id),
-        turn_id=_digest_message(body, message),
+        session_name=session_of(body.session_id),
+        turn_name=_digest_message(body, message),
         messages=[said],
         user_id=body.user_id,
         occurred_at=message.timestamp,
@@ -271,7 +271,7 @@ def question_of(body: SearchBody) -> RecallQuery | None:
         bank=body.bank,
         text=question,
         k=body.top_k,
-        session_id=session_of(CHAT + body.conversation_id),
+        session_name=session_of(CHAT + body.conversation_id),
         only_session=not everywhere,
     )
 
@@ -281,10 +281,10 @@ def answer_of(body: SearchBody, found: Sequence[Recalled]) -> dict[str, Any]:
     own = session_of(CHAT + body.conversation_id)
     results, room = list[dict[str, Any]](), MOST_BYTES - ROOM_AROUND - ROOM_FOR_NOTE
     for item in found:
-        here = CURRENT_CHAT in body.scope and item.session_id == own
+        here = CURRENT_CHAT in body.scope and item.session_name == own
         result = {
             "id": str(item.unit_id),
-            "session_id": item.session_id,
+            "session_id": item.session_name,
             "text": item.text,
             "score": item.score,
             "source_scope": CURRENT_CHAT if here else ALL_USER_MEMORY,

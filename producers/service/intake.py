@@ -97,10 +97,10 @@ class Intake:
         [answer] = _count_answers(await self._append_when_free(grant, [turn], busy_s))
         return answer
 
-    async def read_status(self, grant: Grant, bank: str, session_id: str, turn_id: str) -> TurnStatus:
+    async def read_status(self, grant: Grant, bank: str, session_name: str, turn_name: str) -> TurnStatus:
         """Return the status of a turn. Raises NotFound, PermissionDenied."""
         bank = await self._dependencies.reach(grant, bank)
-        return await self._dependencies.turns.status(grant.host_id, bank, session_id, turn_id)
+        return await self._dependencies.turns.status(grant.host_id, bank, session_name, turn_name)
 
     async def _accept(self, grant: Grant, values: Sequence[Any]) -> list[TurnResult]:
         with time_call(len(values)):
@@ -108,7 +108,7 @@ class Intake:
             known: set[tuple[str, UUID]] = set()
             judged = limit_call([await self._judge(grant, value, known) async for value in _iterate_in_slices(values)])
             if len(judged) == 1 and isinstance(judged[0], NewTurn):
-                note_place(grant.host_id, judged[0].bank, judged[0].session_id, judged[0].turn_id)
+                note_place(grant.host_id, judged[0].bank, judged[0].session_name, judged[0].turn_name)
             answers = iter(await self._append(grant, [one for one in judged if isinstance(one, NewTurn)]))
             return _count_answers([next(answers) if isinstance(one, NewTurn) else one for one in judged])
 
@@ -157,7 +157,7 @@ class Intake:
         if not turns:
             return []
         turns = await self._redact(grant, turns)
-        places = [(turn.bank, turn.session_id, turn.turn_id) for turn in turns]
+        places = [(turn.bank, turn.session_name, turn.turn_name) for turn in turns]
         records = sum(len(turn.messages) for turn in turns)
         with trace_memory(MemoryOperation.UPSERT, grant.host_id, places, records=records):
             answers = await self._dependencies.turns.append(grant.host_id, turns)
@@ -202,8 +202,8 @@ def _count_units(host: UUID, turns: Sequence[NewTurn]) -> Counter[UUID]:
 
 
 def _turn_identity(host: UUID, turn: NewTurn) -> UUID:
-    session = identity.session_id(identity.bank_id(host, turn.bank), turn.session_id)
-    return identity.turn_id(session, turn.turn_id)
+    session = identity.session_id(identity.bank_id(host, turn.bank), turn.session_name)
+    return identity.turn_id(session, turn.turn_name)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Lists of a key's sessions, turns, units and users, and their wire shapes."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, ClassVar
 from uuid import UUID
@@ -49,6 +50,10 @@ UNIT: Mapping[str, Any] = {
     "position": 42,
 }
 USER: Mapping[str, Any] = {"user": "6d3c5f0e-8a41-5c5b-9a55-0d5f6f2d9c11", "name": "ana"}
+#: What the API calls the caller's own names of sessions and turns.
+_WIRE_NAMES = {"session_name": "session_id", "turn_name": "turn_id"}
+#: What orders a list and is not shown.
+_OF_ORDER = frozenset({"key", "seq"})
 
 
 class TurnsParameters(BankPageParameters):
@@ -140,6 +145,11 @@ class UsersAnswer(PageAnswer):
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"users": [USER], **PageAnswer.EXAMPLE}
 
 
+def row_as_json(row: SessionListed | TurnListed | UnitListed) -> dict[str, Any]:
+    """Return the API's JSON of a listed row: the caller's names under the names that the API gives them."""
+    return {_WIRE_NAMES.get(name, name): value for name, value in asdict(row).items() if name not in _OF_ORDER}
+
+
 def _session_place(session: SessionListed) -> tuple[object, ...]:
     return session.last_position, session.key
 
@@ -187,10 +197,10 @@ class Lists:
         )
         return TURNS.close(grant.host_id, scope, found, asked.limit)
 
-    async def messages(self, grant: Grant, bank: str, session_id: str, turn_id: str) -> list[TurnMessageShown]:
+    async def messages(self, grant: Grant, bank: str, session_name: str, turn_name: str) -> list[TurnMessageShown]:
         """Return the remembered messages of a turn. Raises PermissionDenied."""
         bank = await self._dependencies.reach(grant, bank)
-        return await self._listings.messages(grant.host_id, bank, session_id, turn_id)
+        return await self._listings.messages(grant.host_id, bank, session_name, turn_name)
 
     async def units(self, grant: Grant, asked: BankPageParameters) -> Page[UnitListed]:
         """Return a page of a bank's units. Raises Invalid, PermissionDenied."""

@@ -243,8 +243,8 @@ def reference_item(item: Recalled) -> ReferenceItem:
         id=str(item.unit_id),
         text=item.text,
         score=item.score,
-        session=item.session_id,
-        turn=item.turn_id,
+        session=item.session_name,
+        turn=item.turn_name,
         role=item.role,
         name=item.name,
         time=item.occurred_at,
@@ -281,8 +281,8 @@ def _result_json(item: Recalled, *, explain: bool) -> Mapping[str, Any]:
         "kind": item.kind,
         "text": item.text,
         "score": item.score,
-        "session_id": item.session_id,
-        "turn_id": item.turn_id,
+        "session_id": item.session_name,
+        "turn_id": item.turn_name,
         "role": item.role,
         "name": item.name,
         "occurred_at": item.occurred_at,
@@ -294,8 +294,8 @@ def _result_json(item: Recalled, *, explain: bool) -> Mapping[str, Any]:
         result["bank"] = item.bank
     if item.cut:
         result["cut"] = True
-    if len(item.turn_ids) > 1:
-        result["turn_ids"] = item.turn_ids
+    if len(item.turn_names) > 1:
+        result["turn_ids"] = item.turn_names
     if explain and item.explain is not None:
         result["explain"] = asdict(item.explain)
     return result

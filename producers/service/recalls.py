@@ -121,7 +121,7 @@ class RecallBody(RequestModel):
             bank=self.bank,
             text=self.query,
             k=self.k,
-            session_id=self.session_id,
+            session_name=self.session_id,
             exclude_session=self.exclude_session,
             skip_recent=self.skip_recent,
             kinds=self.kinds,
@@ -329,7 +329,7 @@ class Recalls:
 
     async def find(self, host: UUID, query: RecallQuery, recaller: RecallReader | None = None) -> RecallAnswer:
         """Return the answer of a recaller (None: the primary), and measure its time; the primary replaces a replica."""
-        place = (query.bank, query.session_id, None)
+        place = (query.bank, query.session_name, None)
         with metrics.RECALL_SECONDS.time(), trace_memory(MemoryOperation.SEARCH, host, [place]) as span:
             if recaller is None or recaller is self._recaller:
                 answer = await self._recaller.recall(host, query)

@@ -137,8 +137,8 @@ class TurnLifecycle:
             given = await off_loop(effort, lambda: choose_delta(given, [item_of(one) for one in kept]))
         return NewTurn(
             bank=bank,
-            session_id=place.session,
-            turn_id=place.turn,
+            session_name=place.session,
+            turn_name=place.turn,
             messages=[_message_of(item) for item in (*given, *said.output)],
             user_id=body.user_id,
             gateway=True,
@@ -165,7 +165,7 @@ class TurnLifecycle:
             bank=bank,
             text=query.encode()[:MAX_QUERY_BYTES].decode(errors="ignore") if query.strip() else body.turn_id,
             k=RECALLED,
-            session_id=body.session_id,
+            session_name=body.session_id,
             only_session=self._is_within_session(body),
         )
         return await self._dependencies.recalls.ask(grant.host_id, asked, body.min_position, body.wait_ms)
@@ -192,7 +192,7 @@ class TurnLifecycle:
         limits = self._settings.mcp.memory
         insights = [insight_json(one) for one in found if one.kind in INSIGHT_KINDS]
         chunks = [
-            chunk_json(f"{one.session_id}/{one.turn_id}", one.text)
+            chunk_json(f"{one.session_name}/{one.turn_name}", one.text)
             for one in found
             if one.kind not in INSIGHT_KINDS and not shown.has(one) and query.strip()
         ]

@@ -210,8 +210,8 @@ def read_turn(value: Any, settings: ApiSettings) -> NewTurn:
         raise Invalid(FieldProblem("messages", "nothing to remember: every message is blank or recalled text"))
     return NewTurn(
         bank=body.bank,
-        session_id=body.session_id,
-        turn_id=body.turn_id,
+        session_name=body.session_id,
+        turn_name=body.turn_id,
         messages=said,
         user_id=body.user_id,
         occurred_at=body.occurred_at,

@@ -52,8 +52,8 @@ class PersonFact:
     value: str = field(repr=False)
     text: str = field(repr=False)
     unit_id: UUID
-    session_id: str | None
-    turn_id: str | None
+    session_name: str | None
+    turn_name: str | None
     said_at: datetime
     since: datetime
     until: datetime | None
@@ -203,8 +203,8 @@ def _build_known(row: Row[Any]) -> PersonFact:
         value=row.shown_value,
         text=row.content,
         unit_id=row.unit_id,
-        session_id=row.session_name,
-        turn_id=row.turn_name,
+        session_name=row.session_name,
+        turn_name=row.turn_name,
         said_at=row.event_date,
         since=row.since,
         until=row.valid_to,
@@ -223,8 +223,8 @@ def _build_said(one: SaidFact) -> PersonFact:
         value=one.fact.value,
         text=one.fact.statement,
         unit_id=one.unit_id,
-        session_id=one.session_name,
-        turn_id=one.turn_name,
+        session_name=one.session_name,
+        turn_name=one.turn_name,
         said_at=one.said_at,
         since=one.said_at,
         until=None,

@@ -157,9 +157,9 @@ BEFORE_ALL = UUID(int=0)
 
 @dataclass(frozen=True, slots=True)
 class SessionListed:
-    """A listed session; `session_id` is the agent's name for it, `last_position` that of its newest turn."""
+    """A listed session; `session_name` is the agent's own, `last_position` that of its newest turn."""
 
-    session_id: str | None
+    session_name: str | None
     key: UUID
     turns: int
     messages: int
@@ -171,7 +171,7 @@ class SessionListed:
 class TurnListed:
     """A listed turn and its number of remembered messages; `seq`: the number of its first one in the session."""
 
-    turn_id: str | None
+    turn_name: str | None
     seq: int
     position: int
     accepted_at: datetime
@@ -200,8 +200,8 @@ class UnitListed:
     text: str = field(repr=False)
     cut: bool
     origin: str
-    session_id: str | None
-    turn_id: str | None
+    session_name: str | None
+    turn_name: str | None
     ordinal: int | None
     role: str | None
     name: str | None = field(repr=False)
@@ -234,16 +234,16 @@ class Listings:
             query = query.where(tuple_(_SESSION.last_position, _SESSION.session_id) < tuple_(*after))
         return [SessionListed(*row) for row in await self._read(query, host, bank, {})]
 
-    async def turns(self, host: UUID, bank: str, session_id: str, after: int | None, limit: int) -> list[TurnListed]:
+    async def turns(self, host: UUID, bank: str, session_name: str, after: int | None, limit: int) -> list[TurnListed]:
         """Return the turns of a session in their order, without those of which nothing is remembered."""
-        session = identity.session_id(identity.bank_id(host, bank), session_id)
+        session = identity.session_id(identity.bank_id(host, bank), session_name)
         asked = {"session": session, "after": -1 if after is None else after}
         return [TurnListed(*row) for row in await self._read(TURNS.limit(limit), host, bank, asked)]
 
-    async def messages(self, host: UUID, bank: str, session_id: str, turn_id: str) -> list[TurnMessageShown]:
+    async def messages(self, host: UUID, bank: str, session_name: str, turn_name: str) -> list[TurnMessageShown]:
         """Return the remembered messages of a turn, in their order."""
-        session = identity.session_id(identity.bank_id(host, bank), session_id)
-        rows = await self._read(MESSAGES, host, bank, {"turn": identity.turn_id(session, turn_id)})
+        session = identity.session_id(identity.bank_id(host, bank), session_name)
+        rows = await self._read(MESSAGES, host, bank, {"turn": identity.turn_id(session, turn_name)})
         return [_show_message(row) for row in rows]
 
     async def units(self, host: UUID, bank: str, after: UUID | None, limit: int) -> list[UnitListed]:
@@ -296,8 +296,8 @@ def _list_said_fact(said: SaidFact) -> UnitListed:
         text=text[:SHOWN_CHARACTERS],
         cut=len(text) > SHOWN_CHARACTERS,
         origin="extraction",
-        session_id=said.session_name,
-        turn_id=said.turn_name,
+        session_name=said.session_name,
+        turn_name=said.turn_name,
         ordinal=None,
         role=None,
         name=None,

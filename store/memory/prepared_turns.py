@@ -45,8 +45,8 @@ class NewTurn:
     """
 
     bank: str
-    session_id: str
-    turn_id: str
+    session_name: str
+    turn_name: str
     messages: Sequence[NewMessage]
     user_id: str | None = None
     occurred_at: datetime | None = None
@@ -171,10 +171,10 @@ def prepare_turns(
 def _prepare_turn(host: UUID, turn: NewTurn, now: datetime, known: PreparationContext) -> Steps[AppendableTurn]:
     """Return one turn in the form `append_turns` takes: its identity, its events and its words."""
     bank = identity.bank_id(host, turn.bank)
-    session = identity.session_id(bank, turn.session_id)
-    turn_id = identity.turn_id(session, turn.turn_id)
+    session = identity.session_id(bank, turn.session_name)
+    turn_id = identity.turn_id(session, turn.turn_name)
     origin = Origin(host, bank, identity.user_id(host, turn.user_id), now)
-    place = {"sessionId": session, "sessionName": turn.session_id, "turnId": turn_id, "turnName": turn.turn_id}
+    place = {"sessionId": session, "sessionName": turn.session_name, "turnId": turn_id, "turnName": turn.turn_name}
     units = [identity.unit_id(turn_id, n) for n in range(len(turn.messages))]
     said = [m.occurred_at or turn.occurred_at or now for m in turn.messages]
     rules = rules_for_writing(known.rules, bank)
@@ -215,7 +215,7 @@ def _message_sizes(turn: NewTurn) -> list[int]:
 
 def _beginning_events(origin: Origin, turn: NewTurn, session: UUID) -> list[TurnEvent]:
     """Return the events that begin the turn's bank and session."""
-    named = {"sessionId": session, "sessionName": turn.session_id}
+    named = {"sessionId": session, "sessionName": turn.session_name}
     return [
         build_turn_event(
             origin, EventType.BANK_CREATED, (), bank_created_fields(origin.host, turn.bank, turn.private_to)

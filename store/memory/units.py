@@ -103,8 +103,8 @@ class Unit:
     kind: str
     text: str = field(repr=False)
     origin: str
-    session_id: str | None
-    turn_id: str | None
+    session_name: str | None
+    turn_name: str | None
     ordinal: int | None
     role: str | None
     name: str | None = field(repr=False)
@@ -268,8 +268,8 @@ def _unit_of_reflection(found: ReflectionSources) -> Unit:
         kind=reflections.KIND,
         text=found.content,
         origin=reflections.ORIGIN,
-        session_id=None,
-        turn_id=None,
+        session_name=None,
+        turn_name=None,
         ordinal=None,
         role=None,
         name=None,
@@ -288,8 +288,8 @@ def _unit_of_said_fact(said: SaidFact) -> Unit:
         kind=FACT_KIND,
         text=said.fact.statement,
         origin="extraction",
-        session_id=said.session_name,
-        turn_id=said.turn_name,
+        session_name=said.session_name,
+        turn_name=said.turn_name,
         ordinal=None,
         role=None,
         name=None,
@@ -308,8 +308,8 @@ def _build_unit(row: Row[Any], facts: Sequence[Row[Any]], links: Sequence[Linked
         kind=row.fact_type,
         text=row.content,
         origin=row.origin,
-        session_id=row.session_name,
-        turn_id=row.turn_name,
+        session_name=row.session_name,
+        turn_name=row.turn_name,
         ordinal=row.ordinal,
         role=row.role,
         name=row.name,

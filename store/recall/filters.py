@@ -110,7 +110,7 @@ def _with_document(unit: FromClause) -> ColumnElement[Any]:
 
 def own_session(query: RecallQuery, bank: UUID) -> UUID | None:
     """Return the id of the session that asks, None if the question names none."""
-    return None if query.session_id is None else identity.session_id(bank, query.session_id)
+    return None if query.session_name is None else identity.session_id(bank, query.session_name)
 
 
 def filter_parameters(

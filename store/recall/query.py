@@ -23,7 +23,7 @@ class RecallQuery:
     tokens, at most `k` of them; with neither, passages of `RecallSettings.answer_tokens`. Units that score less than
     `min_score` are left out.
 
-    `session_id` is the agent's own name of the session that asks: its newest messages without a vector are embedded
+    `session_name` is the agent's own name of the session that asks: its newest messages without a vector are embedded
     first, and its newest `skip_recent` messages, which the agent has in its context, are left out of the answer. With
     `only_session` only this session is searched, with `exclude_session` all but this one; otherwise only `sessions`, if
     any are named. `roles` are roles of speakers; `begin` (inclusive) and `end` (exclusive) bound the time that
@@ -36,7 +36,7 @@ class RecallQuery:
     bank: str
     text: str = field(repr=False)
     k: int | None = None
-    session_id: str | None = None
+    session_name: str | None = None
     exclude_session: bool = False
     skip_recent: int = 0
     only_session: bool = False
@@ -85,20 +85,20 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """One unit of an answer; `session_id`, `turn_id` and `turn_ids` are the agent's own names.
+    """One unit of an answer; `session_name`, `turn_name` and `turn_names` are the agent's own names.
 
-    `turn_ids` are the turns of all duplicates, the unit's own first; `arms` are the arms that scored it above 0. `bank`
-    is set if several banks were asked, `tokens` if there is a budget of tokens; `confidence` is that of a fact, from 0
-    to 1, if it is known; `pinned`: its pin put it first; `cut`: `text` is only a part of the unit's text.
+    `turn_names` are the turns of all duplicates, the unit's own first; `arms` are the arms that scored it above 0.
+    `bank` is set if several banks were asked, `tokens` if there is a budget of tokens; `confidence` is that of a fact,
+    from 0 to 1, if it is known; `pinned`: its pin put it first; `cut`: `text` is only a part of the unit's text.
     """
 
     unit_id: UUID
     kind: str
     text: str = field(repr=False)
     score: float
-    session_id: str | None
-    turn_id: str | None
-    turn_ids: tuple[str, ...]
+    session_name: str | None
+    turn_name: str | None
+    turn_names: tuple[str, ...]
     role: str | None
     name: str | None = field(repr=False)
     occurred_at: datetime

@@ -38,15 +38,15 @@ def ids(found: Sequence[Recalled]) -> list[str]:
 async def test_facts_are_found_before_a_worker_ran_and_as_the_same_units_after_it(world: World) -> None:
     await world.append("s", "t", messages=dialogue(SAID, "I see."))
     early = await recalled(world)
-    assert [(one.kind, one.session_id, one.turn_id, one.role) for one in early] == [("world", "s", "t", None)] * 2
+    assert [(one.kind, one.session_name, one.turn_name, one.role) for one in early] == [("world", "s", "t", None)] * 2
     assert all("lexical" in one.arms for one in early)
     one = await Units(world.database, now).get(HOST, "default", early[0].unit_id)
     crew = Crew(world)
     await crew.drain()
     late = await recalled(world)
     assert ids(late) == ids(early)
-    told = {one.unit_id: (one.text, one.confidence, one.turn_ids, one.occurred_at) for one in late}
-    assert {one.unit_id: (one.text, one.confidence, one.turn_ids, one.occurred_at) for one in early} == told
+    told = {one.unit_id: (one.text, one.confidence, one.turn_names, one.occurred_at) for one in late}
+    assert {one.unit_id: (one.text, one.confidence, one.turn_names, one.occurred_at) for one in early} == told
     after = await Units(world.database, now).get(HOST, "default", one.unit_id)
     same = ("unit_id", "kind", "text", "origin", "session_id", "turn_id", "occurred_at", "metadata", "sources")
     assert [getattr(one, name) for name in same] == [getattr(after, name) for name in same]
@@ -147,9 +147,9 @@ async def test_what_was_just_said_replaces_what_a_worker_wrote_and_its_own_earli
     await say(world, "I live in Porto.")
     await world.append("s", "t1", messages=dialogue("I moved to Lisbon.", "I see."))
     await world.append("s", "t2", messages=dialogue("I moved to Ghent.", "I see."))
-    assert [one.turn_id for one in await recalled(world, "Porto Lisbon Ghent")] == ["t2"]
+    assert [one.turn_name for one in await recalled(world, "Porto Lisbon Ghent")] == ["t2"]
     await Crew(world).drain()
-    assert [one.turn_id for one in await recalled(world, "Porto Lisbon Ghent")] == ["t2"]
+    assert [one.turn_name for one in await recalled(world, "Porto Lisbon Ghent")] == ["t2"]
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ async def crew(world: World) -> Crew:
 async def test_a_reflection_is_answered_with_its_kind_and_the_turns_it_was_drawn_from(world: World) -> None:
     [one] = await drawn(world)
     assert one.text.startswith("fact_evolution user_home::home: Porto")
-    assert (one.session_id, one.turn_id, one.turn_ids) == ("s", "t1", ("t1", "t0"))
+    assert (one.session_name, one.turn_name, one.turn_names) == ("s", "t1", ("t1", "t0"))
     assert (one.role, one.name, one.arms) == (None, None, ("dense",))
     everything = await recalled(world)
     assert {one.text for one in everything if one.role == "user"} == set(SAID)

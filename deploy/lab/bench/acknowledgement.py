@@ -97,5 +97,5 @@ async def append_new_turns(store: TurnStore, host: UUID, *turns: NewTurn) -> Non
 
 def derive_turn_ids(host: UUID, turns: Sequence[NewTurn]) -> tuple[UUID, list[UUID]]:
     """Return the session id and the turn ids of turns of one session."""
-    session = identity.session_id(identity.bank_id(host, turns[0].bank), turns[0].session_id)
-    return session, [identity.turn_id(session, turn.turn_id) for turn in turns]
+    session = identity.session_id(identity.bank_id(host, turns[0].bank), turns[0].session_name)
+    return session, [identity.turn_id(session, turn.turn_name) for turn in turns]

@@ -157,7 +157,7 @@ async def _send_turns(memory: AsyncAfterturn, session: str, count: int, at_once:
     async def send(nth: int) -> None:
         for turn in talks[nth].take(count // at_once):
             said = [Message(one.role, one.content) for one in turn.messages]
-            await memory.add_turn(turn.session_id, said, turn_id=turn.turn_id)
+            await memory.add_turn(turn.session_name, said, turn_id=turn.turn_name)
 
     await asyncio.gather(*(send(nth) for nth in range(at_once)))
 

@@ -78,7 +78,7 @@ def _split_messages(turns: Iterable[NewTurn]) -> Iterator[NewTurn]:
     """Yield each message as a turn of its own that is not delivered to a gateway."""
     for turn in turns:
         for n, message in enumerate(turn.messages):
-            yield replace(turn, turn_id=f"{turn.turn_id}-{n}", messages=[message], gateway=False)
+            yield replace(turn, turn_name=f"{turn.turn_name}-{n}", messages=[message], gateway=False)
 
 
 async def _read_sizes(here: BenchDatabase) -> tuple[Mapping[str, int], int]:

@@ -37,7 +37,7 @@ class TurnEndpoint:
     @staticmethod
     async def _hand_in(client: httpx.AsyncClient, turn: NewTurn) -> float:
         messages = [{"role": message.role, "content": message.content} for message in turn.messages]
-        body = {"bank": turn.bank, "session_id": turn.session_id, "turn_id": turn.turn_id, "messages": messages}
+        body = {"bank": turn.bank, "session_id": turn.session_name, "turn_id": turn.turn_name, "messages": messages}
         started = time.perf_counter()
         (await client.post("/api/v1/turns", json=body)).raise_for_status()
         return time.perf_counter() - started

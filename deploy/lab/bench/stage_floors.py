@@ -111,7 +111,7 @@ def encode_gateway_calls(turn: NewTurn) -> Iterator[tuple[str, bytes]]:
     sent = machine.build_delivery(said, GATEWAY_USER)
     if sent is None:
         return
-    session = f"{CHAT}{turn.bank}/{turn.session_id}"
+    session = f"{CHAT}{turn.bank}/{turn.session_name}"
     of_session = {"user_id": GATEWAY_USER, "user_key": GATEWAY_KEY, "session_id": session}
     scope = {"app_id": "default", "project_id": "default"}
     messages = [

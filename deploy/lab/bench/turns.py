@@ -251,8 +251,8 @@ class TurnBench:
         bank = identity.bank_id(self.grant.host_id, BANK)
         session = identity.session_id(bank, f"asked-{lane}")
         made = self.talks[lane].take(turns)
-        names = [identity.turn_id(session, turn.turn_id) for turn in made]
-        bodies = [_body_of(f"asked-{lane}", turn.turn_id, [one.content for one in turn.messages]) for turn in made]
+        names = [identity.turn_id(session, turn.turn_name) for turn in made]
+        bodies = [_body_of(f"asked-{lane}", turn.turn_name, [one.content for one in turn.messages]) for turn in made]
         return (session, names), [partial(self.memory.lifecycle.after_turn, self.grant, body) for body in bodies]
 
 

@@ -1,16 +1,12 @@
 """Lists of what a key reaches: sessions, units, users. Those of turns, banks and knowledge stand with theirs."""
 
-from dataclasses import asdict
-from typing import Any
-
 from fastapi import APIRouter, Request, Response
 
 from producers.http.authentication import TenantCall
 from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
 from producers.http.requests import json_response, read_parameters
-from producers.service.listings import SessionsAnswer, UnitsAnswer, UsersAnswer
+from producers.service.listings import SessionsAnswer, UnitsAnswer, UsersAnswer, row_as_json
 from producers.service.paging import BankPageParameters, PageParameters
-from store.memory.listings import SessionListed
 
 router = APIRouter(prefix="/api/v1", tags=["lists"])
 
@@ -27,7 +23,7 @@ router = APIRouter(prefix="/api/v1", tags=["lists"])
 )
 async def sessions(request: Request, call: TenantCall) -> Response:
     page = await call.memory.lists.sessions(call.grant, read_parameters(request, BankPageParameters))
-    return json_response(page.as_json("sessions", [_session_json(one) for one in page.rows]))
+    return json_response(page.as_json("sessions", [row_as_json(one) for one in page.rows]))
 
 
 @router.get(
@@ -43,7 +39,7 @@ async def sessions(request: Request, call: TenantCall) -> Response:
 )
 async def units(request: Request, call: TenantCall) -> Response:
     page = await call.memory.lists.units(call.grant, read_parameters(request, BankPageParameters))
-    return json_response(page.as_json("units"))
+    return json_response(page.as_json("units", [row_as_json(one) for one in page.rows]))
 
 
 @router.get(
@@ -59,7 +55,3 @@ async def units(request: Request, call: TenantCall) -> Response:
 async def users(request: Request, call: TenantCall) -> Response:
     page = await call.memory.lists.users(call.grant, read_parameters(request, PageParameters))
     return json_response(page.as_json("users"))
-
-
-def _session_json(session: SessionListed) -> dict[str, Any]:
-    return {name: value for name, value in asdict(session).items() if name != "key"}

@@ -1,7 +1,6 @@
 """Turns: stored, listed, and their progress through the stages."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import datetime
 from typing import Any, ClassVar, Literal
 from uuid import UUID
@@ -14,13 +13,12 @@ from producers.http.openapi import LIMITED, CallerClass, DescribedAnswer, Failur
 from producers.http.requests import BankParameters, body_of, json_response, read_parameters
 from producers.service.fields import SessionName, TurnName
 from producers.service.intake import TurnResult
-from producers.service.listings import TurnsAnswer, TurnsParameters
+from producers.service.listings import TurnsAnswer, TurnsParameters, row_as_json
 from producers.service.turns import BatchBody, TurnBody, parse_body
 from producers.service.wire import Done, WireModel
 from producers.turns.requests import AfterTurnAnswer, AfterTurnBody, BeforeTurnAnswer, BeforeTurnBody
 from store.errors import NotFound, PositionBeyondLog, TurnConflict
 from store.ledger.ledger import StageStatus
-from store.memory.listings import TurnListed
 from store.memory.turns import Appended, TurnStatus
 
 router = APIRouter(prefix="/api/v1", tags=["turns"])
@@ -250,7 +248,7 @@ async def turns_of(request: Request, call: TenantCall) -> Response:
     if "turn_id" in request.query_params:
         return await _answer_turn(call, read_parameters(request, TurnParameters))
     page = await call.memory.lists.turns(call.grant, read_parameters(request, TurnsParameters))
-    return json_response(page.as_json("turns", [_listed_json(one) for one in page.rows]))
+    return json_response(page.as_json("turns", [row_as_json(one) for one in page.rows]))
 
 
 async def _answer_turn(call: TenantCall, asked: TurnParameters) -> Response:
@@ -274,10 +272,6 @@ def _result_json(answer: TurnResult) -> dict[str, Any]:
 def _status_json(status: TurnStatus) -> dict[str, Any]:
     stages = {stage.value: _stage_json(how) for stage, how in status.stages.items()}
     return {"position": status.position, "accepted_at": status.accepted_at, "stages": stages}
-
-
-def _listed_json(turn: TurnListed) -> dict[str, Any]:
-    return {name: value for name, value in asdict(turn).items() if name != "seq"}
 
 
 def _stage_json(how: StageStatus) -> dict[str, Any]:

@@ -249,7 +249,7 @@ async def test_any_session_of_a_client_has_a_name_here(world: World, user: Tenan
     owner = await world.tenant(user.host)
     turn = turns_of(parse_body(AddBody, added(user, session_id=session)), ApiSettings(), Redactor(Redaction.KEYS))[0]
     status = await owner.http.get(
-        f"/api/v1/turns/{name}/{turn.turn_id}".replace("\n", "%0A"), params={"bank": "gateway:default:default:ana"}
+        f"/api/v1/turns/{name}/{turn.turn_name}".replace("\n", "%0A"), params={"bank": "gateway:default:default:ana"}
     )
     assert status.status_code == 200
 

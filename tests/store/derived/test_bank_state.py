@@ -133,7 +133,7 @@ class Play:
         new = NewTurn(BANK, "s", f"t{self.numbers}", [NewMessage("user", SAID[said])])
         [answer] = await TurnStore(self.database, lambda: START).append(self.host, [new])
         assert isinstance(answer, Appended)
-        turn = identity.turn_id(identity.session_id(self.bank, "s"), new.turn_id)
+        turn = identity.turn_id(identity.session_id(self.bank, "s"), new.turn_name)
         self.units.append(identity.unit_id(turn, 0))
         self.turn_of[self.units[-1]] = turn
         self.waiting.append(turn)

@@ -42,7 +42,7 @@ async def say(scene: Scene, user: str, words: str, *, session: str = "s", bank: 
     [answer] = await scene.world.turns.append(HOST, [turn])
     assert isinstance(answer, Appended)
     bank_id = identity.bank_id(HOST, bank)
-    return identity.unit_id(identity.turn_id(identity.session_id(bank_id, session), turn.turn_id), 0)
+    return identity.unit_id(identity.turn_id(identity.session_id(bank_id, session), turn.turn_name), 0)
 
 
 async def shown(scene: Scene, unit: UUID) -> tuple[str, dict[str, Any], bool]:

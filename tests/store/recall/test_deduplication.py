@@ -97,8 +97,8 @@ async def test_what_was_said_in_several_sessions_comes_back_once_with_all_its_tu
     await memory.say("I like tea.", session="s4", user_id="ben")
     found = (await memory.ask("Who likes tea?")).items
     assert [one.text for one in found] == ["I like tea."] * 2
-    assert {len(one.turn_ids) for one in found} == {1, 3}
-    assert all(one.turn_ids[0] == one.turn_id for one in found)
+    assert {len(one.turn_names) for one in found} == {1, 3}
+    assert all(one.turn_names[0] == one.turn_name for one in found)
 
 
 async def test_the_newest_messages_of_the_own_session_are_not_told_again(memory: Memory) -> None:

@@ -21,7 +21,7 @@ async def test_a_fact_whose_message_is_filtered_out_stands_for_its_turn(memory: 
     fact = await _add_fact(memory, "The user lives in Lisbon.", source="I moved to Lisbon in May.")
     await memory.embed_all()
     (found,) = (await memory.ask("Who lives in Lisbon?", kinds=["world"])).items
-    assert (found.unit_id, found.kind, found.turn_id) == (fact, "world", "s1-I moved to Lisbon in May.")
+    assert (found.unit_id, found.kind, found.turn_name) == (fact, "world", "s1-I moved to Lisbon in May.")
 
 
 async def test_a_fact_that_no_worker_has_written_is_found_by_its_meaning(memory: Memory) -> None:

@@ -288,7 +288,9 @@ async def test_an_answer_is_found_by_the_words_of_the_question_it_answers(memory
             session=session,
         )
     answer = await memory.ask("Which instruments are played?", explain=True)
-    scores = {i.session_id: i.explain.arms["lexical"].score for i in answer.items if i.explain and "clarinet" in i.text}
+    scores = {
+        i.session_name: i.explain.arms["lexical"].score for i in answer.items if i.explain and "clarinet" in i.text
+    }
     beside, answering = RecallSettings().ranking.lexical_context, RecallSettings().ranking.lexical_answer
     assert scores["s1"] == pytest.approx((beside + answering) / beside * scores["s2"], rel=0.01)
 

@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def _convert_turn(turn: stored.NewTurn) -> NewTurn:
-    return NewTurn(turn.session_id, [Message(one.role, one.content) for one in turn.messages], turn.turn_id)
+    return NewTurn(turn.session_name, [Message(one.role, one.content) for one in turn.messages], turn.turn_name)
 
 
 if __name__ == "__main__":
