@@ -47,6 +47,7 @@ from producers.service.turns import MOST_PROBLEMS
 from producers.settings import ApiSettings
 from store.database_outage import is_outage
 from store.errors import NotFound, OverQuota, RateLimited, ResourceBusy, TurnBusy
+from store.off_loop import in_steps, off_loop
 
 #: Time-out of the store's health check, in seconds.
 HEALTH_S = 2.0
@@ -65,6 +66,8 @@ FIELDS = {
 
 #: Fields that are returned exactly as they were sent, or refused: their numbers are read digit for digit.
 AS_SENT = ("metadata", "propagation")
+#: Most bytes of each of them, as JSON without spaces.
+MOST_AS_SENT = 65_536
 
 #: The header that names receipts of erasures, and how many it names.
 RECEIPTS, RECEIPTS_NAMED = "afterturn-erasures", 16
@@ -241,19 +244,20 @@ class _PluginRequest:
             case "POST", "v1", "search":
                 return await self._search()
             case "DELETE", "v1", "memories", memory_id:
-                namespace = self._read(_Forget).requested_by_namespace
+                namespace = (await self._read(_Forget)).requested_by_namespace
                 return _answer_deletion(await self._store.forget(namespace, _parse_uuid(memory_id)))
             case _, "v1", "namespaces", _:
                 raise Refusal(405, "bad_request", "a namespace knows PUT, PATCH and DELETE", None, _ALLOW)
         raise Refusal(404, "not_found", "no such path")
 
     async def _search(self) -> Response:
-        asked = self._read(_Search)
+        asked = await self._read(_Search)
         if len(asked.namespaces) > MOST_NAMESPACES:
             raise _bad_request(f"a search reads at most {MOST_NAMESPACES} namespaces")
-        found = (await self._store.search(asked)).as_bytes()
-        charge(len(found))
-        return Response(found, media_type="application/json")
+        found = await self._store.search(asked)
+        answer = await in_steps(found.effort, found.encode())
+        charge(len(answer))
+        return Response(answer, media_type="application/json")
 
     async def _health(self) -> Response:
         """Return the health of the store; while it is away, as HealthResponse and Error in one body."""
@@ -272,19 +276,23 @@ class _PluginRequest:
     async def _upsert(self, name: str) -> Response:
         if name.startswith(RESERVED):
             raise _bad_request(f"namespaces that begin with {RESERVED} are the service's own: choose another prefix")
-        body = self._read(_Upsert)
+        body = await self._read(_Upsert)
         changes = {field: value for field, value in _list_changes(body).items() if value is not None}
         return JSONResponse(_dump_answer(await self._store.upsert_namespace(name, body.kind, changes)))
 
     async def _patch(self, name: str) -> Response:
-        return JSONResponse(_dump_answer(await self._store.patch_namespace(name, _list_changes(self._read(_Patch)))))
+        changes = _list_changes(await self._read(_Patch))
+        return JSONResponse(_dump_answer(await self._store.patch_namespace(name, changes)))
 
     async def _write(self, name: str) -> Response:
-        written = await self._store.write(name, self._read(_Write))
+        written = await self._store.write(name, await self._read(_Write))
         return JSONResponse({"id": written.id, "namespace": written.namespace}, 201)
 
-    def _read(self, model: type[Request_]) -> Request_:
+    async def _read(self, model: type[Request_]) -> Request_:
         """Return the body as an object of this model. Raises Refusal, which names fields and never values."""
+        return await off_loop(len(self._raw), self._read_now, model)
+
+    def _read_now(self, model: type[Request_]) -> Request_:
         claimed = self._store.capabilities
         body = {
             name: value
@@ -372,7 +380,10 @@ def _parse_object(raw: bytes) -> dict[str, Any]:
     """Return the JSON object of a body. Raises Refusal, and Invalid for too many values."""
     try:
         value = limit_values(orjson.loads(raw), len(raw))
-        if isinstance(value, dict) and any(value.get(name) is not None for name in AS_SENT):
+        sent = [name for name in AS_SENT if value.get(name) is not None] if isinstance(value, dict) else []
+        if len(raw) > MOST_AS_SENT:
+            _limit_as_sent({name: value[name] for name in sent})
+        if sent:
             value = json.loads(raw, parse_float=_parse_number)
     except (ValueError, RecursionError):
         raise _bad_request("the body must be JSON, in UTF-8, and not nested too deeply") from None
@@ -381,6 +392,13 @@ def _parse_object(raw: bytes) -> dict[str, Any]:
     if b"\\u0000" in raw and any(isinstance(one, str) and "\0" in one for one in _iterate_leaves(value)):
         raise _bad_request("the body holds the character NUL, which cannot be kept")
     return value
+
+
+def _limit_as_sent(fields: Mapping[str, Any]) -> None:
+    """Raise Refusal for an opaque object that is too long: each of them is written again with every answer."""
+    for name, value in fields.items():
+        if len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()) > MOST_AS_SENT:
+            raise _bad_request(f"{name} has more than {MOST_AS_SENT} bytes of JSON")
 
 
 def _parse_number(text: str) -> float:

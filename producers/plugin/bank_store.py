@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -34,6 +35,7 @@ from store import identity
 from store.erasure import Erasures
 from store.errors import NotFound
 from store.ledger.stages import Stage
+from store.off_loop import Steps, in_steps
 from store.plugin.memories import PluginMemories, PluginMemory, StoredMemory
 from store.plugin.namespaces import NamespaceChange, NamespaceRow, Namespaces
 from store.plugin.search import ListingCursor, PluginSearch, SearchQuery
@@ -176,7 +178,7 @@ class BankPluginStore:
         if request.cursor is not None:
             raise Invalid(FieldProblem("cursor", "only a listing has pages: leave out query and embedding"))
         found = await self._find(asked, query, request.embedding)
-        return Found(memories=tuple(_as_memory(one, names) for one in found))
+        return Found(memories=await _read_memories(found, names))
 
     async def forget(self, namespace: str, memory_id: UUID) -> Sequence[UUID]:
         """Forget a memory; return the ids of its erasure. Raises NotFound."""
@@ -196,16 +198,14 @@ class BankPluginStore:
 
     async def _list(self, asked: SearchQuery, cursor: str | None, names: Mapping[UUID, str], *, export: bool) -> Found:
         after = None if cursor is None else _read_cursor(cursor)
-        more = SearchQuery(asked.names, asked.kinds, asked.limit + 1)
-        found = await self.parts.search.page(self.host, more, after)
-        page = found[: asked.limit]
+        page = await self.parts.search.page(self.host, asked, after)
         vectors, namespaces = dict[UUID, Sequence[float]](), list[NamespaceRow]()
         if export:
-            vectors = await self.parts.search.vectors(self.host, asked, page)
+            vectors = await self.parts.search.vectors(self.host, asked, page.memories)
             namespaces = await self.parts.namespaces.of(self.host, asked.names)
         return Found(
-            memories=tuple(_as_memory(one, names, vectors.get(one.unit)) for one in page),
-            next_cursor=_write_cursor(page[-1]) if len(found) > len(page) else None,
+            memories=await _read_memories(page.memories, names, vectors),
+            next_cursor=_write_cursor(page.memories[-1]) if page.more else None,
             namespaces=tuple(map(_build_namespace, namespaces)),
         )
 
@@ -224,7 +224,7 @@ class BankPluginStore:
         if not query:
             return ()
         if len(query.encode()) == 1:
-            return await search.page(self.host, asked, letter=query)
+            return (await search.page(self.host, asked, letter=query)).memories
         return await search.find(self.host, asked, query, by_words=reference, pins_first=not reference)
 
     def _require(self, namespace: str, *, writes: bool) -> None:
@@ -269,6 +269,24 @@ def _as_stored(memory: MemoryWrite) -> PluginMemory:
         vector=normalise(memory.embedding) if memory.embedding else None,
         created_at=memory.created_at,
     )
+
+
+async def _read_memories(
+    found: Sequence[StoredMemory],
+    names: Mapping[UUID, str],
+    vectors: Mapping[UUID, Sequence[float]] = MappingProxyType({}),
+) -> tuple[Memory, ...]:
+    """Return what the plugin answers for these memories, made off the event loop where they are large."""
+
+    def read() -> Steps[tuple[Memory, ...]]:
+        made = list[Memory]()
+        for one in found:
+            made.append(_as_memory(one, names, vectors.get(one.unit)))
+            yield
+        return tuple(made)
+
+    size = sum(one.size for one in found) + sum(map(len, vectors.values()))
+    return await in_steps(size, read())
 
 
 def _as_memory(found: StoredMemory, names: Mapping[UUID, str], vector: Sequence[float] | None = None) -> Memory:

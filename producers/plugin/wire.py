@@ -28,6 +28,8 @@ from pydantic import (
     model_validator,
 )
 
+from store.off_loop import Steps
+
 VERSION = "1.0.0"
 #: Most bytes of a namespace's name.
 LONGEST_NAME = 256
@@ -35,6 +37,8 @@ LARGEST_LIMIT = 100
 DEFAULT_LIMIT = 20
 #: Most numbers of an embedding.
 LARGEST_EMBEDDING = 4096
+#: What a number, and an opaque object, cost to write, in characters of text.
+NUMBER_EFFORT, OBJECT_EFFORT = 8, 2_000
 
 #: For fullmatch: with match and `$` a name could end in a line end.
 _NAME = re.compile(r"[a-z]+:[A-Za-z0-9_:.\-]+")
@@ -266,6 +270,12 @@ class Memory(_Answer):
     score: float | None = None
     embedding: tuple[float, ...] | None = Field(default=None, repr=False)
 
+    @property
+    def effort(self) -> int:
+        """What it costs to write this as JSON, in characters of text; objects, whose size is unknown, count as much."""
+        numbers = len(self.embedding or ())
+        return len(self.content) + NUMBER_EFFORT * numbers + (OBJECT_EFFORT if self.propagation else 0)
+
     def as_json(self) -> dict[str, Any]:
         """Return the JSON of the fields that are set."""
         return self.model_dump(mode="json", exclude_none=True)
@@ -281,9 +291,19 @@ class Found(_Answer):
     next_cursor: StrictStr | None = None
     namespaces: Annotated[tuple[Namespace, ...], BeforeValidator(_none_as_empty)] = ()
 
-    def as_bytes(self) -> bytes:
-        """Return minimal JSON as bytes: fields that are set; no memories are an empty list."""
-        return self.model_dump_json(exclude_none=True, exclude_defaults=True).encode()
+    @property
+    def effort(self) -> int:
+        """What it costs to write this as JSON, in characters of text."""
+        return sum(one.effort for one in self.memories)
+
+    def encode(self) -> Steps[bytes]:
+        """Write minimal JSON, a memory a step: fields that are set; no memories are an empty list."""
+        memories = list[bytes]()
+        for one in self.memories:
+            memories.append(one.model_dump_json(exclude_none=True, exclude_defaults=True).encode())
+            yield
+        rest = self.model_dump_json(exclude={"memories"}, exclude_none=True, exclude_defaults=True).encode()
+        return b'{"memories":[%b]%b' % (b",".join(memories), rest[1:] if rest == b"{}" else b"," + rest[1:])
 
 
 class Problem(_Answer):

@@ -23,6 +23,7 @@ from sqlalchemy import (
 )
 
 from store.plugin.marks import is_memory_of, is_pinned, memory_columns, read_field, read_id, unnest_banks
+from store.plugin.page_bytes import as_listed, cut_to_bytes
 from store.schema import TIME, UNIT
 from store.sql_constants import ZERO, inline
 
@@ -74,4 +75,4 @@ def _select_page() -> Select[*tuple[Any, ...]]:
     )
 
 
-LIST = _select_page()
+LIST = cut_to_bytes(_select_page(), as_listed)

@@ -97,6 +97,7 @@ def memory_columns(unit: FromClause) -> tuple[ColumnElement[Any], ...]:
         *(unit.c[name] for name in ("bank_id", "unit_id", "turn_name", "content", "mentioned_at")),
         cast(read_mark(unit), Text).label("mark"),
         read_pin(unit).label("pinned"),
+        read_id(unit).label("memory_id"),
     )
 
 

@@ -94,6 +94,11 @@ class StoredMemory:
     pin: bool
     score: float | None = None
 
+    @property
+    def size(self) -> int:
+        """The number of characters that its caller wrote."""
+        return len(self.content) + len(self.propagation or "")
+
 
 #: A memory to append, with its caller's vector.
 Offered = tuple[AppendableTurn, CallersVector | None]

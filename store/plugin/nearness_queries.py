@@ -28,6 +28,7 @@ from sqlalchemy import (
 )
 
 from store.plugin.marks import BANKS, HOST, best_first, is_memory_of, is_pinned, memory_columns, unnest_banks
+from store.plugin.page_bytes import as_found, cut_to_bytes
 from store.schema import UNIT, UNIT_VECTOR
 from store.sql_constants import ONE, ZERO
 from store.vectors import HalfVector
@@ -127,13 +128,13 @@ def _open_best(fused: CTE, pinned: CTE) -> FromClause:
     unit = (
         select(_UNIT).where(is_memory_of(any_(BANKS), _UNIT), _UNIT.c.unit_id == best.c.unit_id).limit(ONE).lateral("u")
     )
-    return (
+    found = (
         select(*memory_columns(unit), best.c.score)
         .join_from(best, unit, true())
         .order_by(*best_first(unit, best.c.score))
         .limit(bindparam("limit", type_=Integer))
-        .cte("found")
     )
+    return cut_to_bytes(found, as_found).cte("found")
 
 
 def _select_best(near: CTE) -> Select[*tuple[Any, ...]]:

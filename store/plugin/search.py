@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
+from itertools import accumulate
 from typing import Any
 from uuid import UUID
 
@@ -28,6 +29,7 @@ from store.plugin.listing_queries import LIST
 from store.plugin.memories import StoredMemory, build_memory
 from store.plugin.namespaces import read_namespaces
 from store.plugin.nearness_queries import BEST, BEST_OF_ALL, MEMORIES_IN_LISTS, NEAR_IN_LISTS
+from store.plugin.page_bytes import MOST_BYTES
 from store.plugin.vector_queries import NEAREST, PINNED, VECTORS, nearest_in_lists
 from store.plugin.vectors import CallersVector, read_dimensions, read_lists, reading_lists
 from store.plugin.word_queries import CONTAINING, CONTAINING_AMONG_FEW, READ_FEW, READ_WORDS, READ_WORDS_OF_MEMORIES
@@ -76,6 +78,14 @@ class ListingCursor:
     pinned: bool
     created_at: datetime
     memory_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class ListingPage:
+    """A page of a listing; `more`: there are memories behind it."""
+
+    memories: Sequence[StoredMemory]
+    more: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,18 +174,18 @@ class PluginSearch:
 
     async def page(
         self, host: UUID, asked: SearchQuery, after: ListingCursor | None = None, letter: str | None = None
-    ) -> list[StoredMemory]:
+    ) -> ListingPage:
         """Return a page of memories, pinned ones first, then by falling time and id; `letter`: those that contain it.
 
-        `letter` matches in either case.
+        `letter` matches in either case. A page of MOST_BYTES ends before its limit.
         """
         begin = {"pinned": after and after.pinned, "at": after and after.created_at, "id": after and after.memory_id}
         async with self._database.tenant(host) as connection:
             scope = await self._scope(connection, host, asked)
-            rows = await fetch_rows(
-                connection, LIST, {**scope.arguments, **begin, "letter": letter, "limit": asked.limit}
-            )
-            return [build_memory(row) for row in rows]
+            about = {**scope.arguments, **begin, "letter": letter, "limit": asked.limit + 1}
+            rows = await fetch_rows(connection, LIST, about)
+        page = [build_memory(row) for row in rows[: asked.limit]]
+        return ListingPage(page, more=bool(rows) and rows[0].matched > len(page))
 
     async def vectors(
         self, host: UUID, asked: SearchQuery, memories: Sequence[StoredMemory]
@@ -185,7 +195,7 @@ class PluginSearch:
             scope = await self._scope(connection, host, asked)
             about = {**scope.arguments, "units": [one.unit for one in memories]}
             rows = await fetch_rows(connection, VECTORS, about)
-            return {row.unit_id: [float(number) * row.norm for number in row.numbers] for row in rows}
+            return {row.unit_id: (np.array(row.numbers, np.float64) * row.norm).tolist() for row in rows}
 
     async def dimensions(self, host: UUID, asked: SearchQuery) -> list[int]:
         """Return the dimensions of the callers' vectors that the namespaces hold."""
@@ -195,21 +205,24 @@ class PluginSearch:
     async def nearest(
         self, host: UUID, asked: SearchQuery, vector: CallersVector, *, pins_first: bool = True
     ) -> list[StoredMemory]:
-        """Return the memories whose callers' vectors of this dimension are nearest; the score is 1 - distance."""
+        """Return the memories whose callers' vectors of this dimension are nearest; the score is 1 - distance.
+
+        No further memory is added to those that have MOST_BYTES.
+        """
         about = {"numbers": list(vector.numbers), "dimension": vector.dimension, "pins_first": pins_first}
         async with self._database.tenant(host) as connection:
             scope = await self._scope(connection, host, asked)
-            whole, found = set(scope.banks), list[DriverRow]()
+            whole, best = set(scope.banks), list[StoredMemory]()
             for bank, lists in await read_lists(connection, scope.banks, vector.dimension, self._settings.read_units):
                 near = await _nearest_in_lists(scope, bank, lists, {**about, "limit": asked.limit})
                 if near is not None:
                     whole.remove(bank)
-                    found += near
+                    best = _merge(best, near, asked.limit, pins_first=pins_first)
             if whole:
                 one_by_one = {**scope.arguments, **about, "banks": list(whole), "limit": asked.limit}
-                found += await fetch_rows(connection, NEAREST, one_by_one)
-            memories = {row.unit_id: build_memory(row, max(-1.0, min(1.0, row.score))) for row in found}
-            return sorted(memories.values(), key=lambda one: _sort_key(one, pins_first))[: asked.limit]
+                near = await fetch_rows(connection, NEAREST, one_by_one)
+                best = _merge(best, near, asked.limit, pins_first=pins_first)
+            return best
 
     async def find(
         self, host: UUID, asked: SearchQuery, query: str, *, by_words: bool = False, pins_first: bool = True
@@ -344,8 +357,8 @@ class PluginSearch:
         }
         rows = await fetch_rows(connection, BEST_OF_ALL if everything else BEST, about)
         found = [build_memory(row, row.score) for row in rows if row.unit_id is not None]
-        is_cut = rows[0].cut or in_lists.is_cut or read.words.are_cut
-        if len(found) < limit and reach is _Reach.BEST and (is_cut or _are_others(read, found)):
+        is_cut, matched = rows[0].cut or in_lists.is_cut or read.words.are_cut, rows[0].matched or 0
+        if matched < limit and reach is _Reach.BEST and (is_cut or _are_others(read, found)):
             return None
         return sorted(found, key=lambda one: _sort_key(one, wanted.pins_first))
 
@@ -402,9 +415,20 @@ async def _nearest_in_lists(
     here = {**scope.arguments, **about, "banks": [bank], "looked_at": about["limit"] * LOOKED_AT}
     async with reading_lists(scope.connection, lists):
         near = await fetch_rows(scope.connection, nearest_in_lists(bank, about["dimension"]), here)
-    if len(near) < about["limit"]:
+    if not near or near[0].matched < about["limit"]:
         return None
     return [*near, *await fetch_rows(scope.connection, PINNED, here)] if about["pins_first"] else near
+
+
+def _merge(
+    best: Sequence[StoredMemory], near: Sequence[DriverRow], limit: int, *, pins_first: bool
+) -> list[StoredMemory]:
+    """Return the best of both, at most `limit` and until they have MOST_BYTES."""
+    memories = {one.unit: one for one in best}
+    memories |= {row.unit_id: build_memory(row, max(-1.0, min(1.0, row.score))) for row in near}
+    ranked = sorted(memories.values(), key=lambda one: _sort_key(one, pins_first))[:limit]
+    before = accumulate((one.size for one in ranked), initial=0)
+    return [one for one, size in zip(ranked, before, strict=False) if size < MOST_BYTES]
 
 
 def _sort_key(one: StoredMemory, pins_first: bool) -> tuple[bool, float, float, int]:  # noqa: FBT001 - of one call

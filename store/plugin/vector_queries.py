@@ -25,6 +25,7 @@ from sqlalchemy import (
 )
 
 from store.plugin.marks import BANKS, HOST, best_first, is_memory_of, is_pinned, memory_columns, read_field, read_id
+from store.plugin.page_bytes import as_found, as_scored, cut_to_bytes
 from store.schema import PLUGIN_VECTOR, UNIT, same_bank
 from store.sql_constants import inline
 
@@ -48,8 +49,7 @@ def _measure_nearness(vectors: FromClause) -> ColumnElement[float]:
 
 
 _SCORE = _measure_nearness(_VECTOR)
-#: The nearest memories by all vectors of a dimension.
-NEAREST = (
+_BY_ALL_VECTORS = (
     _select_of_memories(_VECTOR, *_COLUMNS, _SCORE)
     .where(
         _VECTOR.c.host_id == HOST,
@@ -59,8 +59,10 @@ NEAREST = (
     .order_by(*best_first(_UNIT, _SCORE))
     .limit(_LIMIT)
 )
+#: The nearest memories by all vectors of a dimension.
+NEAREST = cut_to_bytes(_BY_ALL_VECTORS, as_found)
 #: The nearest pinned memories.
-PINNED = NEAREST.where(is_pinned(_UNIT))
+PINNED = cut_to_bytes(_BY_ALL_VECTORS.where(is_pinned(_UNIT)), as_found)
 VECTORS = _select_of_memories(
     _VECTOR, _UNIT.c.unit_id, _VECTOR.c.norm, cast(_VECTOR.c.embedding, ARRAY(REAL)).label("numbers")
 ).where(_VECTOR.c.host_id == HOST, _UNIT.c.unit_id == any_(bindparam("units", type_=ARRAY(Uuid))))
@@ -91,8 +93,9 @@ def nearest_in_lists(bank: UUID, dimension: int) -> Select[*tuple[Any, ...]]:
         .prefix_with("materialized")
     )
     score = _measure_nearness(near)
-    return (
+    found = (
         _select_of_memories(near, *_COLUMNS, score)
         .order_by(score.desc(), _UNIT.c.mentioned_at.desc(), read_id(_UNIT).desc())
         .limit(_LIMIT)
     )
+    return cut_to_bytes(found, as_scored)

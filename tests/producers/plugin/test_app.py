@@ -4,7 +4,7 @@ import asyncio
 import json
 import socket
 import threading
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from producers.plugin.wire import (
     Written,
     format_time,
 )
+from producers.service.json_values import limit_values
 from producers.settings import ApiSettings, FairnessSettings
 from store.errors import NotFound, QuotaExceeded, RateLimited, ResourceBusy, TurnBusy
 from tests.patience import PATIENCE_S, until
@@ -288,6 +289,44 @@ async def test_a_number_that_could_not_be_returned_digit_for_digit_is_refused(st
             assert answer.status_code == 400, answer.text
         vector = json.dumps(MEMORY | {"embedding": [0, 1]}).replace("[0,", "[0.1000000000000000055511151231257827,")
         assert (await client.post("/v1/namespaces/team:a/memories", content=vector.encode())).status_code == 201
+
+
+@pytest.mark.parametrize("room, status", [(0, (200, 201)), (1, (400, 400))])
+async def test_an_opaque_object_of_64_kib_comes_back_and_a_longer_one_is_refused(
+    store: InMemory, room: int, status: tuple[int, int]
+) -> None:
+    told = {"a": "\u20ac" * 21_800 + "x" * (65_536 - 65_400 - len('{"a":""}') + room)}
+    assert len(json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()) == 65_536 + room
+    async with asking(store) as client:
+        await client.put("/v1/namespaces/team:a", json={"kind": "team"})
+        put = await client.put("/v1/namespaces/team:a", json={"kind": "team", "metadata": told})
+        post = await client.post("/v1/namespaces/team:a/memories", json=MEMORY | {"propagation": told})
+        found = await client.post("/v1/search", json={"namespaces": ["team:a"]})
+    assert (put.status_code, post.status_code) == status
+    assert [one["propagation"] for one in found.json()["memories"]] == ([] if room else [told])
+    assert len(put.content) < 100_000 if room else put.json()["metadata"] == told
+
+
+async def test_a_long_body_is_read_and_a_long_answer_written_off_the_event_loop(
+    store: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    off_loop = list[bool]()
+
+    def noting(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            off_loop.append(threading.current_thread().name.startswith("long-texts"))
+            return function(*arguments, **named)
+
+        return call
+
+    monkeypatch.setattr("producers.plugin.app.limit_values", noting(limit_values))
+    monkeypatch.setattr(Memory, "model_dump_json", noting(Memory.model_dump_json))
+    async with asking(store) as client:
+        await client.put("/v1/namespaces/team:a", json={"kind": "team"})
+        await client.post("/v1/namespaces/team:a/memories", json=MEMORY | {"content": "x" * 30_000})
+        found = await client.post("/v1/search", json={"namespaces": ["team:a"]})
+    assert len(found.json()["memories"]) == 1
+    assert off_loop == [False, True, False, True]
 
 
 async def test_what_is_wrong_is_named_and_not_repeated(store: InMemory) -> None:

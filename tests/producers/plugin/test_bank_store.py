@@ -232,6 +232,28 @@ async def test_a_listing_has_pages_that_neither_repeat_nor_leave_out(plugin: htt
     assert wrong.status_code == 400
 
 
+@pytest.mark.parametrize("query", [None, "lemon", "l"])
+async def test_an_answer_ends_where_its_memories_are_large_and_a_listing_goes_on(
+    plugin: httpx.AsyncClient, query: str | None
+) -> None:
+    name, large = fresh(), "lemon " * 200_000
+    await put(plugin, name)
+    for n in range(6):
+        await write(plugin, name, f"{large}{n}", embedding=[1.0, float(n)], pin=n == 5)
+    body: dict[str, Any] = {"namespaces": [name], "query": query}
+    first = (await plugin.post("/v1/search", json=body)).json()
+    assert len(first["memories"]) == 4
+    assert first["memories"][0]["pin"], "the pinned one is first"
+    near = await search(plugin, name, embedding=[1.0, 0.0], query=query)
+    assert [one["content"][-1] for one in near] == ["5", "0", "1", "2"]
+    if query is not None:
+        assert "next_cursor" not in first
+        return
+    rest = (await plugin.post("/v1/search", json=body | {"cursor": first["next_cursor"]})).json()
+    assert {one["content"][-1] for page in (first, rest) for one in page["memories"]} == set("012345")
+    assert "next_cursor" not in rest
+
+
 async def test_an_export_has_everything_and_an_import_makes_it_again(
     plugin: httpx.AsyncClient, world: World, tmp_path: Path
 ) -> None:
