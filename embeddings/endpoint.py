@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import httpx
 import orjson
-from afterturn_client.transport import is_loopback, parse_retry_after
+from afterturn_client.transport import is_loopback_url, parse_retry_after
 
 Category = Literal[
     "timeout",
@@ -72,7 +72,7 @@ def endpoint_url(base_url: str, path: str, *, allow_http: bool = False) -> str:
         raise ValueError("must begin with https://")
     if "@" in parts.netloc:
         raise ValueError("must hold no user and no password: the key says who asks")
-    if parts.scheme == "http" and not allow_http and not is_loopback(base_url):
+    if parts.scheme == "http" and not allow_http and not is_loopback_url(base_url):
         raise ValueError("must begin with https://; plain http is for this machine, or where allow_http says so")
     return urlunsplit((parts.scheme, parts.netloc, _whole_path(parts.path, path), "", ""))
 
@@ -110,7 +110,7 @@ class Endpoint:
             "accept-encoding": "identity",
             **({"authorization": f"Bearer {key}"} if key else {}),
         }
-        self._http = httpx.AsyncClient(trust_env=not is_loopback(url), follow_redirects=False)
+        self._http = httpx.AsyncClient(trust_env=not is_loopback_url(url), follow_redirects=False)
 
     def __repr__(self) -> str:
         return f"Endpoint({self._url.host!r})"

@@ -5,7 +5,6 @@ connection that stays on this machine is not encrypted, and one to any other mac
 to a server that cannot prove its name. Weaker modes to another machine are used only where the URL says so.
 """
 
-import ipaddress
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from store.errors import InvalidDatabaseUrl
+from store.loopback import is_loopback
 
 DRIVER = "postgresql+asyncpg"
 SCHEMES = frozenset({DRIVER, "postgresql", "postgres"})
@@ -120,16 +120,8 @@ def _url_hosts(address: URL) -> list[str]:
 
 
 def _stays_here(address: URL) -> bool:
-    return all(_is_loopback(host) for host in _url_hosts(address))
-
-
-def _is_loopback(host: str) -> bool:
-    if host.startswith("/") or host == "localhost":  # a folder of Unix sockets, or the name of this machine
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    """Return whether every host is a folder of Unix sockets or this machine's loopback."""
+    return all(host.startswith("/") or is_loopback(host) for host in _url_hosts(address))
 
 
 def _tls_mode(address: URL) -> TlsMode:

@@ -25,7 +25,7 @@ from workers.stage_work import ClaimSize, Worked
 
 NO_VECTORS = np.empty((0, 0), dtype=np.float32)
 #: The newest turns are recalled soonest, so they are embedded first; but none waits longer than this for newer ones.
-VALVE = timedelta(seconds=30)
+OLDEST_FIRST_AFTER = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class EmbeddingStage:
     stage: ClassVar[Stage] = Stage.EMBEDDING
     #: About two texts a turn: a piece of 32 ends well before its lease and fills the model's runs. While the model
     #: works on one piece, the next is read, or the one before is written.
-    claim_size: ClassVar[ClaimSize] = ClaimSize(streams=64, rows=1, together=32, valve=VALVE)
+    claim_size: ClassVar[ClaimSize] = ClaimSize(streams=64, rows=1, together=32, oldest_first_after=OLDEST_FIRST_AFTER)
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
         """Embed the texts of these rows that have no vector yet, of all hosts in one call; write each vector once."""

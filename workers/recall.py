@@ -11,8 +11,8 @@ import structlog
 from pydantic import ValidationError
 
 from producers.errors import ProducerError, Unavailable
+from producers.service.recall_coordinator import RecallCoordinator, RecallJobRequest, RecallResult
 from producers.service.recall_json import MOST_BYTES_OF_JOB, answer_as_json
-from producers.service.recalls import RecallJobRequest, RecallResult, Recalls
 from store.database_outage import may_pass
 from store.errors import PositionBeyondLog
 from store.recall.jobs import RecallJobs, TakenJob
@@ -32,7 +32,7 @@ class RecallWork:
     """
 
     jobs: RecallJobs
-    recalls: Recalls
+    coordinator: RecallCoordinator
     lease: timedelta
     ready: Callable[[], Awaitable[None]]
     stopping: bool = False
@@ -117,8 +117,8 @@ class RecallWork:
 
     async def _recalled(self, host: UUID, body: RecallJobRequest) -> RecallResult:
         if body.banks is None:
-            return await self.recalls.answer(host, body, body.target)
-        return await self.recalls.answer_across_banks(host, body, body.banks)
+            return await self.coordinator.answer(host, body, body.target)
+        return await self.coordinator.answer_across_banks(host, body, body.banks)
 
     async def _give_back(self, taken: TakenJob) -> None:
         try:

@@ -168,7 +168,7 @@ class Runner:
                 lease=self.lease,
                 worker=self.worker,
                 max_attempts=self.retry_policy.max_attempts,
-                valve=size.valve,
+                oldest_first_after=size.oldest_first_after,
                 by_bank=size.by_bank,
                 most_bytes=size.most_bytes,
             )

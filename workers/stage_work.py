@@ -16,7 +16,8 @@ class ClaimSize:
     A piece of work is one stream, or the streams of one bank (`by_bank`), or a number of streams (`together`).
     `at_once`: pieces worked on at the same time; each needs a connection, on which the server plans every statement
     anew.
-    `valve`: claim the newest first, unless a row was accepted longer ago than this; without it the oldest first.
+    `oldest_first_after`: claim the newest first, after all rows that were accepted longer ago than this;
+    without it the oldest first.
     `most_bytes`: limit for the bytes of all turns of a claim, so that many large ones are not read at once.
     `grace_s`: seconds that work under way gets to end when the worker is told to stop.
     """
@@ -26,7 +27,7 @@ class ClaimSize:
     together: int = 1
     by_bank: bool = False
     at_once: int | None = None
-    valve: timedelta | None = None
+    oldest_first_after: timedelta | None = None
     most_bytes: int = 1_048_576
     grace_s: float = 0.0
 

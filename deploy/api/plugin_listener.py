@@ -8,12 +8,12 @@ from starlette.requests import Request
 from deploy.api.plugin_address import ListenAddress
 from producers.errors import Unauthenticated
 from producers.fair_queue import FairQueue
-from producers.http.loopback import is_loopback
 from producers.http.middleware import GRANT
 from producers.plugin.app import PluginApp, StoreOf
 from producers.plugin.bank_store import BankPluginStore, PluginParts
 from producers.settings import ApiSettings, PluginSettings
 from store.identity import host_id
+from store.loopback import is_loopback
 from store.tenancy.keys import Grant
 
 

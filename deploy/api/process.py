@@ -52,7 +52,7 @@ from producers.service.load_shedding import Pressure, Shed
 from producers.service.memory import MemoryFacade
 from producers.service.operations import Operations
 from producers.service.read_replica import ReadReplica
-from producers.service.recalls import Recalls
+from producers.service.recall_coordinator import RecallCoordinator
 from producers.settings import BrokerSettings
 from store.clock import DatabaseClock
 from store.database import Database
@@ -228,9 +228,9 @@ def _build_dependencies(settings: Settings, owned: _Resources) -> ServiceDepende
         there = Waiter(owned.replica, fair_queue.sleep_without_slot)
         replica = ReadReplica(create_recaller(owned.replica), there)
     waiter = Waiter(database, fair_queue.sleep_without_slot)
-    recalls = Recalls(database, create_recaller(database), waiter, owned.gateway_recall, replica)
+    coordinator = RecallCoordinator(database, create_recaller(database), waiter, owned.gateway_recall, replica)
     return replace(
-        build_dependencies(database, clock, recalls, owned.notifier),
+        build_dependencies(database, clock, coordinator, owned.notifier),
         pressure=owned.pressure,
         embed=owned.batch.offer if settings.pressure.embed_at_once else None,
         words=owned.words,

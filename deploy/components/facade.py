@@ -2,7 +2,7 @@
 
 from producers.notifications import Notifier
 from producers.service.dependencies import ServiceDependencies
-from producers.service.recalls import Recalls
+from producers.service.recall_coordinator import RecallCoordinator
 from store.clock import DatabaseClock
 from store.database import Database
 from store.derived.persons import Persons
@@ -18,13 +18,13 @@ from store.tenancy.banks import Banks
 
 
 def build_dependencies(
-    database: Database, clock: DatabaseClock, recalls: Recalls, notifier: Notifier
+    database: Database, clock: DatabaseClock, coordinator: RecallCoordinator, notifier: Notifier
 ) -> ServiceDependencies:
     """Return the facade's dependencies, without those that only an API process adds."""
     return ServiceDependencies(
         TurnStore(database, clock),
         Units(database, clock),
-        recalls,
+        coordinator,
         RecallJobs(database, clock),
         notifier,
         Banks(database, clock),

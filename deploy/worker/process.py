@@ -42,7 +42,7 @@ from producers.notifications import Notifier
 from producers.service.gateway_clients import GatewayClients
 from producers.service.gateway_recall import GatewayRecall
 from producers.service.memory import MemoryFacade
-from producers.service.recalls import Recalls
+from producers.service.recall_coordinator import RecallCoordinator
 from store.clock import DatabaseClock
 from store.database import Database
 from store.derived.pending_words import WaitingWords
@@ -221,12 +221,12 @@ async def _build_resources(
     notifier, ledger, jobs = Notifier(broker), Ledger(database), RecallJobs(database, clock)
     reranker = create_reranker(settings.embedding.reranker, settings.data)
     recaller = Recaller(database, embedder, settings.recall, reranker=reranker, clock=clock)
-    recalls = Recalls(database, recaller, Waiter(database), gateway_recall)
+    coordinator = RecallCoordinator(database, recaller, Waiter(database), gateway_recall)
     lease = timedelta(seconds=settings.worker.lease_seconds)
     name = _build_worker_name()
     works = stages(settings, database, embedder, gateways, reader)
     runners = _create_runners(settings, ledger, works, (notifier, clock), name)
-    recall = RecallWork(jobs, recalls, lease, embedder.load)
+    recall = RecallWork(jobs, coordinator, lease, embedder.load)
     sweeper = Sweeper(
         ledger=ledger,
         jobs=jobs,
@@ -254,7 +254,7 @@ async def _build_resources(
     entry = Registration(WorkerRegistry(database), name, [str(stage) for stage in settings.worker.stages])
     entry.start()
     dependencies = ActorDependencies(runners, recall, notifier.acknowledge)
-    memory = MemoryFacade(build_dependencies(database, clock, recalls, notifier), settings.api)
+    memory = MemoryFacade(build_dependencies(database, clock, coordinator, notifier), settings.api)
     looking = [
         asyncio.create_task(run, name=name)
         for name, run in (

@@ -15,12 +15,12 @@ from producers.errors import PermissionDenied
 from producers.fair_queue import CURRENT, FairQueue, Slot
 from producers.http import error_responses
 from producers.http.limits import RequestBody, ResponseSender, Unfinished, too_large
-from producers.http.loopback import is_loopback
 from producers.http.request_trace import describe_request, trace_request
 from producers.service.auditing import CallRecorder
 from producers.service.call_place import CURRENT as PLACE
 from producers.service.call_place import CallPlace
 from producers.settings import ApiSettings
+from store.loopback import is_loopback
 from store.tenancy import call_audit
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

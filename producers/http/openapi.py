@@ -109,8 +109,14 @@ WITH_BODY: Kinds = (Malformed, TooSlow)
 WRITING: Kinds = (ResourceBusy, RestoredElsewhere)
 LIMITED: Kinds = (*WRITING, QuotaExceeded, RateLimited)
 
-#: Bodies of the described calls, in the order of the description; the reference page shows each.
-_BODIES: dict[type[WireModel], None] = {}
+
+class _RequestBody(dict[str, Any]):
+    """The description of a request's body, which refers to its model by name; `model` is that model."""
+
+    def __init__(self, model: type[WireModel]) -> None:
+        content = {"schema": {"$ref": SCHEMA.format(model=model.__name__)}, "example": model.EXAMPLE}
+        super().__init__(required=True, content={JSON: content})
+        self.model = model
 
 
 def describe_route(
@@ -131,9 +137,7 @@ def describe_route(
     with_key = access is not CallerClass.ANYONE
     extra: dict[str, Any] = {"security": [{KEY: []}]} if with_key and access is not CallerClass.GATEWAY else {}
     if body is not None:
-        _BODIES[body] = None
-        content = {JSON: {"schema": {"$ref": SCHEMA.format(model=body.__name__)}, "example": body.EXAMPLE}}
-        extra["requestBody"] = {"required": True, "content": content}
+        extra["requestBody"] = _RequestBody(body)
     if query is not None:
         extra["parameters"] = _describe_parameters(query)
     kinds = (*ALWAYS, *(WITH_KEY if with_key else ()), *(WITH_BODY if body else ()), *fails)
@@ -220,13 +224,20 @@ def _restore_examples(described: Mapping[str, Any], routes: Iterable[BaseRoute])
                     answers[str(status)]["content"][media]["example"] = content["example"]
 
 
+def _list_bodies(routes: Iterable[BaseRoute]) -> list[type[WireModel]]:
+    """Return the models that the routes' descriptions of bodies refer to, each once, in the order of the routes."""
+    extras = [route.openapi_extra or {} for route in routes if isinstance(route, APIRoute)]
+    bodies = (extra.get("requestBody") for extra in extras)
+    return list(dict.fromkeys(body.model for body in bodies if isinstance(body, _RequestBody)))
+
+
 def complete_description(app: FastAPI) -> None:
     """Add to the app's description the components that its routes refer to: bodies, errors, and the key."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             described = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
-            shown: list[type[BaseModel]] = [ErrorBody, *_BODIES]
+            shown: list[type[BaseModel]] = [ErrorBody, *_list_bodies(app.routes)]
             _, schemas = models_json_schema([(model, "validation") for model in shown], ref_template=SCHEMA)
             _restore_examples(described, app.routes)
             components = described.setdefault("components", {})

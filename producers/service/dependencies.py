@@ -8,7 +8,7 @@ from producers.notifications import Notifier
 from producers.service.authorisation import Authorisation
 from producers.service.banks import resolve_bank
 from producers.service.load_shedding import Pressure, Shed
-from producers.service.recalls import Recalls
+from producers.service.recall_coordinator import RecallCoordinator
 from store.derived.pending_words import PendingWordsLimit
 from store.derived.persons import Persons
 from store.erasure import Erasures
@@ -29,7 +29,7 @@ class ServiceDependencies:
 
     turns: TurnStore
     units: Units
-    recalls: Recalls
+    recall_coordinator: RecallCoordinator
     jobs: RecallJobs
     notifier: Notifier
     banks: Banks

@@ -14,7 +14,7 @@ from afterturn_client.reference import cut_text
 
 from producers.service.framing import ReferenceDirective, ReferenceItem, frame_message
 from producers.service.gateway_recall import GatewayFinding
-from producers.service.recalls import AwaitedFreshness, RecallResult
+from producers.service.recall_coordinator import AwaitedFreshness, RecallResult
 from producers.service.wire import FreshnessBlock, WireModel
 from store.memory.directives import Directive
 from store.off_loop import off_loop

@@ -14,7 +14,7 @@ from producers.service.banks import listable_names, reaches_bank, resolve_speake
 from producers.service.dependencies import ServiceDependencies
 from producers.service.gateway_calls import SearchBody, answer_of, question_of
 from producers.service.load_shedding import Shed
-from producers.service.recalls import AwaitedFreshness, RecallBody, RecallJobBody, RecallResult
+from producers.service.recall_coordinator import AwaitedFreshness, RecallBody, RecallJobBody, RecallResult
 from producers.service.turns import parse_body
 from producers.settings import ApiSettings
 from store.errors import NotFound
@@ -49,8 +49,8 @@ class RecallService:
             if body.across_banks:
                 return await self._recall_across_banks(grant, body)
             bank = await self._dependencies.reach(grant, body.bank)
-            target = await self._dependencies.recalls.choose_target(grant, body, bank)
-            return await self._dependencies.recalls.answer(
+            target = await self._dependencies.recall_coordinator.choose_target(grant, body, bank)
+            return await self._dependencies.recall_coordinator.answer(
                 grant.host_id, body.model_copy(update={"bank": bank}), target
             )
 
@@ -58,7 +58,7 @@ class RecallService:
         """Return the answer from the banks that a user wrote to last, among those the key reaches."""
         whose = await self._resolve_banks(grant, body)
         whole = body.model_copy(update={"user_id": whose["user_id"]})
-        return await self._dependencies.recalls.answer_across_banks(grant.host_id, whole, whose["banks"])
+        return await self._dependencies.recall_coordinator.answer_across_banks(grant.host_id, whole, whose["banks"])
 
     async def _resolve_banks(self, grant: Grant, body: RecallBody) -> dict[str, Any]:
         """Return the user of the question, and the banks they wrote to last, among those the key reaches."""
@@ -71,7 +71,7 @@ class RecallService:
     async def _resolve_bank(self, grant: Grant, body: RecallBody) -> dict[str, Any]:
         """Return the whole name of the question's bank, and the gateway target to search, if any."""
         bank = await self._dependencies.reach(grant, body.bank)
-        target = await self._dependencies.recalls.choose_target(grant, body, bank)
+        target = await self._dependencies.recall_coordinator.choose_target(grant, body, bank)
         return {"bank": bank} | ({} if target is None else {"target": str(target)})
 
     async def request_recall(self, grant: Grant, asked: Any, job: UUID | None = None) -> JobTicket:
@@ -112,7 +112,7 @@ class RecallService:
             body = parse_body(SearchBody, asked)
             await self._dependencies.reach(grant, body.bank)
             question = question_of(body)
-            found = await self._dependencies.recalls.find(grant.host_id, question) if question else None
+            found = await self._dependencies.recall_coordinator.find(grant.host_id, question) if question else None
         return answer_of(body, found.items if found else ())
 
     async def freshness(
@@ -123,7 +123,7 @@ class RecallService:
         Raises PermissionDenied, PositionBeyondLog.
         """
         bank = await self._dependencies.reach(grant, bank)
-        return await self._dependencies.recalls.freshness(grant.host_id, bank, position, wait_ms)
+        return await self._dependencies.recall_coordinator.freshness(grant.host_id, bank, position, wait_ms)
 
     async def _read_job(self, grant: Grant, job: UUID) -> RecallJob:
         """Return a job that the grant may see; a foreign one does not exist."""

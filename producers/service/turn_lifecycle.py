@@ -17,9 +17,9 @@ from producers.service.banks import assign_author
 from producers.service.call_place import note_place
 from producers.service.dependencies import ServiceDependencies
 from producers.service.intake import Intake, time_call
+from producers.service.recall_coordinator import MAX_QUERY_BYTES, AwaitedFreshness
 from producers.service.recall_json import freshness_json
 from producers.service.recall_service import count_question
-from producers.service.recalls import MAX_QUERY_BYTES, AwaitedFreshness
 from producers.service.redacting import Redactor
 from producers.service.turns import parse_body
 from producers.settings import ApiSettings
@@ -81,7 +81,7 @@ class TurnLifecycle:
         appended = await self._intake.append_turn(grant, turn, BUSY_S)
         if isinstance(appended, StoreError):
             return appended
-        fresh = await self._dependencies.recalls.freshness(grant.host_id, bank, None, 0)
+        fresh = await self._dependencies.recall_coordinator.freshness(grant.host_id, bank, None, 0)
         return {
             "ok": True,
             "project": place.project,
@@ -168,7 +168,7 @@ class TurnLifecycle:
             session_name=body.session_id,
             only_session=self._is_within_session(body),
         )
-        return await self._dependencies.recalls.ask(grant.host_id, asked, body.min_position, body.wait_ms)
+        return await self._dependencies.recall_coordinator.ask(grant.host_id, asked, body.min_position, body.wait_ms)
 
     async def _read_session(self, grant: Grant, bank: str, body: BeforeTurnBody) -> "_Session":
         kept, facts = await self._dependencies.turns.sessions.recent_and_holding(

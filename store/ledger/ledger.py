@@ -182,23 +182,33 @@ class Ledger:
         lease: timedelta,
         worker: str,
         max_attempts: int,
-        valve: timedelta | None = None,
+        oldest_first_after: timedelta | None = None,
         by_bank: bool = False,
         most_bytes: int | None = None,
     ) -> list[Claim]:
         """Claim up to `streams` streams with ready work and hand out at most `rows` first rows of each.
 
-        Hosts take turns, however much each has waiting. Within a host the oldest stream comes first; with a `valve` the
-        newest, after all that was accepted longer ago than that; `by_bank`: the oldest and all others of its bank, then
-        those of the next. The turns of all rows together weigh at most `most_bytes`, unless it is one row; each
-        stream has a row before any has two.
+        Tenants take turns, however much each has waiting. Within a tenant the oldest stream comes first. With
+        `oldest_first_after` the newest comes first, after all that were accepted longer ago than that. `by_bank`: the
+        oldest and all others of its bank, then those of the next. The turns of all rows together weigh at most
+        `most_bytes`, unless it is one row; each stream has a row before any has two.
         The attempt of each row is counted before it is handed out; a row that has used up `max_attempts` is put
         into quarantine instead. A stream whose lease ran out is taken over under a new epoch.
         """
         ordered = stage in ORDERED
         async with self._claiming:
             found = await self._database.operator_fetch(
-                CLAIM, stage.value, streams, rows, lease, worker, ordered, max_attempts, valve, by_bank, most_bytes
+                CLAIM,
+                stage.value,
+                streams,
+                rows,
+                lease,
+                worker,
+                ordered,
+                max_attempts,
+                oldest_first_after,
+                by_bank,
+                most_bytes,
             )
         claims: dict[tuple[UUID, UUID, int], list[LedgerRow]] = defaultdict(list)
         for host, stream, epoch, *row in found:

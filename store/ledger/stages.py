@@ -50,8 +50,9 @@ class StageSpec:
     `queue` carries its notifications and has `threads` threads for it in each worker, added up where stages share it.
     `ordered`: it takes the turns of a session in the order they were accepted.
     `opened_by_turn`: every new turn opens a row of it (for the gateway's: a turn with a target); rows of the others
-    are opened by a stage before them. `waits`: that row is ready only when another stage releases it: the end of the
-    turn's extraction releases projection (`close_claims`, `claim_work`); no other stage uses this yet.
+    are opened by a stage before them. `deferred` (`waits` in SQL): that row is ready only when another
+    stage releases it: the end of the turn's extraction releases projection (`close_claims`, `claim_work`); no other
+    stage uses this yet.
     `external`: the work is another service's: its backlog is counted neither in freshness nor for load shedding, and
     a row that was skipped is as good as done when the ledger is pruned.
     `counts_items`: each row counts as a turn in reports, not only the row of the turn itself.
@@ -63,7 +64,7 @@ class StageSpec:
     threads: int = 1
     ordered: bool = False
     opened_by_turn: bool = True
-    waits: bool = False
+    deferred: bool = False
     external: bool = False
     counts_items: bool = False
     newest_first: bool = False
@@ -77,7 +78,7 @@ STAGES: Mapping[Stage, StageSpec] = MappingProxyType(
             Queue.ENRICHMENT, Stream.ITEM, opened_by_turn=False, external=True, counts_items=True
         ),
         Stage.EMBEDDING: StageSpec(Queue.EMBEDDING, Stream.TURN, newest_first=True),
-        Stage.PROJECTION: StageSpec(Queue.EXTRACTION, Stream.BANK, waits=True),
+        Stage.PROJECTION: StageSpec(Queue.EXTRACTION, Stream.BANK, deferred=True),
     }
 )
 
@@ -98,7 +99,7 @@ def describe_stages() -> list[dict[str, object]]:
             "stage": stage.value,
             "stream": spec.stream.value,
             "opened_by_turn": spec.opened_by_turn,
-            "waits": spec.waits,
+            "waits": spec.deferred,
             "external": spec.external,
             "counts_items": spec.counts_items,
         }

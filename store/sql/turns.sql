@@ -250,8 +250,8 @@ begin
                as w(turn, bank, session, "user", digest, gateway, at, bytes, begins, follows, events, nth) order by w.nth);
 end $$;
 
--- What stands beside the projections of an accepted turn: its guard, its words, and a ledger row for each stage. There is
--- none for the gateway where the turn is handed to none.
+-- Writes what accepted turns need beside their projections: the guard row that makes a turn unique, the words of its units
+-- for lexical recall, and a ledger row for each stage. A turn without a gateway target has no row of the gateway.
 create or replace function afterturn.open_turns(
     p_host uuid, p_turns afterturn.accepted_turn[], p_said afterturn.said_unit[]) returns void
 language plpgsql as $$
@@ -260,7 +260,7 @@ begin
     select p_host, t.turn, t.bank, t.session, t."user", t.digest, t.position, t.accepted_at from unnest(p_turns) t;
     insert into afterturn.unit_word_t (host_id, bank_id, unit_id, session_id, seq, length, terms)
     select p_host, w.bank, w.unit, w.session, w.seq, w.length, w.terms from unnest(p_said) w;
-    -- A row that waits (infinity) is let go by another stage: counting begins when extraction has said what the turn names.
+    -- A deferred row (infinity) is released by another stage: the end of extraction releases projection.
     insert into afterturn.ledger_t (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position,
                                     next_attempt_at, accepted_at, updated_at, target_id, bytes)
     select p_host, s.stage, t.turn, case s.stream when 'session' then t.session when 'bank' then t.bank else t.turn end,

@@ -6,7 +6,7 @@ FAULTS = (
     Mutant(
         law="L6",
         fault="a question across no banks tells how fresh the bank is that it names",
-        file="producers/service/recalls.py",
+        file="producers/service/recall_coordinator.py",
         before="            return RecallResult((), AwaitedFreshness(Freshness(0, 0, 0, 0, 0), 0, met=True), 0.0)\n",
         after="            return await self._answer_nothing(host, body)\n",
         held_by="tests/producers/service/test_scopes.py",
@@ -99,7 +99,7 @@ FAULTS = (
     Mutant(
         law="L4",
         fault="a read pretends that it shows the position it was told to",
-        file="producers/service/recalls.py",
+        file="producers/service/recall_coordinator.py",
         before="            return self._recaller, await self._waiter.shown(host, min_position, wait_ms)\n",
         after="            return self._recaller, await self._waiter.shown(host, min_position, wait_ms) or True\n",
         held_by="tests/producers/http/test_recall.py",

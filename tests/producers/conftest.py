@@ -24,7 +24,7 @@ from producers.service.dependencies import ServiceDependencies
 from producers.service.load_shedding import Pressure
 from producers.service.memory import MemoryFacade
 from producers.service.operations import Operations
-from producers.service.recalls import Recalls
+from producers.service.recall_coordinator import RecallCoordinator
 from producers.settings import ApiSettings
 from store.derived.persons import Persons
 from store.erasure import Erasures
@@ -77,7 +77,7 @@ class World:
     keys: Keys
     broker: RedisBroker
     notifier: Notifier
-    recalls: Recalls
+    recalls: RecallCoordinator
     jobs: RecallJobs
     app: Any
     clock: Clock
@@ -136,7 +136,7 @@ def build(
     """Compose the API as deploy does, with words for meaning."""
     database, clock, health = database_of(postgres), Clock(), Healthy()
     keys, notifier, jobs = Keys(database), Notifier(broker), RecallJobs(database, clock)
-    recalls = Recalls(
+    recalls = RecallCoordinator(
         database,
         Recaller(database, WordEmbedder(), RecallSettings(), clock=clock),
         Waiter(database, fair_queue.sleep_without_slot),

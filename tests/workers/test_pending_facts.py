@@ -48,7 +48,7 @@ async def test_facts_are_found_before_a_worker_ran_and_as_the_same_units_after_i
     told = {one.unit_id: (one.text, one.confidence, one.turn_names, one.occurred_at) for one in late}
     assert {one.unit_id: (one.text, one.confidence, one.turn_names, one.occurred_at) for one in early} == told
     after = await Units(world.database, now).get(HOST, "default", one.unit_id)
-    same = ("unit_id", "kind", "text", "origin", "session_id", "turn_id", "occurred_at", "metadata", "sources")
+    same = ("unit_id", "kind", "text", "origin", "session_name", "turn_name", "occurred_at", "metadata", "sources")
     assert [getattr(one, name) for name in same] == [getattr(after, name) for name in same]
 
 
@@ -155,8 +155,8 @@ async def test_what_was_just_said_replaces_what_a_worker_wrote_and_its_own_earli
 @pytest.mark.parametrize(
     "filters, finds",
     [
-        ({"session_id": "s", "only_session": True}, 2),
-        ({"session_id": "s", "exclude_session": True}, 0),
+        ({"session_name": "s", "only_session": True}, 2),
+        ({"session_name": "s", "exclude_session": True}, 0),
         ({"sessions": ["other"]}, 0),
         ({"metadata": {"fact_id": "user_name"}}, 1),
         ({"roles": ["user"]}, 0),

@@ -63,7 +63,7 @@ async def test_it_is_answered_only_where_its_kind_is_asked_for(world: World) -> 
         {"known_at": START - timedelta(days=1)},
         {"tags": ["elsewhere"]},
         {"metadata": {"place": "elsewhere"}},
-        {"session_id": "s", "exclude_session": True},
+        {"session_name": "s", "exclude_session": True},
     ],
     ids=lambda filters: next(iter(filters)),
 )
@@ -74,7 +74,7 @@ async def test_what_may_not_be_told_of_its_facts_may_not_be_told_by_it(world: Wo
 @pytest.mark.usefixtures("crew")
 async def test_filters_that_all_its_facts_pass_let_it_pass(world: World) -> None:
     later = START + timedelta(days=3650)
-    assert len(await drawn(world, as_of=later, known_at=later, session_id="other", exclude_session=True)) == 1
+    assert len(await drawn(world, as_of=later, known_at=later, session_name="other", exclude_session=True)) == 1
 
 
 @pytest.mark.usefixtures("crew")

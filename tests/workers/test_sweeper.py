@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from producers.service.recalls import Recalls
+from producers.service.recall_coordinator import RecallCoordinator
 from store.ledger.freshness import Freshness, Waiter
 from store.ledger.stages import Stage
 from store.recall.jobs import RecallJobs
@@ -131,7 +131,7 @@ async def at_once() -> None:
 
 
 def work(world: World, answers: Answers, lease: timedelta = timedelta(seconds=30)) -> RecallWork:
-    recalls = Recalls(world.database, answers, Waiter(world.database))
+    recalls = RecallCoordinator(world.database, answers, Waiter(world.database))
     return RecallWork(RecallJobs(world.database, now), recalls, lease, at_once)
 
 

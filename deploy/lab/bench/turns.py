@@ -28,7 +28,7 @@ from embeddings.protocol import Embedder
 from embeddings.registry import create_embedder
 from producers.notifications import Notifier
 from producers.service.memory import MemoryFacade
-from producers.service.recalls import Recalls
+from producers.service.recall_coordinator import RecallCoordinator
 from producers.settings import ApiSettings
 from store import identity
 from store.clock import DatabaseClock
@@ -140,8 +140,10 @@ class TurnBench:
     ) -> "TurnBench":
         """Return a benchmark whose sessions have a history, and for whose questions the floor's reads are known."""
         clock = await DatabaseClock.asked(database)
-        recalls = Recalls(database, Recaller(database, embedder, on.recall, clock=clock), Waiter(database))
-        memory = MemoryFacade(build_dependencies(database, clock, recalls, notifier), ApiSettings())
+        coordinator = RecallCoordinator(
+            database, Recaller(database, embedder, on.recall, clock=clock), Waiter(database)
+        )
+        memory = MemoryFacade(build_dependencies(database, clock, coordinator, notifier), ApiSettings())
         probe = RecallProbe(database, embedder, on.recall, host)
         asked = islice(cycle(one.question for one in load_demo().questions), 40)
         questions = [await probe.understood(BANK, text) for text in asked]

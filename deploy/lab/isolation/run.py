@@ -27,7 +27,7 @@ from producers.plugin.bank_store import EraseQueue, PluginParts
 from producers.service.dependencies import ServiceDependencies
 from producers.service.memory import MemoryFacade
 from producers.service.operations import Operations
-from producers.service.recalls import Recalls
+from producers.service.recall_coordinator import RecallCoordinator
 from producers.settings import ApiSettings, BrokerSettings, PluginSettings
 from store import identity
 from store.clock import DatabaseClock
@@ -115,12 +115,14 @@ async def _open_application(stack: Stack, settings: DatabaseSettings) -> AsyncGe
 
 def build_application(database: Database, notifier: Notifier, clock: Callable[[], datetime]) -> object:
     """Return the API's application on a database, with an embedder that gives all texts the same vector."""
-    recalls = Recalls(database, Recaller(database, ConstantEmbedder(), RecallSettings()), Waiter(database))
+    coordinator = RecallCoordinator(
+        database, Recaller(database, ConstantEmbedder(), RecallSettings()), Waiter(database)
+    )
     jobs, settings = RecallJobs(database, clock), ApiSettings()
     dependencies = ServiceDependencies(
         TurnStore(database, clock),
         Units(database, clock),
-        recalls,
+        coordinator,
         jobs,
         notifier,
         banks=Banks(database, clock),

@@ -11,7 +11,7 @@ from afterturn_client.calls import ApiCall, DocumentOptions, RecallOptions
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.lists import ListKind, Page, call_list
 from afterturn_client.retry import RetryPolicy
-from afterturn_client.transport import check_base_url, check_way, is_loopback
+from afterturn_client.transport import check_base_url, check_way, is_loopback_url
 from afterturn_client.turns import Messages, NewTurn, TurnOptions
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class ServiceTarget:
         return {
             "base_url": self.base_url,
             "headers": {"authorization": f"Bearer {self.key}", "accept": "application/json"},
-            "trust_env": not is_loopback(self.base_url),
+            "trust_env": not is_loopback_url(self.base_url),
             "follow_redirects": False,
             "limits": httpx.Limits(
                 max_connections=MAX_CONNECTIONS, max_keepalive_connections=20, keepalive_expiry=KEEPALIVE_S

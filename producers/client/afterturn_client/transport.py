@@ -97,14 +97,14 @@ def check_base_url(base_url: str) -> str:
 
 def check_way(base_url: str, *, allow_http: bool) -> None:
     """Raise InvalidRequestError where a key would go to another machine in clear text, unless that is allowed."""
-    if urlsplit(base_url).scheme == "http" and not allow_http and not is_loopback(base_url):
+    if urlsplit(base_url).scheme == "http" and not allow_http and not is_loopback_url(base_url):
         raise InvalidRequestError(
             "base_url must begin with https://: over plain http the key could be read on the way. "
             "Plain http is for this machine, or where allow_http=True says so"
         )
 
 
-def is_loopback(base_url: str) -> bool:
+def is_loopback_url(base_url: str) -> bool:
     """Return whether the URL names this machine, for which no proxy of the environment is used."""
     host = urlsplit(base_url).hostname or ""
     try:
@@ -115,13 +115,13 @@ def is_loopback(base_url: str) -> bool:
 
 def trusted_certificates(base_url: str) -> ssl.SSLContext:
     """Return httpx's trusted certificates, cached: reading them takes longer than a hundred calls."""
-    return httpx.create_ssl_context(trust_env=not is_loopback(base_url))
+    return httpx.create_ssl_context(trust_env=not is_loopback_url(base_url))
 
 
 def proxy_of(base_url: str) -> str | None:
     """Return the environment's proxy for this URL; None for this machine."""
     parts = urlsplit(base_url)
-    if is_loopback(base_url) or proxy_bypass(parts.netloc):
+    if is_loopback_url(base_url) or proxy_bypass(parts.netloc):
         return None
     proxies = getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all")

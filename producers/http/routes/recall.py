@@ -14,6 +14,7 @@ from producers.http.requests import (
     parse_identifier,
     read_parameters,
 )
+from producers.service.recall_coordinator import RecallBody, RecallJobBody
 from producers.service.recall_json import (
     MOST_BYTES,
     JobAnswer,
@@ -22,7 +23,6 @@ from producers.service.recall_json import (
     answer_as_json,
     freshness_json,
 )
-from producers.service.recalls import RecallBody, RecallJobBody
 from producers.service.turns import parse_body
 from producers.service.wire import FreshnessBlock
 from store.errors import NotFound, PositionBeyondLog, QuotaExceeded, RateLimited

@@ -35,7 +35,7 @@ from producers.plugin.app import PluginApp
 from producers.plugin.bank_store import BankPluginStore
 from producers.queue.acceptance import QueueIntake
 from producers.service.gateway_clients import CallPolicy, GatewayClients, TargetCredentials
-from producers.service.recalls import Recalls
+from producers.service.recall_coordinator import RecallCoordinator
 from producers.settings import ApiSettings
 from store import identity
 from store.ledger.ledger import Claim
@@ -341,7 +341,7 @@ async def test_a_recall_job_is_answered_in_the_trace_of_its_request(stack: Stack
     async def ready() -> None:
         return
 
-    recalls: Recalls = stack.api.recalls
+    recalls: RecallCoordinator = stack.api.recalls
     work = RecallWork(stack.api.jobs, recalls, timedelta(seconds=30), ready)
     await work.answer(identity.host_id("default"), job)
     [answered] = named(spans, "process recall")

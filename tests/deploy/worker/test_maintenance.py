@@ -9,7 +9,7 @@ from redis import Redis
 from producers.jobs import published_prefix
 from producers.queue.acceptance import Rejection
 from producers.queue.dead_letters import DAY_MS, DeadLetters
-from producers.service.recalls import RecallBody
+from producers.service.recall_coordinator import RecallBody
 from store.recall.jobs import RecallJobs
 from tests.deploy.worker.test_process import LONG_S, Start, found, models, namespace, start, world
 from tests.patience import until

@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from deploy.local import EmbeddedValkey
 from deploy.local.valkey import CONFIGURATION
 from producers.notifications import Notifier
-from producers.service.recalls import RecallBody
+from producers.service.recall_coordinator import RecallBody
 from producers.settings import BrokerSettings
 from store.ledger.stages import Stage
 from store.ledger.workers import WorkerRegistry

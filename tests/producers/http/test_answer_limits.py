@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producers.service.gateway_calls import SearchBody, answer_of
+from producers.service.recall_coordinator import AwaitedFreshness, RecallResult
 from producers.service.recall_json import MOST_BYTES, as_json
-from producers.service.recalls import AwaitedFreshness, RecallResult
 from producers.settings import ApiSettings
 from store.identity import host_id
 from store.ledger.freshness import Freshness

@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
+from producers.service.recall_coordinator import AwaitedFreshness, RecallBody, RecallResult
 from producers.service.recall_json import as_json
-from producers.service.recalls import AwaitedFreshness, RecallBody, RecallResult
 from producers.service.turns import parse_body
 from store.identity import host_id
 from store.ledger.freshness import Freshness

@@ -220,7 +220,7 @@ async def test_what_a_position_brings_is_history_too(quiet: World, monkeypatch: 
     ana = await quiet.tenant()
     await finish_turn(ana, "1", "I like jazz.")
     parts, asked = quiet.memory.lifecycle._dependencies, asyncio.Event()
-    ask, read = parts.recalls.ask, parts.turns.sessions.recent_and_holding
+    ask, read = parts.recall_coordinator.ask, parts.turns.sessions.recent_and_holding
 
     async def wait_and_ask(*about: Any) -> Any:
         await finish_turn(ana, "2", "I like hiking.")  # it comes while the position is waited for
@@ -232,7 +232,7 @@ async def test_what_a_position_brings_is_history_too(quiet: World, monkeypatch: 
         assert asked.is_set(), "the history is read when the position is shown"
         return await read(*about, **within)
 
-    monkeypatch.setattr(parts.recalls, "ask", wait_and_ask)
+    monkeypatch.setattr(parts.recall_coordinator, "ask", wait_and_ask)
     monkeypatch.setattr(parts.turns.sessions, "recent_and_holding", read_afterwards)
     item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "What now?"}]}
     body = {"session_id": "said", "turn_id": "3", "current_input": [item], "min_position": 1}

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from deploy.local.ports import find_free_port
 from producers.service.read_replica import ReadReplica
-from producers.service.recalls import RecallBody, RecallResult, Recalls
+from producers.service.recall_coordinator import RecallBody, RecallCoordinator, RecallResult
 from store import identity, migrations
 from store.database import Database
 from store.database_gauges import read_database_sample
@@ -40,7 +40,7 @@ def answered(outcome: str) -> float:
 class Site:
     servers: Replicated
     turns: TurnStore
-    recalls: Recalls
+    recalls: RecallCoordinator
     primary: Database
 
     async def say(self, words: str) -> int:
@@ -79,7 +79,7 @@ async def site(servers: Replicated) -> AsyncIterator[Site]:
     yield Site(
         servers,
         TurnStore(primary, lambda: datetime.now(UTC)),
-        Recalls(primary, recaller, Waiter(primary), replica=reading),
+        RecallCoordinator(primary, recaller, Waiter(primary), replica=reading),
         primary,
     )
     await primary.close()
@@ -123,7 +123,7 @@ async def test_a_replica_that_is_away_costs_no_answer(site: Site) -> None:
     nowhere = SecretStr(f"postgresql+asyncpg://nobody:x@127.0.0.1:{find_free_port()}/afterturn")
     away = Database(DatabaseSettings(url=nowhere, operator_url=nowhere, pool_size=1))
     reading = ReadReplica(Recaller(away, WordEmbedder(), RecallSettings()), Waiter(away))
-    recalls = Recalls(
+    recalls = RecallCoordinator(
         site.primary, Recaller(site.primary, WordEmbedder(), RecallSettings()), Waiter(site.primary), None, reading
     )
     failed = answered("failed")

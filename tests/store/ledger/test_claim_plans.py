@@ -51,8 +51,19 @@ async def as_owner(postgres: TestPostgres, *statements: TextClause) -> None:
 
 
 async def claim(connection: AsyncConnection, stage: Stage, *, ordered: bool) -> int:
-    valve = timedelta(seconds=30) if stage is Stage.EMBEDDING else None
-    arguments = stage.value, 8, 20, timedelta(seconds=30), "w", ordered, 5, valve, stage is Stage.EXTRACTION, 1_048_576
+    oldest_first_after = timedelta(seconds=30) if stage is Stage.EMBEDDING else None
+    arguments = (
+        stage.value,
+        8,
+        20,
+        timedelta(seconds=30),
+        "w",
+        ordered,
+        5,
+        oldest_first_after,
+        stage is Stage.EXTRACTION,
+        1_048_576,
+    )
     return len((await connection.exec_driver_sql(CLAIM, arguments)).all())
 
 

@@ -16,7 +16,7 @@ from tests.store.conftest import new_host, turn
 from tests.store.ledger.test_claim_plans import fill
 
 LEASE = timedelta(seconds=30)
-VALVE = timedelta(seconds=30)
+OLDEST_FIRST_AFTER = timedelta(seconds=30)
 
 
 async def accepted(database: Database, host: UUID, names: Sequence[str], *, ago: timedelta = timedelta()) -> list[int]:
@@ -25,8 +25,12 @@ async def accepted(database: Database, host: UUID, names: Sequence[str], *, ago:
     return [answer.position for answer in answers if isinstance(answer, Appended)]
 
 
-async def claimed(ledger: Ledger, stage: Stage, streams: int, valve: timedelta | None = None) -> list[Claim]:
-    return await ledger.claim(stage, streams=streams, rows=1, lease=LEASE, worker="w", max_attempts=5, valve=valve)
+async def claimed(
+    ledger: Ledger, stage: Stage, streams: int, oldest_first_after: timedelta | None = None
+) -> list[Claim]:
+    return await ledger.claim(
+        stage, streams=streams, rows=1, lease=LEASE, worker="w", max_attempts=5, oldest_first_after=oldest_first_after
+    )
 
 
 def positions(claims: Sequence[Claim]) -> list[int]:
@@ -41,7 +45,7 @@ async def test_a_host_with_fifty_thousand_turns_does_not_starve_the_single_turn_
     await fill(fresh_database, stage, 50_000)
     host = await new_host(lonely)
     await accepted(lonely, host, ["single"])
-    claims = await claimed(ledger, stage, 8, VALVE if stage is Stage.EMBEDDING else None)
+    claims = await claimed(ledger, stage, 8, OLDEST_FIRST_AFTER if stage is Stage.EMBEDDING else None)
     assert host in {claim.host_id for claim in claims}
     assert len(claims) == 8
 
@@ -103,13 +107,13 @@ async def test_what_stands_behind_rows_that_wait_is_not_passed_over_while_other_
     others = [await new_host(lonely) for _ in range(15)]
     for other in others:
         await accepted(lonely, other, ["a", "b"])
-    valve = VALVE if stage is Stage.EMBEDDING else None
-    claims = await claimed(ledger, stage, 32, valve)
+    oldest_first_after = OLDEST_FIRST_AFTER if stage is Stage.EMBEDDING else None
+    claims = await claimed(ledger, stage, 32, oldest_first_after)
     assert {claim.host_id for claim in claims} == {host, *others}
     served: set[UUID] = set()
     for _ in range(500):  # a claim of one draws from sixteen hosts
         await ledger.release(claims)
-        claims = await claimed(ledger, stage, 1, valve)
+        claims = await claimed(ledger, stage, 1, oldest_first_after)
         served |= {claim.host_id for claim in claims}
     assert served == {host, *others}
 
@@ -128,8 +132,8 @@ async def test_who_claims_at_the_same_time_gets_other_streams_and_waits_for_nobo
 
 async def test_the_newest_turns_are_embedded_first(lonely: Database, ledger: Ledger) -> None:
     given = await accepted(lonely, await new_host(lonely), [f"t{n}" for n in range(6)])
-    assert positions(await claimed(ledger, Stage.EMBEDDING, 2, VALVE)) == given[-2:]
-    assert positions(await claimed(ledger, Stage.EMBEDDING, 2, VALVE)) == given[2:4]
+    assert positions(await claimed(ledger, Stage.EMBEDDING, 2, OLDEST_FIRST_AFTER)) == given[-2:]
+    assert positions(await claimed(ledger, Stage.EMBEDDING, 2, OLDEST_FIRST_AFTER)) == given[2:4]
 
 
 async def test_what_waited_longer_than_the_valve_goes_before_whatever_keeps_coming(
@@ -138,14 +142,14 @@ async def test_what_waited_longer_than_the_valve_goes_before_whatever_keeps_comi
     host = await new_host(lonely)
     old = await accepted(lonely, host, ["old1", "old2", "old3"], ago=timedelta(minutes=1))
     new = await accepted(lonely, host, [f"t{n}" for n in range(6)])
-    assert positions(await claimed(ledger, Stage.EMBEDDING, 2, VALVE)) == old[:2]
-    assert positions(await claimed(ledger, Stage.EMBEDDING, 2, VALVE)) == [old[2], new[-1]]
+    assert positions(await claimed(ledger, Stage.EMBEDDING, 2, OLDEST_FIRST_AFTER)) == old[:2]
+    assert positions(await claimed(ledger, Stage.EMBEDDING, 2, OLDEST_FIRST_AFTER)) == [old[2], new[-1]]
 
 
 async def test_newest_first_every_turn_is_embedded_once_in_the_end(lonely: Database, ledger: Ledger) -> None:
     given = await accepted(lonely, await new_host(lonely), [f"t{n}" for n in range(300)])
     found: list[int] = []
-    while claims := await claimed(ledger, Stage.EMBEDDING, 64, VALVE):
+    while claims := await claimed(ledger, Stage.EMBEDDING, 64, OLDEST_FIRST_AFTER):
         found += positions(claims)
     assert sorted(found) == given
 
@@ -155,5 +159,5 @@ async def test_a_row_that_waits_for_its_next_attempt_hides_no_other(lonely: Data
     async with lonely.operator() as connection:
         late = text("update ledger_t set next_attempt_at = now() + interval '1 hour' where position = :newest")
         await connection.execute(late, {"newest": given[-1]})
-    assert positions(await claimed(ledger, Stage.EMBEDDING, 9, VALVE)) == given[:2]
+    assert positions(await claimed(ledger, Stage.EMBEDDING, 9, OLDEST_FIRST_AFTER)) == given[:2]
     assert positions(await claimed(ledger, Stage.EXTRACTION, 9)) == given[:2]

@@ -104,13 +104,13 @@ async def test_what_was_said_in_several_sessions_comes_back_once_with_all_its_tu
 async def test_the_newest_messages_of_the_own_session_are_not_told_again(memory: Memory) -> None:
     await memory.say("I like tea.", "I like green tea.", "I like black tea.", session="mine")
     await memory.say("She likes tea.", session="other")
-    assert set(await memory.texts("Who likes tea?", session_id="mine", skip_recent=2)) == {
+    assert set(await memory.texts("Who likes tea?", session_name="mine", skip_recent=2)) == {
         "I like tea.",
         "She likes tea.",
     }
-    assert len(await memory.texts("Who likes tea?", session_id="mine")) == 4
-    assert len(await memory.texts("Who likes tea?", session_id="new", skip_recent=2)) == 4
-    assert await memory.texts("Who likes tea?", session_id="mine", skip_recent=64) == ["She likes tea."]
+    assert len(await memory.texts("Who likes tea?", session_name="mine")) == 4
+    assert len(await memory.texts("Who likes tea?", session_name="new", skip_recent=2)) == 4
+    assert await memory.texts("Who likes tea?", session_name="mine", skip_recent=64) == ["She likes tea."]
 
 
 async def test_a_fact_says_how_sure_it_is_and_what_was_said_does_not(memory: Memory) -> None:

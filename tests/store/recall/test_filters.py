@@ -13,15 +13,15 @@ async def test_only_and_without_a_session(memory: Memory) -> None:
     await memory.say("the blue kayak is there", session="b")
     await memory.embed_all()
     asked = "where is the blue kayak?"
-    assert await memory.texts(asked, session_id="a", only_session=True) == ["the blue kayak is here"]
-    assert await memory.texts(asked, session_id="a", exclude_session=True) == ["the blue kayak is there"]
-    assert len(await memory.texts(asked, session_id="a")) == 2
+    assert await memory.texts(asked, session_name="a", only_session=True) == ["the blue kayak is here"]
+    assert await memory.texts(asked, session_name="a", exclude_session=True) == ["the blue kayak is there"]
+    assert len(await memory.texts(asked, session_name="a")) == 2
 
 
 async def test_filters_hold_in_the_fresh_tail_too(memory: Memory) -> None:
     await memory.say("the blue kayak is here", session="a")
     await memory.say("the blue kayak is there", session="b")
-    await memory.ask("a boat?", session_id="a", exclude_session=True)
+    await memory.ask("a boat?", session_name="a", exclude_session=True)
     assert memory.embedder.heard == [["a boat?", "the blue kayak is there"]]
 
 

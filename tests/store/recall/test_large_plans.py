@@ -205,9 +205,9 @@ def user(number: int) -> UUID:
 async def test_no_way_of_asking_reads_a_table_in_full(large: Large) -> None:
     asked: dict[str, Ask] = {
         "plain": large.recall("What was walk number n5?"),
-        "from a session": large.recall("the lake", session_id="s3"),
-        "in a session alone": large.recall("the lake", session_id="s3", only_session=True),
-        "without a session": large.recall("the lake", session_id="s3", exclude_session=True),
+        "from a session": large.recall("the lake", session_name="s3"),
+        "in a session alone": large.recall("the lake", session_name="s3", only_session=True),
+        "without a session": large.recall("the lake", session_name="s3", exclude_session=True),
         "kinds": large.recall("the lake", kinds=["world"]),
         "tags": large.recall("the lake", tags=["tag-3"]),
         "metadata": large.recall("the lake", metadata={"place": "p7"}),

@@ -50,9 +50,9 @@ async def test_what_was_just_written_is_found_by_its_meaning_as_well_as_when_set
     await memory.say(*BEFORE, session="before")
     await _settle(memory)
     await memory.say(*WRITTEN, session="now")
-    fresh = [_place(await memory.ask(ask, session_id="now"), text) for text, ask in WRITTEN.items()]
+    fresh = [_place(await memory.ask(ask, session_name="now"), text) for text, ask in WRITTEN.items()]
     await _settle(memory)
-    settled = [_place(await memory.ask(ask, session_id="now"), text) for text, ask in WRITTEN.items()]
+    settled = [_place(await memory.ask(ask, session_name="now"), text) for text, ask in WRITTEN.items()]
     assert fresh == settled
     assert max(fresh) < 5
 
@@ -62,4 +62,4 @@ async def test_a_single_new_message_is_found_beside_an_older_bank(memory: Memory
     await memory.say(*BEFORE, session="before")
     await _settle(memory)
     await memory.say(text, session="now")
-    assert _place(await memory.ask(WRITTEN[text], session_id="now"), text) < 5
+    assert _place(await memory.ask(WRITTEN[text], session_name="now"), text) < 5

@@ -47,7 +47,7 @@ async def test_pins_keep_to_filters_and_to_their_bank(memory: Memory) -> None:
     await memory.say("Elsewhere I am Kim.", metadata=PIN, bank="other")
     assert await memory.texts(ASKED) == ["Call me Robin.", "Ann plays the trumpet."]
     for narrowed in (
-        {"session_id": "s1", "only_session": True},
+        {"session_name": "s1", "only_session": True},
         {"metadata": {"a": "b"}},
         {"kinds": ["world"]},
         {"as_of": NOON - timedelta(days=1)},

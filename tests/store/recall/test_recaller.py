@@ -47,7 +47,7 @@ async def test_a_turn_is_found_by_its_meaning_before_any_worker_saw_it(memory: M
     await memory.say(*CHATTER)
     await memory.embed_all()
     await memory.say("Biscuit chewed up my slippers, that naughty puppy.", session="s2")
-    found = await memory.texts("Which animal does the person own?", session_id="s2")
+    found = await memory.texts("Which animal does the person own?", session_name="s2")
     assert "Biscuit chewed up my slippers, that naughty puppy." in found[:3]
 
 
@@ -56,7 +56,7 @@ async def test_the_newest_message_of_the_own_session_is_read_whatever_the_time(m
     await memory.say("an older thing", "the question", "the newest thing", session="mine")
     await memory.say("said later elsewhere", session="other")
     memory.settings = RecallSettings(fresh_tail_ms=0)
-    await memory.ask("anything?", session_id="mine")
+    await memory.ask("anything?", session_name="mine")
     assert memory.embedder.heard == [["anything?", "the newest thing", "the question"]]
 
 
@@ -65,7 +65,7 @@ async def test_the_fresh_tail_is_read_own_session_first_newest_first_and_only_as
     await memory.say("mine 1", "mine 2", session="mine")
     await memory.say("other 1", "other 2", "other 3", session="other")
     memory.settings = RecallSettings(fresh_tail_ms=50)
-    await memory.ask("anything?", session_id="mine")
+    await memory.ask("anything?", session_name="mine")
     assert memory.embedder.heard == [["anything?", "mine 2", "mine 1", "other 3", "other 2"]]
 
 
@@ -84,7 +84,7 @@ async def test_while_far_more_waits_than_can_be_read_the_own_session_is_and_the_
     await memory.say("mine 1", "mine 2", "mine 3", session="mine")
     await memory.say(*(f"other {n}" for n in range(5)), session="other")
     memory.settings = RecallSettings(fresh_tail_chunks=6, fresh_tail_ms=1000, fresh_tail_backlog=20)
-    await memory.ask("anything?", session_id="mine")
+    await memory.ask("anything?", session_name="mine")
     assert memory.embedder.heard == [["anything?", "mine 3", "mine 2", "mine 1", "other 4", "other 3"]]
 
 
@@ -118,7 +118,7 @@ async def test_while_workers_lag_a_text_is_embedded_once_not_with_every_question
 async def test_what_has_a_vector_is_not_embedded_again(memory: Memory) -> None:
     await memory.say("one", "two", session="mine")
     await memory.embed_all()
-    await memory.ask("anything?", session_id="mine")
+    await memory.ask("anything?", session_name="mine")
     assert memory.embedder.heard == [["anything?"]]
 
 

@@ -61,8 +61,8 @@ async def test_filters_hold_for_what_is_new(memory: Memory) -> None:
     _at_noon(memory)
     await memory.say("Said here", session="here", occurred_at=NOON)
     await memory.say("Said there", session="there", occurred_at=NOON)
-    assert list(await _recent(memory, session_id="here", only_session=True)) == ["Said here"]
-    assert list(await _recent(memory, session_id="here", exclude_session=True)) == ["Said there"]
+    assert list(await _recent(memory, session_name="here", only_session=True)) == ["Said here"]
+    assert list(await _recent(memory, session_name="here", exclude_session=True)) == ["Said there"]
 
 
 @given(st.integers(0, 20), st.timedeltas(-SOON, timedelta(days=1)))

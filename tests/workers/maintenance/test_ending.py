@@ -121,7 +121,7 @@ async def test_what_was_ended_by_an_event_is_told_of_a_moment_before_its_end_unt
         {},
         {"kinds": ["world"]},
         {"roles": ["user"]},
-        {"session_id": "s", "only_session": True},
+        {"session_name": "s", "only_session": True},
     ]
     told = [await recalled(yard, "Zanzibar", **more) for more in asked]
     assert told[0] == [

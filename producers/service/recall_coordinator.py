@@ -187,7 +187,7 @@ class RecallResult:
     bank_known: bool = True
 
 
-class Recalls:
+class RecallCoordinator:
     """Answers recalls, in the API and in workers."""
 
     def __init__(
