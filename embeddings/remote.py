@@ -51,7 +51,7 @@ class RemoteEmbedder:
     ) -> None:
         """Keep the settings; no connection is opened before the first call."""
         self.name = f"{settings.model} (remote)"
-        self.generation = generation_of(settings.model)
+        self.generation = derive_generation(settings.model)
         self._settings = settings
         self._clock = clock
         backoff = Backoff(FIRST_WAIT_S, factor=2.0, longest_s=LONGEST_WAIT_S, chance=chance)
@@ -128,7 +128,7 @@ class RemoteEmbedder:
         return self._endpoint
 
 
-def generation_of(model: str) -> int:
+def derive_generation(model: str) -> int:
     """Return the generation of a remote model's vectors, which follows from its name.
 
     1000..31999; two names share one by a chance of one in 31,000.

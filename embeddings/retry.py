@@ -38,7 +38,7 @@ class Backoff:
 AT_ONCE = Backoff(base_s=0.0)
 
 
-def evenly(seconds: float) -> Backoff:
+def wait_evenly(seconds: float) -> Backoff:
     """Return a back-off that waits about this many seconds after every attempt."""
     return Backoff(base_s=seconds, factor=1.0)
 

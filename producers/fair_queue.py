@@ -222,7 +222,7 @@ def give_back() -> None:
         slot.give_back()
 
 
-def charge(size: int) -> None:
+def charge_tenant(size: int) -> None:
     """Add an answer of this many bytes, or that much text read for it, to the demand of the current call's tenant."""
     if slot := CURRENT.get():
         slot.charge(size)

@@ -17,8 +17,8 @@ from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 from sqlalchemy.util.concurrency import greenlet_spawn, in_greenlet
 
 from store.connections import NAMELESS, create_engine
-from store.database_outage import lock_timeouts, timed_out
-from store.driver_rows import driver_of
+from store.database_outage import is_statement_timeout, lock_timeouts
+from store.driver_rows import get_driver_connection
 from store.errors import SessionDefaultsMissing, StatementTimeout
 from store.pool import MeasuredPool
 from store.settings import DatabaseSettings
@@ -152,7 +152,7 @@ async def _open_transaction(connection: AsyncConnection, settings: Settings, *, 
 
     Both run on the driver itself. A connection that cannot be rolled back is discarded.
     """
-    driver = driver_of(connection)
+    driver = get_driver_connection(connection)
     try:
         await driver.execute(_build_opening(settings))
         yield
@@ -183,7 +183,7 @@ def _translate_timeouts() -> Iterator[None]:
     except TimeoutError:
         raise StatementTimeout(f"a statement took longer than {COMMAND_TIMEOUT_S} s") from None
     except (DBAPIError, PostgresError) as error:
-        if timed_out(error):
+        if is_statement_timeout(error):
             raise StatementTimeout("a statement was cancelled when its time was over") from None
         raise
 

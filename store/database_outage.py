@@ -28,7 +28,7 @@ def state_of(error: BaseException) -> str:
     return str(getattr(raised, "sqlstate", None) or "")
 
 
-def again_after(*states: str) -> Again:
+def retry_after_states(*states: str) -> Again:
     """Return the retry rule that repeats an operation at once after an error with one of these SQLSTATEs."""
     return lambda error: 0.0 if state_of(error) in states else None
 
@@ -62,7 +62,7 @@ def lock_timeouts() -> Iterator[None]:
     raise ResourceBusy("another transaction holds what this needs: try again")
 
 
-def timed_out(error: BaseException) -> bool:
+def is_statement_timeout(error: BaseException) -> bool:
     """Return whether a statement was cancelled because it took too long, although the database answers."""
     return isinstance(error, StatementTimeout) or state_of(error) == CANCELLED
 

@@ -33,12 +33,12 @@ async def fetch_rows(
     The statement is compiled once, and kept by its identity. Raises the driver's errors.
     """
     query, names = _compile_statement(statement)
-    driver: Any = driver_of(connection)
+    driver: Any = get_driver_connection(connection)
     rows: list[DriverRow] = await driver.fetch(query, *(values[name] for name in names), record_class=DriverRow)
     return rows
 
 
-def driver_of(connection: AsyncConnection) -> Any:
+def get_driver_connection(connection: AsyncConnection) -> Any:
     """Return the driver's connection beneath an open connection."""
     opened: Any = connection.sync_connection
     return opened.connection.driver_connection

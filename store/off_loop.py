@@ -25,24 +25,24 @@ SLICE_S = 0.02
 _threads = ThreadPoolExecutor(2, thread_name_prefix="long-texts")
 
 
-async def off_loop(characters: int, work: Callable[P, R], *args: P.args, **named: P.kwargs) -> R:
+async def run_off_loop(characters: int, work: Callable[P, R], *args: P.args, **named: P.kwargs) -> R:
     """Return the work's result; work on few characters runs at once, the rest in a thread."""
     if characters < LONG_CHARACTERS:
         return work(*args, **named)
     return await asyncio.get_running_loop().run_in_executor(_threads, partial(work, *args, **named))
 
 
-async def in_steps(characters: int, steps: Steps[R]) -> R:
+async def run_steps_off_loop(characters: int, steps: Steps[R]) -> R:
     """Return the result of the steps; on few characters they run at once, else in a thread, in turns with others."""
     if characters < LONG_CHARACTERS:
-        return all_at_once(steps)
+        return run_steps(steps)
     loop, result = asyncio.get_running_loop(), list[R]()
     while not result:
         await loop.run_in_executor(_threads, _take_steps, steps, result)
     return result[0]
 
 
-def all_at_once(steps: Steps[R]) -> R:
+def run_steps(steps: Steps[R]) -> R:
     """Run all steps and return their result."""
     while True:
         try:

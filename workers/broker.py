@@ -17,7 +17,7 @@ from dramatiq.middleware import TimeLimit
 
 from producers.jobs import QUEUES, RECALL_ACTOR, STAGE_ACTORS
 from producers.settings import BrokerSettings
-from store.ledger.stages import Queue, Stage, threads_of
+from store.ledger.stages import Queue, Stage, count_threads
 from workers.metrics import NOTIFICATION_DELAY
 from workers.recall import RecallWork
 from workers.runner import Runner
@@ -97,7 +97,7 @@ def build_pools(settings: WorkerSettings) -> tuple[ThreadPool, ...]:
     """
     queues = {QUEUES[one] if isinstance(one, Stage) else Queue.RECALL for one in settings.stages}
     return tuple(
-        ThreadPool(queue, settings.threads if queue is Queue.RECALL else threads_of(queue))
+        ThreadPool(queue, settings.threads if queue is Queue.RECALL else count_threads(queue))
         for queue in Queue
         if queue in queues
     )

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from embeddings.protocol import Embedder
 from store.database import NO_SYNC, Database
 from store.derived import reflection_vectors
-from store.derived.reflection_vectors import reflection_of
-from store.derived.unit_vectors import Unembedded, UnitsToEmbed, again_id, insert_vectors, read_missing
+from store.derived.reflection_vectors import find_reflection
+from store.derived.unit_vectors import Unembedded, UnitsToEmbed, derive_reembedding_id, insert_vectors, read_missing
 from store.errors import LeaseLost
 from store.gen_ai_spans import trace_embedding
 from store.ledger.ledger import Claim, LedgerRow, Outcome, close_together
@@ -72,7 +72,7 @@ class EmbeddingStage:
         rows = [row for claim in claims for row in claim.rows]
         generation, wanted, reflections = self.embedder.generation, list[UnitsToEmbed](), list[tuple[UUID, UUID]]()
         for row in rows:
-            if (reflection := reflection_of(row, generation)) is not None:
+            if (reflection := find_reflection(row, generation)) is not None:
                 reflections.append((row.bank_id, reflection))
             else:
                 wanted += self._wanted(row)
@@ -83,10 +83,10 @@ class EmbeddingStage:
     def _wanted(self, row: LedgerRow) -> list[UnitsToEmbed]:
         """Return the units a row asks to embed: a turn's messages, its facts, or both.
 
-        The row's item says which: the turn itself its messages, another id its facts; one made by `again_id` (after a
-        change of the model) or `corrected_id` (after a correction) both.
+        The row's item says which: the turn itself its messages, another id its facts; one made by
+        `derive_reembedding_id` (after a change of the model) or `corrected_id` (after a correction) both.
         """
-        again = again_id(row.turn_id, self.embedder.generation, row.position)
+        again = derive_reembedding_id(row.turn_id, self.embedder.generation, row.position)
         both = row.item_id in {again, corrected_id(row.turn_id, row.position)}
         which = (False, True) if both else (row.item_id != row.turn_id,)
         return [UnitsToEmbed(row.bank_id, row.turn_id, facts) for facts in which]

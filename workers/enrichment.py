@@ -24,8 +24,8 @@ from store.text.rules import VERSION, Extraction, MessageText, TurnText, extract
 from workers.errors import Permanent, Transient
 from workers.extraction.events import reading_id
 from workers.extraction.llm.answer import NoAnswer
-from workers.extraction.llm.reader import LlmReader, worth_reading
-from workers.extraction.reextraction import corrected_unit
+from workers.extraction.llm.reader import LlmReader, has_user_words
+from workers.extraction.reextraction import find_corrected_unit
 from workers.extraction.writing import run_name, write_reading
 from workers.settings import EnrichmentSettings
 from workers.stage_work import ClaimSize, Worked
@@ -72,7 +72,7 @@ class EnrichmentStage:
         reading = Reading(claim, row, turn, TurnText(said, turn[0].event_date if turn else None))
         if by_rules or reader is None:
             return await self._write(reading, VERSION, await asyncio.to_thread(extract_turn, reading.said))
-        if not worth_reading(reading.said):
+        if not has_user_words(reading.said):
             return await self._write(reading, reader.version, NOTHING)
         return await self._by_model(reading, reader)
 
@@ -103,7 +103,7 @@ class EnrichmentStage:
         claim, row = reading.claim, reading.row
         outcome = Outcome(row.item_id, "skipped", fault, "the model refused to read it")
         async with self.database.tenant(claim.host_id) as connection:
-            version = run_name(row, reader.version, corrected_unit(row, reading.turn, reader.version))
+            version = run_name(row, reader.version, find_corrected_unit(row, reading.turn, reader.version))
             await begin_run(connection, claim.host_id, row.bank_id, row.turn_id, version)
             await close_claim(connection, claim, [outcome])
         return Worked([outcome])
@@ -167,7 +167,7 @@ class EnrichmentStage:
 
 def _is_for(row: LedgerRow, turn: Sequence[TurnMessage], version: str) -> bool:
     """Return whether a row has a turn, or one of its messages that was corrected, read by this version."""
-    return row.item_id == reading_id(row.turn_id, version) or corrected_unit(row, turn, version) is not None
+    return row.item_id == reading_id(row.turn_id, version) or find_corrected_unit(row, turn, version) is not None
 
 
 def model_gate(database: Database, settings: EnrichmentSettings) -> Gate:

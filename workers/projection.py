@@ -7,7 +7,7 @@ from typing import ClassVar
 from store.database import NO_SYNC, Database
 from store.derived import bank_state, locks
 from store.identity import user_id
-from store.ledger.ledger import Claim, Outcome, close_claim, held_together
+from store.ledger.ledger import Claim, Outcome, close_claim, lock_held_claims
 from store.ledger.stages import Stage
 from store.log.envelope import Origin
 from workers.stage_work import ClaimSize, Worked
@@ -31,7 +31,7 @@ class ProjectionStage:
         outcomes = [Outcome(row.item_id) for row in claim.rows]
         async with self.database.tenant(claim.host_id, NO_SYNC) as connection:
             await locks.lock_bank(connection, bank)
-            await held_together(connection, [claim])
+            await lock_held_claims(connection, [claim])
             done = await bank_state.advance_bank(connection, origin, turns)
             await close_claim(connection, claim, outcomes)
         ready_stages = frozenset({Stage.EMBEDDING} if done.reflected else ())

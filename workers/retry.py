@@ -8,7 +8,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from embeddings.errors import EmbeddingError
 from embeddings.retry import Backoff
-from store.database_outage import is_outage, timed_out
+from store.database_outage import is_outage, is_statement_timeout
 from store.errors import ResourceBusy
 from store.ledger.ledger import LedgerRow, Outcome
 from workers.errors import Permanent, WorkError
@@ -52,7 +52,7 @@ def name_failure(error: Exception) -> tuple[str, str]:
     """Return category and reason of any error; the reason for an unforeseen one is its class name alone."""
     if isinstance(error, WorkError):
         return error.category, error.reason
-    if timed_out(error):
+    if is_statement_timeout(error):
         return "timeout", "a statement was cancelled when its time was over"
     kind = type(error).__name__
     if isinstance(error, ResourceBusy):

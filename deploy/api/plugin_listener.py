@@ -33,7 +33,7 @@ def create_listener_app(
     return PluginApp(store_of, limits, fair, alone=True, is_own_name=own)
 
 
-def by_key(parts: PluginParts, authenticate: Callable[[str], Awaitable[Grant | None]]) -> StoreOf:
+def make_store_finder(parts: PluginParts, authenticate: Callable[[str], Awaitable[Grant | None]]) -> StoreOf:
     """Return a function that finds the store of a request on the API's own port, by the key in its header."""
 
     async def store_of(request: Request) -> BankPluginStore:

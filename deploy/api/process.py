@@ -24,14 +24,14 @@ from redis.retry import Retry
 from deploy.api.health import ApiHealth
 from deploy.api.http_server import serve_application
 from deploy.api.plugin_address import ListenAddress, find_warning
-from deploy.api.plugin_listener import by_key, create_listener_app
+from deploy.api.plugin_listener import create_listener_app, make_store_finder
 from deploy.components.broker_fitness import BrokerMonitor
 from deploy.components.external_models import record_models_meanwhile
 from deploy.components.facade import build_dependencies
-from deploy.components.gateways import create_gateway_recall, following_settings
+from deploy.components.gateways import create_gateway_recall, store_configured_target
 from deploy.components.process_setup import freeze_loaded_objects, lower_backend_priority
 from deploy.observability import logs
-from deploy.observability.loop_lag import measuring_loop_lag
+from deploy.observability.loop_lag import measure_loop_lag
 from deploy.observability.metrics import Exposition, LedgerCounts
 from deploy.observability.tracing import start_tracing
 from deploy.settings import Settings
@@ -152,7 +152,7 @@ def compose_application(settings: Settings, owned: "_Resources") -> FastAPI:
         operations=Operations(owned.database, owned.clock),
         issuers=TokenIssuers(keys, settings.api.mcp, owned.http) if settings.api.mcp.issuers else None,
         fair=owned.fair,
-        plugin=by_key(_build_plugin_parts(settings, owned), keys.authenticate),
+        plugin=make_store_finder(_build_plugin_parts(settings, owned), keys.authenticate),
     )
 
 
@@ -253,11 +253,11 @@ def _build_plugin_parts(settings: Settings, owned: _Resources) -> PluginParts:
 @asynccontextmanager
 async def _open_resources(settings: Settings, owned: _Resources) -> AsyncGenerator[None]:
     async with (
-        measuring_loop_lag("api"),
+        measure_loop_lag("api"),
         owned.clock.running(),
         owned.watch.running(),
         record_models_meanwhile(owned.database, settings, owned.embedder),
-        following_settings(owned.database, settings.gateway),
+        store_configured_target(owned.database, settings.gateway),
         owned.embedder_loading.loading(),
         owned.reranker_loading.loading(),
         owned.recorder.writing(),

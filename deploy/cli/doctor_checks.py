@@ -265,9 +265,9 @@ async def check_gateways(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:
         await database.close()
     access = TargetAccess(patient.gateway)
     unreadable = [one for one in targets if one.target.sealed_key is not None and not access.opens(one.target)]
-    yield doctor_rules.of_gateway_keys(len(targets), [describe_target(one) for one in unreadable])
+    yield doctor_rules.judge_gateway_keys(len(targets), [describe_target(one) for one in unreadable])
     for name in shut:
-        yield doctor_rules.of_shut_gateway(describe_target(gates[name]))
+        yield doctor_rules.warn_of_closed_gateway(describe_target(gates[name]))
 
 
 async def check_redis(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:

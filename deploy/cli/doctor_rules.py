@@ -121,7 +121,7 @@ def judge_tls_mode(role: str, mode: TlsMode, *, local: bool) -> DoctorFinding:
     return report_warning(subject, f"{role}: sslmode={mode}: the connection to another machine {seen}", remedy)
 
 
-def of_gateway_keys(targets: int, unreadable: Sequence[str]) -> DoctorFinding:
+def judge_gateway_keys(targets: int, unreadable: Sequence[str]) -> DoctorFinding:
     """Judge whether the keys of current gateway targets can be opened; `unreadable` names targets whose key cannot."""
     if not unreadable:
         return report_ok(GATEWAYS, f"{targets} in force; every key that was set can be opened")
@@ -132,7 +132,7 @@ def of_gateway_keys(targets: int, unreadable: Sequence[str]) -> DoctorFinding:
     )
 
 
-def of_shut_gateway(named: str) -> DoctorFinding:
+def warn_of_closed_gateway(named: str) -> DoctorFinding:
     """Return the warning about a gateway target that is not called for now, whose deliveries wait."""
     return report_warning(
         GATEWAYS, f"not called for now, it failed or asked for time: {named}", "ask the gateway's operator"

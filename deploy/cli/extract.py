@@ -21,12 +21,12 @@ from embeddings.registry import create_embedder
 from store.database import Database
 from store.derived import extraction_runs, reflection_vectors
 from store.derived.extraction_runs import Unread
-from store.derived.unit_vectors import again_id, lacking_vectors
+from store.derived.unit_vectors import derive_reembedding_id, find_turns_without_vectors
 from store.ledger.stages import Stage
 from store.tenancy.call_audit import NO_HOST
 from store.text.rules import VERSION
 from workers.extraction.events import reading_id
-from workers.extraction.llm.request import version_of
+from workers.extraction.llm.request import derive_version
 
 HostOption = Annotated[str | None, typer.Option(metavar="NAME", help="Only this tenant (host).")]
 BankOption = Annotated[str | None, typer.Option(metavar="NAME", help="Only this bank of --host.")]
@@ -71,14 +71,14 @@ class Reembedding:
         """Return turns with a text, and reflections, that have no vector of this generation."""
         found = [
             one
-            for lacking in (lacking_vectors, reflection_vectors.read_lacking)
+            for lacking in (find_turns_without_vectors, reflection_vectors.read_lacking)
             for one in await lacking(connection, host, self.generation, bank=bank, after=after, limit=limit)
         ]
         return sorted(found, key=lambda one: one.position)[:limit]
 
     def item(self, one: Unread) -> UUID:
         """Return the id of the ledger row in which this generation embeds the turn."""
-        return again_id(one.turn, self.generation, one.position)
+        return derive_reembedding_id(one.turn, self.generation, one.position)
 
 
 def extract_command(
@@ -138,7 +138,7 @@ def embed_command(
 
 def _list_versions(stack: Stack) -> list[str]:
     """Return the extractor versions of this stack, the best one last."""
-    return [VERSION, *([version_of(stack.enrichment.model)] if stack.enrichment.enabled else [])]
+    return [VERSION, *([derive_version(stack.enrichment.model)] if stack.enrichment.enabled else [])]
 
 
 def _run_reprocessing(

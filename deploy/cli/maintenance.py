@@ -28,7 +28,7 @@ from store.erasure import Erasures
 from store.errors import ResourceBusy
 from store.maintenance import ExpiryTask, Pruning, Schedule, WordReanalysis
 from store.recall.jobs import RecallJobs
-from workers.maintenance import Maintainer, Needs, Task, TaskOutcome, index_task, recall_check_task, tasks_of
+from workers.maintenance import Maintainer, Needs, Task, TaskOutcome, build_tasks, index_task, recall_check_task
 
 TaskOption = Annotated[
     list[str] | None, typer.Option("--task", metavar="NAME", help="Run only this task (repeatable).")
@@ -115,7 +115,7 @@ async def _run_maintenance(
         )
         near = create_linking_task(settings, database, create_embedder(settings.embedding, settings.data), clock)
         others = (near, recall_check_task(database, settings.recall), index_task(indexes))
-        tasks = {task.name: task for task in (*tasks_of(needs), *others)}
+        tasks = {task.name: task for task in (*build_tasks(needs), *others)}
         if unknown := [name for name in names or () if name not in tasks]:
             raise exit_with(f"no such task: {', '.join(unknown)}; there are {', '.join(tasks)}", 2)
         chosen = [tasks[name] for name in names or tasks]

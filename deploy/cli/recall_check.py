@@ -15,7 +15,7 @@ from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import create_console, exit_with, print_json, print_notice
 from deploy.cli.running_stack import find_running_stack
 from store.database import Database
-from store.recall.accuracy_check import CheckedQuestion, StoredBank, compare_searches, stored_banks
+from store.recall.accuracy_check import CheckedQuestion, StoredBank, compare_searches, find_stored_banks
 from store.recall.settings import RecallSettings
 
 TARGET_RECALL = 0.98
@@ -60,9 +60,9 @@ def recall_check_command(
     stack = find_running_stack(data)
 
     async def check(database: Database) -> list[CheckedQuestion]:
-        stored = await stored_banks(database, bank)
+        stored = await find_stored_banks(database, bank)
         if bank is not None and not stored:
-            there = sorted({one.name for one in await stored_banks(database, None)})
+            there = sorted({one.name for one in await find_stored_banks(database, None)})
             raise exit_with(describe_missing(f"no tenant has a bank {bank!r}", "there is", bank, there), 2)
         return await compare_banks(database, _sample_banks(stored, banks), units, stack.recall)
 

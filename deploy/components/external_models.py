@@ -13,14 +13,14 @@ import structlog
 
 from deploy.settings import Settings
 from embeddings.protocol import Embedder
-from embeddings.remote import generation_of
-from embeddings.retry import Retry, evenly
+from embeddings.remote import derive_generation
+from embeddings.retry import Retry, wait_evenly
 from embeddings.settings import Provider
 from store.database import Database
 from store.database_outage import may_pass
 from store.live_model import note_live_model
 from store.tenancy.external_models import EMBEDDING, EXTRACTION, OutsideModel, note_external_models
-from workers.extraction.llm.request import version_of
+from workers.extraction.llm.request import derive_version
 
 log = structlog.get_logger(__name__)
 
@@ -32,10 +32,10 @@ def list_external_models(settings: Settings) -> Sequence[OutsideModel]:
     """Return the models on other machines that stored texts may be sent to."""
     embedding, enrichment, found = settings.embedding, settings.enrichment, []
     if embedding.provider is Provider.REMOTE:
-        generation = str(generation_of(embedding.remote.model))
+        generation = str(derive_generation(embedding.remote.model))
         found.append(OutsideModel(EMBEDDING, generation, _parse_host(embedding.remote.url)))
     if enrichment.enabled:
-        found.append(OutsideModel(EXTRACTION, version_of(enrichment.model), _parse_host(enrichment.url)))
+        found.append(OutsideModel(EXTRACTION, derive_version(enrichment.model), _parse_host(enrichment.url)))
     return found
 
 
@@ -52,7 +52,7 @@ async def record_models(database: Database, settings: Settings, embedder: Embedd
             log.warning("models_not_recorded", error=type(error).__name__)
         return 0.0
 
-    await Retry(evenly(RETRY_INTERVAL_S)).call(record, again)
+    await Retry(wait_evenly(RETRY_INTERVAL_S)).call(record, again)
 
 
 @asynccontextmanager

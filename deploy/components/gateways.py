@@ -7,7 +7,7 @@ from functools import partial
 
 import structlog
 
-from embeddings.retry import Retry, evenly
+from embeddings.retry import Retry, wait_evenly
 from producers.service.gateway_clients import (
     CallPolicy,
     GatewayClients,
@@ -38,7 +38,7 @@ class TargetAccess:
     def __init__(self, settings: DeliverySettings) -> None:
         self._settings = settings
         self._sealer = Sealer(sealing_keys(settings.sealing_keys))
-        self._own = user_of(settings)
+        self._own = read_gateway_user(settings)
 
     def __call__(self, target: GatewayTarget) -> TargetCredentials:
         """Return a target's URL and key. Raises TargetUnusable."""
@@ -63,7 +63,7 @@ class TargetAccess:
         return True
 
 
-def user_of(settings: DeliverySettings) -> GatewayUser | None:
+def read_gateway_user(settings: DeliverySettings) -> GatewayUser | None:
     """Return the gateway user that the settings name; None when `gateway.mode` is off."""
     if settings.mode is GatewayMode.OFF:
         return None
@@ -71,7 +71,7 @@ def user_of(settings: DeliverySettings) -> GatewayUser | None:
     return GatewayUser(base_url, settings.user_id, settings.app_id, settings.project_id)
 
 
-def delivery_clients(settings: DeliverySettings, database: Database) -> GatewayClients:
+def build_delivery_clients(settings: DeliverySettings, database: Database) -> GatewayClients:
     """Return the clients that deliver turns."""
     policy = CallPolicy(settings.timeout_seconds, settings.keep_seconds, gate_policy(settings))
     return GatewayClients(database, TargetAccess(settings), policy)
@@ -86,7 +86,7 @@ def create_gateway_recall(settings: DeliverySettings, database: Database, timeou
 
 
 @asynccontextmanager
-async def following_settings(database: Database, settings: DeliverySettings) -> AsyncGenerator[None]:
+async def store_configured_target(database: Database, settings: DeliverySettings) -> AsyncGenerator[None]:
     """Make the settings' gateway the target of their host, before the block runs if the database answers soon.
 
     When they name none, end the target that earlier settings made.
@@ -101,7 +101,7 @@ async def following_settings(database: Database, settings: DeliverySettings) -> 
 
 
 async def _follow_targets(targets: GatewayTargets, settings: DeliverySettings) -> None:
-    user = user_of(settings)
+    user = read_gateway_user(settings)
 
     def again(error: Exception) -> float | None:
         """Return a minimal wait of 0 seconds after any error, or None to give up when the target is taken."""
@@ -113,7 +113,7 @@ async def _follow_targets(targets: GatewayTargets, settings: DeliverySettings) -
 
     try:
         follow = partial(targets.follow_settings, settings.host, user, settings.scope, BY_SETTINGS)
-        found = await Retry(evenly(TRY_AGAIN_S)).call(follow, again)
+        found = await Retry(wait_evenly(TRY_AGAIN_S)).call(follow, again)
     except TargetTaken as error:
         log.error("gateway_target_refused", reason=str(error))  # noqa: TRY400 - no tracebacks
         return

@@ -20,7 +20,7 @@ LOOP_LAG_SECONDS = Histogram(
 )
 
 
-async def measure_loop_lag(process: str, pause_s: float = PAUSE_S) -> None:
+async def record_loop_lag(process: str, pause_s: float = PAUSE_S) -> None:
     """Record the lag of the running event loop in the histogram, until cancelled; `process` is `api` or `worker`."""
     observed = LOOP_LAG_SECONDS.labels(process)
     while True:
@@ -30,9 +30,9 @@ async def measure_loop_lag(process: str, pause_s: float = PAUSE_S) -> None:
 
 
 @asynccontextmanager
-async def measuring_loop_lag(process: str) -> AsyncGenerator[None]:
+async def measure_loop_lag(process: str) -> AsyncGenerator[None]:
     """Record the lag of the running event loop in the histogram while the block runs."""
-    task = asyncio.create_task(measure_loop_lag(process), name="measure the lag of the event loop")
+    task = asyncio.create_task(record_loop_lag(process), name="measure the lag of the event loop")
     yield
     task.cancel()
     await asyncio.wait([task])

@@ -25,12 +25,12 @@ from dramatiq.brokers.redis import RedisBroker
 from deploy.components.broker_fitness import BrokerMonitor
 from deploy.components.external_models import record_models
 from deploy.components.facade import build_dependencies
-from deploy.components.gateways import create_gateway_recall, delivery_clients
+from deploy.components.gateways import build_delivery_clients, create_gateway_recall
 from deploy.components.indexing import index_as_owner
 from deploy.components.linking import create_linking_task
 from deploy.components.process_setup import freeze_loaded_objects, lower_backend_priority
 from deploy.observability import logs
-from deploy.observability.loop_lag import measure_loop_lag
+from deploy.observability.loop_lag import record_loop_lag
 from deploy.observability.tracing import start_tracing
 from deploy.settings import Settings
 from deploy.worker.registry import Registration, wait_for_end
@@ -58,10 +58,10 @@ from store.recall.recaller import Recaller
 from workers.broker import ActorDependencies, build_pools, build_worker, create_broker, register_actors
 from workers.embedding import EmbeddingStage
 from workers.enrichment import EnrichmentStage, model_gate
-from workers.extraction.llm.reader import LlmReader, reader_of
+from workers.extraction.llm.reader import LlmReader, build_reader
 from workers.extraction.stage import ExtractionStage
 from workers.gateway import GatewayStage
-from workers.maintenance import Maintainer, Needs, recall_check_task, tasks_of
+from workers.maintenance import Maintainer, Needs, build_tasks, recall_check_task
 from workers.projection import ProjectionStage
 from workers.recall import RecallWork
 from workers.retry import RetryPolicy
@@ -216,7 +216,7 @@ async def _build_resources(
     database = Database(settings.database, lower_backend_priority(nice) if nice else None)
     clock = DatabaseClock(database)
     embedder = create_embedder(settings.embedding, settings.data)
-    gateways, reader = delivery_clients(settings.gateway, database), reader_of(settings.enrichment)
+    gateways, reader = build_delivery_clients(settings.gateway, database), build_reader(settings.enrichment)
     gateway_recall = create_gateway_recall(settings.gateway, database, settings.gateway.timeout_seconds)
     notifier, ledger, jobs = Notifier(broker), Ledger(database), RecallJobs(database, clock)
     reranker = create_reranker(settings.embedding.reranker, settings.data)
@@ -246,7 +246,7 @@ async def _build_resources(
         ExpiryTask(database, clock),
     )
     tasks = (
-        *tasks_of(needs),
+        *build_tasks(needs),
         create_linking_task(settings, database, embedder, clock),
         recall_check_task(database, settings.recall),
     )
@@ -262,7 +262,7 @@ async def _build_resources(
             ("maintainer", _run_maintenance(maintainer, clock)),
             ("clock", clock.run()),
             ("broker", watch.run()),
-            ("loop lag", measure_loop_lag("worker")),
+            ("loop lag", record_loop_lag("worker")),
             ("models", record_models(database, settings, embedder)),
             ("indexes", index_as_owner(settings, name)),
             ("dead letters", prune_letters(settings)),

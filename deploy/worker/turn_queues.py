@@ -32,7 +32,7 @@ def queue_url(settings: Settings) -> str:
     return settings.queue.url.get_secret_value() or settings.broker.url.get_secret_value()
 
 
-def grant_of_queue(queue: str, tenant: str) -> Grant:
+def build_queue_grant(queue: str, tenant: str) -> Grant:
     """Return the rights of a queue's messages: those of an unrestricted key of its tenant. No such key exists."""
     name = uuid5(NAMESPACE_URL, f"afterturn:queue:{queue}")
     return Grant(key_id=name, host_id=identity.host_id(tenant), banks=None, write=True)
@@ -73,7 +73,7 @@ def _build_worker(
     settings: Settings, memory: MemoryFacade, database: Database, queue: str, tenant: str
 ) -> dramatiq.Worker:
     broker = open_queue(settings, queue)
-    grant = grant_of_queue(queue, tenant)
+    grant = build_queue_grant(queue, tenant)
     ensure = partial(ensure_host, database, tenant)
     intake = QueueIntake(memory, grant, settings.api.max_request_bytes, settings.queue.max_attempts, ensure)
     register_queue_actors(broker, intake.accept, open_letters(settings, broker))

@@ -10,7 +10,7 @@ from embeddings.retry import Backoff, Clock, Retry, Sleep
 from producers.cutover.checkpoint import Checkpoint
 from producers.cutover.errors import GaveUp
 from producers.cutover.legacy import SCOPES, LegacyMemories, LegacyMemory
-from producers.perimeter.client import PluginClient, make
+from producers.perimeter.client import PluginClient, build_request
 from producers.perimeter.errors import (
     InvalidCall,
     PerimeterError,
@@ -21,10 +21,10 @@ from producers.perimeter.errors import (
     TreeUnreadable,
 )
 from producers.perimeter.namespaces import NamespaceAccess, derive_namespaces
-from producers.perimeter.perimeter import clean
+from producers.perimeter.perimeter import sanitise_content
 from producers.perimeter.trees import WorkspaceTree
 from producers.plugin.wire import Capability, MemoryKind, MemoryWrite, NamespaceUpsert, Source
-from store.off_loop import off_loop
+from store.off_loop import run_off_loop
 from store.text.redaction import Redaction
 
 #: The longest wait for an unavailable plugin, in seconds.
@@ -206,8 +206,8 @@ class Backfill:
         """Copy a row; return whether it needs no second try."""
         try:
             entry = await self._map.namespace_of(row.workspace, row.scope)
-            content = await off_loop(len(row.content), clean, row.content, self.redaction)
-            write = make(MemoryWrite, id=row.id, content=content, kind=MemoryKind.FACT, source=Source.AGENT)
+            content = await run_off_loop(len(row.content), sanitise_content, row.content, self.redaction)
+            write = build_request(MemoryWrite, id=row.id, content=content, kind=MemoryKind.FACT, source=Source.AGENT)
         except (Unmappable, InvalidCall) as problem:
             self.tally.skipped += 1
             self.say(f"[skip] id={row.id} scope={row.scope!r} {problem}")

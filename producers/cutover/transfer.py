@@ -13,12 +13,12 @@ from uuid import UUID
 from producers.cutover.backfill import NamespaceMap, OutageRetry, Say, Unmappable
 from producers.cutover.errors import GaveUp, UnusableFile
 from producers.cutover.listing import list_memories
-from producers.perimeter.client import PluginClient, make
+from producers.perimeter.client import PluginClient, build_request
 from producers.perimeter.errors import InvalidCall, PerimeterError
-from producers.perimeter.perimeter import clean
+from producers.perimeter.perimeter import sanitise_content
 from producers.perimeter.trees import WorkspaceTree
 from producers.plugin.wire import VERSION, Capability, Memory, MemoryWrite, NamespaceKind, NamespaceUpsert
-from store.off_loop import off_loop
+from store.off_loop import run_off_loop
 from store.text.redaction import Redaction
 
 FORMAT = "afterturn-plugin-export-1"
@@ -66,7 +66,7 @@ async def export_memories(
         elif listing.memories:
             _write_line(out, {"namespace": name, "kind": kind})
         for memory in sorted(listing.memories.values(), key=lambda one: (one.created_at, one.id)):
-            content = await off_loop(len(memory.content), clean, memory.content, redaction)
+            content = await run_off_loop(len(memory.content), sanitise_content, memory.content, redaction)
             _write_line(out, {"memory": memory.model_copy(update={"content": content}).as_json()})
             count += 1
     _write_line(out, {"end": count, "cut_off": cut_off})
@@ -141,7 +141,7 @@ class Import:
     async def _make_namespace(self, retry: OutageRetry, kept: dict[str, Any]) -> bool:
         name = str(kept["namespace"])
         try:
-            upsert = make(
+            upsert = build_request(
                 NamespaceUpsert,
                 kind=kept.get("kind"),
                 expires_at=kept.get("expires_at"),
@@ -159,7 +159,7 @@ class Import:
         self, retry: OutageRetry, kept: dict[str, Any], promised: frozenset[str], made: dict[str, bool]
     ) -> None:
         try:
-            memory = make(Memory, **kept)
+            memory = build_request(Memory, **kept)
             write = await self._as_write(memory, promised)
         except (InvalidCall, TypeError, ValueError) as problem:
             self.tally.skipped += 1
@@ -177,10 +177,10 @@ class Import:
 
     async def _as_write(self, memory: Memory, promised: frozenset[str]) -> MemoryWrite:
         """Return the write request for an exported memory. Raises InvalidCall, ValueError."""
-        return make(
+        return build_request(
             MemoryWrite,
             id=UUID(memory.id),
-            content=await off_loop(len(memory.content), clean, memory.content, self.redaction),
+            content=await run_off_loop(len(memory.content), sanitise_content, memory.content, self.redaction),
             kind=memory.kind,
             source=memory.source,
             expires_at=memory.expires_at,

@@ -10,9 +10,9 @@ from producers.cutover.legacy import LegacyMemories, LegacyMemory
 from producers.cutover.listing import MemoryListing, find_memory, list_memories
 from producers.perimeter.client import PluginClient
 from producers.perimeter.errors import PerimeterError, TreeUnreadable
-from producers.perimeter.perimeter import clean
+from producers.perimeter.perimeter import sanitise_content
 from producers.perimeter.trees import WorkspaceTree
-from store.off_loop import off_loop
+from store.off_loop import run_off_loop
 from store.text.redaction import Redaction
 
 SAMPLE = 50
@@ -96,7 +96,7 @@ class Verify:
             except Unmappable as unmappable:
                 self._skip(row, str(unmappable))
                 continue
-            content = await off_loop(len(row.content), clean, row.content, self.redaction)
+            content = await run_off_loop(len(row.content), sanitise_content, row.content, self.redaction)
             if not content.strip():
                 self._skip(row, "the text is blank")
                 continue

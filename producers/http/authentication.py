@@ -76,24 +76,26 @@ def _read_bearer(request: Request) -> str:
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
-def memory_of(request: Request) -> MemoryFacade:
+def get_memory(request: Request) -> MemoryFacade:
     """Return the facade that this application serves."""
     memory: MemoryFacade = request.app.state.memory
     return memory
 
 
-def keys_of(request: Request) -> Authenticator:
+def get_authenticator(request: Request) -> Authenticator:
     """Return the authenticator of tenants' keys."""
     keys: Authenticator = request.app.state.keys
     return keys
 
 
 async def _admit_call(request: Request) -> AuthenticatedCall:
-    return AuthenticatedCall(await authenticate_and_queue(request, keys_of(request)), memory_of(request))
+    return AuthenticatedCall(await authenticate_and_queue(request, get_authenticator(request)), get_memory(request))
 
 
 async def _admit_recall(request: Request) -> AuthenticatedCall:
-    return AuthenticatedCall(await authenticate_and_queue(request, keys_of(request), RECALL_WEIGHT), memory_of(request))
+    return AuthenticatedCall(
+        await authenticate_and_queue(request, get_authenticator(request), RECALL_WEIGHT), get_memory(request)
+    )
 
 
 TenantCall = Annotated[AuthenticatedCall, Depends(_admit_call)]

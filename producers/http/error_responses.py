@@ -22,7 +22,7 @@ from producers.errors import (
     Unauthenticated,
     Unavailable,
 )
-from store.database_outage import is_outage, state_of, timed_out
+from store.database_outage import is_outage, is_statement_timeout, state_of
 from store.errors import (
     ConcurrencyError,
     EventRefused,
@@ -113,7 +113,7 @@ ROUTER_CODES = {400: "BAD_REQUEST", 404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
 def error_to_wire(error: Exception) -> Wire:
     """Return the kind of answer to a failure."""
     known = kind_to_wire(type(error))
-    return UNAVAILABLE if known is INTERNAL and (is_outage(error) or timed_out(error)) else known
+    return UNAVAILABLE if known is INTERNAL and (is_outage(error) or is_statement_timeout(error)) else known
 
 
 def kind_to_wire(kind: type[Exception]) -> Wire:

@@ -44,7 +44,7 @@ class RequestBody:
         if self._whole:
             return await self._receive()
         try:
-            async with asyncio.timeout_at(self._begun + allowed_seconds(self._settings, self._bytes)):
+            async with asyncio.timeout_at(self._begun + compute_time_limit(self._settings, self._bytes)):
                 message = await self._receive()
         except TimeoutError:
             raise too_slow(self._settings) from None
@@ -69,7 +69,7 @@ class ResponseSender:
             await self._send(message)
             return
         try:
-            async with asyncio.timeout(allowed_seconds(self._settings, len(body))):
+            async with asyncio.timeout(compute_time_limit(self._settings, len(body))):
                 for start in range(0, len(body), PIECE):
                     more = message.get("more_body", False) or start + PIECE < len(body)
                     await self._send({**message, "body": body[start : start + PIECE], "more_body": more})
@@ -89,7 +89,7 @@ class Unfinished:
     @contextmanager
     def one_more(self, scope: Scope) -> Iterator[None]:
         """Count a request during the block. Raises Overloaded where its address has too many."""
-        address = client_address(scope, self._trusted)
+        address = read_client_address(scope, self._trusted)
         if self._of[address] >= self._limit:
             metrics.SHED.labels("address").inc()
             raise Overloaded(
@@ -106,12 +106,12 @@ class Unfinished:
                 del self._of[address]
 
 
-def allowed_seconds(settings: ApiSettings, size: int) -> float:
+def compute_time_limit(settings: ApiSettings, size: int) -> float:
     """Return the seconds that a body of this many bytes may take in all."""
     return settings.body_seconds + size / settings.min_body_bytes_per_second
 
 
-def client_address(scope: Scope, trusted: Sequence[Network]) -> str:
+def read_client_address(scope: Scope, trusted: Sequence[Network]) -> str:
     """Return the client's address: the connection's, or the one that a trusted proxy there names."""
     client = scope.get("client")
     name: str = client[0] if client else ""

@@ -54,7 +54,7 @@ class BankFreshnessParameters(FreshnessParameters, BankPlace):
     """Of which bank, which position to wait for, and how long."""
 
 
-async def body_of(request: Request) -> Any:
+async def read_body(request: Request) -> Any:
     """Return the JSON value of the body. Raises Malformed, and Invalid for too many values."""
     raw = await request.body()
     try:

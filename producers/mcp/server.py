@@ -90,7 +90,7 @@ class McpServer:
             self._server, json_response=True, stateless=True, max_request_body_size=self._most_bytes
         )
         async with manager.run():
-            await manager.handle_request(scope, _replay_body(body, receive), without_echoes(send))
+            await manager.handle_request(scope, _replay_body(body, receive), hide_input_in_errors(send))
 
     async def _list(self, context: Any, asked: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         del asked
@@ -210,7 +210,7 @@ def _describe_failure(error: Exception) -> tuple[dict[str, Any], str | None]:
     return body, type(error).__name__ if internal or known is UNAVAILABLE else None
 
 
-def without_echoes(send: Send) -> Send:
+def hide_input_in_errors(send: Send) -> Send:
     """Return a sender that sends an answer at once, with errors that repeat nothing of the request."""
     started: dict[str, Any] = {}
     body = bytearray()

@@ -89,7 +89,7 @@ def parse_timeout(text: str) -> float:
     return hours * 3600 + minutes * 60 + seconds + milliseconds / 1000 or TIMEOUT_S
 
 
-def make(model: type[Body], /, **fields: Any) -> Body:
+def build_request(model: type[Body], /, **fields: Any) -> Body:
     """Return a request of the contract. Raises InvalidCall, which names the fields and never their values."""
     try:
         return model(**fields)

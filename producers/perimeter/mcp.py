@@ -11,7 +11,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from producers.mcp.server import without_echoes
+from producers.mcp.server import hide_input_in_errors
 from producers.perimeter.callers import Callers, CallingWorkspace
 from producers.perimeter.errors import UnknownCaller
 from producers.perimeter.tools import Answer, Toolbox, ToolFailed
@@ -52,7 +52,7 @@ class PerimeterMcp:
             self._server, json_response=True, stateless=True, max_request_body_size=MOST_BYTES
         )
         async with manager.run():
-            await manager.handle_request(scope, receive, without_echoes(send))
+            await manager.handle_request(scope, receive, hide_input_in_errors(send))
 
     async def _list(self, _context: Any, _asked: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[types.Tool.model_validate(one) for one in await self._toolbox.listed()])

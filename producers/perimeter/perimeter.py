@@ -10,7 +10,7 @@ import structlog
 
 from producers.perimeter.audit import OrganisationAudit, OrganisationWrite
 from producers.perimeter.callers import CallingWorkspace
-from producers.perimeter.client import PluginClient, make
+from producers.perimeter.client import PluginClient, build_request
 from producers.perimeter.errors import InvalidCall, NotConfigured, PluginRefused
 from producers.perimeter.fence import disarm_marks, mark_organisation
 from producers.perimeter.namespaces import NamespaceAccess, derive_namespaces, readable_entries, writable_entry
@@ -27,7 +27,7 @@ from producers.plugin.wire import (
     Source,
     Written,
 )
-from store.off_loop import off_loop
+from store.off_loop import run_off_loop
 from store.text.redaction import Redaction, redact_secrets
 
 #: The lifetime of a summary without an `expires_at`.
@@ -113,9 +113,9 @@ class Perimeter:
     async def commit(self, caller: CallingWorkspace, commit: Commit) -> Committed:
         """Store a text, without secrets, and without imitations of the organisation's mark."""
         plugin = self._wired()
-        write = make(
+        write = build_request(
             MemoryWrite,
-            content=await off_loop(len(commit.content), self.clean, commit.content, caller),
+            content=await run_off_loop(len(commit.content), self.clean, commit.content, caller),
             kind=commit.kind,
             source=commit.source,
             expires_at=self._end(commit),
@@ -144,7 +144,9 @@ class Perimeter:
         if not entries:
             return Hits()
         names = {entry.name: entry.kind for entry in entries}
-        request = make(SearchRequest, namespaces=tuple(names), query=query or None, kinds=tuple(kinds), limit=limit)
+        request = build_request(
+            SearchRequest, namespaces=tuple(names), query=query or None, kinds=tuple(kinds), limit=limit
+        )
         ignored: tuple[str, ...] = ()
         if request.query is not None and Capability.FTS not in await plugin.capabilities():
             request, ignored = request.model_copy(update={"query": None}), ("query",)
@@ -162,11 +164,11 @@ class Perimeter:
         """Forget a memory of a namespace that the caller can write."""
         plugin = self._wired()
         entry = writable_entry(await self.readable(caller), namespace)
-        await plugin.forget(memory_id, make(ForgetRequest, requested_by_namespace=entry.name))
+        await plugin.forget(memory_id, build_request(ForgetRequest, requested_by_namespace=entry.name))
 
     def clean(self, content: str, caller: CallingWorkspace | None = None) -> str:
         """Return a text to store: with secrets (and the caller's own key) replaced, and marks disarmed."""
-        return clean(content, self._redaction, (caller.key,) if caller and caller.key else ())
+        return sanitise_content(content, self._redaction, (caller.key,) if caller and caller.key else ())
 
     def _wired(self) -> PluginClient:
         if self._plugin is None:
@@ -209,7 +211,7 @@ class Perimeter:
             log.error("organisation_write_not_audited", error=type(error).__name__, memory_id=write.memory_id)  # noqa: TRY400
 
 
-def clean(content: str, redaction: Redaction, own_keys: Sequence[str] = ()) -> str:
+def sanitise_content(content: str, redaction: Redaction, own_keys: Sequence[str] = ()) -> str:
     """Return a text to store: with secrets replaced, and marks disarmed."""
     return disarm_marks(redact_secrets(content, redaction, own_keys))
 

@@ -26,7 +26,7 @@ from starlette.types import Receive, Scope, Send
 
 from producers import metrics
 from producers.errors import Invalid, Overloaded, PermissionDenied, TooLarge, TooSlow, Unauthenticated
-from producers.fair_queue import CURRENT, FairQueue, Slot, charge, weight_of
+from producers.fair_queue import CURRENT, FairQueue, Slot, charge_tenant, weight_of
 from producers.http.limits import RequestBody, ResponseSender
 from producers.http.middleware import METHODS
 from producers.http.request_trace import describe_request, trace_request
@@ -47,7 +47,7 @@ from producers.service.turns import MOST_PROBLEMS
 from producers.settings import ApiSettings
 from store.database_outage import is_outage
 from store.errors import NotFound, OverQuota, RateLimited, ResourceBusy, TurnBusy
-from store.off_loop import in_steps, off_loop
+from store.off_loop import run_off_loop, run_steps_off_loop
 
 #: Time-out of the store's health check, in seconds.
 HEALTH_S = 2.0
@@ -255,8 +255,8 @@ class _PluginRequest:
         if len(asked.namespaces) > MOST_NAMESPACES:
             raise _bad_request(f"a search reads at most {MOST_NAMESPACES} namespaces")
         found = await self._store.search(asked)
-        answer = await in_steps(found.effort, found.encode())
-        charge(len(answer))
+        answer = await run_steps_off_loop(found.effort, found.encode())
+        charge_tenant(len(answer))
         return Response(answer, media_type="application/json")
 
     async def _health(self) -> Response:
@@ -290,7 +290,7 @@ class _PluginRequest:
 
     async def _read(self, model: type[Request_]) -> Request_:
         """Return the body as an object of this model. Raises Refusal, which names fields and never values."""
-        return await off_loop(len(self._raw), self._read_now, model)
+        return await run_off_loop(len(self._raw), self._read_now, model)
 
     def _read_now(self, model: type[Request_]) -> Request_:
         claimed = self._store.capabilities

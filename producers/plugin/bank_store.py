@@ -35,11 +35,11 @@ from store import identity
 from store.erasure import Erasures
 from store.errors import NotFound
 from store.ledger.stages import Stage
-from store.off_loop import Steps, in_steps
+from store.off_loop import Steps, run_steps_off_loop
 from store.plugin.memories import PluginMemories, PluginMemory, StoredMemory
 from store.plugin.namespaces import NamespaceChange, NamespaceRow, Namespaces
 from store.plugin.search import ListingCursor, PluginSearch, SearchQuery
-from store.plugin.vectors import normalise
+from store.plugin.vectors import normalise_vector
 from store.tenancy.keys import Grant
 
 CAPABILITIES = (
@@ -213,7 +213,7 @@ class BankPluginStore:
         """Return the memories found by the caller's vector where its dimension is stored, else by the text."""
         search, reference = self.parts.search, self.parts.settings.search_mode is SearchMode.REFERENCE
         if embedding:
-            found = await search.nearest(self.host, asked, normalise(embedding), pins_first=not reference)
+            found = await search.nearest(self.host, asked, normalise_vector(embedding), pins_first=not reference)
             if found or len(embedding) in (known := await search.dimensions(self.host, asked)):
                 return found
             if not query and known:
@@ -266,7 +266,7 @@ def _as_stored(memory: MemoryWrite) -> PluginMemory:
         expires_at=memory.expires_at,
         propagation=None if propagation is None else json.dumps(propagation, ensure_ascii=False),
         pin=memory.pin,
-        vector=normalise(memory.embedding) if memory.embedding else None,
+        vector=normalise_vector(memory.embedding) if memory.embedding else None,
         created_at=memory.created_at,
     )
 
@@ -286,7 +286,7 @@ async def _read_memories(
         return tuple(made)
 
     size = sum(one.size for one in found) + sum(map(len, vectors.values()))
-    return await in_steps(size, read())
+    return await run_steps_off_loop(size, read())
 
 
 def _as_memory(found: StoredMemory, names: Mapping[UUID, str], vector: Sequence[float] | None = None) -> Memory:

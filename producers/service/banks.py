@@ -159,7 +159,7 @@ def resolve_speaker(grant: Grant, user: str | None) -> str | None:
     return grant.user or user
 
 
-def space_for(grant: Grant, body: BankBody) -> Space:
+def choose_space(grant: Grant, body: BankBody) -> Space:
     """Return the owner of a new bank. Raises PermissionDenied for another user or agent than the key's."""
     if grant.agent is not None and body.agent not in (None, grant.agent):
         raise PermissionDenied("this key makes banks of its own agent only")

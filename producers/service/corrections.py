@@ -21,7 +21,7 @@ class CorrectionBody(RequestModel):
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"content": "We fly to Lisbon on Saturday", "version": 1}
 
 
-def correction_of(value: Any, settings: ApiSettings) -> CorrectionBody:
+def parse_correction(value: Any, settings: ApiSettings) -> CorrectionBody:
     """Return the correction in a JSON value. Raises Invalid, or TooLarge for a text beyond a message's limit."""
     body = parse_body(CorrectionBody, value)
     if not body.content.strip():

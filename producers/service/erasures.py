@@ -100,7 +100,7 @@ def may_see_receipt(grant: Grant, receipt: Receipt) -> bool:
     return receipt.bank_id in {identity.bank_id(grant.host_id, name) for name in names}
 
 
-def scope_of(grant: Grant) -> tuple[UUID | None, UUID | None]:
+def read_scope(grant: Grant) -> tuple[UUID | None, UUID | None]:
     """Return the ids of the user and the agent that a key is restricted to."""
     host = grant.host_id
     user = None if grant.user is None else identity.user_id(host, grant.user)

@@ -17,7 +17,7 @@ from producers.errors import FieldProblem, Invalid
 from producers.service.fields import BANK_BYTES, SESSION_BYTES, Moment, Name, Text, field_error, session_name
 from producers.service.recall_json import MOST_BYTES, ROOM_FOR_NOTE, describe_cut
 from producers.service.redacting import Redactor
-from producers.service.turns import Content, ContentField, limit_text, size_of
+from producers.service.turns import Content, ContentField, limit_text, measure_content
 from producers.service.wire import WireModel
 from producers.settings import ApiSettings
 from store.identity import digest_name
@@ -210,7 +210,7 @@ def shorten_name(name: str, limit: int) -> str:
     return name if len(name.encode()) <= limit else digest_name(name)
 
 
-def session_of(name: str) -> str:
+def shorten_session_name(name: str) -> str:
     """Return the session's name here; a name that is invalid in a path is shortened like one that is too long."""
     short = shorten_name(name, SESSION_BYTES)
     try:
@@ -220,14 +220,14 @@ def session_of(name: str) -> str:
         return digest_name(safe, name)
 
 
-def turns_of(body: AddBody, settings: ApiSettings, redactor: Redactor) -> list[NewTurn]:
+def split_into_turns(body: AddBody, settings: ApiSettings, redactor: Redactor) -> list[NewTurn]:
     """Return each message as a turn of its own, named by its digest, so that a repeated message is the same turn.
 
     Blank messages and recalled text are left out. Raises TooLarge.
     """
     kept = [message for message in body.messages if message.content.parts or message.content.text.strip()]
     for n, message in enumerate(kept):
-        limit_text(f"messages.{n}.content", size_of(message.content), settings)
+        limit_text(f"messages.{n}.content", measure_content(message.content), settings)
     return [_build_turn(body, _without_secrets(message, redactor)) for message in kept]
 
 
@@ -244,7 +244,7 @@ def _build_turn(body: AddBody, message: AddedMessage) -> NewTurn:
     said = NewMessage(message.role, content.text, message.sender_id, message.timestamp, content.parts)
     return NewTurn(
         bank=body.bank,
-        session_name=session_of(body.session_id),
+        session_name=shorten_session_name(body.session_id),
         turn_name=_digest_message(body, message),
         messages=[said],
         user_id=body.user_id,
@@ -259,7 +259,7 @@ def _digest_message(body: AddBody, message: AddedMessage) -> str:
     return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def question_of(body: SearchBody) -> RecallQuery | None:
+def build_query(body: SearchBody) -> RecallQuery | None:
     """Return the query for the memory; None when only resources are searched, of which there are none here."""
     everywhere = ALL_USER_MEMORY in body.scope
     if not everywhere and CURRENT_CHAT not in body.scope:
@@ -271,14 +271,14 @@ def question_of(body: SearchBody) -> RecallQuery | None:
         bank=body.bank,
         text=question,
         k=body.top_k,
-        session_name=session_of(CHAT + body.conversation_id),
+        session_name=shorten_session_name(CHAT + body.conversation_id),
         only_session=not everywhere,
     )
 
 
-def answer_of(body: SearchBody, found: Sequence[Recalled]) -> dict[str, Any]:
+def build_answer(body: SearchBody, found: Sequence[Recalled]) -> dict[str, Any]:
     """Return the contract's answer: the best results that fit, and a note if some do not."""
-    own = session_of(CHAT + body.conversation_id)
+    own = shorten_session_name(CHAT + body.conversation_id)
     results, room = list[dict[str, Any]](), MOST_BYTES - ROOM_AROUND - ROOM_FOR_NOTE
     for item in found:
         here = CURRENT_CHAT in body.scope and item.session_name == own

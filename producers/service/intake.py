@@ -14,7 +14,7 @@ from producers.service.authorisation import Action, require_write
 from producers.service.banks import assign_author
 from producers.service.call_place import note_place
 from producers.service.dependencies import ServiceDependencies
-from producers.service.gateway_calls import AddBody, turns_of
+from producers.service.gateway_calls import AddBody, split_into_turns
 from producers.service.load_shedding import Shed
 from producers.service.redacting import Redactor
 from producers.service.turns import BatchBody, Judged, limit_call, parse_body, read_turn
@@ -26,7 +26,7 @@ from store.gen_ai_spans import MemoryOperation, trace_memory
 from store.ledger.stages import Stage
 from store.memory.corrections import PINNED
 from store.memory.turns import Appended, NewTurn, Refused, TurnStatus
-from store.off_loop import off_loop
+from store.off_loop import run_off_loop
 from store.tenancy.keys import Grant
 
 #: The result of one turn: accepted, or the error that refuses it.
@@ -78,7 +78,7 @@ class Intake:
         require_write(grant)
         await self._dependencies.reach(grant, body.bank)
         redactor = Redactor.of(self._settings, grant)
-        turns = await off_loop(measure_value(added), turns_of, body, self._settings, redactor)
+        turns = await run_off_loop(measure_value(added), split_into_turns, body, self._settings, redactor)
         if body.afterturn_turn_id is not None:
             return await self._count_held(grant, body.afterturn_turn_id, len(turns))
         with time_call(len(turns)):
@@ -115,7 +115,7 @@ class Intake:
     async def _judge(self, grant: Grant, value: Any, known: set[tuple[str, UUID]]) -> Judged:
         """Return the validated turn, or the error that refuses it; `known`: documents that were found already."""
         try:
-            turn = await off_loop(measure_value(value), read_turn, value, self._settings)
+            turn = await run_off_loop(measure_value(value), read_turn, value, self._settings)
             turn = assign_author(grant, turn, await self._dependencies.reach(grant, turn.bank))
             await self._require_pin(grant, turn)
             if turn.doc_id is not None and (turn.bank, turn.doc_id) not in known:
@@ -177,7 +177,7 @@ class Intake:
     async def _redact(self, grant: Grant, turns: list[NewTurn]) -> list[NewTurn]:
         redactor = Redactor.of(self._settings, grant)
         size = sum(measure_value([list(message.parts or ()), message.content]) for t in turns for message in t.messages)
-        return await off_loop(size, lambda: [redactor.redact_turn(turn) for turn in turns])
+        return await run_off_loop(size, lambda: [redactor.redact_turn(turn) for turn in turns])
 
     def _offer_to_micro_batch(self, host: UUID, turns: list[NewTurn]) -> bool:
         characters = sum(len(message.content) for turn in turns for message in turn.messages)

@@ -27,7 +27,7 @@ from producers.settings import ApiSettings
 from store.ledger.stages import Stage
 from store.memory.directives import Directive, NewDirective, NewLink, Reflection
 from store.memory.documents import AddedDocument, Document, DocumentPlace, NewDocument, content_hash
-from store.off_loop import off_loop
+from store.off_loop import run_off_loop
 from store.tenancy.keys import Grant
 
 LinkKind = Literal["temporal", "semantic", "entity", "causes", "caused_by", "enables", "prevents"]
@@ -248,7 +248,7 @@ class Knowledge:
         body = parse_body(DocumentBody, asked)
         limit_metadata(body.metadata)
         redactor = Redactor.of(self._settings, grant)
-        content = body.content and await off_loop(len(body.content), redactor.redact_text, body.content)
+        content = body.content and await run_off_loop(len(body.content), redactor.redact_text, body.content)
         document = NewDocument(
             bank=await self._dependencies.reach(grant, body.bank),
             content_hash=body.content_hash or content_hash((content or "").encode()),
@@ -300,7 +300,7 @@ class Knowledge:
         await self._dependencies.authorisation.require(grant, Action.DIRECT, bank)
         await self._banks.create(grant.host_id, grant.user, bank)
         redactor = Redactor.of(self._settings, grant)
-        content = await off_loop(len(body.content), redactor.redact_text, body.content)
+        content = await run_off_loop(len(body.content), redactor.redact_text, body.content)
         new = NewDirective(body.name, content, body.priority, describe_keeper(grant))
         return await self._curation.lay_down(grant.host_id, bank, new, grant.user)
 

@@ -62,7 +62,7 @@ class Pressure:
         self._asked.add(host)
         if self.clock() >= self._look_at and (self._looking is None or self._looking.done()):
             self._looking = asyncio.get_running_loop().create_task(self.refresh(), name="read the backlogs")
-        return level_of(self._depths.get(host, Depth()), self.settings)
+        return choose_level(self._depths.get(host, Depth()), self.settings)
 
     def admit(self, host: UUID, what: Shed) -> None:
         """Return unless this work is shed for the tenant. Raises Overloaded."""
@@ -87,12 +87,12 @@ class Pressure:
         self._depths.update(found)
         while len(self._depths) > HOSTS_KEPT:
             del self._depths[next(iter(self._depths))]
-        metrics.PRESSURE.set(max((level_of(one, self.settings) for one in found.values()), default=Shed.NOTHING))
+        metrics.PRESSURE.set(max((choose_level(one, self.settings) for one in found.values()), default=Shed.NOTHING))
         took = self.clock() - start
         self._look_at = self.clock() + max(LOOK_EVERY_S, min(REST * took, LONGEST_REST_S))
 
 
-def level_of(depth: Depth, settings: PressureSettings) -> Shed:
+def choose_level(depth: Depth, settings: PressureSettings) -> Shed:
     """Return the level of shedding at this depth of a backlog."""
     limits = (
         (Shed.BATCHES, settings.batch_rows, settings.batch_age_s),

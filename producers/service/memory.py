@@ -8,7 +8,7 @@ from typing import Any
 
 from producers.errors import PermissionDenied
 from producers.service.authorisation import Action, require_write
-from producers.service.banks import BANKS, BankBody, BankChange, BanksParameters, fit_name, listable_names, space_for
+from producers.service.banks import BANKS, BankBody, BankChange, BanksParameters, choose_space, fit_name, listable_names
 from producers.service.dependencies import ServiceDependencies
 from producers.service.intake import Intake
 from producers.service.knowledge import Knowledge
@@ -51,7 +51,7 @@ class MemoryFacade:
         """
         require_write(grant)
         body = parse_body(BankBody, asked)
-        space = space_for(grant, body)
+        space = choose_space(grant, body)
         if not grant.allows(body.bank.removeprefix(space.prefix)) and not grant.allows(body.bank):
             raise PermissionDenied("this key does not reach this bank")
         name = fit_name(space.name(body.bank))

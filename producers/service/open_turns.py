@@ -18,7 +18,7 @@ from producers.turns.items import measure_value
 from producers.turns.requests import AfterTurnBody, BeforeTurnBody, read_after, read_before, read_place
 from store.errors import NotFound
 from store.memory.open_turns import OpenTurn
-from store.off_loop import off_loop
+from store.off_loop import run_off_loop
 from store.tenancy.keys import Grant
 
 _CLOSED = "must be one that memory_run_turn gave this key within the last hour; begin the turn again"
@@ -42,14 +42,14 @@ class OpenTurnCalls:
         answer = await self._lifecycle.before_turn(grant, asked)
         body = parse_body(BeforeTurnBody, asked)
         place = read_place(body)
-        _, current = await off_loop(measure_value(asked), read_before, body, self._settings.max_message_bytes)
+        _, current = await run_off_loop(measure_value(asked), read_before, body, self._settings.max_message_bytes)
         redactor = Redactor.of(self._settings, grant)
         request = {
             "project": place.project,
             "session_id": place.session,
             "turn_id": place.turn,
             "user_id": body.user_id,
-            "conversation_items": await off_loop(measure_value(current), redactor.redact_value, current),
+            "conversation_items": await run_off_loop(measure_value(current), redactor.redact_value, current),
         }
         bank = await self._dependencies.reach(grant, place.project)
         token, expires_at = await self._dependencies.turns.open.open(grant.host_id, _holder_of(grant), bank, request)

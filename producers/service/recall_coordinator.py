@@ -24,9 +24,9 @@ from store.gen_ai_spans import RECORDS, MemoryOperation, trace_memory
 from store.ledger.freshness import Freshness, Waiter, fetch_freshness, merge_freshness
 from store.log.storable import check_text
 from store.memory.directives import Directive
-from store.recall.budget import fitting_with_pins as which_fit
+from store.recall.budget import fit_with_pins as which_fit
 from store.recall.passages import CHARACTERS_PER_TOKEN
-from store.recall.pinned_arm import most_first
+from store.recall.pinned_arm import limit_pinned
 from store.recall.preparation import DIRECTIVES
 from store.recall.query import MOST_K, Evidence, RecallAnswer, Recalled, RecallQuery, TimeOf
 from store.tenancy.keys import Grant
@@ -336,7 +336,7 @@ class RecallCoordinator:
             else:
                 answer = await self._find_on_replica(host, query, recaller)
             span.note({RECORDS: len(answer.items)})
-        fair_queue.charge(answer.characters)
+        fair_queue.charge_tenant(answer.characters)
         for part in answer.degraded:
             metrics.RECALL_DEGRADED.labels(part.partition(":")[0]).inc()
         return answer
@@ -362,6 +362,6 @@ class RecallCoordinator:
 def _merge_items(items: Sequence[Recalled], k: int) -> list[Recalled]:
     """Return the best `k` items of several banks; their pinned units together get one answer's share of the places."""
     ranked = sorted(items, key=lambda item: (-item.score, item.unit_id))
-    behind = [item for item in ranked if item.pinned][most_first(k) :]
+    behind = [item for item in ranked if item.pinned][limit_pinned(k) :]
     left_behind = {(item.bank, item.unit_id) for item in behind}
     return [*(item for item in ranked if (item.bank, item.unit_id) not in left_behind), *behind][:k]

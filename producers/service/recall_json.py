@@ -17,7 +17,7 @@ from producers.service.gateway_recall import GatewayFinding
 from producers.service.recall_coordinator import AwaitedFreshness, RecallResult
 from producers.service.wire import FreshnessBlock, WireModel
 from store.memory.directives import Directive
-from store.off_loop import off_loop
+from store.off_loop import run_off_loop
 from store.recall.query import About, Explanation, Recalled
 
 #: Most bytes of a direct answer, and of one that is stored in its job.
@@ -163,7 +163,7 @@ class JobAnswer(WireModel):
 
 async def answer_as_json(answer: RecallResult, most_bytes: int) -> bytes:
     """Return the result of `as_json`, computed off the event loop where the texts are long."""
-    return await off_loop(sum(len(item.text) for item in answer.items), as_json, answer, most_bytes)
+    return await run_off_loop(sum(len(item.text) for item in answer.items), as_json, answer, most_bytes)
 
 
 def as_json(answer: RecallResult, most_bytes: int = MOST_BYTES) -> bytes:

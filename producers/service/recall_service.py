@@ -12,7 +12,7 @@ from producers import fair_queue, metrics
 from producers.errors import FieldProblem, Invalid
 from producers.service.banks import listable_names, reaches_bank, resolve_speaker
 from producers.service.dependencies import ServiceDependencies
-from producers.service.gateway_calls import SearchBody, answer_of, question_of
+from producers.service.gateway_calls import SearchBody, build_answer, build_query
 from producers.service.load_shedding import Shed
 from producers.service.recall_coordinator import AwaitedFreshness, RecallBody, RecallJobBody, RecallResult
 from producers.service.turns import parse_body
@@ -111,9 +111,9 @@ class RecallService:
         with count_question():
             body = parse_body(SearchBody, asked)
             await self._dependencies.reach(grant, body.bank)
-            question = question_of(body)
+            question = build_query(body)
             found = await self._dependencies.recall_coordinator.find(grant.host_id, question) if question else None
-        return answer_of(body, found.items if found else ())
+        return build_answer(body, found.items if found else ())
 
     async def freshness(
         self, grant: Grant, bank: str, position: int | None = None, wait_ms: int = 0

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from producers.settings import ApiSettings
-from producers.turns.items import KEPT, OPAQUE, text_of
+from producers.turns.items import KEPT, OPAQUE, render_item
 from store.memory.turns import NewMessage, NewTurn
 from store.tenancy.keys import Grant
 from store.text.redaction import Redaction, redact_secrets
@@ -52,7 +52,7 @@ class Redactor:
         """Return a message without secrets; the text of one that is a whole item is taken from the item."""
         parts = self.redact_parts(message.parts)
         if parts is not None and len(parts) == 1 and isinstance(item := parts[0].get("item"), dict):
-            return replace(message, content=text_of(item), parts=parts)
+            return replace(message, content=render_item(item), parts=parts)
         return replace(message, content=self.redact_text(message.content), parts=parts)
 
     def redact_parts(self, parts: Sequence[Mapping[str, Any]] | None) -> Sequence[Mapping[str, Any]] | None:

@@ -19,7 +19,7 @@ from store.ledger.stages import Stage
 from store.memory.corrections import PINNED
 from store.memory.memories import KeptMemory, NewMemory, id_of_text
 from store.memory.units import ForgottenUnit, Unit
-from store.off_loop import off_loop
+from store.off_loop import run_off_loop
 from store.tenancy.keys import Grant
 
 UNIT = "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20"
@@ -98,7 +98,7 @@ class SingleMemories:
         body = parse_body(MemoryBody, asked)
         limit_text("content", len(body.content.encode()), self._settings)
         redactor = Redactor.of(self._settings, grant)
-        content = await off_loop(len(body.content), redactor.redact_text, body.content)
+        content = await run_off_loop(len(body.content), redactor.redact_text, body.content)
         limit_metadata(body.metadata)
         bank = await self._dependencies.reach(grant, body.bank)
         if body.pinned or body.metadata.get(PINNED) == "true":

@@ -24,7 +24,7 @@ from producers.service.redacting import Redactor
 from producers.service.turns import parse_body
 from producers.settings import ApiSettings
 from producers.turns.history import choose_delta, choose_history, cut_history, keep_paired
-from producers.turns.items import KEPT, Item, count_tokens, measure_value, role_of, text_of
+from producers.turns.items import KEPT, Item, choose_role, count_tokens, measure_value, render_item
 from producers.turns.recalled import (
     INSIGHT_KINDS,
     RecalledContext,
@@ -37,7 +37,7 @@ from producers.turns.requests import AfterTurnBody, BeforeTurnBody, TurnReferenc
 from store.errors import StoreError
 from store.memory.session_history import HoldingFact, KeptMessage
 from store.memory.turns import NewMessage, NewTurn
-from store.off_loop import off_loop
+from store.off_loop import run_off_loop
 from store.recall.query import RecallAnswer, Recalled, RecallQuery
 from store.tenancy.keys import Grant
 
@@ -104,29 +104,29 @@ class TurnLifecycle:
     async def _prepare(self, grant: Grant, asked: Any) -> dict[str, Any]:
         body = parse_body(BeforeTurnBody, asked)
         place = read_place(body)
-        history, current = await off_loop(measure_value(asked), read_before, body, self._settings.max_message_bytes)
+        history, current = await run_off_loop(measure_value(asked), read_before, body, self._settings.max_message_bytes)
         bank = await self._dependencies.reach(grant, place.project)
         note_place(grant.host_id, bank, place.session, place.turn)
-        query = "\n".join(text_of(item) for item in current)
+        query = "\n".join(render_item(item) for item in current)
         (found, fresh), (kept, facts) = await self._read_all(grant, bank, body, query)
 
         def assemble() -> dict[str, Any]:
-            stored = cut_history([item_of(one) for one in kept], self._settings.mcp.memory.recent_context_items)
+            stored = cut_history([restore_item(one) for one in kept], self._settings.mcp.memory.recent_context_items)
             units = frozenset(one.unit_id for one in kept[len(kept) - len(stored) :])
-            shown = _Shown(units, frozenset(text_of(item) for item in (*history, *current)))
+            shown = _Shown(units, frozenset(render_item(item) for item in (*history, *current)))
             told = self._choose_told(found.items, facts, query[:MAX_QUERY_BYTES], shown)
             chosen = choose_history(stored, [*history, *current])
             return _trim_to_budget(place, told, (history, chosen, current), body.max_input_tok)
 
-        answer = await off_loop(_estimate_effort(kept, [*history, *current]), assemble)
+        answer = await run_off_loop(_estimate_effort(kept, [*history, *current]), assemble)
         return answer | {"position": fresh.freshness.position, "freshness": freshness_json(fresh)}
 
     async def _build_turn(self, grant: Grant, bank: str, place: TurnReference, body: AfterTurnBody) -> NewTurn:
         size = measure_value([body.conversation_items, body.input_items, body.output_items])
-        said = await off_loop(size, read_after, body, self._settings.max_message_bytes)
+        said = await run_off_loop(size, read_after, body, self._settings.max_message_bytes)
         # Redacted like the stored history, so that echoed items are recognised.
         redactor = Redactor.of(self._settings, grant)
-        given = await off_loop(measure_value(said.given), redactor.redact_value, said.given)
+        given = await run_off_loop(measure_value(said.given), redactor.redact_value, said.given)
         # At least one item is new: a single item echoes no history.
         if said.echoes and len(given) > 1:
             most_bytes = 2 * self._settings.max_request_bytes
@@ -134,7 +134,7 @@ class TurnLifecycle:
             kept = await sessions.recent(grant.host_id, bank, place.session, READ_ITEMS, most_bytes)
             _charge_history(kept)
             effort = _estimate_effort(kept, given)
-            given = await off_loop(effort, lambda: choose_delta(given, [item_of(one) for one in kept]))
+            given = await run_off_loop(effort, lambda: choose_delta(given, [restore_item(one) for one in kept]))
         return NewTurn(
             bank=bank,
             session_name=place.session,
@@ -222,11 +222,11 @@ class _Shown:
         return one.unit_id in self.units or one.text in self.texts
 
 
-def item_of(kept: KeptMessage) -> Item:
+def restore_item(kept: KeptMessage) -> Item:
     """Return a stored message as an item: the original one, unless its text was corrected since."""
     if len(kept.parts) == 1 and kept.parts[0].get("type") == KEPT:
         item = kept.parts[0].get("item")
-        if isinstance(item, dict) and text_of(item) == kept.content:
+        if isinstance(item, dict) and render_item(item) == kept.content:
             return item
     assistant = kept.role in ("assistant", "tool")
     part = {"type": "output_text" if assistant else "input_text", "text": kept.content}
@@ -245,11 +245,11 @@ def _measure_kept(kept: KeptMessage) -> int:
 
 def _charge_history(kept: Sequence[KeptMessage]) -> None:
     """Add the messages that were read to the tenant's demand: of a short answer they may be most of the work."""
-    fair_queue.charge(sum(map(_measure_kept, kept)))
+    fair_queue.charge_tenant(sum(map(_measure_kept, kept)))
 
 
 def _message_of(item: Item) -> NewMessage:
-    return NewMessage(role_of(item), text_of(item), parts=[{"type": KEPT, "item": item}])
+    return NewMessage(choose_role(item), render_item(item), parts=[{"type": KEPT, "item": item}])
 
 
 def _trim_to_budget(

@@ -26,7 +26,7 @@ from producers.service.fields import BankName, Moment, Name, SessionName, Text, 
 from producers.service.framing import strip_frames
 from producers.service.wire import RequestModel
 from producers.settings import ApiSettings
-from producers.turns.items import KEPT, clean_items, is_blank, is_item, role_of, strip_across, text_of
+from producers.turns.items import KEPT, choose_role, clean_items, is_blank, is_item, render_item, strip_across
 from store.errors import NotFound
 from store.log.storable import check_json, check_text
 from store.memory.turns import NewMessage, NewTurn
@@ -85,7 +85,7 @@ def _describe_part(part: Mapping[str, Any]) -> str:
     if part["type"] in TEXT_PARTS:
         return str(part["text"])
     if part["type"] == KEPT and isinstance(part.get("item"), dict):
-        return text_of(part["item"])
+        return render_item(part["item"])
     name = part.get("name")
     return f"[{part['type']}: {name}]" if isinstance(name, str) and name else f"[{part['type']}]"
 
@@ -130,7 +130,7 @@ def _message_of_item(value: Mapping[str, Any]) -> dict[str, Any]:
     speaks = "call" not in str(value.get("type"))
     said = {name: value[name] for name in ("name", "timestamp") if name in value and speaks}
     content: Any = [{"type": KEPT, "item": item} for item in items if not is_blank(item)] or ""
-    return {**said, "role": role_of(items[0]) if items else "system", "content": content}
+    return {**said, "role": choose_role(items[0]) if items else "system", "content": content}
 
 
 class TurnBody(RequestModel):
@@ -202,7 +202,7 @@ def read_turn(value: Any, settings: ApiSettings) -> NewTurn:
     if body.tags and TAGS in body.metadata:
         raise Invalid(FieldProblem("tags", "are given twice: among the metadata too"))
     for n, message in enumerate(body.messages):
-        limit_text(f"messages.{n}.content", size_of(message.content), settings)
+        limit_text(f"messages.{n}.content", measure_content(message.content), settings)
     said = [
         _build_message(message) for message in body.messages if message.content.parts or message.content.text.strip()
     ]
@@ -259,7 +259,7 @@ def _turn_metadata(body: TurnBody) -> Mapping[str, str | Sequence[str]]:
     return kept
 
 
-def size_of(content: Content) -> int:
+def measure_content(content: Content) -> int:
     """Return the size of a message's content in bytes."""
     return len(orjson.dumps(content.parts)) if content.parts else len(content.text.encode())
 

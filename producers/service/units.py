@@ -5,9 +5,9 @@ from typing import Any
 from uuid import UUID
 
 from producers.service.authorisation import Action, require_user_erasure, require_write
-from producers.service.corrections import correction_of
+from producers.service.corrections import parse_correction
 from producers.service.dependencies import ServiceDependencies
-from producers.service.erasures import ErasureBody, may_see_receipt, scope_of
+from producers.service.erasures import ErasureBody, may_see_receipt, read_scope
 from producers.service.redacting import Redactor
 from producers.service.turns import parse_body
 from producers.settings import ApiSettings
@@ -17,7 +17,7 @@ from store.gen_ai_spans import MemoryOperation, trace_memory
 from store.ledger.stages import Stage
 from store.memory.corrections import Corrected
 from store.memory.units import ForgottenUnit, Unit
-from store.off_loop import off_loop
+from store.off_loop import run_off_loop
 from store.tenancy.keys import Grant
 
 #: How long a request works on an erasure before the answer; the sweeper does the rest.
@@ -43,9 +43,9 @@ class Revisions:
         Raises Invalid, TooLarge, NotFound, PermissionDenied, TurnBusy, ConcurrencyError (another version was seen).
         """
         require_write(grant)
-        body = correction_of(asked, self._settings)
+        body = parse_correction(asked, self._settings)
         bank = await self._reach_unit(grant, Action.CORRECT, bank, unit)
-        content = await off_loop(len(body.content), Redactor.of(self._settings, grant).redact_text, body.content)
+        content = await run_off_loop(len(body.content), Redactor.of(self._settings, grant).redact_text, body.content)
         told = await self._dependencies.units.correct(
             grant.host_id, bank, unit, content, version=body.version, user=grant.user
         )
@@ -116,7 +116,7 @@ class Revisions:
 
     async def erasure(self, grant: Grant, erasure: UUID) -> Receipt:
         """Return the receipt of an erasure, done or not. Raises NotFound."""
-        receipt = await self._dependencies.erasures.receipt(grant.host_id, erasure, *scope_of(grant))
+        receipt = await self._dependencies.erasures.receipt(grant.host_id, erasure, *read_scope(grant))
         if not may_see_receipt(grant, receipt):
             raise NotFound("no such erasure")
         return receipt

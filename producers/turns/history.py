@@ -5,7 +5,7 @@ A call is never shown without its output, nor a call without the reasoning befor
 
 from collections.abc import Sequence
 
-from producers.turns.items import Item, identity_of
+from producers.turns.items import Item, identify_item
 
 
 def choose_current(items: Sequence[Item], start: int, count: int) -> tuple[int, int]:
@@ -34,8 +34,8 @@ def _may_cut(items: Sequence[Item], at: int) -> bool:
 
 def choose_history(stored: Sequence[Item], around: Sequence[Item]) -> list[Item]:
     """Return the stored items that are not in `around`; of a call and its output both, or neither."""
-    known = {identity_of(item) for item in around}
-    return keep_paired([item for item in stored if identity_of(item) not in known], around)
+    known = {identify_item(item) for item in around}
+    return keep_paired([item for item in stored if identify_item(item) not in known], around)
 
 
 def keep_paired(stored: Sequence[Item], around: Sequence[Item]) -> list[Item]:
@@ -86,7 +86,7 @@ def choose_delta(items: Sequence[Item], stored: Sequence[Item]) -> list[Item]:
     The longest beginning that equals the end of the stored history (by identity, in order) is left out, as long as an
     item remains after it. Stored items that also come later in the input may be missing from that beginning.
     """
-    given, known = [identity_of(item) for item in items], [identity_of(item) for item in stored]
+    given, known = [identify_item(item) for item in items], [identify_item(item) for item in stored]
     for size in range(min(len(items) - 1, len(stored)), 0, -1):
         behind = set(given[size:])
         shown = [one for one in known if one not in behind]

@@ -83,7 +83,7 @@ def _iterate_inside(value: Any) -> Iterator[Any]:
 
 def _is_recall(item: Item) -> bool:
     """Return whether an item is the developer's message that an earlier answer put before the user's items."""
-    text = text_of(item).strip()
+    text = render_item(item).strip()
     return item.get("role") == "developer" and (text.startswith(OLD_FORM) or text == RULE)
 
 
@@ -127,10 +127,10 @@ def is_blank(item: Item) -> bool:
     """Return whether a message has neither text nor other parts."""
     if item.get("type", "message") != "message" or item.get("tool_calls"):
         return False
-    return not text_of(item).strip()
+    return not render_item(item).strip()
 
 
-def text_of(item: Mapping[str, Any]) -> str:
+def render_item(item: Mapping[str, Any]) -> str:
     """Return an item as text: its text, its output, or a note of a call, an image or a file."""
     said = item.get("content") if item.get("content") is not None else item.get("output")
     if isinstance(said, str):
@@ -158,7 +158,7 @@ def _describe_part(part: Any) -> str:
     return text if isinstance(text, str) else f"[{part.get('type', 'part')}]"
 
 
-def role_of(item: Item) -> str:
+def choose_role(item: Item) -> str:
     """Return the role of an item's unit: user, assistant, tool or system."""
     role, kind = item.get("role"), str(item.get("type", ""))
     if role in ("user", "assistant", "tool", "system"):
@@ -168,7 +168,7 @@ def role_of(item: Item) -> str:
     return "tool" if kind.endswith("_output") else "assistant"
 
 
-def identity_of(item: Item) -> str:
+def identify_item(item: Item) -> str:
     """Return the identity of an item, by which two are the same: `metadata.item_id`, or a digest of its content.
 
     Case and white space of texts are ignored. Fields unknown to the contract are compared unchanged.

@@ -33,7 +33,7 @@ class EntityName:
         return self.folded.partition(" ")[0]
 
 
-def canonical_entities(profiles: Sequence[EntityName]) -> dict[UUID, UUID]:
+def resolve_aliases(profiles: Sequence[EntityName]) -> dict[UUID, UUID]:
     """Return the canonical entity of each entity: itself, unless it is an alias.
 
     Takes all profiles of the stems concerned, in any order; of a stem that more than COMPARED entities share, at least

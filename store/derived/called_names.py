@@ -17,9 +17,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.driver_rows import fetch_rows
 from store.schema import POSTING, UNIT_WORD
-from store.tenancy.languages import read_languages, rules_of_bank
+from store.tenancy.languages import choose_rules, read_languages
 from store.text.rules.called_names import ADDRESSED, OWN
-from store.text.terms import question_terms, words_of
+from store.text.terms import question_terms, split_words
 
 #: How often a speaker must be addressed by a name before it is an alias; one introduction counts as much.
 LEAST = 3
@@ -157,7 +157,7 @@ async def find_called(
 
     `banks` is a query of `bank_id` that takes what is `asked` (with `host` and `now`).
     """
-    match words_of(name):
+    match split_words(name):
         case [folded]:
             marks = [ADDRESSED + folded, OWN + folded]
         case _:
@@ -167,7 +167,7 @@ async def find_called(
     rules = await read_languages(connection, asked["host"]) if holders else {}
     found: set[str] = set()
     for bank in holders:
-        terms = question_terms(folded, rules_of_bank(rules, bank).asking)
+        terms = question_terms(folded, choose_rules(rules, bank).asking)
         aliases = await read_aliases(connection, asked["host"], bank, {folded: terms} if terms else {}, asked["now"])
         found.update(aliases.values())
     return found
@@ -182,5 +182,5 @@ def choose_speakers(called: Sequence[CalledName]) -> Mapping[str, str]:
     return {
         name: speaker
         for name, (speaker, times, total) in found.items()
-        if times >= LEAST and times >= TIMES * (total - times) and name not in words_of(speaker)
+        if times >= LEAST and times >= TIMES * (total - times) and name not in split_words(speaker)
     }

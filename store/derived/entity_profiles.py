@@ -6,7 +6,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.derived.aliases import COMPARED, EntityName, canonical_entities
+from store.derived.aliases import COMPARED, EntityName, resolve_aliases
 from store.derived.projection import FORGET_NAMES
 
 #: Entities whose profiles one statement writes.
@@ -95,7 +95,7 @@ async def _write_profiles(
     stems = stems | {profile.stem for profile in read}
     found = await connection.execute(OF_STEMS, {**place, "stems": sorted(stems), "most": COMPARED + 1})
     profiles = sorted([*read, *(EntityName(*row) for row in found)], key=lambda one: one.entity_id)
-    same = canonical_entities(profiles)
+    same = resolve_aliases(profiles)
     await connection.execute(
         WRITE,
         {

@@ -90,7 +90,7 @@ async def read_known_facts(
     return [(row.fact_id or "", row.key or "", row.value or "") for row in rows]
 
 
-async def first_position(connection: AsyncConnection, host: UUID, bank: UUID, units: Sequence[UUID]) -> int | None:
+async def find_first_position(connection: AsyncConnection, host: UUID, bank: UUID, units: Sequence[UUID]) -> int | None:
     """Return the lowest log position of these units; None when none of them exists."""
     found = await connection.execute(FIRST, {"host": host, "bank": bank, "units": list(units)})
     position: int | None = found.scalar()

@@ -58,13 +58,15 @@ async def lock_bank(connection: AsyncConnection, bank: UUID) -> None:
     await connection.execute(LOCK, {"bank": bank})
 
 
-async def first_facts(connection: AsyncConnection, host: UUID, bank: UUID, turns: Sequence[UUID]) -> dict[UUID, int]:
+async def find_first_facts(
+    connection: AsyncConnection, host: UUID, bank: UUID, turns: Sequence[UUID]
+) -> dict[UUID, int]:
     """Return the log position of the first fact of each of these turns that has one."""
     found = await connection.execute(FIRST_FACTS, {"host": host, "bank": bank, "turns": list(turns)})
     return {row.turn_id: row.position for row in found}
 
 
-async def begun_again(
+async def build_beginnings(
     connection: AsyncConnection, host: UUID, bank: UUID, entities: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
     """Return the events that begin entities; for an entity that had ended, as its next version.

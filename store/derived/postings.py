@@ -40,7 +40,7 @@ class UnitTerms:
         return terms is not None and length == self.length and orjson.loads(terms) == self.counts
 
 
-def terms_of(unit: Row[Any] | DriverRow, rules: WordRules, content: str | None = None) -> UnitTerms:
+def count_unit_terms(unit: Row[Any] | DriverRow, rules: WordRules, content: str | None = None) -> UnitTerms:
     """Return the terms of a unit's row (name, role, origin, context, event_date, content) by its bank's rules.
 
     A document's units and a memory are read with their title. `content`: a text to read in place of the row's.

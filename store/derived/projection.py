@@ -124,7 +124,7 @@ FORGET_NAMES = text("""
      where t.host_id = :host and t.bank_id = :bank and t.entity_id = f.entity_id and t.mentions = 0""")
 
 
-def first_links(link: FromClause, *holding: ColumnElement[bool]) -> Select[UUID, UUID, UUID, UUID]:
+def select_first_links(link: FromClause, *holding: ColumnElement[bool]) -> Select[UUID, UUID, UUID, UUID]:
     """Return the query of the links (rows of UNIT_ENTITY) to the first PAIRED entities of their units, if `holding`."""
     place = func.row_number().over(
         partition_by=[link.c.host_id, link.c.bank_id, link.c.unit_id], order_by=[link.c.place, link.c.entity_id]
@@ -136,7 +136,9 @@ def first_links(link: FromClause, *holding: ColumnElement[bool]) -> Select[UUID,
 
 def _expect_pairs() -> Select[UUID, UUID, int, datetime]:
     link, unit = UNIT_ENTITY.alias("l"), UNIT.alias("u")
-    links = first_links(link, in_bank(link), link.c.removed_at.is_(None)).cte("links").prefix_with("materialized")
+    links = (
+        select_first_links(link, in_bank(link), link.c.removed_at.is_(None)).cte("links").prefix_with("materialized")
+    )
     one, other = links.alias("one"), links.alias("other")
     pair = one.c.entity_id, other.c.entity_id
     return (

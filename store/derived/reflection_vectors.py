@@ -12,7 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.extraction_runs import FollowUp, Unread, open_follow_ups
-from store.derived.unit_vectors import CHARACTERS_READ, Unembedded, again_id
+from store.derived.unit_vectors import CHARACTERS_READ, Unembedded, derive_reembedding_id
 from store.ledger.ledger import LedgerRow
 from store.ledger.stages import Stage
 from store.log.envelope import Origin
@@ -50,17 +50,17 @@ class ChangedReflection:
     turn_id: UUID
 
 
-def row_id(reflection: UUID, position: int) -> UUID:
+def derive_row_id(reflection: UUID, position: int) -> UUID:
     """Return the id of the ledger row by which a reflection is embedded in its state at `position`."""
     return uuid5(reflection, f"vector:{position}")
 
 
-def reflection_of(row: LedgerRow, generation: int) -> UUID | None:
+def find_reflection(row: LedgerRow, generation: int) -> UUID | None:
     """Return the reflection that a row of the embedding stage is for; None when it is for a turn's texts.
 
     Such a row has the reflection's id in place of a session's.
     """
-    ids = row_id(row.session_id, row.position), again_id(row.session_id, generation, row.position)
+    ids = derive_row_id(row.session_id, row.position), derive_reembedding_id(row.session_id, generation, row.position)
     return row.session_id if row.item_id in ids else None
 
 
@@ -68,7 +68,7 @@ async def open_rows(
     connection: AsyncConnection, origin: Origin, drawn: Sequence[ChangedReflection], position: int
 ) -> None:
     """Open embedding rows for these reflections, in the transaction that appended their events up to `position`."""
-    ids = [(one, row_id(one.reflection_id, position)) for one in drawn]
+    ids = [(one, derive_row_id(one.reflection_id, position)) for one in drawn]
     rows = [
         FollowUp(Stage.EMBEDDING, item, item, origin.bank, one.reflection_id, one.turn_id, position, origin.at)
         for one, item in ids

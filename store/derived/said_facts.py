@@ -31,11 +31,11 @@ from store.derived.facts import MANY_VALUED, Identity
 from store.driver_rows import DriverRow, fetch_rows
 from store.expiry import row_lasts
 from store.ledger.stages import Stage
-from store.off_loop import off_loop
+from store.off_loop import run_off_loop
 from store.schema import BANK, LEDGER, UNIT, in_bank
 from store.sql_constants import ONE, inline
 from store.text.rules import VERSION, ExtractedFact, MessageText
-from store.text.rules.facts import MINED_ROLE, find_facts, passes_at
+from store.text.rules.facts import MINED_ROLE, compute_expiry, find_facts
 from store.text.terms import Terms, analyse_text, lexical_text
 from store.text.word_rules import WordRules
 
@@ -101,7 +101,7 @@ def fact_unit_id(turn: UUID, fact: ExtractedFact, version: str = VERSION) -> UUI
 
 def fact_ends_at(fact: ExtractedFact, said_at: datetime, source_ends: datetime | None) -> datetime | None:
     """Return when a fact expires: with its source, or earlier where it is a passing one (a task); None: never."""
-    ends = (source_ends, passes_at(fact, said_at))
+    ends = (source_ends, compute_expiry(fact, said_at))
     return min((end for end in ends if end is not None), default=None)
 
 
@@ -143,7 +143,7 @@ async def read_said_facts(
     rows = await fetch_rows(connection, _select_waiting(banks), arguments)
     if not rows:
         return []
-    found = await off_loop(sum(len(row.content) for row in rows), _find_facts, rows, asked["now"])
+    found = await run_off_loop(sum(len(row.content) for row in rows), _find_facts, rows, asked["now"])
     return await _fold_facts(connection, asked["host"], found) if found else []
 
 

@@ -24,7 +24,7 @@ from store.identity import user_id
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
-from store.log.reader import ADVANCE, HOLD, OPEN, LogPosition, at_home
+from store.log.reader import ADVANCE, HOLD, OPEN, LogPosition, is_log_of_cluster
 from store.recall.settings import RecallSettings
 
 #: The subscription's name in the log.
@@ -149,7 +149,7 @@ class NearLinks:
         No transaction is open between reading, comparing and writing. Raises RestoredElsewhere.
         """
         async with self._database.tenant(host) as connection:
-            if not await at_home(connection):
+            if not await is_log_of_cluster(connection):
                 raise RestoredElsewhere("this log was restored from another cluster and must be stamped for this one")
             page, lists = await self._page(connection, host)
         if page.upto == page.after:

@@ -142,7 +142,7 @@ async def insert_vectors(
         await connection.execute(INSERT, rows[False])
 
 
-def again_id(turn: UUID, generation: int, position: int) -> UUID:
+def derive_reembedding_id(turn: UUID, generation: int, position: int) -> UUID:
     """Return the id of the ledger row by which all texts of a turn are embedded again, by another model.
 
     A reflection, whose id then stands for the turn's, has a later position with each change of its text.
@@ -150,7 +150,7 @@ def again_id(turn: UUID, generation: int, position: int) -> UUID:
     return uuid5(turn, f"vectors:{generation}:{position}")
 
 
-async def lacking_vectors(
+async def find_turns_without_vectors(
     connection: AsyncConnection,
     host: UUID,
     generation: int,

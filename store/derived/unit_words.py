@@ -48,7 +48,7 @@ class WrongWords:
     columns: Sequence[str]
 
 
-async def wrong_words(
+async def find_wrong_words(
     connection: AsyncConnection, host: UUID, bank: UUID, rules: languages.Rules
 ) -> AsyncGenerator[list[WrongWords]]:
     """Yield the units of a bank whose words are missing or wrong, in the order of their ids, a page at a time.
@@ -70,9 +70,9 @@ async def rebuild_words(connection: AsyncConnection, host: UUID, bank: UUID) -> 
     New words wait to be moved into the word index, like those of a new unit.
     """
     await languages.rebuild_language(connection, host, bank)
-    rules = languages.rules_of_bank(await languages.read_languages(connection, host), bank)
+    rules = languages.choose_rules(await languages.read_languages(connection, host), bank)
     await connection.execute(DROP_OF_NOTHING, {"host": host, "bank": bank})
-    async for wrong in wrong_words(connection, host, bank, rules):
+    async for wrong in find_wrong_words(connection, host, bank, rules):
         units = [one.terms.unit_id for one in wrong if one.worded]
         await connection.execute(DROP, {"host": host, "bank": bank, "units": units})
         await postings.insert_postings(connection, host, bank, [one.terms for one in wrong])
@@ -83,7 +83,7 @@ def _list_wrong(units: Sequence[Row[Any]], rules: languages.Rules) -> list[Wrong
 
 
 def _compare_words(unit: Row[Any], accepted: Sequence[WordRules]) -> WrongWords | None:
-    expected = [postings.terms_of(unit, rules) for rules in accepted]
+    expected = [postings.count_unit_terms(unit, rules) for rules in accepted]
     if not unit.worded:
         return WrongWords(expected[0], worded=False, columns=())
     columns = [

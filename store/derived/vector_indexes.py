@@ -193,7 +193,7 @@ class VectorIndexes:
         if row.largest <= self._exact_units:
             # An index is dropped only when its largest bank has shrunk to half of the limit.
             return None if 2 * row.largest > self._exact_units else 0
-        lists = lists_of(row.vectors, most)
+        lists = count_lists(row.vectors, most)
         return None if row.valid and 2 * row.lists > lists else lists
 
     @asynccontextmanager
@@ -206,7 +206,7 @@ class VectorIndexes:
             await engine.dispose()
 
 
-def lists_of(vectors: int, most: int = MOST_LISTS) -> int:
+def count_lists(vectors: int, most: int = MOST_LISTS) -> int:
     """Return how many lists an index of this many vectors has."""
     return max(1, min(vectors // LIST_UNITS, most))
 

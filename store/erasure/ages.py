@@ -45,7 +45,7 @@ UNITS = text("""
      order by 1""")
 
 
-async def old_enough(place: LockedBank, before: datetime) -> tuple[int, int]:
+async def find_old_turns(place: LockedBank, before: datetime) -> tuple[int, int]:
     """Return the log positions of the last erased and of the newest old turn; equal when no turn is old."""
     reached = int((await place.ask(REACHED))[0][0])
     rows = await place.ask(OLD, reached=reached, before=before)

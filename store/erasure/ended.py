@@ -28,7 +28,7 @@ UNITS = (
 )
 
 
-def to_number(moment: datetime) -> int:
+def convert_to_microseconds(moment: datetime) -> int:
     """Return a time as an erasure stores it: microseconds since 1970."""
     return (moment - _EPOCH) // timedelta(microseconds=1)
 

@@ -15,11 +15,11 @@ from embeddings.retry import Backoff, Retry
 from store import identity, schema
 from store.coalescing import Coalescer
 from store.database import Database
-from store.database_outage import DEADLOCK, again_after
+from store.database_outage import DEADLOCK, retry_after_states
 from store.erasure import requests
-from store.erasure.ages import count_old, old_enough
+from store.erasure.ages import count_old, find_old_turns
 from store.erasure.banks import ISSUED
-from store.erasure.ended import has_ended, to_number
+from store.erasure.ended import convert_to_microseconds, has_ended
 from store.erasure.locks import LOCK_BANK, LOCK_HOST, LOCK_LOG, LOCK_QUOTA, SHARE_QUOTA
 from store.erasure.requests import Erasure, ErasureTarget, Kind, Receipt
 from store.erasure.steps import (
@@ -133,7 +133,7 @@ class Erasures:
         """
         erasure = Erasure(host, uuid4(), Kind.AGE, bank, bank, self._clock())
         async with self._database.tenant(host) as connection:
-            erasure.reached, erasure.upto = await old_enough(LockedBank(connection, erasure, bank), before)
+            erasure.reached, erasure.upto = await find_old_turns(LockedBank(connection, erasure, bank), before)
         if erasure.reached == erasure.upto:
             return await self._running_age(host, bank)
         async with self._database.tenant(host) as connection:
@@ -146,7 +146,7 @@ class Erasures:
 
     async def ended(self, host: UUID, bank: UUID, before: datetime) -> UUID | None:
         """Open the erasure of a bank's units that expired before a time; return its id, None when there is none."""
-        erasure = Erasure(host, uuid4(), Kind.ENDED, bank, bank, self._clock(), upto=to_number(before))
+        erasure = Erasure(host, uuid4(), Kind.ENDED, bank, bank, self._clock(), upto=convert_to_microseconds(before))
         async with self._database.tenant(host) as connection:
             await connection.execute(LOCK_LOG)
             await connection.execute(LOCK_BANK, {"bank": bank})
@@ -181,7 +181,7 @@ class Erasures:
 
     async def _again(self, host: UUID, erasure: UUID) -> bool:
         """Do one step, again after a deadlock; return whether the erasure is done."""
-        return await GO_ON.call(partial(self._on, host, erasure), again_after(DEADLOCK))
+        return await GO_ON.call(partial(self._on, host, erasure), retry_after_states(DEADLOCK))
 
     async def _on(self, host: UUID, erasure: UUID) -> bool:
         async with self._database.tenant(host) as connection:

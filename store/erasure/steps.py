@@ -16,7 +16,7 @@ from store.erasure.requests import Erasure, ErasureTarget, Kind
 from store.erasure.sessions import PAGE_UNITS, SESSION, begin_session, erase_session_page
 from store.erasure.units import LockedBank, erase_units
 from store.erasure.user_names import find_units_naming
-from store.erasure.users import by_bank, erase_keys, erase_written, next_page
+from store.erasure.users import erase_keys, erase_written, group_by_bank, read_events_of_user
 from store.errors import NotFound
 from store.memory import reflections
 
@@ -96,8 +96,8 @@ async def erase_in_bank(connection: AsyncConnection, erasure: Erasure) -> bool:
 
 async def erase_events_of_user(connection: AsyncConnection, erasure: Erasure) -> bool:
     """Erase the content of the user's next events, bank by bank; return whether there were any."""
-    page = await next_page(connection, erasure)
-    written = by_bank(page)
+    page = await read_events_of_user(connection, erasure)
+    written = group_by_bank(page)
     await connection.execute(LOCK_BANKS, {"banks": list(written)})
     for bank, wrote in written.items():
         await erase_written(LockedBank(connection, erasure, bank), wrote)

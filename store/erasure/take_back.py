@@ -24,7 +24,7 @@ from store.erasure.units import (
     erase_units,
     settle_derived,
 )
-from store.erasure.versions import Remainder, Version, without_user
+from store.erasure.versions import Remainder, Version, strip_user
 from store.log.append import append_events, read_versions
 from store.log.catalog import EVENTS, ID_FIELDS, Aggregate, EventType
 from store.log.envelope import build_command, build_offer
@@ -118,7 +118,7 @@ async def read_remainder(place: LockedBank, kind: Aggregate, thing: UUID) -> Rem
     """Return the remainder of an aggregate without the versions of the erased user."""
     user = place.erasure.target
     rows = await place.ask(VERSIONS, thing=thing, user=user)
-    left = without_user(
+    left = strip_user(
         [
             Version(
                 row.position,

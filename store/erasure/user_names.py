@@ -12,9 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.called_names import read_aliases
 from store.schema import EVENT_STORE
-from store.tenancy.languages import read_languages, rules_of_bank
+from store.tenancy.languages import choose_rules, read_languages
 from store.text.rules.called_names import ADDRESSED, OWN
-from store.text.terms import question_terms, words_of
+from store.text.terms import question_terms, split_words
 from store.text.word_rules import AUTO, rules_of
 
 #: Sessions of a user that are looked through, and names of a bank that are looked up.
@@ -70,7 +70,7 @@ NAMING = text("""
 
 def is_name(name: str) -> bool:
     """Return whether an erasure accepts a name: one word of letters that is no stop word."""
-    return name.isalpha() and len(words_of(name)) == 1 and bool(question_terms(name, [rules_of(AUTO)]))
+    return name.isalpha() and len(split_words(name)) == 1 and bool(question_terms(name, [rules_of(AUTO)]))
 
 
 async def find_units_naming(
@@ -79,10 +79,10 @@ async def find_units_naming(
     """Return the units (bank and unit) that contain one of the names, in banks where the user spoke."""
     banks = (await connection.execute(BANKS, {"host": host, "user": user})).scalars().all() if names else ()
     rules = await read_languages(connection, host) if banks else {}
-    folded = [word for name in names for word in words_of(name)]
+    folded = [word for name in names for word in split_words(name)]
     found: list[tuple[UUID, UUID]] = []
     for bank in banks:
-        asking = rules_of_bank(rules, bank).asking
+        asking = choose_rules(rules, bank).asking
         pairs = [(term, name) for name in folded for term in question_terms(name, asking)]
         place = {"host": host, "bank": bank, "terms": [term for term, _ in pairs], "names": [name for _, name in pairs]}
         found += [(bank, unit) for unit in (await connection.execute(NAMING, place)).scalars()]
@@ -97,7 +97,7 @@ async def read_user_names(connection: AsyncConnection, host: UUID, user: UUID, n
     found: set[str] = set()
     for row in rows:
         names = sorted({mark.partition(":")[2] for mark in row.marks})[:NAMES]
-        asking = rules_of_bank(rules, row.bank_id).asking
+        asking = choose_rules(rules, row.bank_id).asking
         terms = {name: found_terms for name in names if (found_terms := question_terms(name, asking))}
         aliases = await read_aliases(connection, host, row.bank_id, terms, now)
         found.update(name for name, speaker in aliases.items() if speaker in row.names)

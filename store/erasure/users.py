@@ -106,13 +106,13 @@ class UserEvents:
             self.histories.append(row.position)
 
 
-async def next_page(connection: AsyncConnection, erasure: Erasure) -> Sequence[Row[Any]]:
+async def read_events_of_user(connection: AsyncConnection, erasure: Erasure) -> Sequence[Row[Any]]:
     """Return the user's next events, in log order."""
     arguments = {"host": erasure.host, "user": erasure.target, "reached": erasure.reached, "upto": erasure.upto}
     return (await connection.execute(PAGE, {**arguments, "limit": PAGE_EVENTS})).all()
 
 
-def by_bank(page: Sequence[Row[Any]]) -> dict[UUID, UserEvents]:
+def group_by_bank(page: Sequence[Row[Any]]) -> dict[UUID, UserEvents]:
     """Return a page's events by bank."""
     found: dict[UUID, UserEvents] = {}
     for row in page:

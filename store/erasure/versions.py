@@ -41,7 +41,7 @@ class Remainder:
     spans: list[tuple[int, int | None]] = field(default_factory=list)
 
 
-def without_user(versions: Sequence[Version]) -> Remainder:
+def strip_user(versions: Sequence[Version]) -> Remainder:
     """Return the remainder of an aggregate, given all its versions in order."""
     found = Remainder()
     for life in _divide_lives(versions):

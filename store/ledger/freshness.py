@@ -25,7 +25,7 @@ LOOK_SHARE, SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.1, 0.008, 0.1
 #: Undone rows of a stage that a recall counts before it searches.
 IN_PASSING = 500
 
-#: The columns that `of_row` reads; `most`: the most undone rows of a stage that are counted (null: all).
+#: The columns that `build_freshness` reads; `most`: the most undone rows of a stage that are counted (null: all).
 FRESHNESS = text("select * from afterturn.freshness(:host, :bank, cast(:most as bigint))")
 #: The freshness of a bank as one call, with all undone rows counted.
 READ = "select * from afterturn.read_freshness($1, $2)"
@@ -69,10 +69,10 @@ async def fetch_freshness(database: Database, host: UUID, bank: UUID) -> Freshne
 
 async def read_freshness(connection: AsyncConnection, host: UUID, bank: UUID) -> Freshness:
     """Read the freshness of a bank inside the tenant's transaction; an unwritten bank is all zero."""
-    return of_row((await connection.execute(FRESHNESS, {"host": host, "bank": bank, "most": None})).one())
+    return build_freshness((await connection.execute(FRESHNESS, {"host": host, "bank": bank, "most": None})).one())
 
 
-def of_row(row: Row[Any] | DriverRow) -> Freshness:
+def build_freshness(row: Row[Any] | DriverRow) -> Freshness:
     """Return the freshness of a row that has the columns of FRESHNESS."""
     return _build_freshness(row.shown, row.first_undone, row.pending)
 

@@ -313,7 +313,7 @@ async def close_together(
     return [claim for claim in claims if claim.epoch in held]
 
 
-async def held_together(connection: AsyncConnection, claims: Sequence[Claim]) -> list[Claim]:
+async def lock_held_claims(connection: AsyncConnection, claims: Sequence[Claim]) -> list[Claim]:
     """Lock claims of one host and stage until the transaction ends; returns those that are still held.
 
     Raises LeaseLost when none is.

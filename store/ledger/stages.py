@@ -107,6 +107,6 @@ def describe_stages() -> list[dict[str, object]]:
     ]
 
 
-def threads_of(queue: Queue) -> int:
+def count_threads(queue: Queue) -> int:
     """Return how many threads of a worker serve a queue: the sum over its stages."""
     return sum(spec.threads for spec in STAGES.values() if spec.queue is queue)

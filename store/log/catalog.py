@@ -209,7 +209,7 @@ def parse_event_data(event: EventType, told: Mapping[str, Any]) -> data.EventDat
         raise InvalidEvent(f"{event.value}: {data.describe_faults(error)}") from None
 
 
-def event_type(name: str) -> EventType:
+def parse_event_type(name: str) -> EventType:
     """Return the event type called `name`. Raises LegacyEvent for the older family's, InvalidEvent for unknown ones."""
     if name in LEGACY:
         raise LegacyEvent("this event belongs to an older family of tables and is kept apart")

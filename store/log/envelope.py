@@ -26,8 +26,8 @@ from store.log.catalog import (
     EventType,
     aggregate_id,
     aggregate_id_of,
-    event_type,
     parse_event_data,
+    parse_event_type,
 )
 from store.log.storable import check_text
 
@@ -133,7 +133,7 @@ def build_reoffer(whole: Mapping[str, Any]) -> dict[str, Any]:
         event = CloudEvent.model_validate(whole)
     except ValidationError as error:
         raise InvalidEvent(event_data.describe_faults(error)) from None
-    kind = event_type(event.type)
+    kind = parse_event_type(event.type)
     data = parse_event_data(kind, event.data)
     if event.aggregatetype != EVENTS[kind].aggregate:
         raise InvalidEvent(f"{kind.value}: aggregatetype is another")

@@ -74,7 +74,7 @@ async def read_events(connection: AsyncConnection, host: UUID, after: LogPositio
     Later calls return later events only. Raises RestoredElsewhere when the log was restored from another cluster,
     until `restamp_log` was run.
     """
-    if not await at_home(connection):
+    if not await is_log_of_cluster(connection):
         raise RestoredElsewhere("this log was restored from another cluster and must be stamped for this one")
     arguments = {"host": host, "xid": str(after.xid), "position": after.position, "limit": limit}
     rows = await connection.execute(PAGE, arguments)
@@ -109,7 +109,7 @@ class Subscription:
                 await connection.execute(ADVANCE, {**self._key, **place})
 
 
-async def at_home(connection: AsyncConnection) -> bool:
+async def is_log_of_cluster(connection: AsyncConnection) -> bool:
     """Return whether the log is stamped for this cluster; if not, it was restored from another."""
     return bool((await connection.execute(AT_HOME)).scalar())
 

@@ -140,7 +140,7 @@ def _cut_words(units: Sequence[Row[Any]], rules: WordRules) -> dict[UUID, tuple[
     """Return the new words of the units whose words change, with the version at which each was read."""
     found = {}
     for unit in units:
-        words = postings.terms_of(unit, rules)
+        words = postings.count_unit_terms(unit, rules)
         if not words.same(unit.terms, unit.length):
             found[unit.unit_id] = (unit.aggregate_version, words)
     return found

@@ -96,7 +96,7 @@ class Author:
     agent: UUID | None
 
 
-async def authors_of_units(connection: AsyncConnection, host: UUID, bank: UUID, units: Sequence[UUID]) -> set[Author]:
+async def find_unit_authors(connection: AsyncConnection, host: UUID, bank: UUID, units: Sequence[UUID]) -> set[Author]:
     """Return the authors of these units or reflections of a bank, forgotten ones included.
 
     Inside the tenant's transaction. Raises NotFound when one of them is not there.
@@ -115,7 +115,7 @@ async def authors_of_units(connection: AsyncConnection, host: UUID, bank: UUID, 
     return found
 
 
-async def authors_of_document(connection: AsyncConnection, host: UUID, bank: UUID, doc: UUID) -> set[Author]:
+async def find_document_authors(connection: AsyncConnection, host: UUID, bank: UUID, doc: UUID) -> set[Author]:
     """Return the authors of a document and of the living units that belong to it. Raises NotFound.
 
     Inside the tenant's transaction.

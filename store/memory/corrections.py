@@ -22,11 +22,11 @@ from store.log.catalog import Aggregate, EventType, aggregate_id
 from store.log.envelope import Origin, build_command, build_offer
 from store.log.locks import ENTER_LOG, hold_lock, share_lock
 from store.memory import reflections
-from store.off_loop import off_loop
+from store.off_loop import run_off_loop
 from store.schema import ENTITY, EVENT_STORE, LEDGER, UNIT, UNIT_ENTITY, in_bank, same_bank
 from store.tenancy import languages
 from store.tenancy.quotas import charge_quota
-from store.text.normal_forms import without_long_runs
+from store.text.normal_forms import shorten_mark_runs
 
 # As an append does, and in its order, and as who links units with entities or each other: all before anything is
 # written. A concurrent forget of a unit would not see the links that are being written to it, and leave them behind.
@@ -338,7 +338,7 @@ async def _unlink_events(
 ) -> Sequence[dict[str, Any]]:
     place = {"host": origin.host, "bank": origin.bank, "unit": unit.unit_id}
     said = " ".join(part for part in (unit.name, unit.role, content) if part)
-    entities = (await connection.execute(UNNAMED, {**place, "said": without_long_runs(said)})).scalars().all()
+    entities = (await connection.execute(UNNAMED, {**place, "said": shorten_mark_runs(said)})).scalars().all()
     subjects = {entity: aggregate_id(origin.host, origin.bank, unit.unit_id, entity) for entity in entities}
     known = await read_versions(connection, origin.host, list(subjects.values()))
     return [
@@ -357,7 +357,7 @@ async def _write_follow_ups(
 ) -> None:
     """Write the unit's new words, and open the rows of the stages that follow."""
     rules = languages.rules_for_writing(await languages.read_languages(connection, origin.host), origin.bank)
-    words = await off_loop(len(content), postings.terms_of, unit, rules, content)
+    words = await run_off_loop(len(content), postings.count_unit_terms, unit, rules, content)
     await postings.insert_postings(connection, origin.host, origin.bank, [words])
     await bank_state.request_recount(connection, origin, position)
     read = [] if unit.origin == "extraction" else [Stage.EXTRACTION]

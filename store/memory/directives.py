@@ -19,7 +19,7 @@ from store.log.catalog import EventType, aggregate_id
 from store.log.envelope import Origin, build_command
 from store.log.locks import ENTER_LOG, hold_lock, share_lock
 from store.memory.reflections import STILL_DRAWN
-from store.tenancy.quotas import charge_quota, within_quota
+from store.tenancy.quotas import charge_quota, run_within_quota
 
 #: The bytes that quotas are charged for a link, which holds no text: two ids, a type and a weight.
 LINK_BYTES = 128
@@ -106,7 +106,7 @@ class Curation:
         A directive that has this content already stays as it is, and keeps its author. Raises QuotaExceeded.
         """
         origin = self._origin(host, bank, user)
-        return await within_quota(self._database, host, origin.at, partial(self._lay_down, origin, new))
+        return await run_within_quota(self._database, host, origin.at, partial(self._lay_down, origin, new))
 
     async def _lay_down(self, origin: Origin, new: NewDirective) -> tuple[Directive, bool]:
         told = new.name, new.content, new.priority
@@ -161,7 +161,7 @@ class Curation:
         Raises NotFound for either unit, QuotaExceeded.
         """
         origin = self._origin(host, bank, user)
-        return await within_quota(self._database, host, origin.at, partial(self._link, origin, link))
+        return await run_within_quota(self._database, host, origin.at, partial(self._link, origin, link))
 
     async def _link(self, origin: Origin, link: NewLink) -> bool:
         place = {"host": origin.host, "bank": origin.bank}

@@ -27,14 +27,14 @@ from store.log.envelope import Origin, build_offer
 from store.log.locks import ENTER_LOG, hold_lock, share_lock
 from store.memory import authorship
 from store.memory.authorship import Author
-from store.memory.prepared_turns import AppendableTurn, build_turn_event, said_in
-from store.memory.turn_writes import in_trace, write_offered
-from store.off_loop import Steps, in_steps, off_loop
+from store.memory.prepared_turns import AppendableTurn, build_turn_event, index_text
+from store.memory.turn_writes import attach_traceparent, write_offered
+from store.off_loop import Steps, run_off_loop, run_steps_off_loop
 from store.schema import DOC, EVENT_STORE, TURN, UNIT, in_bank, same_bank
 from store.sql_constants import ONE
 from store.tenancy.banks import bank_created_fields
 from store.tenancy.languages import Languages, rules_for_writing
-from store.tenancy.quotas import charge_quota, refusal_of, within_quota
+from store.tenancy.quotas import charge_quota, refusal_of, run_within_quota
 from store.text.chunks import split_chunks
 from store.text.terms import lexical_text
 from store.text.word_rules import WordRules
@@ -161,19 +161,21 @@ class Documents:
         The same content again is the same document, and changes nothing. Raises QuotaExceeded, RateLimited, TurnBusy.
         """
         now = self._clock()
-        return await within_quota(self._database, host, now, partial(self._add, host, document, now))
+        return await run_within_quota(self._database, host, now, partial(self._add, host, document, now))
 
     async def _add(self, host: UUID, document: NewDocument, now: datetime) -> AddedDocument:
         text = document.text or ""
-        chunks = await off_loop(len(text), split_chunks, text)
+        chunks = await run_off_loop(len(text), split_chunks, text)
         bank = identity.bank_id(host, document.bank)
         for _ in range(MOST_LIVES):
             doc, known = await self._life(host, bank, document)
             if known is not None:
                 return AddedDocument(doc, known, duplicate=True, units=len(chunks))
             rules = rules_for_writing(await self._languages.of(host), bank)
-            offered = await in_steps(len(text), _prepare_document(host, document, doc, chunks, now, rules=rules))
-            [(outcome, position, _)] = await write_offered(self._database, host, [in_trace(offered)])
+            offered = await run_steps_off_loop(
+                len(text), _prepare_document(host, document, doc, chunks, now, rules=rules)
+            )
+            [(outcome, position, _)] = await write_offered(self._database, host, [attach_traceparent(offered)])
             if error := refusal_of(outcome):
                 raise error
             if outcome in ("accepted", "duplicate") and position is not None:
@@ -186,7 +188,7 @@ class Documents:
         Raises QuotaExceeded.
         """
         now = self._clock()
-        return await within_quota(self._database, host, now, partial(self._register, host, document, now))
+        return await run_within_quota(self._database, host, now, partial(self._register, host, document, now))
 
     async def _register(self, host: UUID, document: NewDocument, now: datetime) -> AddedDocument:
         bank = identity.bank_id(host, document.bank)
@@ -198,7 +200,7 @@ class Documents:
             position = await append_events(connection, host, [event], if_absent=True)
             known = (await connection.execute(POSITION, {"host": host, "bank": bank, "key": str(doc)})).scalar_one()
             if position is not None:
-                await charge_quota(connection, host, bank, size_beside(document))
+                await charge_quota(connection, host, bank, measure_title_and_metadata(document))
         return AddedDocument(doc, known, position is None, 0)
 
     async def get(self, host: UUID, bank: str, doc: UUID) -> Document:
@@ -218,7 +220,7 @@ class Documents:
         Raises NotFound.
         """
         async with self._database.tenant(host) as connection:
-            return await authorship.authors_of_document(connection, host, identity.bank_id(host, bank), doc)
+            return await authorship.find_document_authors(connection, host, identity.bank_id(host, bank), doc)
 
     async def forget(self, host: UUID, bank: str, doc: UUID, user: str | None = None) -> int:
         """Forget a document with all its units, as `user`; return the event's position. Raises NotFound."""
@@ -273,7 +275,7 @@ def _build_document(row: Row[Any]) -> Document:
     )
 
 
-def size_beside(document: NewDocument) -> int:
+def measure_title_and_metadata(document: NewDocument) -> int:
     """Return the bytes of a document's title and metadata, without its text, which its units hold."""
     return len((document.title or "").encode()) + (len(orjson.dumps(document.metadata)) if document.metadata else 0)
 
@@ -285,7 +287,7 @@ def _document_data(host: UUID, doc: UUID, document: NewDocument) -> dict[str, An
         "contentHash": document.content_hash,
         **{name: value for name, value in told.items() if value is not None},
         **({"metadata": document.metadata} if document.metadata else {}),
-        "bytes": size_beside(document),
+        "bytes": measure_title_and_metadata(document),
         **_by_agent(host, document),
     }
 
@@ -314,7 +316,7 @@ def _prepare_document(
             **_by_agent(host, document),
             **({"expiresAt": document.expires_at} if document.expires_at else {}),
         }
-        said = said_in(lexical_text(document.title, at, chunk, rules), rules)
+        said = index_text(lexical_text(document.title, at, chunk, rules), rules)
         events.append(build_turn_event(origin, EventType.UNIT_RETAINED, (unit,), data, said=said))
         yield
     return AppendableTurn(
@@ -325,7 +327,7 @@ def _prepare_document(
         digest=bytes.fromhex(document.content_hash),
         gateway=False,
         accepted_at=now,
-        size=size_beside(document) + sum(len(chunk.encode()) for chunk in chunks),
+        size=measure_title_and_metadata(document) + sum(len(chunk.encode()) for chunk in chunks),
         begins=True,
         events=events,
     )

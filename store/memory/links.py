@@ -63,7 +63,7 @@ class Linked:
     excerpt: str = field(repr=False)
 
 
-async def links_of(connection: AsyncConnection, host: UUID, bank: UUID, unit: UUID, now: datetime) -> list[Linked]:
+async def read_links(connection: AsyncConnection, host: UUID, bank: UUID, unit: UUID, now: datetime) -> list[Linked]:
     """Return a unit's strongest links, in both directions, to units that have not ended; in a tenant's transaction."""
     arguments = {"host": host, "bank": bank, "unit": unit, "now": now}
     return [Linked(*row) for row in await connection.execute(LINKS, arguments)]

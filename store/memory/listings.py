@@ -37,7 +37,7 @@ from store.expiry import bank_lasts, row_lasts
 from store.schema import BANK, EVENT_STORE, SESSION_HISTORY, TURN, UNIT, in_bank, same_bank
 from store.sql_constants import ONE
 from store.tenancy.banks import space_ids
-from store.tenancy.spaces import Space, space_of
+from store.tenancy.spaces import Space, parse_space
 
 #: Characters of a unit's text that a list shows.
 SHOWN_CHARACTERS = 2_000
@@ -277,7 +277,7 @@ class Listings:
                 .where(BANK.c.host_id == host, BANK.c.user_id.in_(users), BANK.c.active)
                 .group_by(BANK.c.user_id)
             )
-            known = {user: space_of(bank_name).user for user, bank_name in owners}
+            known = {user: parse_space(bank_name).user for user, bank_name in owners}
         return [UserListed(user, known.get(user)) for user in users]
 
     async def _read(

@@ -16,7 +16,7 @@ import orjson
 from sqlalchemy import Text, bindparam, cast, false, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from embeddings.retry import Retry, evenly
+from embeddings.retry import Retry, wait_evenly
 from store import identity
 from store.database import Database
 from store.errors import NotFound, TurnBusy
@@ -24,19 +24,19 @@ from store.expiry import NOW
 from store.log.catalog import EventType
 from store.log.envelope import Origin
 from store.memory import corrections
-from store.memory.prepared_turns import AppendableTurn, build_turn_event, said_in
-from store.memory.turn_writes import in_trace, write_offered
+from store.memory.prepared_turns import AppendableTurn, build_turn_event, index_text
+from store.memory.turn_writes import attach_traceparent, write_offered
 from store.memory.units import ForgottenUnit, Units
-from store.off_loop import off_loop
+from store.off_loop import run_off_loop
 from store.schema import UNIT, in_bank
 from store.tenancy.banks import bank_created_fields
 from store.tenancy.languages import Languages, rules_for_writing
-from store.tenancy.quotas import refusal_of, within_quota
+from store.tenancy.quotas import refusal_of, run_within_quota
 from store.text.terms import lexical_text
 from store.text.word_rules import WordRules
 
 #: Retries for a memory that another request is writing.
-LOOK_AGAIN = Retry(evenly(0.025), attempts=200)
+LOOK_AGAIN = Retry(wait_evenly(0.025), attempts=200)
 
 _UNIT = UNIT.c
 LIVES = select(
@@ -152,7 +152,7 @@ class Memories:
             await permit(unit)
             return await self._replace(origin, memory, beside, unit, created_at)
 
-        return await within_quota(self._database, host, now, partial(self._keep, origin, session, begin, replace))
+        return await run_within_quota(self._database, host, now, partial(self._keep, origin, session, begin, replace))
 
     async def find(self, host: UUID, bank: str, memory_id: str) -> UUID:
         """Return the id of a memory's unit. Raises NotFound for an unknown, ended or foreign memory."""
@@ -190,8 +190,8 @@ class Memories:
     async def _begin(self, origin: Origin, memory: NewMemory, append: Append, turn: UUID) -> KeptMemory | None:
         """Write a new memory; None where another request was first, or this life of it is over."""
         rules = rules_for_writing(await self._languages.of(origin.host), origin.bank)
-        prepared = await off_loop(len(memory.content), prepare_memory, origin, memory, turn, rules)
-        outcome, position = await append(in_trace(prepared))
+        prepared = await run_off_loop(len(memory.content), prepare_memory, origin, memory, turn, rules)
+        outcome, position = await append(attach_traceparent(prepared))
         if error := refusal_of(outcome):
             raise error
         if outcome != "accepted" or position is None:
@@ -259,7 +259,7 @@ def prepare_memory(origin: Origin, memory: NewMemory, turn: UUID, rules: WordRul
     by = {"agentDefId": identity.agent_id(origin.host, memory.agent)} if memory.agent else {}
     retained = {**place, **state, **by, "origin": "memory", "bytes": _size_of(memory)}
     bank = bank_created_fields(origin.host, memory.bank, memory.private_to)
-    said = said_in(lexical_text(memory.title, state["eventDate"], memory.content, rules), rules)
+    said = index_text(lexical_text(memory.title, state["eventDate"], memory.content, rules), rules)
     return AppendableTurn(
         turn=turn,
         bank=origin.bank,

@@ -120,7 +120,7 @@ def build_turn_event(
     return offer["id"], offer["type"], offer["aggregate"], offer["subject"], orjson.dumps(data).decode(), *told
 
 
-def said_in(text: str, rules: WordRules) -> IndexedText:
+def index_text(text: str, rules: WordRules) -> IndexedText:
     """Return the index terms of a text by the bank's rules."""
     return _build_said(analyse_text(text, rules))
 

@@ -22,7 +22,7 @@ APPEND = "select outcomes, positions, delivers from afterturn.append_turns($1, $
 APPEND_TRACED = "select outcomes, positions, delivers from afterturn.append_traced_turns($1, $2, $3, $4)"
 
 
-def in_trace(turn: AppendableTurn) -> AppendableTurn:
+def attach_traceparent(turn: AppendableTurn) -> AppendableTurn:
     """Return the turn with the traceparent of the current request, if that is traced."""
     return replace(turn, traceparent=traceparent) if (traceparent := current_traceparent()) else turn
 

@@ -26,8 +26,8 @@ from store.memory.prepared_turns import (
     prepare_turns,
 )
 from store.memory.session_history import SessionHistory
-from store.memory.turn_writes import Outcome, in_trace, write_offered, write_together
-from store.off_loop import in_steps
+from store.memory.turn_writes import Outcome, attach_traceparent, write_offered, write_together
+from store.off_loop import run_steps_off_loop
 from store.schema import HOST, TURN
 from store.tenancy.languages import Languages
 from store.tenancy.quotas import recount_quota, refusal_of
@@ -123,8 +123,8 @@ class TurnStore:
     async def _append(self, host: UUID, turns: Sequence[NewTurn], now: datetime) -> list[Appended | Refused]:
         """Write turns; repeat those whose session had ended unknown to this process, with the events that begin it."""
         known = PreparationContext(await self._digest_key(host), self._living, await self._languages.of(host))
-        offered = await in_steps(estimate_effort(turns), prepare_turns(host, turns, now, known))
-        found = await self._write(host, [in_trace(turn) for turn in offered])
+        offered = await run_steps_off_loop(estimate_effort(turns), prepare_turns(host, turns, now, known))
+        found = await self._write(host, [attach_traceparent(turn) for turn in offered])
         unborn = [n for n, (outcome, *_) in enumerate(found) if outcome == "unborn"]
         answers = [_build_answer(outcome) for outcome in found]
         if unborn or len(self._living) > MAX_LIVING:

@@ -24,11 +24,11 @@ from store.log.envelope import Origin, build_offer
 from store.memory import authorship, corrections, reflections
 from store.memory.authorship import Author
 from store.memory.corrections import Corrected
-from store.memory.links import Linked, links_of
+from store.memory.links import Linked, read_links
 from store.memory.reflections import ReflectionSources
 from store.schema import DOC, ENTITY, FACT, UNIT, UNIT_ENTITY, in_bank, same_bank
 from store.sql_constants import inline
-from store.tenancy.quotas import within_quota
+from store.tenancy.quotas import run_within_quota
 
 _UNIT, _SOURCE = UNIT.c, UNIT.alias("s")
 _ENTITIES = (
@@ -155,12 +155,12 @@ class Units:
                 return _unit_of_reflection(await reflections.read_reflection(connection, host, bank_id, unit, now))
             facts = await corrections.read_drawn_facts(connection, host, bank_id, found)
             lasting = [fact for fact in facts if fact.expires_at is None or fact.expires_at > now]
-            return _build_unit(found, lasting, await links_of(connection, host, bank_id, unit, now))
+            return _build_unit(found, lasting, await read_links(connection, host, bank_id, unit, now))
 
     async def authors(self, host: UUID, bank: str, units: Sequence[UUID]) -> set[Author]:
         """Return the authors of these units or reflections of a bank. Raises NotFound for an unknown one, TurnBusy."""
         async with self._writable(host, bank, units), self._database.tenant(host) as connection:
-            return await authorship.authors_of_units(connection, host, identity.bank_id(host, bank), units)
+            return await authorship.find_unit_authors(connection, host, identity.bank_id(host, bank), units)
 
     async def correct(
         self, host: UUID, bank: str, unit: UUID, content: str, *, version: int | None = None, user: str | None = None
@@ -176,7 +176,7 @@ class Units:
                 return await corrections.correct_unit(connection, origin, unit, content, version)
 
         async with self._writable(host, bank, [unit]):
-            return await within_quota(self._database, host, origin.at, write)
+            return await run_within_quota(self._database, host, origin.at, write)
 
     async def pin(self, host: UUID, bank: str, unit: UUID, *, pinned: bool, user: str | None = None) -> Corrected:
         """Pin one unit, so that every answer of its bank holds it, or unpin it, as `user`.
@@ -190,7 +190,7 @@ class Units:
                 return await corrections.pin_unit(connection, origin, unit, pinned=pinned)
 
         async with self._writable(host, bank, [unit]):
-            return await within_quota(self._database, host, origin.at, write)
+            return await run_within_quota(self._database, host, origin.at, write)
 
     async def forget(
         self, host: UUID, bank: str, unit: UUID, user: str | None = None, *, with_facts: bool = False

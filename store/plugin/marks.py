@@ -101,7 +101,7 @@ def memory_columns(unit: FromClause) -> tuple[ColumnElement[Any], ...]:
     )
 
 
-def best_first(unit: FromClause, score: ColumnElement[float]) -> tuple[ColumnElement[Any], ...]:
+def order_by_score(unit: FromClause, score: ColumnElement[float]) -> tuple[ColumnElement[Any], ...]:
     """Return the order of found memories: pinned ones first, if `pins_first`, then by score, time and id, falling."""
     pinned = and_(read_pin(unit), bindparam("pins_first", type_=Boolean))
     return (pinned.desc(), score.desc(), unit.c.mentioned_at.desc(), read_id(unit).desc())

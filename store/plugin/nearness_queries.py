@@ -27,7 +27,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from store.plugin.marks import BANKS, HOST, best_first, is_memory_of, is_pinned, memory_columns, unnest_banks
+from store.plugin.marks import BANKS, HOST, is_memory_of, is_pinned, memory_columns, order_by_score, unnest_banks
 from store.plugin.page_bytes import as_found, cut_to_bytes
 from store.schema import UNIT, UNIT_VECTOR
 from store.sql_constants import ONE, ZERO
@@ -131,7 +131,7 @@ def _open_best(fused: CTE, pinned: CTE) -> FromClause:
     found = (
         select(*memory_columns(unit), best.c.score)
         .join_from(best, unit, true())
-        .order_by(*best_first(unit, best.c.score))
+        .order_by(*order_by_score(unit, best.c.score))
         .limit(bindparam("limit", type_=Integer))
     )
     return cut_to_bytes(found, as_found).cte("found")

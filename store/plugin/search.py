@@ -24,22 +24,22 @@ from embeddings.protocol import Embedder
 from store import identity
 from store.database import ONE_PLAN, Database
 from store.driver_rows import DriverRow, fetch_rows
-from store.off_loop import off_loop
+from store.off_loop import run_off_loop
 from store.plugin.listing_queries import LIST
 from store.plugin.memories import StoredMemory, build_memory
 from store.plugin.namespaces import read_namespaces
 from store.plugin.nearness_queries import BEST, BEST_OF_ALL, MEMORIES_IN_LISTS, NEAR_IN_LISTS
 from store.plugin.page_bytes import MOST_BYTES
-from store.plugin.vector_queries import NEAREST, PINNED, VECTORS, nearest_in_lists
-from store.plugin.vectors import CallersVector, read_dimensions, read_lists, reading_lists
+from store.plugin.vector_queries import NEAREST, PINNED, VECTORS, select_nearest
+from store.plugin.vectors import CallersVector, probe_lists, read_dimensions, read_lists
 from store.plugin.word_queries import CONTAINING, CONTAINING_AMONG_FEW, READ_FEW, READ_WORDS, READ_WORDS_OF_MEMORIES
 from store.recall.lexical import ALONE, RankedUnits, rank_units
 from store.recall.question import EFFORT, Question, parse_question
 from store.recall.recaller import MAX_CHARACTERS
 from store.recall.settings import RecallSettings
 from store.recall.tail import CHARACTERS, Fresh, select_affordable
-from store.tenancy.languages import Languages, rules_of_bank
-from store.text.terms import words_of
+from store.tenancy.languages import Languages, choose_rules
+from store.text.terms import split_words
 from store.text.word_rules import WordRules
 
 #: Most candidates compared: of the best by words, and of the pinned memories of each namespace.
@@ -233,7 +233,7 @@ class PluginSearch:
         """
         cut = query.strip()[:MAX_CHARACTERS]
         rules = await self._rules(host, asked.names)
-        question = await off_loop(EFFORT * len(cut), lambda: parse_question(cut, rules=rules))
+        question = await run_off_loop(EFFORT * len(cut), lambda: parse_question(cut, rules=rules))
         vector = None if by_words else await self._embed_query(cut)
         wanted = _Wanted(host, asked, question, vector, pins_first)
         for reach in _Reach:
@@ -255,7 +255,7 @@ class PluginSearch:
     async def _rules(self, host: UUID, names: Sequence[str]) -> Sequence[WordRules]:
         """Return the word rules of all languages of these namespaces."""
         known = await self._languages.of(host)
-        rules = [rule for name in names for rule in rules_of_bank(known, identity.bank_id(host, name)).asking]
+        rules = [rule for name in names for rule in choose_rules(known, identity.bank_id(host, name)).asking]
         return list({rule.name: rule for rule in rules}.values())
 
     async def _find(self, wanted: _Wanted, reach: _Reach) -> list[StoredMemory] | None:
@@ -315,7 +315,7 @@ class PluginSearch:
         postings = {term: np.frombuffer(some, dtype=ALONE) for term, some in packed.items()}
         ranking = self._settings.ranking
         effort = sum(map(len, postings.values()))
-        return await off_loop(effort, lambda: rank_units(postings, question, units, ranking, most, unread=unread))
+        return await run_off_loop(effort, lambda: rank_units(postings, question, units, ranking, most, unread=unread))
 
     async def _best(
         self,
@@ -398,7 +398,7 @@ async def _near_in_lists(scope: _Scope, banks: Mapping[UUID, _Size], *, everythi
         rows = list[DriverRow]()
         if size.lists is not None:
             here = {**scope.arguments, "bank": bank, "looked_at": looked_at}
-            async with reading_lists(scope.connection, size.lists):
+            async with probe_lists(scope.connection, size.lists):
                 rows = await fetch_rows(scope.connection, statement, here)
         if size.lists is None or len(rows) < least:
             whole.append(bank)
@@ -413,8 +413,8 @@ async def _nearest_in_lists(
 ) -> Sequence[DriverRow] | None:
     """Return the nearest memories of a bank by its index, and its pinned ones; None if the index gives too few."""
     here = {**scope.arguments, **about, "banks": [bank], "looked_at": about["limit"] * LOOKED_AT}
-    async with reading_lists(scope.connection, lists):
-        near = await fetch_rows(scope.connection, nearest_in_lists(bank, about["dimension"]), here)
+    async with probe_lists(scope.connection, lists):
+        near = await fetch_rows(scope.connection, select_nearest(bank, about["dimension"]), here)
     if not near or near[0].matched < about["limit"]:
         return None
     return [*near, *await fetch_rows(scope.connection, PINNED, here)] if about["pins_first"] else near
@@ -441,7 +441,7 @@ async def _find_containing(scope: _Scope, query: str, few: Sequence[UUID] | None
 
     With `few`, only these are searched.
     """
-    about = {**scope.arguments, "query": query, "words": words_of(query), "most": COMPARED}
+    about = {**scope.arguments, "query": query, "words": split_words(query), "most": COMPARED}
     statement = CONTAINING if few is None else CONTAINING_AMONG_FEW
     rows = await fetch_rows(scope.connection, statement, {**about, "few": few})
     units = [row.unit_id.hex for row in rows]

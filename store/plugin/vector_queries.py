@@ -24,7 +24,7 @@ from sqlalchemy import (
     select,
 )
 
-from store.plugin.marks import BANKS, HOST, best_first, is_memory_of, is_pinned, memory_columns, read_field, read_id
+from store.plugin.marks import BANKS, HOST, is_memory_of, is_pinned, memory_columns, order_by_score, read_field, read_id
 from store.plugin.page_bytes import as_found, as_scored, cut_to_bytes
 from store.schema import PLUGIN_VECTOR, UNIT, same_bank
 from store.sql_constants import inline
@@ -56,7 +56,7 @@ _BY_ALL_VECTORS = (
         _VECTOR.c.bank_id == any_(BANKS),
         _VECTOR.c.dimension == bindparam("dimension"),
     )
-    .order_by(*best_first(_UNIT, _SCORE))
+    .order_by(*order_by_score(_UNIT, _SCORE))
     .limit(_LIMIT)
 )
 #: The nearest memories by all vectors of a dimension.
@@ -71,7 +71,7 @@ VECTORS = _select_of_memories(
 # Each takes 42 KiB with what is compiled of it, and 4 ms to make; fewer are kept than compiled statements of all kinds
 # (`store/driver_rows.py`), so that they do not displace the others.
 @lru_cache(maxsize=256)
-def nearest_in_lists(bank: UUID, dimension: int) -> Select[*tuple[Any, ...]]:
+def select_nearest(bank: UUID, dimension: int) -> Select[*tuple[Any, ...]]:
     """Return the query of the nearest memories in a namespace by the index of its vectors of a dimension.
 
     Each index is partial, for one namespace and dimension: both are literals in the query, to match its predicate.

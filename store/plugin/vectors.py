@@ -67,7 +67,7 @@ class CallersVector:
         return len(self.numbers)
 
 
-def normalise(numbers: Sequence[float]) -> CallersVector:
+def normalise_vector(numbers: Sequence[float]) -> CallersVector:
     """Return a caller's vector at unit length; its numbers must be finite and not all zero.
 
     The numbers are divided by the largest before their squares are summed, so that no square overflows or underflows.
@@ -119,7 +119,7 @@ async def read_lists(
 
 
 @asynccontextmanager
-async def reading_lists(connection: AsyncConnection, lists: int) -> AsyncGenerator[None]:
+async def probe_lists(connection: AsyncConnection, lists: int) -> AsyncGenerator[None]:
     """Let statements in the block, within the transaction, probe this number of lists of a vector index."""
     await connection.execute(BEGIN_LISTS, {"lists": str(lists)})
     yield

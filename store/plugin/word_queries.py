@@ -98,7 +98,7 @@ def _count_asked() -> CTE:
 
 _ASKED = _count_asked()
 # The rarest word is always read; of the others, rarest first, those whose postings fit the budget together, as in a
-# recall (`store.recall.lexical.readable_terms`).
+# recall (`store.recall.lexical.choose_terms`).
 _IS_AFFORDABLE = or_(_ASKED.c.nth == ONE, _ASKED.c.spent <= _POSTINGS)
 
 

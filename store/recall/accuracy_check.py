@@ -109,7 +109,7 @@ class _Unit:
     tags: Sequence[str] | None
 
 
-async def stored_banks(database: Database, name: str | None = None) -> list[StoredBank]:
+async def find_stored_banks(database: Database, name: str | None = None) -> list[StoredBank]:
     """Return the banks of all tenants that hold units; with `name`, those of this name."""
     async with database.operator() as connection:
         hosts = list((await connection.execute(HOSTS)).scalars())

@@ -10,9 +10,9 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
-from store.derived.postings import UnitTerms, terms_of
+from store.derived.postings import UnitTerms, count_unit_terms
 from store.driver_rows import DriverRow, fetch_rows
-from store.off_loop import Steps, in_steps
+from store.off_loop import Steps, run_steps_off_loop
 from store.recall.lexical import POSTING, Place, Postings
 from store.recall.pool import CandidatePool
 from store.recall.query import RecallQuery
@@ -63,13 +63,13 @@ async def read_as_of(
         "bytes": BYTES,
     }
     rows = await fetch_rows(connection, CHANGED, place)
-    return await in_steps(sum(len(row.content) for row in rows), _as_they_were(rows, rules))
+    return await run_steps_off_loop(sum(len(row.content) for row in rows), _as_they_were(rows, rules))
 
 
 def _as_they_were(rows: Sequence[DriverRow], rules: WordRules) -> Steps[Mapping[UUID, EarlierText]]:
     found = {}
     for row in rows:
-        found[row.unit_id] = EarlierText(row.content, terms_of(row, rules), _posting_place(row))
+        found[row.unit_id] = EarlierText(row.content, count_unit_terms(row, rules), _posting_place(row))
         yield
     return found
 

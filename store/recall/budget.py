@@ -9,9 +9,9 @@ from itertools import accumulate
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder, TokenCounter
 from store.memory.directives import Directive
-from store.off_loop import Steps, in_steps, off_loop
+from store.off_loop import Steps, run_off_loop, run_steps_off_loop
 from store.recall.passages import CHARACTERS_PER_TOKEN, SEARCHED, TOKENS, cut_passage
-from store.recall.pinned_arm import most_first
+from store.recall.pinned_arm import limit_pinned
 from store.recall.query import Recalled
 from store.recall.settings import RecallSettings
 
@@ -35,10 +35,10 @@ def select_fitting(sizes: Sequence[int], room: int) -> list[int]:
     return kept
 
 
-def fitting_with_pins(sizes: Sequence[int], pinned: Sequence[bool], room: int) -> list[int]:
+def fit_with_pins(sizes: Sequence[int], pinned: Sequence[bool], room: int) -> list[int]:
     """Return the indexes of the sizes that stay within `room`, those of pinned units within their share of it. Pure."""
     pins = [index for index, is_pinned in enumerate(pinned) if is_pinned]
-    first = {pins[n] for n in select_fitting([sizes[index] for index in pins], most_first(room))}
+    first = {pins[n] for n in select_fitting([sizes[index] for index in pins], limit_pinned(room))}
     left = [index for index, is_pinned in enumerate(pinned) if index in first or not is_pinned]
     return [left[n] for n in select_fitting([sizes[index] for index in left], room)]
 
@@ -54,7 +54,7 @@ async def cut_to_budget(
     if room is None:
         return tuple(items)
     effort = sum(min(len(item.text), SEARCHED) for item in items)
-    passages = await in_steps(effort, _cut_items(items, weights))
+    passages = await run_steps_off_loop(effort, _cut_items(items, weights))
     sizes = await _select_passages(passages, room, embedder)
     if sizes or not items:
         return tuple(replace(passages[index], tokens=size) for index, size in sizes.items())
@@ -69,7 +69,7 @@ async def _select_passages(passages: Sequence[Recalled], room: int, embedder: Em
     """
     first = _count_filling(passages, room)
     sizes = await _count_tokens([item.text for item in passages[:first]], embedder)
-    kept = fitting_with_pins(sizes, [item.pinned for item in passages[:first]], room)
+    kept = fit_with_pins(sizes, [item.pinned for item in passages[:first]], room)
     found = {index: sizes[index] for index in kept}
     left = room - sum(found.values())
     short = [index for index in range(first, len(passages)) if len(passages[index].text.split()) <= left]
@@ -90,7 +90,7 @@ async def _shrink_item(
     """Return one item, its passage cut to at most `room` tokens; an empty tuple if no piece of it fits."""
     tokens = min(room, TOKENS)
     while tokens:
-        passage = await off_loop(min(len(item.text), SEARCHED), _cut_item, item, weights, tokens)
+        passage = await run_off_loop(min(len(item.text), SEARCHED), _cut_item, item, weights, tokens)
         [size] = await _count_tokens([passage.text], embedder)
         if size <= room:
             return (replace(passage, tokens=size),)

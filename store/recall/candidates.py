@@ -12,7 +12,7 @@ from store.driver_rows import fetch_rows
 from store.recall.candidate_queries import POOL, TEXTS, VECTORS
 from store.recall.dense import Products, compute_products
 from store.recall.pool import Candidate, CandidatePool
-from store.recall.reflections import with_reflections
+from store.recall.reflections import add_reflections
 from store.recall.state import RecallState
 from store.recall.unindexed import add_unindexed
 
@@ -53,10 +53,12 @@ async def load_pool(connection: AsyncConnection, state: RecallState) -> Candidat
         around = [(row.unit_id, row.before_id, row.after_id) for row in rows]
         await _add_tail(connection, state, state.vector, near, around)
     pool = add_unindexed(state, CandidatePool(candidates, near), units)
-    return await with_reflections(connection, state, pool, units)
+    return await add_reflections(connection, state, pool, units)
 
 
-async def whole_texts(connection: AsyncConnection, state: RecallState, units: Sequence[UUID]) -> Mapping[UUID, str]:
+async def read_whole_texts(
+    connection: AsyncConnection, state: RecallState, units: Sequence[UUID]
+) -> Mapping[UUID, str]:
     """Return the full texts of the first of these units, up to MOST_BYTES."""
     arguments = {"host": state.host, "bank": state.bank, "units": list(units), "most": MOST_BYTES}
     if not units:

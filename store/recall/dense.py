@@ -45,7 +45,7 @@ def compute_products(question: Vectors, own: Vectors, before: Vectors, after: Ve
     return Products(three @ question.astype(np.float64), between, known)
 
 
-def context_weights(of: Products, sizes: NDArray[np.int_], most: float) -> Table:
+def compute_context_weights(of: Products, sizes: NDArray[np.int_], most: float) -> Table:
     """Return by which factor the neighbours before and after each message count, 1 to `most`; shape (n, 2).
 
     `sizes` are the messages' bytes, shape (n,). A short message says little itself, so neighbours of the same topic
@@ -55,7 +55,7 @@ def context_weights(of: Products, sizes: NDArray[np.int_], most: float) -> Table
     return np.where(of.between[:, :2] >= SAME, more, 1.0)
 
 
-def context_cosines(of: Products, before: Table, after: Table) -> Table:
+def compute_context_cosines(of: Products, before: Table, after: Table) -> Table:
     """Return max(0, q . unit(m + b before + a after)) for each row; b, a and the result have shape (n,).
 
     A message without a vector of its own scores 0: its neighbours' meaning is not its own.

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import NO_SETTINGS, ONE_PLAN, Settings
 from store.driver_rows import DriverRow, fetch_rows
-from store.recall.dense import context_cosines, context_weights
+from store.recall.dense import compute_context_cosines, compute_context_weights
 from store.recall.dense_queries import (
     FILTERED,
     FILTERED_IN_LISTS,
@@ -26,7 +26,7 @@ from store.recall.dense_queries import (
 )
 from store.recall.filters import is_filtered
 from store.recall.pool import AGENTS, CandidatePool
-from store.recall.question import named_speakers
+from store.recall.question import find_named_speakers
 from store.recall.settings import RecallSettings
 from store.recall.state import ArmResult, RecallState
 
@@ -70,9 +70,9 @@ class DenseArm:
         ranking = state.settings.ranking
 
         def score(pool: CandidatePool) -> NDArray[np.float64]:
-            before, after = (pool.unmuted * context_weights(pool.products, pool.sizes, ranking.dense_short)).T
+            before, after = (pool.unmuted * compute_context_weights(pool.products, pool.sizes, ranking.dense_short)).T
             beside = ranking.dense_context
-            return context_cosines(
+            return compute_context_cosines(
                 pool.products, before * (beside + ranking.dense_answer * pool.answers), after * beside
             )
 
@@ -121,7 +121,7 @@ def _is_beside_agent(state: RecallState) -> bool:
 
 def _find_named(state: RecallState) -> str | None:
     """Return the one speaker whom the question names, None if it names none or several."""
-    named = named_speakers(state.question, state.speakers)
+    named = find_named_speakers(state.question, state.speakers)
     return next(iter(named)) if len(named) == 1 else None
 
 

@@ -25,9 +25,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.derived.postings import terms_of
+from store.derived.postings import count_unit_terms
 from store.driver_rows import DriverRow, fetch_rows
-from store.off_loop import off_loop
+from store.off_loop import run_off_loop
 from store.recall import filters
 from store.recall.pinned_arm import is_pinned
 from store.recall.pool import Candidate
@@ -159,7 +159,7 @@ async def read_ended_units(connection: AsyncConnection, state: RecallState) -> U
         "bytes": BYTES,
     }
     rows = await fetch_rows(connection, ENDED, arguments)
-    words = await off_loop(sum(len(row.content) for row in rows), _pack_words, rows, state.question)
+    words = await run_off_loop(sum(len(row.content) for row in rows), _pack_words, rows, state.question)
     return Unindexed({row.unit_id: _build_candidate(row) for row in rows}, words)
 
 
@@ -167,7 +167,7 @@ def _pack_words(rows: Sequence[DriverRow], question: Question) -> dict[str, byte
     """Return the postings of these units for the question's terms, as the index held them."""
     packed, asked = defaultdict[str, bytes](bytes), question.words.keys()
     for row in rows:
-        words = terms_of(row, question.rules[0])
+        words = count_unit_terms(row, question.rules[0])
         for term in asked & words.counts.keys():
             packed[term] += pack_posting(row.unit_id, words.counts[term], words.length)
     return dict(packed)

@@ -43,7 +43,7 @@ _DOC = DOC.alias("o")
 
 def filter_conditions(unit: FromClause) -> ColumnElement[bool]:
     """Return the filters as one condition on unit rows; a filter whose parameter is null is true."""
-    return and_(of_kind(unit.c.fact_type), conditions_of_any_kind(unit))
+    return and_(asks_for_kind(unit.c.fact_type), conditions_of_any_kind(unit))
 
 
 def conditions_of_any_kind(unit: FromClause) -> ColumnElement[bool]:
@@ -53,10 +53,10 @@ def conditions_of_any_kind(unit: FromClause) -> ColumnElement[bool]:
 
 def conditions_of_ended(unit: FromClause) -> ColumnElement[bool]:
     """Return the filters without the condition that the unit is active, for units that have ended."""
-    return and_(of_kind(unit.c.fact_type), _other_conditions(unit))
+    return and_(asks_for_kind(unit.c.fact_type), _other_conditions(unit))
 
 
-def of_kind(kind: ColumnElement[str]) -> ColumnElement[bool]:
+def asks_for_kind(kind: ColumnElement[str]) -> ColumnElement[bool]:
     """Return the condition that the question asks for units of this kind."""
     return _where_asked(KINDS, kind == any_(KINDS))
 
@@ -72,7 +72,7 @@ def happened_at(unit: FromClause) -> ColumnElement[datetime]:
     return moment
 
 
-def lasts(row: FromClause) -> ColumnElement[bool]:
+def has_not_expired(row: FromClause) -> ColumnElement[bool]:
     """Return the condition that a unit or a bank has not expired by `ended_by`."""
     return or_(row.c.expires_at.is_(None), row.c.expires_at > ENDED_BY)
 
@@ -92,7 +92,7 @@ def _other_conditions(unit: FromClause) -> ColumnElement[bool]:
         _where_asked(_TAGS, func.jsonb_exists_any(metadata.op("->")(inline("tags")), _TAGS)),
         _where_asked(_METADATA, metadata.contains(_METADATA)),
         _where_asked(_USER, unit.c.user_id == _USER),
-        _where_asked(ENDED_BY, lasts(unit)),
+        _where_asked(ENDED_BY, has_not_expired(unit)),
     )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.recall.heads import NAME as HEADS
-from store.recall.heads import with_heads
+from store.recall.heads import raise_heads
 from store.recall.pool import CandidatePool
 from store.recall.query import ArmScore, Explanation
 from store.recall.question import Question
@@ -72,7 +72,7 @@ def fuse_scores(
         scores = after
     # A unit without a vector scores by its words alone: this rule lets it stand beside units that have one.
     if HEADS not in without and not pool.products.known[:, 0].all():
-        after = with_heads(scores, pool, arms, weights, ranking.heads)
+        after = raise_heads(scores, pool, arms, weights, ranking.heads)
         moved[HEADS], scores = after - scores, after
     final = scores.tolist()
     order = sorted(range(len(pool)), key=lambda index: (-final[index], pool.candidates[index].unit_id))

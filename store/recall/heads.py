@@ -20,7 +20,7 @@ FIRST = 20
 Scores = NDArray[np.float64]
 
 
-def with_heads(
+def raise_heads(
     scores: Scores, pool: CandidatePool, arms: Mapping[str, Scores], weights: Mapping[str, float], best: int
 ) -> Scores:
     """Return the scores with the `best` candidates of each weighted arm raised into the FIRST of the pool.

@@ -34,7 +34,7 @@ from store.database import Database
 from store.errors import NotFound, RateLimited
 from store.log.refusals import translate_refusals
 from store.schema import RECALL_JOB, TIME
-from store.tenancy.quotas import within_quota
+from store.tenancy.quotas import run_within_quota
 from store.tracing import current_traceparent
 
 #: Attempts after which a job has failed.
@@ -185,7 +185,7 @@ class RecallJobs:
                         named = {"host": host, "job": job, "trace": traceparent}
                         await connection.execute(KEEP_TRACEPARENT, named)
 
-        await within_quota(self._database, host, now, write)
+        await run_within_quota(self._database, host, now, write)
         return job, now + ttl
 
     async def read(self, host: UUID, job: UUID) -> RecallJob:

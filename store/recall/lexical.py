@@ -49,7 +49,7 @@ class Statistics:
         return float(np.log1p((self.units - df + 0.5) / (df + 0.5)))
 
 
-def readable_terms(asked: Collection[str], statistics: Statistics, budget: int) -> list[str]:
+def choose_terms(asked: Collection[str], statistics: Statistics, budget: int) -> list[str]:
     """Return the terms that the bank has, rarest first, as long as their postings fit the budget; at least the rarest.
 
     A term in very many units has the least weight and costs most, and the rarer terms find nearly all units that

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.driver_rows import fetch_rows
 from store.recall.as_of import correct_postings
 from store.recall.filters import is_filtered
-from store.recall.lexical import POSTING, Postings, readable_terms, score_postings
+from store.recall.lexical import POSTING, Postings, choose_terms, score_postings
 from store.recall.lexical_queries import FILTERED, PLAIN
 from store.recall.pool import CandidatePool
 from store.recall.settings import RecallSettings
@@ -38,7 +38,7 @@ class LexicalArm:
 
 
 async def _read_postings(connection: AsyncConnection, state: RecallState) -> Mapping[str, Postings]:
-    terms = readable_terms(state.question.words, state.statistics, state.settings.postings)
+    terms = choose_terms(state.question.words, state.statistics, state.settings.postings)
     if not terms:
         return {}
     arguments = {"host": state.host, "bank": state.bank, "terms": terms, "postings": state.settings.postings}

@@ -5,8 +5,8 @@ import asyncio
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder
 from store.gen_ai_spans import trace_embedding
-from store.off_loop import off_loop
-from store.recall.question import EFFORT, as_told, named_speakers
+from store.off_loop import run_off_loop
+from store.recall.question import EFFORT, find_named_speakers, put_in_first_person
 from store.recall.settings import RecallSettings
 from store.recall.state import RecallState
 from store.recall.tail import select_affordable, select_urgent
@@ -38,8 +38,8 @@ class Meanings:
 
     async def _embed(self, state: RecallState) -> None:
         text, generation = state.question.text, state.generation
-        names = named_speakers(state.question, state.speakers)
-        asked = await off_loop(EFFORT * len(text), as_told, text, names)
+        names = find_named_speakers(state.question, state.speakers)
+        asked = await run_off_loop(EFFORT * len(text), put_in_first_person, text, names)
         known = self._tails.known(state.unembedded, generation)
         wanted = select_urgent(state.unembedded) if self._is_flooded(state) else state.unembedded
         unknown = [fresh for fresh in wanted if fresh.unit_id not in known]

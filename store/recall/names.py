@@ -11,12 +11,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.called_names import LEAST, read_aliases
 from store.driver_rows import fetch_rows
-from store.off_loop import off_loop
+from store.off_loop import run_off_loop
 from store.recall.question import ROLES, Question
 from store.recall.state import RecallState
 from store.text.rules.called_names import ADDRESSED, OWN
 from store.text.spelling import find_meant, may_be_misspelt
-from store.text.terms import question_terms, words_of
+from store.text.terms import question_terms, split_words
 
 #: The name in `RecallQuery.without` that leaves this step out.
 NAMES = "names"
@@ -48,7 +48,7 @@ async def resolve_names(
     `frequency`: document frequencies of the question's terms and of the marks of its names. Nothing is read if no
     speaker is called by one of the names and none of them is rare in the bank.
     """
-    known = set(chain.from_iterable(words_of(one) for one in state.speakers if one.lower() not in ROLES))
+    known = set(chain.from_iterable(split_words(one) for one in state.speakers if one.lower() not in ROLES))
     terms = {name: question_terms(name, state.question.rules) for name in state.question.names if name not in known}
     called = {name: words for name, words in terms.items() if words and _is_called(name, frequency)}
     found: dict[str, str] = {}
@@ -59,7 +59,7 @@ async def resolve_names(
     if rare:
         speakers = await _read_speakers(connection, state)
         effort = len(rare) * sum(map(len, speakers))
-        meant = await off_loop(effort, lambda: {name: find_meant(name, speakers) for name in rare})
+        meant = await run_off_loop(effort, lambda: {name: find_meant(name, speakers) for name in rare})
         found |= {name: speaker for name, speaker in meant.items() if speaker is not None}
     return found
 

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.derived.facts import Identity, identity_columns
 from store.derived.said_facts import FACT_KIND, ONE_BANK, SaidFact, analyse_fact, fact_metadata, read_said_facts
 from store.driver_rows import DriverRow, fetch_rows
-from store.off_loop import off_loop
+from store.off_loop import run_off_loop
 from store.recall import filters
 from store.recall.pool import Candidate
 from store.recall.question import Question
@@ -79,7 +79,7 @@ async def read_pending_facts(connection: AsyncConnection, state: RecallState) ->
     replaced = _find_replaced(in_line, said)
     told = [one for one in said if not written[one.unit_id] and one.unit_id not in replaced]
     told = [one for one in reversed(told) if query.metadata.items() <= fact_metadata(one.fact).items()]
-    words = await off_loop(_EFFORT * len(told), _pack_words, told, state.question)
+    words = await run_off_loop(_EFFORT * len(told), _pack_words, told, state.question)
     return Unindexed({one.unit_id: _build_candidate(one) for one in told}, words, replaced)
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, FromClause, Integer, bindparam, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.recall.filters import lasts
+from store.recall.filters import has_not_expired
 from store.recall.pool import CandidatePool
 from store.recall.settings import RecallSettings
 from store.recall.state import ArmResult, RecallState
@@ -30,13 +30,13 @@ _UNIT = UNIT.alias("u")
 # The index is empty for a bank without pins. There this must cost nothing, so the other filters are applied later.
 PINNED = (
     select(_UNIT.c.unit_id)
-    .where(in_bank(_UNIT), _UNIT.c.active, is_pinned(_UNIT), lasts(_UNIT))
+    .where(in_bank(_UNIT), _UNIT.c.active, is_pinned(_UNIT), has_not_expired(_UNIT))
     .order_by(_UNIT.c.position.desc())
     .limit(bindparam("pinned", type_=Integer))
 )
 
 
-def most_first(room: int) -> int:
+def limit_pinned(room: int) -> int:
     """Return the most units or tokens of an answer that pinned units may take: half."""
     return room // 2
 

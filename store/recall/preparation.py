@@ -11,9 +11,9 @@ import orjson
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.driver_rows import DriverRow, fetch_rows
-from store.ledger.freshness import IN_PASSING, of_row, read_freshness
+from store.ledger.freshness import IN_PASSING, build_freshness, read_freshness
 from store.memory.directives import Directive
-from store.off_loop import off_loop
+from store.off_loop import run_off_loop
 from store.recall import filters
 from store.recall.as_of import correct_frequency, read_as_of
 from store.recall.deduplication import Recent
@@ -25,7 +25,7 @@ from store.recall.pinned_arm import MOST
 from store.recall.preparation_queries import PREPARE, PREPARE_SKIPPING, WORDS
 from store.recall.query import RecallQuery
 from store.recall.question import EFFORT, parse_question, rename_speakers
-from store.recall.recent_arm import recent_parameters
+from store.recall.recent_arm import build_recent_parameters
 from store.recall.state import DEFAULT_MEAN_LENGTH, RecallState
 from store.recall.tail import CHARACTERS, Fresh
 from store.recall.unindexed import build_tail, join_unindexed
@@ -52,7 +52,7 @@ async def prepare_search(connection: AsyncConnection, state: RecallState) -> boo
     arguments = {
         **_tail_arguments(key, state),
         **filters.filter_parameters(query, state.bank, state.earlier, state.now),
-        **recent_parameters(state.now, state.settings),
+        **build_recent_parameters(state.now, state.settings),
         "terms": [*terms, *name_marks(question)] if by_name else terms,
     }
     statement = PREPARE_SKIPPING if query.skip_recent else PREPARE
@@ -60,11 +60,11 @@ async def prepare_search(connection: AsyncConnection, state: RecallState) -> boo
     if row.units is None:
         state.freshness = await read_freshness(connection, state.host, state.bank)
         return False
-    state.freshness, state.more_pending = of_row(row), row.more_pending
+    state.freshness, state.more_pending = build_freshness(row), row.more_pending
     state.speakers, frequency, state.pending_postings = _of_words(row)
     if by_name and (names := await resolve_names(connection, state, frequency)):
         renamed = rename_speakers(question.text, names)
-        state.question = await off_loop(EFFORT * len(renamed), parse_question, renamed, rules=question.rules)
+        state.question = await run_off_loop(EFFORT * len(renamed), parse_question, renamed, rules=question.rules)
         terms = list(state.question.words)
         [words] = await fetch_rows(connection, WORDS, {**key, "terms": terms})
         state.speakers, frequency, state.pending_postings = _of_words(words)

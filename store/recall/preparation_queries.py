@@ -30,7 +30,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from store.recall.filters import ENDED_BY, known_by_then, lasts
+from store.recall.filters import ENDED_BY, has_not_expired, known_by_then
 from store.recall.pinned_arm import PINNED
 from store.recall.recent_arm import JUST_SAID
 from store.recall.tail import TAIL
@@ -72,7 +72,7 @@ def _select_bank() -> Select[*tuple[Any, ...]]:
     return (
         select(count_units(bank, counted).label("units"), mean_length.label("mean_length"))
         .join_from(bank, counted, same_bank(counted, bank), isouter=True)
-        .where(in_bank(bank), or_(bank.c.active, bank.c.update_ts >= bank.c.expires_at), lasts(bank))
+        .where(in_bank(bank), or_(bank.c.active, bank.c.update_ts >= bank.c.expires_at), has_not_expired(bank))
     )
 
 

@@ -8,7 +8,7 @@ from itertools import islice
 from store.text.language_detection import detect_language
 from store.text.question_words import ENGLISH, question_languages
 from store.text.rules.called_names import find_asked_names
-from store.text.terms import question_terms, words_of
+from store.text.terms import question_terms, split_words
 from store.text.word_rules import AUTO, WordRules, rules_of, strip_accents
 
 #: Most words of a question that are looked up: a pasted document is not a question.
@@ -58,16 +58,16 @@ def rename_speakers(text: str, names: Mapping[str, str]) -> str:
 
 def _rename_word(word: str, names: Mapping[str, str]) -> str:
     bare = word.removesuffix("'s").removesuffix("\u2019s")
-    [folded, *more] = words_of(bare) or [""]
+    [folded, *more] = split_words(bare) or [""]
     return word if more or folded not in names else names[folded] + word[len(bare) :]
 
 
-def named_speakers(question: Question, speakers: Iterable[str]) -> frozenset[str]:
+def find_named_speakers(question: Question, speakers: Iterable[str]) -> frozenset[str]:
     """Return the speakers whom the question names by at least one word of their name.
 
     A role is named by its exact word alone: a question for assistance does not name the assistant.
     """
-    said = {word.removesuffix("'s") for word in words_of(question.text)}
+    said = {word.removesuffix("'s") for word in split_words(question.text)}
     return frozenset(
         one
         for one in speakers
@@ -76,7 +76,7 @@ def named_speakers(question: Question, speakers: Iterable[str]) -> frozenset[str
     )
 
 
-def as_told(text: str, names: Collection[str]) -> str:
+def put_in_first_person(text: str, names: Collection[str]) -> str:
     """Return a question with the names of speakers replaced by words of the first person, for the dense arm alone.
 
     Nearly every question names a speaker, and the name pulls its vector towards every text that carries the name. The
@@ -85,10 +85,10 @@ def as_told(text: str, names: Collection[str]) -> str:
     names alone is returned unchanged.
     """
     people, roles = (
-        {word for name in names if (name.lower() in ROLES) is of_role for word in words_of(name)}
+        {word for name in names if (name.lower() in ROLES) is of_role for word in split_words(name)}
         for of_role in (False, True)
     )
-    if not words_of(_swap_persons(text, people | roles, "", "")):
+    if not split_words(_swap_persons(text, people | roles, "", "")):
         return text
     me, mine = question_languages()[code].self_words if (code := detect_language(text)) else ("", "")
     told = _swap_persons(_swap_persons(text, roles - people, "", ""), people, me, mine)
@@ -101,7 +101,7 @@ def _swap_persons(text: str, words: Collection[str], me: str, mine: str) -> str:
 
 def _swap_person(word: str, words: Collection[str], me: str, mine: str) -> str:
     bare = word.removesuffix("'s").removesuffix("\u2019s")
-    spoken = words_of(bare)
+    spoken = split_words(bare)
     if not spoken or any(part not in words for part in spoken):
         return word
     return (me if bare == word else mine) or " "

@@ -10,26 +10,26 @@ from uuid import UUID
 from embeddings.protocol import Embedder, Reranker
 from store import identity
 from store.database import ONE_PLAN, Database
-from store.database_outage import may_pass, timed_out
+from store.database_outage import is_statement_timeout, may_pass
 from store.derived.persons import parse_confidence
 from store.ledger.freshness import Freshness, read_freshness
-from store.off_loop import off_loop
+from store.off_loop import run_off_loop
 from store.recall import filters
 from store.recall.arms import Arm
 from store.recall.as_of import restore_texts
 from store.recall.budget import cut_to_budget, select_directives
-from store.recall.candidates import load_pool, whole_texts
+from store.recall.candidates import load_pool, read_whole_texts
 from store.recall.deduplication import DistinctUnit, deduplicate_ranking
 from store.recall.dense_arm import DenseArm, search_settings
 from store.recall.evidence import weigh_evidence
 from store.recall.fusion import Ranking, fuse_scores
 from store.recall.lexical_arm import LexicalArm
 from store.recall.meaning import Meanings
-from store.recall.pinned_arm import PinnedArm, most_first
+from store.recall.pinned_arm import PinnedArm, limit_pinned
 from store.recall.pool import Candidate, CandidatePool
 from store.recall.preparation import prepare_search
 from store.recall.query import Evidence, RecallAnswer, Recalled, RecallQuery
-from store.recall.question import EFFORT, named_speakers, parse_question
+from store.recall.question import EFFORT, find_named_speakers, parse_question
 from store.recall.recent_arm import RecentArm
 from store.recall.reranking import NAME as RERANK
 from store.recall.reranking import RerankStep
@@ -102,7 +102,7 @@ class Recaller:
         bank, now = identity.bank_id(host, query.bank), query.as_of or query.known_at or self._clock()
         rules = await self._languages.asking(host, bank)
         asked = query.text[:MAX_CHARACTERS]
-        question = await off_loop(EFFORT * len(asked), parse_question, asked, rules=rules)
+        question = await run_off_loop(EFFORT * len(asked), parse_question, asked, rules=rules)
         return RecallState(
             host=host,
             bank=bank,
@@ -162,7 +162,7 @@ class Recaller:
             return await self._query_arms(state, arms, apart=False)
         except ArmFailed as failure:
             cause = failure.__cause__
-            if cause is not None and (may_pass(cause) or timed_out(cause)):
+            if cause is not None and (may_pass(cause) or is_statement_timeout(cause)):
                 raise cause from None
         return await self._query_arms(state, arms, apart=True)
 
@@ -190,12 +190,12 @@ class Recaller:
             return ranking, list(islice(deduplicate_ranking(ranking, muted_pool, state.skipped), wanted))
 
         state.characters += sum(len(candidate.text) for candidate in pool.candidates)
-        ranking, best = await off_loop(state.characters // RANKED_CHARACTERS, ranked)
+        ranking, best = await run_off_loop(state.characters // RANKED_CHARACTERS, ranked)
         state.steps.done("rank")
         cut = [unit.unit_id for unit in (pool.candidates[one.index] for one in best) if not unit.whole]
         texts = await self._read_whole_texts(state, cut)
         items = [_build_recalled(one, pool, ranking, texts, explain=query.explain) for one in best]
-        named = named_speakers(state.question, state.speakers)
+        named = find_named_speakers(state.question, state.speakers)
         return items, weigh_evidence(ranking.before_pins, pool, named, state.settings.evidence)
 
     async def _read_whole_texts(self, state: RecallState, units: Sequence[UUID]) -> Mapping[UUID, str]:
@@ -203,7 +203,7 @@ class Recaller:
         if not units:
             return {}
         async with self._database.tenant(state.host) as connection:
-            texts = await whole_texts(connection, state, units)
+            texts = await read_whole_texts(connection, state, units)
         state.characters += sum(len(text) for text in texts.values())
         return texts
 
@@ -216,7 +216,7 @@ def _with_room(settings: RecallSettings, query: RecallQuery) -> RecallSettings:
 
 def _with_fewer_pins(ranking: RankingSettings, k: int) -> RankingSettings:
     """Return the ranking's settings with no more pinned units first than an answer of `k` has room for."""
-    most = most_first(k)
+    most = limit_pinned(k)
     return ranking if ranking.pinned <= most else ranking.model_copy(update={"pinned": most})
 
 

@@ -87,7 +87,7 @@ class RecentArm:
         return ArmResult(list(scores), [], score)
 
 
-def recent_parameters(now: datetime, settings: RecallSettings) -> Mapping[str, Any]:
+def build_recent_parameters(now: datetime, settings: RecallSettings) -> Mapping[str, Any]:
     """Return the parameters of JUST_SAID, other than bank and filters.
 
     `until` allows for a caller's clock that is a little ahead of ours.

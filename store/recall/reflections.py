@@ -33,7 +33,7 @@ from store.driver_rows import DriverRow, fetch_rows
 from store.log.catalog import EventType
 from store.memory.reflections import KIND
 from store.recall.dense import Products
-from store.recall.filters import conditions_of_any_kind, happened_at, known_by_then, of_kind
+from store.recall.filters import asks_for_kind, conditions_of_any_kind, happened_at, known_by_then
 from store.recall.pool import Candidate, CandidatePool
 from store.recall.state import RecallState
 from store.recall.stored_vectors import measure_distance, select_vector
@@ -43,7 +43,7 @@ from store.sql_constants import ONE, ZERO, inline
 #: Most reflections that are found in addition to the units if a filter applies; they displace no unit.
 NEAREST = 8
 
-IS_ASKED_FOR = of_kind(inline(KIND))
+IS_ASKED_FOR = asks_for_kind(inline(KIND))
 
 
 def _select_told() -> Select[*tuple[Any, ...]]:
@@ -128,7 +128,7 @@ def _gather_facts(event: FromClause) -> FromClause:
 TOLD = _select_told()
 
 
-async def with_reflections(
+async def add_reflections(
     connection: AsyncConnection, state: RecallState, pool: CandidatePool, found: Sequence[UUID]
 ) -> CandidatePool:
     """Return the pool with those of the ids `found` that are reflections whose facts pass; no query without any."""

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from store.recall.lexical import Place
 from store.recall.pool import AGENTS, Candidate, CandidatePool
-from store.recall.question import Question, named_speakers
+from store.recall.question import Question, find_named_speakers
 from store.recall.settings import RankingSettings
-from store.text.terms import question_terms, words_of
+from store.text.terms import question_terms, split_words
 
 Scores = NDArray[np.float64]
 Rule = Callable[[Scores, CandidatePool, Question, RankingSettings], Scores]
@@ -50,7 +50,7 @@ def apply_substance(scores: Scores, pool: CandidatePool, _question: Question, ra
 
 def apply_speaker(scores: Scores, pool: CandidatePool, question: Question, ranking: RankingSettings) -> Scores:
     """Return the scores with units of the one speaker whom the question names raised."""
-    asked = named_speakers(question, {name for name in pool.speakers if name})
+    asked = find_named_speakers(question, {name for name in pool.speakers if name})
     if len(asked) != 1:
         return scores
     return scores + ranking.speaker * pool.having(lambda unit: unit.speaker in asked)
@@ -191,8 +191,8 @@ def measure_sameness(questions: Sequence[str], question: Question) -> float:
     """
     if not questions:
         return 0.0
-    first = words_of(question.text)[:1]
-    alike = [one for one in questions[:QUESTIONS] if first and first[0] in words_of(one)]
+    first = split_words(question.text)[:1]
+    alike = [one for one in questions[:QUESTIONS] if first and first[0] in split_words(one)]
     asked = question.words.keys() or set(first)
     shares = (len(asked & question_terms(one, question.rules).keys()) / len(asked) for one in alike)
     return max(shares, default=0.0)

@@ -115,10 +115,10 @@ def score_timeliness(pool: CandidatePool, times: Sequence[TimeSpan]) -> Numbers:
     A unit said in one of them, or mentioning one, has 1; a unit said in the days after has less.
     """
     moments = [unit.occurred_at for unit in pool.candidates]
-    scores, away = score_moments(moments, times), distance_to_times(moments, times)
+    scores, away = score_moments(moments, times), measure_distance_to_times(moments, times)
     for index in [int(at) for at in np.argsort(away, kind="stable") if scores[at] < 1][:TEXTS]:
         unit = pool.candidates[index]
-        if tells_of(unit.text[:CHARACTERS], unit.occurred_at, times):
+        if mentions_time(unit.text[:CHARACTERS], unit.occurred_at, times):
             scores[index] = 1.0
     return scores
 
@@ -131,13 +131,13 @@ def score_moments(moments: Sequence[datetime], times: Sequence[TimeSpan]) -> Num
     return best
 
 
-def distance_to_times(moments: Sequence[datetime], times: Sequence[TimeSpan]) -> Numbers:
+def measure_distance_to_times(moments: Sequence[datetime], times: Sequence[TimeSpan]) -> Numbers:
     """Return how far each moment is from the nearest beginning or end of the times, in seconds; shape (moments,)."""
     nearest: Numbers = np.abs(_to_seconds(moments)[:, None] - np.concatenate(_time_bounds(times))).min(axis=1)
     return nearest
 
 
-def tells_of(content: str, at: datetime, times: Sequence[TimeSpan]) -> bool:
+def mentions_time(content: str, at: datetime, times: Sequence[TimeSpan]) -> bool:
     """Return whether a text, said at this moment, mentions one of the times, but not by a much longer time."""
     begins, ends = _time_bounds(times)
     near = np.minimum(np.abs(begins - at.timestamp()), np.abs(ends - at.timestamp())) < ABOUT.total_seconds()

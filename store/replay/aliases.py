@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.derived.aliases import EntityName, canonical_entities
+from store.derived.aliases import EntityName, resolve_aliases
 from store.replay.digest import NAMED
 from store.replay.report import Difference
 
@@ -89,7 +89,7 @@ def _compare_rows(rows: Sequence[Row[Any]]) -> Iterator[Difference]:
         for row in rows
         if row.name is not None
     }
-    same = canonical_entities(list(profiles.values()))
+    same = resolve_aliases(list(profiles.values()))
     for row in rows:
         live = (row.live_canonical, row.live_name, row.live_kind, row.live_folded, row.live_stem, row.live_mentions)
         yield from _compare_row(row, live, profiles.get(row.entity_id), same)

@@ -9,9 +9,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from store.derived import bank_state, projection
 from store.derived.facts import MANY_VALUED
-from store.derived.unit_words import wrong_words
+from store.derived.unit_words import find_wrong_words
 from store.replay import aliases
-from store.replay.digest import NAMED, BankIdentity, first_differences
+from store.replay.digest import NAMED, BankIdentity, find_first_differences
 from store.replay.expected import EXPECTED, WORDS
 from store.replay.report import DerivedStateReport, Difference
 from store.replay.shadow import ReplayScope
@@ -34,7 +34,7 @@ async def check_derived(connection: AsyncConnection, scope: ReplayScope) -> list
     for name, expected in EXPECTED.items():
         wrong: list[Difference] = []
         for one in expected:
-            wrong += await first_differences(
+            wrong += await find_first_differences(
                 connection, arguments, one.key, one.sides, right="derived", shown=one.shown
             )
         if name == WORDS:
@@ -51,8 +51,8 @@ async def _wrong_words(connection: AsyncConnection, scope: ReplayScope) -> list[
         if bank.host not in rules:
             rules[bank.host] = await languages.read_languages(connection, bank.host)
         place = {"host_id": str(bank.host), "bank_id": str(bank.bank)}
-        of_bank = languages.rules_of_bank(rules[bank.host], bank.bank)
-        async with aclosing(wrong_words(connection, bank.host, bank.bank, of_bank)) as pages:
+        of_bank = languages.choose_rules(rules[bank.host], bank.bank)
+        async with aclosing(find_wrong_words(connection, bank.host, bank.bank, of_bank)) as pages:
             async for page in pages:
                 found += [
                     Difference(

@@ -50,7 +50,7 @@ def in_scope(rows: FromClause) -> ColumnElement[bool]:
     return inside
 
 
-def rows_of(query: str, key: Sequence[str]) -> TextualSelect:
+def select_rows_as_json(query: str, key: Sequence[str]) -> TextualSelect:
     """Return an expression of a textual query of the columns `key` and of the row as jsonb, `told`."""
     return text(query).columns(*(column(name) for name in key), column("told", JSONB))
 
@@ -111,7 +111,7 @@ async def compare_tables(connection: AsyncConnection, schema: str, scope: Replay
     return [await _compare_table(connection, schema, scope, compared) for compared in COMPARED]
 
 
-async def changed_banks(
+async def find_changed_banks(
     connection: AsyncConnection, schema: str, scope: ReplayScope, reports: Sequence[TableReport]
 ) -> list[BankIdentity]:
     """Return the banks whose derived state is to be rebuilt: rows that it depends on differ, by `reports`."""
@@ -136,7 +136,7 @@ def _select_changed_banks(compared: Compared, schema: str) -> Select[UUID, UUID]
     )
 
 
-async def first_differences(
+async def find_first_differences(
     connection: AsyncConnection,
     arguments: Mapping[str, Any],
     key: Sequence[str],
@@ -201,7 +201,7 @@ async def _compare_table(
     found = [(await connection.execute(_select_digest(rows, compared.key), arguments)).one() for rows in (live, shadow)]
     differences: list[Difference] = []
     if found[0] != found[1]:
-        differences = await first_differences(connection, arguments, compared.key, sides, right="replayed")
+        differences = await find_first_differences(connection, arguments, compared.key, sides, right="replayed")
     return TableReport(compared.table, found[0][0], found[1][0], found[0][1], found[1][1], differences)
 
 

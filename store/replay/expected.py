@@ -21,8 +21,8 @@ from sqlalchemy import (
 )
 
 from store.derived.facts import STATED_UNIT, divide_into_stretches, select_stated
-from store.derived.projection import first_links
-from store.replay.digest import Rows, in_scope, rows_of
+from store.derived.projection import select_first_links
+from store.replay.digest import Rows, in_scope, select_rows_as_json
 from store.schema import FACT, FORGOTTEN_UNIT, LEDGER, TURN, UNIT, UNIT_ENTITY, same_bank
 
 
@@ -41,8 +41,8 @@ class Expected:
     @property
     def sides(self) -> tuple[Rows, Rows]:
         """Both queries, with the parameters `host`, `bank`, `many` (store/derived/facts.py) and `languages`."""
-        derived = rows_of(self.derived, self.key) if isinstance(self.derived, str) else self.derived
-        return rows_of(self.live, self.key), derived
+        derived = select_rows_as_json(self.derived, self.key) if isinstance(self.derived, str) else self.derived
+        return select_rows_as_json(self.live, self.key), derived
 
 
 # Where the log has no digest of a turn's body, the guard's own is accepted. Of the stages it is compared only that the
@@ -71,7 +71,7 @@ _TURNS = Expected(
 
 def _derive_pairs() -> Select[*tuple[Any, ...]]:
     link, unit = UNIT_ENTITY.alias("l"), UNIT.alias("u")
-    links = first_links(link, in_scope(link), link.c.counted).cte("links").prefix_with("materialized")
+    links = select_first_links(link, in_scope(link), link.c.counted).cte("links").prefix_with("materialized")
     one, other = links.alias("one"), links.alias("other")
     told = func.jsonb_build_object("cooccur_count", func.count(), "last_cooccurred", func.max(unit.c.event_date))
     pair = one.c.host_id, one.c.bank_id, one.c.entity_id, other.c.entity_id

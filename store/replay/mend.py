@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.derived.postings import UnitTerms, insert_postings, terms_of
+from store.derived.postings import UnitTerms, count_unit_terms, insert_postings
 from store.derived.reflection_vectors import ChangedReflection, open_rows
 from store.log.envelope import Origin
 from store.replay.shadow import ReplayScope
@@ -107,6 +107,6 @@ async def _mend_words(connection: AsyncConnection, units: Sequence[Row[Any]]) ->
     known = {host: await languages.read_languages(connection, host) for host in {unit.host_id for unit in units}}
     for unit in units:
         rules = languages.rules_for_writing(known[unit.host_id], unit.bank_id)
-        by_bank[unit.host_id, unit.bank_id].append(terms_of(unit, rules))
+        by_bank[unit.host_id, unit.bank_id].append(count_unit_terms(unit, rules))
     for (host, bank), words in by_bank.items():
         await insert_postings(connection, host, bank, words)

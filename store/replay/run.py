@@ -11,7 +11,7 @@ from sqlalchemy.pool import NullPool
 
 from embeddings.retry import AT_ONCE, Retry
 from store.connections import create_owner_engine
-from store.database_outage import DEADLOCK, LOCK_NOT_AVAILABLE, again_after, state_of
+from store.database_outage import DEADLOCK, LOCK_NOT_AVAILABLE, retry_after_states, state_of
 from store.errors import ReplayError
 from store.replay import derived, digest
 from store.replay.digest import BankIdentity
@@ -149,7 +149,7 @@ async def _run_when_quiet(
             return concerned
 
     try:
-        return await ASK_AGAIN.call(run, again_after(*MET_OTHERS))
+        return await ASK_AGAIN.call(run, retry_after_states(*MET_OTHERS))
     except ErasedMeanwhileError:
         await shadow.drop()
         raise
@@ -162,7 +162,7 @@ async def _run_when_quiet(
 
 async def _put_in_place(connection: AsyncConnection, shadow: Shadow, report: ReplayReport) -> Sequence[BankIdentity]:
     await connection.execute(CARRY, {"schema": shadow.schema})
-    concerned = await digest.changed_banks(connection, shadow.schema, shadow.scope, report.tables)
+    concerned = await digest.find_changed_banks(connection, shadow.schema, shadow.scope, report.tables)
     await note_changes(connection, shadow.schema, shadow.scope, any_=_has_difference(report, "agent_memory_unit_t"))
     await connection.execute(SWAP, {"schema": shadow.schema})
     await mend_rows(connection)

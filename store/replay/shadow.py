@@ -10,8 +10,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.schema import DropSchema
 
-from embeddings.retry import Retry, evenly
-from store.database_outage import LOCK_NOT_AVAILABLE, again_after, state_of
+from embeddings.retry import Retry, wait_evenly
+from store.database_outage import LOCK_NOT_AVAILABLE, retry_after_states, state_of
 from store.errors import ReplayError
 
 #: Events per step, which is one transaction.
@@ -24,7 +24,7 @@ FIRST_ANALYZE = FIRST_STEP
 #: The longest wait for the log's lock, in milliseconds: writers of all tenants queue behind it, and then go first.
 LOCK_TIMEOUT_MS = 1500
 #: How often the lock is tried; writers go first for about this many seconds between two tries.
-ASK_AGAIN = Retry(evenly(0.25), attempts=20)
+ASK_AGAIN = Retry(wait_evenly(0.25), attempts=20)
 
 Progress = Callable[[int, int], None]
 
@@ -179,7 +179,7 @@ async def _hold_log(connection: AsyncConnection) -> None:
             raise
 
     try:
-        await ASK_AGAIN.call(hold, again_after(LOCK_NOT_AVAILABLE))
+        await ASK_AGAIN.call(hold, retry_after_states(LOCK_NOT_AVAILABLE))
     except DBAPIError as error:
         if state_of(error) != LOCK_NOT_AVAILABLE:
             raise

@@ -19,7 +19,7 @@ from store.log.envelope import Origin, build_offer
 from store.log.refusals import translate_refusals
 from store.schema import BANK, BANK_LANGUAGE, EVENT_STORE
 from store.tenancy import languages
-from store.tenancy.spaces import Space, space_of
+from store.tenancy.spaces import Space, parse_space
 
 #: The most banks of one user that are listed, and how many of the user's events are read to find them.
 MOST_OF_USER = 16
@@ -168,7 +168,9 @@ class Banks:
             if found is None:
                 raise NotFound("no such bank")
             if found.expires_at != expires_at:
-                await append_events(connection, host, [languages.updated_event(origin, found, expiresAt=expires_at)])
+                await append_events(
+                    connection, host, [languages.build_updated_event(origin, found, expiresAt=expires_at)]
+                )
         return await self._read(host, name, BEFORE_ALL)
 
     async def _has_ended(self, host: UUID, bank: UUID) -> bool:
@@ -181,7 +183,7 @@ class Banks:
         async with self._database.tenant(host) as connection:
             found = await connection.execute(OWNERS, {"host": host, "bank": identity.bank_id(host, name)})
             row = found.one_or_none()
-        return space_ids(host, space_of(name)) if row is None else (row.user_id, row.agent_def_id)
+        return space_ids(host, parse_space(name)) if row is None else (row.user_id, row.agent_def_id)
 
     async def known(self, host: UUID, name: str) -> bool:
         """Return whether the host has or had a bank of this whole name."""
@@ -227,7 +229,7 @@ class Banks:
 
 def bank_created_fields(host: UUID, name: str, private_to: str | None = None) -> dict[str, str]:
     """Return the data of the event that creates a bank of this whole name: its name and its owners."""
-    space = space_of(name)
+    space = parse_space(name)
     user, agent = space_ids(host, Space(space.user or private_to, space.agent))
     return {
         "bankName": name,

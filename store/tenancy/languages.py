@@ -113,7 +113,7 @@ class Languages:
 
     async def asking(self, host: UUID, bank: UUID) -> tuple[WordRules, ...]:
         """Return the rules by which a question to a bank is analysed."""
-        return rules_of_bank(await self.of(host), bank).asking
+        return choose_rules(await self.of(host), bank).asking
 
 
 async def read_languages(connection: AsyncConnection, host: UUID) -> dict[UUID, Rules]:
@@ -121,14 +121,14 @@ async def read_languages(connection: AsyncConnection, host: UUID) -> dict[UUID, 
     return {row.bank_id: _build_rules(row) for row in await connection.execute(OF_HOST, {"host": host})}
 
 
-def rules_of_bank(rules: Mapping[UUID, Rules], bank: UUID) -> Rules:
+def choose_rules(rules: Mapping[UUID, Rules], bank: UUID) -> Rules:
     """Return the rules of a bank, the usual ones where it has no others."""
     return rules.get(bank, _USUAL)
 
 
 def rules_for_writing(rules: Mapping[UUID, Rules], bank: UUID) -> WordRules:
     """Return the rules for new words of a bank."""
-    return rules_of_bank(rules, bank).writing
+    return choose_rules(rules, bank).writing
 
 
 def list_nameable_languages() -> list[str]:
@@ -161,7 +161,9 @@ async def change_language(connection: AsyncConnection, origin: Origin, language:
         return False
     if found.former is not None:
         raise TurnBusy("the words of this bank still follow another change of its language")
-    await append_events(connection, origin.host, [updated_event(origin, found, disposition={"language": language})])
+    await append_events(
+        connection, origin.host, [build_updated_event(origin, found, disposition={"language": language})]
+    )
     row = {"host_id": origin.host, "bank_id": origin.bank, "language": language, "former": known}
     await connection.execute(FOLLOW, {**row, "changed_at": origin.at})
     return True
@@ -173,7 +175,7 @@ def _build_rules(row: Row[Any]) -> Rules:
     return Rules(rules[0], rules)
 
 
-def updated_event(
+def build_updated_event(
     origin: Origin, bank: Row[Any], *, disposition: Mapping[str, Any] | None = None, **changes: object
 ) -> dict[str, Any]:
     """Return the event with the whole state of the bank (a row of BANK) and these changes, by the fields' names.

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from embeddings.retry import AT_ONCE, Retry
 from store import identity
 from store.database import Database
-from store.database_outage import again_after, state_of
+from store.database_outage import retry_after_states, state_of
 from store.errors import QuotaExceeded, RateLimited, StoreError
 from store.log.refusals import translate_refusals
 from store.schema import QUOTA
@@ -99,7 +99,7 @@ class Quotas:
 async def retry_on_quota(write: Callable[[], Awaitable[T]]) -> T:
     """Run a write that is charged at its end; repeat it where another writer used up the quota meanwhile."""
     try:
-        return await LOOK_AGAIN.call(write, again_after(USED_UP))
+        return await LOOK_AGAIN.call(write, retry_after_states(USED_UP))
     except (DBAPIError, PostgresError) as error:
         if state_of(error) != USED_UP:
             raise
@@ -115,7 +115,7 @@ async def charge_quota(connection: AsyncConnection, host: UUID, bank: UUID, size
         await connection.execute(CHARGE, {"host": host, "bank": bank, "bytes": size})
 
 
-async def within_quota(database: Database, host: UUID, now: datetime, write: Callable[[], Awaitable[T]]) -> T:
+async def run_within_quota(database: Database, host: UUID, now: datetime, write: Callable[[], Awaitable[T]]) -> T:
     """Run a write that is charged; where a quota is full, recount the usage and run it once more.
 
     Raises QuotaExceeded.

@@ -7,9 +7,9 @@ from sqlalchemy import TableClause, Uuid, column, delete, table, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.pool import NullPool
 
-from embeddings.retry import Retry, evenly
+from embeddings.retry import Retry, wait_evenly
 from store.connections import create_owner_engine
-from store.database_outage import DEADLOCK, again_after
+from store.database_outage import DEADLOCK, retry_after_states
 
 TABLES = text("""
     select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -18,7 +18,7 @@ TABLES = text("""
 #: Tables deleted first, with the workers' claims: without a claim, a worker's changes are rolled back.
 CLAIMS = ("claim_t", "ledger_t", "recall_job_t")
 #: Retries of a deletion after a deadlock with workers.
-EMPTY_AGAIN = Retry(evenly(0.25), attempts=20)
+EMPTY_AGAIN = Retry(wait_evenly(0.25), attempts=20)
 #: Banks first, whose rows are deleted with them; hosts last, since all rows refer to them.
 LAST = ("agent_memory_bank_t", "host_t")
 
@@ -49,4 +49,4 @@ async def _empty_tables(engine: AsyncEngine, tables: Sequence[str], hosts: Seque
                 rows = tenant_table(name)
                 await connection.execute(delete(rows).where(rows.c.host_id.in_(hosts)))
 
-    await EMPTY_AGAIN.call(empty, again_after(DEADLOCK))
+    await EMPTY_AGAIN.call(empty, retry_after_states(DEADLOCK))

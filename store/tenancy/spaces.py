@@ -33,7 +33,7 @@ class Space:
         return bank if bank.startswith(self.prefix) else self.prefix + bank
 
 
-def space_of(bank: str) -> Space:
+def parse_space(bank: str) -> Space:
     """Return the space a whole name belongs to."""
     owner, slash, rest = bank.partition("/")
     if not slash or not rest or owner[:1] not in ("~", "@"):

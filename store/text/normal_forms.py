@@ -44,9 +44,9 @@ def normalise_text(form: Literal["NFC", "NFD", "NFKC", "NFKD"], text: str) -> st
         return text
     for phrase in _PHRASES:
         text = text.replace(phrase, " ")
-    return unicodedata.normalize(form, without_long_runs(text))
+    return unicodedata.normalize(form, shorten_mark_runs(text))
 
 
-def without_long_runs(text: str) -> str:
+def shorten_mark_runs(text: str) -> str:
     """Return a text whose runs of combining marks are no longer than a normal form can be made of quickly."""
     return _RUN.sub(r"\1", text) if _PERHAPS_RUN.search(text) else text

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from store.text.rules.vocabulary import is_given_name, known_things
-from store.text.terms import words_of
+from store.text.terms import split_words
 
 #: Fewest letters of a compared name, and the number from which two letters may differ.
 LEAST, LONG = 3, 8
@@ -24,7 +24,7 @@ def find_meant(name: str, speakers: Iterable[str]) -> str | None:
     """
     if not may_be_misspelt(name):
         return None
-    near = {speaker for speaker in speakers if any(_is_near(name, word) for word in words_of(speaker)[:WORDS])}
+    near = {speaker for speaker in speakers if any(_is_near(name, word) for word in split_words(speaker)[:WORDS])}
     return near.pop() if len(near) == 1 else None
 
 

@@ -91,7 +91,7 @@ def lexical_text(name: str | None, occurred_at: datetime | None, content: str, r
     return f"[{day.day} {rules.months[day.month - 1]} {day.year}] {said}"
 
 
-def words_of(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Return the words of a text in lower case and without accents, neither stemmed nor without stop words."""
     if text.isascii():
         return _ASCII_PIECE.findall(text.lower())

@@ -89,7 +89,7 @@ class WordRules:
     def stems(self, words: Sequence[str]) -> list[str]:
         """Return the stems of a sequence of words, each by the rules of its script."""
         found: list[str] = []
-        for script, run in groupby(words, script_of):
+        for script, run in groupby(words, detect_script):
             found += self.scripts.get(script, _AS_IT_STANDS).cut(run)
         return found
 
@@ -113,7 +113,7 @@ def rules_of(language: str) -> WordRules:
     return WordRules(language, {**usual, own.script: own}, _load_table()[language].get("months", "").split() or MONTHS)
 
 
-def script_of(word: str) -> str:
+def detect_script(word: str) -> str:
     """Return the script of a word's first letter; empty for a script without rules."""
     return _BLOCKS[bisect(_STARTS, ord(word[0])) - 1][1]
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest_asyncio
 
-from embeddings.remote import generation_of
+from embeddings.remote import derive_generation
 from store.ledger.stages import Stage
 from tests.embeddings.models import KEY as EMBEDDING_KEY
 from tests.embeddings.models import MODEL as EMBEDDING_MODEL
@@ -69,10 +69,10 @@ async def test_a_worker_uses_the_models_its_settings_name_and_writes_no_key_down
         select u.origin, v.generation from afterturn.agent_memory_unit_t u
           join afterturn.unit_vector_t v using (host_id, bank_id, unit_id) order by 1""")
     assert [tuple(row) for row in rows] == [
-        (origin, generation_of(EMBEDDING_MODEL)) for origin in ("extraction", "message", "message")
+        (origin, derive_generation(EMBEDDING_MODEL)) for origin in ("extraction", "message", "message")
     ]
     [live] = await world.sql("select generation from public.afterturn_live_model")
-    assert live.generation == generation_of(EMBEDDING_MODEL)
+    assert live.generation == derive_generation(EMBEDDING_MODEL)
     written = (tmp_path / "log").read_text()
     assert KEY not in written
     assert EMBEDDING_KEY not in written

@@ -18,7 +18,7 @@ from store.errors import PositionBeyondLog
 from store.ledger.freshness import Waiter
 from store.ledger.ledger import Ledger
 from store.ledger.stages import Stage
-from store.log.reader import at_home, restamp_log, skip_lost_positions
+from store.log.reader import is_log_of_cluster, restamp_log, skip_lost_positions
 from store.memory.turns import Appended, NewMessage, NewTurn, TurnStore
 from store.replay import verify_log
 from store.settings import DatabaseSettings
@@ -125,7 +125,7 @@ async def test_a_restore_to_a_point_in_time_keeps_what_was_before_it_and_never_g
             said = text("select content from afterturn.agent_memory_unit_t order by content")
             assert list(await connection.scalars(said)) == [f"I saw a {word}." for word in BEFORE]
             # A base backup keeps the cluster's identity, and with it what its transactions mean: nothing to stamp.
-            assert await at_home(connection)
+            assert await is_log_of_cluster(connection)
         assert await restamp_log(restored.endpoint.owner_url) == 0
         assert (await verify_log(restored.endpoint.owner_url)).equal
 

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 
 from embeddings.errors import EmbedderClosed, ModelMismatch, ModelUnreachable
 from embeddings.registry import create_embedder
-from embeddings.remote import RemoteEmbedder, generation_of
+from embeddings.remote import RemoteEmbedder, derive_generation
 from embeddings.settings import EmbeddingSettings, Provider, RemoteSettings
 from tests.client.loopback import closed_port, everything_in
 from tests.embeddings.models import KEY, MODEL, EmbeddingService, embedding_service, numbers, replied
@@ -193,10 +193,10 @@ async def test_memory_stays_flat_however_many_texts_are_embedded(service: Embedd
 
 def test_models_have_generations_of_their_own() -> None:
     names = [f"model-{n}" for n in range(50)]
-    generations = {generation_of(name) for name in names}
+    generations = {derive_generation(name) for name in names}
     assert len(generations) == 50
     assert all(1000 <= generation < 32_000 for generation in generations)
-    assert generation_of(MODEL) == generation_of(MODEL)
+    assert derive_generation(MODEL) == derive_generation(MODEL)
 
 
 def test_settings_choose_the_remote_model(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from embeddings.retry import AT_ONCE, Backoff, Retry, evenly
+from embeddings.retry import AT_ONCE, Backoff, Retry, wait_evenly
 
 
 @dataclass
@@ -114,6 +114,6 @@ def test_a_blocking_operation_follows_the_same_rules(time: Time) -> None:
 def test_waits_are_spread_from_half_to_one_and_a_half_times_each() -> None:
     assert Backoff(1.0, factor=2.0, chance=lambda: 0.0).seconds(3) == 2.0
     assert Backoff(1.0, factor=2.0, chance=lambda: 1.0).seconds(3) == 6.0
-    spread = {evenly(1.0).seconds(attempt) for attempt in range(1, 50)}
+    spread = {wait_evenly(1.0).seconds(attempt) for attempt in range(1, 50)}
     assert len(spread) > 40
     assert all(0.5 <= wait <= 1.5 for wait in spread)

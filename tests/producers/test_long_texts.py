@@ -83,7 +83,7 @@ async def test_a_correction_is_cut_into_words(ana: Tenant, monkeypatch: pytest.M
 async def test_a_long_question_is_taken_apart(ana: Tenant, monkeypatch: pytest.MonkeyPatch, places: Places) -> None:
     await say(ana, "1", PARAGRAPH)
     places.watch(monkeypatch, recaller, "parse_question")
-    places.watch(monkeypatch, meaning, "as_told")
+    places.watch(monkeypatch, meaning, "put_in_first_person")
     assert (await ana.http.post("/api/v1/recall", json={"query": LONG[:8000]})).status_code == 200
     assert places.in_loop == {False}
 

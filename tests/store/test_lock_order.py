@@ -19,7 +19,7 @@ from store.log.envelope import Origin, build_offer
 from store.memory.prepared_turns import PreparationContext, prepare_turns
 from store.memory.turn_writes import APPEND, append_arguments
 from store.memory.turns import TurnStore
-from store.off_loop import all_at_once
+from store.off_loop import run_steps
 from store.tenancy.banks import Banks
 from store.tenancy.keys import Keys
 from store.tenancy.quotas import QuotaLimits, Quotas
@@ -59,7 +59,7 @@ async def test_a_writer_that_meets_who_counts_the_quota_is_served(
     await TurnStore(database, lambda: NOON).append(host, [turn()])
     await Quotas(database, lambda: NOON).set(name, None, QuotaLimits(max_banks=9))
     bank = "new" if counting in {new_bank, loaded} else "home"
-    offered = all_at_once(prepare_turns(host, [turn("t2", bank=bank)], NOON, PreparationContext(b"", (), {})))
+    offered = run_steps(prepare_turns(host, [turn("t2", bank=bank)], NOON, PreparationContext(b"", (), {})))
     async with database.tenant(host) as writer:
         await writer.execute(WRITES, {"host": host})
         task = asyncio.ensure_future(counting(database, host))
@@ -78,7 +78,7 @@ async def test_what_is_free_after_an_erasure_is_counted_while_writers_go_on(data
     host = identity.host_id(name)
     await TurnStore(database, lambda: NOON).append(host, [turn(), turn("t2", session="s2")])
     await Quotas(database, lambda: NOON).set(name, None, QuotaLimits(max_turns=9))
-    offered = all_at_once(
+    offered = run_steps(
         prepare_turns(host, [turn("t3", session="s3", bank="other")], NOON, PreparationContext(b"", (), {}))
     )
     async with database.tenant(host) as writer:

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from starlette.responses import JSONResponse, Response
 
 from tests.client.loopback import Loopback, Seen, loopback
-from workers.extraction.llm.reader import LlmReader, reader_of
+from workers.extraction.llm.reader import LlmReader, build_reader
 from workers.settings import EnrichmentSettings
 
 KEY, MODEL = "sk-distinctive-key-6613", "test/model-1"
@@ -98,7 +98,7 @@ def facts(*found: Mapping[str, Any], entities: Sequence[Mapping[str, Any]] = ())
 
 def reader(url: str, **more: Any) -> LlmReader:
     settings = {"enabled": True, "base_url": url, "model": MODEL, "api_key": SecretStr(KEY), "timeout_seconds": 30.0}
-    made = reader_of(EnrichmentSettings(**{**settings, **more}))
+    made = build_reader(EnrichmentSettings(**{**settings, **more}))
     assert made is not None
     return made
 

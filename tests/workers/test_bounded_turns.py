@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from store.derived import reflections
-from store.derived.aliases import COMPARED, EntityName, canonical_entities
+from store.derived.aliases import COMPARED, EntityName, resolve_aliases
 from store.derived.projection import PAIRED
 from store.identity import entity_id
 from store.ledger.stages import Stage
@@ -79,8 +79,8 @@ def test_of_a_stem_that_too_many_entities_share_none_is_an_alias() -> None:
         ]
 
     alone, full = entity_id(BANK, "anna"), entity_id(BANK, "anna lima")
-    assert canonical_entities(profiles(COMPARED))[alone] == full
-    assert canonical_entities(profiles(COMPARED + 1))[alone] == alone
+    assert resolve_aliases(profiles(COMPARED))[alone] == full
+    assert resolve_aliases(profiles(COMPARED + 1))[alone] == alone
 
 
 async def test_a_reflection_is_drawn_from_the_last_statements_alone(

@@ -22,7 +22,7 @@ from tests.workers.models import KEY, Model, called, fact, facts, model, reader
 from tests.workers.stages import Crew
 from tests.workers.test_stages import projections_hold, tables
 from workers.extraction.events import derive_events, reading_id
-from workers.extraction.llm.reader import reader_of
+from workers.extraction.llm.reader import build_reader
 from workers.settings import EnrichmentSettings
 
 SAID = "My name is Ana. We moved house to Porto in May with Karl Berger."
@@ -75,7 +75,7 @@ async def row(world: World) -> tuple[str, str | None, int]:
 
 
 async def test_it_is_off_by_default(world: World) -> None:
-    assert reader_of(EnrichmentSettings()) is None
+    assert build_reader(EnrichmentSettings()) is None
     await world.append(messages=dialogue(SAID, "Noted."))
     await Crew(world).drain()
     assert await world.statuses(Stage.ENRICHMENT) == []

@@ -93,7 +93,7 @@ async def test_a_document_forgotten_while_a_turn_of_it_comes_takes_the_turn_alon
     documents = Documents(world.database, now)
     doc = (await documents.register(HOST, NewDocument("default", content_hash(b"a file")))).doc_id
     turn = NewTurn("default", "s", "of the file", dialogue(), doc_id=doc)
-    offered = off_loop.all_at_once(
+    offered = off_loop.run_steps(
         prepared_turns.prepare_turns(HOST, [turn], now(), prepared_turns.PreparationContext(b"", (), {}))
     )
     async with world.database.tenant(HOST) as connection:

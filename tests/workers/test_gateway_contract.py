@@ -13,7 +13,7 @@ import pytest_asyncio
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from deploy.components.gateways import TargetAccess, user_of
+from deploy.components.gateways import TargetAccess, read_gateway_user
 from store.ledger.stages import Stage
 from store.tenancy.gateway_targets import GatewayTarget
 from tests.workers.conftest import START, World, dialogue
@@ -44,11 +44,11 @@ def settings(**changed: Any) -> DeliverySettings:
 
 def test_config_no_gateway_is_the_default_and_makes_no_client() -> None:
     assert DeliverySettings().mode is GatewayMode.OFF
-    assert user_of(DeliverySettings()) is None
+    assert read_gateway_user(DeliverySettings()) is None
 
 
 def test_config_a_gateway_that_is_off_ignores_the_rest_of_its_block() -> None:
-    assert user_of(settings(mode="off", base_url="nonsense")) is None
+    assert read_gateway_user(settings(mode="off", base_url="nonsense")) is None
 
 
 def test_config_a_full_block_is_taken_as_it_is() -> None:
@@ -102,7 +102,7 @@ def test_config_a_value_out_of_range_is_refused(wrong: dict[str, Any]) -> None:
 
 
 def test_config_no_repr_shows_the_key() -> None:
-    whose = user_of(settings())
+    whose = read_gateway_user(settings())
     assert whose is not None
     row = {**asdict(whose), "scope": [], "of_settings": True, "sealed_key": None, "bank_id": None}
     target = GatewayTarget.of(row | dict.fromkeys(("host_id", "target_id", "set_at", "replaced_at", "unset_at")))

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from pydantic import SecretStr
 from starlette.responses import Response
 
-from deploy.components.gateways import TargetAccess, delivery_clients
+from deploy.components.gateways import TargetAccess, build_delivery_clients
 from producers.service.gateway_clients import TargetUnusable, canonical_url
 from store import identity
 from store.errors import NotFound, SealBroken, TargetTaken
@@ -83,7 +83,7 @@ async def test_each_tenants_gateway_gets_its_own_turns_alone_and_a_third_tenants
             for host, name in ((acme, "acme"), (globex, "globex"), (other, "initech")):
                 answer = await say(world, host, f"{name} {n}")
                 assert answer.delivers is (host != other)
-        await drain(world, gateways=delivery_clients(SETTINGS, world.database))
+        await drain(world, gateways=build_delivery_clients(SETTINGS, world.database))
         assert arrived(first) == {"chat:default/s": ["acme 0", "acme 1", "acme 2"]}
         assert arrived(second) == {"chat:default/s": ["globex 0", "globex 1", "globex 2"]}
         assert (len(first.flushed), len(second.flushed)) == (3, 3)
@@ -219,7 +219,7 @@ async def test_a_target_whose_key_cannot_be_opened_fails_with_a_reason_and_is_re
         await world.hand_to(server.url)
         await say(world, HOST, "waits")
         blind = SETTINGS.model_copy(update={"sealing_keys": SecretStr(Fernet.generate_key().decode())})
-        await drain(world, gateways=delivery_clients(blind, world.database), max_attempts=1)
+        await drain(world, gateways=build_delivery_clients(blind, world.database), max_attempts=1)
         [(status, category, reason)] = await deliveries(world)
         assert (status, category) == ("add_failed", "unusable_target")
         assert reason == "the key of the gateway target cannot be opened: none of gateway.sealing_keys opens it"
@@ -242,7 +242,7 @@ async def test_the_settings_gateway_is_that_of_their_host_and_of_no_other(world:
         told = {"mode": GatewayMode.URL, "base_url": server.url, "user_id": USER, "user_key": SecretStr(KEY)}
         with pytest.raises(TargetUnusable, match="name another gateway"):
             TargetAccess(SETTINGS)(set_up)
-        await drain(world, gateways=delivery_clients(SETTINGS.model_copy(update=told), world.database))
+        await drain(world, gateways=build_delivery_clients(SETTINGS.model_copy(update=told), world.database))
         assert arrived(server) == {"chat:default/s": ["here"]}
         assert await targets.follow_settings("default", None, (), "settings") is None
         assert not (await say(world, HOST, "off")).delivers

@@ -9,7 +9,7 @@ from asyncpg.exceptions import ConnectionDoesNotExistError
 
 from deploy.components.external_models import list_external_models, record_models
 from deploy.settings import load_settings
-from embeddings.remote import generation_of
+from embeddings.remote import derive_generation
 from store.database import Database
 from store.erasure import Erasures, ErasureTarget, Kind, Receipt
 from store.memory.units import Units
@@ -108,6 +108,6 @@ async def test_they_are_noted_though_the_first_connection_breaks_while_it_is_ope
 def test_the_settings_say_which_models_are_outside() -> None:
     assert list_external_models(load_settings({}).settings) == []
     assert list_external_models(load_settings({}, overrides=OUTSIDE).settings) == [
-        OutsideModel(EMBEDDING, str(generation_of("m")), VECTORS),
+        OutsideModel(EMBEDDING, str(derive_generation("m")), VECTORS),
         OutsideModel(EXTRACTION, VERSION, READERS),
     ]

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from store import database
 from store.database import Database
-from store.database_outage import is_outage, timed_out
+from store.database_outage import is_outage, is_statement_timeout
 from store.errors import StatementTimeout
 from store.ledger.ledger import Claim
 from store.ledger.stages import Stage
@@ -71,8 +71,8 @@ async def test_what_took_too_long_is_told_from_a_database_that_is_away(impatient
     with pytest.raises(StatementTimeout) as late:
         async with impatient.database.tenant(HOST) as connection:
             await connection.execute(text(FOR_EVER))
-    assert (timed_out(late.value), is_outage(late.value)) == (True, False)
+    assert (is_statement_timeout(late.value), is_outage(late.value)) == (True, False)
     with pytest.raises(Exception, match="terminating connection") as ended:
         async with impatient.database.tenant(HOST) as connection:
             await connection.execute(text("select pg_terminate_backend(pg_backend_pid())"))
-    assert (timed_out(ended.value), is_outage(ended.value)) == (False, True)
+    assert (is_statement_timeout(ended.value), is_outage(ended.value)) == (False, True)

@@ -17,7 +17,7 @@ from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
 from store.memory.turn_messages import TurnMessage
 from store.text.rules import VERSION, ExtractedFact, Extraction, Mention, Tier
-from store.text.rules.extract import shown_as
+from store.text.rules.extract import format_entity_name
 from store.text.word_rules import AUTO, WordRules, rules_of
 
 Event = Mapping[str, Any]
@@ -52,7 +52,7 @@ def reading_id(turn: UUID, version: str) -> UUID:
     return uuid5(turn, f"reading:{version}")
 
 
-def of_unit(events: Sequence[Event], unit: UUID) -> frozenset[str]:
+def list_subjects(events: Sequence[Event], unit: UUID) -> frozenset[str]:
     """Return the subjects of the events derived from one message: its mentions, its facts, and the links of both."""
     data = {event["subject"]: event["data"] for event in events}
     drawn = {str(one["unitId"]) for one in data.values() if str(unit) in one.get("sourceMemoryIds", ())}
@@ -164,7 +164,10 @@ def _find_place(named: Sequence[Mention]) -> int:
 
 def _reading_of(named: Sequence[Mention]) -> dict[str, str]:
     """Return the name and the kind that these mentions give their entity most often; of equals, the first."""
-    names, kinds = Counter(shown_as(mention) for mention in named), Counter(mention.kind.value for mention in named)
+    names, kinds = (
+        Counter(format_entity_name(mention) for mention in named),
+        Counter(mention.kind.value for mention in named),
+    )
     return {"name": names.most_common(1)[0][0], "kind": kinds.most_common(1)[0][0]}
 
 

@@ -11,10 +11,10 @@ from store.ledger.ledger import LedgerRow
 from store.ledger.stages import Stage
 from store.memory.corrections import reread_id
 from store.memory.turn_messages import TurnMessage
-from workers.extraction.events import Event, of_unit, reading_id
+from workers.extraction.events import Event, list_subjects, reading_id
 
 
-def corrected_unit(row: LedgerRow, turn: Sequence[TurnMessage], version: str | None = None) -> UUID | None:
+def find_corrected_unit(row: LedgerRow, turn: Sequence[TurnMessage], version: str | None = None) -> UUID | None:
     """Return the message whose correction a row is for; None when the row is the turn's own.
 
     `version`: of a model; None for rows of the rules.
@@ -35,12 +35,12 @@ async def resume_ended(
 
     Inside the tenant's transaction, after `lock_bank`.
     """
-    mine = {subject for unit in units for subject in of_unit(events, unit)}
+    mine = {subject for unit in units for subject in list_subjects(events, unit)}
     ours = iter(await locks.resume_ended(connection, host, bank, [one for one in events if one["subject"] in mine]))
     return [next(ours) if one["subject"] in mine else one for one in events]
 
 
-def after_correction(row: LedgerRow) -> list[FollowUp]:
+def build_follow_ups(row: LedgerRow) -> list[FollowUp]:
     """Return the rows that embed the facts of a corrected message, and that count these facts and its mentions."""
     item = uuid5(row.item_id, "facts")
     place = row.bank_id, row.session_id, row.turn_id, row.position, row.accepted_at

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.database import NO_SYNC, Database
 from store.derived import locks, postings
 from store.derived.extraction_runs import FollowUp, open_follow_ups
-from store.ledger.ledger import Claim, LedgerRow, Outcome, close_together, held_together
+from store.ledger.ledger import Claim, LedgerRow, Outcome, close_together, lock_held_claims
 from store.ledger.stages import Stage
 from store.log.append import append_events
 from store.log.envelope import Origin
@@ -20,7 +20,7 @@ from store.tenancy.languages import Languages, rules_for_writing
 from store.text.rules import MessageText, TurnText, extract_turn
 from store.text.word_rules import AUTO, WordRules, rules_of
 from workers.extraction.events import ExtractedEvents, derive_events, follow_up_id, reading_id
-from workers.extraction.reextraction import after_correction, corrected_unit, resume_ended
+from workers.extraction.reextraction import build_follow_ups, find_corrected_unit, resume_ended
 from workers.metrics import FACT_WRITE
 from workers.stage_work import ClaimSize, Worked
 
@@ -54,9 +54,11 @@ class ExtractionStage:
             derived = await asyncio.to_thread(_derive_all, host, rows, turns, rules)
         async with self.database.tenant(host, NO_SYNC) as connection:
             await locks.lock_bank(connection, bank)
-            ours = await held_together(connection, claims)
+            ours = await lock_held_claims(connection, claims)
             rows = [row for claim in ours for row in claim.rows]
-            again = {row.item_id: unit for row in rows if (unit := corrected_unit(row, turns[row.turn_id])) is not None}
+            again = {
+                row.item_id: unit for row in rows if (unit := find_corrected_unit(row, turns[row.turn_id])) is not None
+            }
             facts = await self._write(connection, host, rows, derived, again)
             outcomes = [Outcome(row.item_id) for row in rows]
             await close_together(connection, ours, outcomes)
@@ -82,16 +84,18 @@ class ExtractionStage:
         """
         bank, found = rows[0].bank_id, [derived[t] for t in dict.fromkeys(r.turn_id for r in rows) if t in derived]
         entities = {subject: event for one in found for subject, event in one.entities.items()}
-        named = await locks.begun_again(connection, host, bank, [entities[subject] for subject in sorted(entities)])
+        named = await locks.build_beginnings(
+            connection, host, bank, [entities[subject] for subject in sorted(entities)]
+        )
         events = [event for one in found for event in one.events]
         events = await resume_ended(connection, host, bank, events, again.values())
         await append_events(connection, host, [*named, *events], if_absent=True)
         await postings.insert_postings(connection, host, bank, [words for one in found for words in one.words])
         with_facts = [one.turn_id for one in found if one.facts]
-        first = await locks.first_facts(connection, host, bank, with_facts) if with_facts else {}
+        first = await locks.find_first_facts(connection, host, bank, with_facts) if with_facts else {}
         read = [row for row in rows if row.item_id not in again]
         wanted = [_embedding_row(row, first[row.turn_id]) for row in read if row.turn_id in first]
-        wanted += [follow for row in rows if row.item_id in again for follow in after_correction(row)]
+        wanted += [follow for row in rows if row.item_id in again for follow in build_follow_ups(row)]
         if self.then is not None:
             wanted += [_reading_row(row, self.then) for row in rows]
         await open_follow_ups(connection, host, wanted)

@@ -17,7 +17,7 @@ from store.tenancy import languages
 from store.text.rules.model import Extraction
 from workers.extraction.events import ExtractedEvents, derive_events, follow_up_id
 from workers.extraction.llm.answer import select_new
-from workers.extraction.reextraction import after_correction, corrected_unit, resume_ended
+from workers.extraction.reextraction import build_follow_ups, find_corrected_unit, resume_ended
 
 
 async def write_reading(
@@ -35,7 +35,7 @@ async def write_reading(
     even with other findings; a corrected text counts as another text.
     """
     host, bank = claim.host_id, row.bank_id
-    again = corrected_unit(row, turn, version)
+    again = find_corrected_unit(row, turn, version)
     await locks.lock_bank(connection, bank)
     if (
         not await extraction_runs.begin_run(connection, host, bank, row.turn_id, run_name(row, version, again))
@@ -47,7 +47,7 @@ async def write_reading(
     found = select_new(found, known)
     rules = languages.rules_for_writing(await languages.read_languages(connection, host), bank)
     derived = derive_events(Origin(host, bank, turn[0].user_id, row.accepted_at), turn, found, version, rules=rules)
-    entities = await locks.begun_again(
+    entities = await locks.build_beginnings(
         connection, host, bank, [derived.entities[subject] for subject in sorted(derived.entities)]
     )
     events = await resume_ended(connection, host, bank, derived.events, () if again is None else (again,))
@@ -56,8 +56,8 @@ async def write_reading(
         return frozenset()
     await postings.insert_postings(connection, host, bank, derived.words)
     units = [fact_unit_id(row.turn_id, fact, version) for fact in found.facts]
-    first = await extraction_runs.first_position(connection, host, bank, units) or position
-    wanted = _follow_ups(row, derived, version, first) if again is None else after_correction(row)
+    first = await extraction_runs.find_first_position(connection, host, bank, units) or position
+    wanted = _follow_ups(row, derived, version, first) if again is None else build_follow_ups(row)
     await extraction_runs.open_follow_ups(connection, host, wanted)
     return frozenset(one.stage for one in wanted)
 

@@ -6,6 +6,15 @@ Exports `Maintainer` and `TaskOutcome`, and the tasks (`tasks`, `checking`, `lin
 from workers.maintenance.checking import recall_check_task
 from workers.maintenance.linking import linking_task
 from workers.maintenance.maintainer import Maintainer, TaskOutcome
-from workers.maintenance.tasks import Needs, Task, index_task, tasks_of
+from workers.maintenance.tasks import Needs, Task, build_tasks, index_task
 
-__all__ = ["Maintainer", "Needs", "Task", "TaskOutcome", "index_task", "linking_task", "recall_check_task", "tasks_of"]
+__all__ = [
+    "Maintainer",
+    "Needs",
+    "Task",
+    "TaskOutcome",
+    "build_tasks",
+    "index_task",
+    "linking_task",
+    "recall_check_task",
+]

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from store.database import Database
 from store.maintenance import PrunedBatch
-from store.recall.accuracy_check import StoredBank, compare_searches, stored_banks
+from store.recall.accuracy_check import StoredBank, compare_searches, find_stored_banks
 from store.recall.settings import RecallSettings
 from workers.maintenance.tasks import Task
 from workers.metrics import RECALL_COMPARED, RECALL_FOUND
@@ -18,7 +18,7 @@ def recall_check_task(database: Database, settings: RecallSettings) -> Task:
     """Return the task that compares recall with an exact search in one random large bank, for the metrics."""
 
     async def large() -> list[StoredBank]:
-        return [bank for bank in await stored_banks(database) if bank.units > settings.exact_units]
+        return [bank for bank in await find_stored_banks(database) if bank.units > settings.exact_units]
 
     async def step(place: str | None) -> PrunedBatch:
         del place

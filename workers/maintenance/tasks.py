@@ -54,7 +54,7 @@ class Needs:
         return self.clock() - timedelta(days=days)
 
 
-def tasks_of(needs: Needs) -> Sequence[Task]:
+def build_tasks(needs: Needs) -> Sequence[Task]:
     """Return every task, also those that are off, in the order in which they run."""
     return (
         _recall_jobs(needs),

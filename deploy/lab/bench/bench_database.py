@@ -15,7 +15,7 @@ from embeddings.retry import AT_ONCE, Retry
 from store import identity
 from store.connections import create_owner_engine
 from store.database import Begun, Database
-from store.database_outage import DEADLOCK, again_after
+from store.database_outage import DEADLOCK, retry_after_states
 from store.ledger.stages import STAGES, TURN_STAGES, Stream
 from store.settings import DatabaseSettings
 from store.tenancy.keys import Keys
@@ -99,7 +99,7 @@ class BenchDatabase:
     async def remove(self) -> None:
         """Delete every row of the hosts, children before their parents."""
         for table in reversed(await self.tables()):
-            await DELETE_AGAIN.call(partial(self._empty_table, tenant_table(table)), again_after(DEADLOCK))
+            await DELETE_AGAIN.call(partial(self._empty_table, tenant_table(table)), retry_after_states(DEADLOCK))
 
     async def _empty_table(self, table: TableClause) -> None:
         async with self.owner.begin() as connection:

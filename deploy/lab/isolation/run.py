@@ -12,7 +12,7 @@ import httpx
 import redis
 from dramatiq.brokers.redis import RedisBroker
 
-from deploy.api.plugin_listener import by_key
+from deploy.api.plugin_listener import make_store_finder
 from deploy.lab.constant_embedder import ConstantEmbedder
 from deploy.lab.isolation.fixture import FixtureIncomplete, IsolationFixture, build_fixture, make_tenant_names
 from deploy.lab.isolation.routes import find_uncovered_routes
@@ -140,7 +140,7 @@ def build_application(database: Database, notifier: Notifier, clock: Callable[[]
         _return_no_metrics,
         settings,
         operations=Operations(database, clock),
-        plugin=by_key(_build_plugin(database, notifier, clock), keys.authenticate),
+        plugin=make_store_finder(_build_plugin(database, notifier, clock), keys.authenticate),
     )
 
 

@@ -66,7 +66,7 @@ def plan_attempts(
         if not isinstance(result, AfterturnError):
             return result
         asked = result.retry_after if isinstance(result, ApiError) else None
-        pause = policy.pause(attempt, spent, asked) if worth_another(call, result) else None
+        pause = policy.pause(attempt, spent, asked) if may_retry(call, result) else None
         if pause is None:
             raise result
         yield Pause(pause)
@@ -74,7 +74,7 @@ def plan_attempts(
         attempt += 1
 
 
-def worth_another(call: ApiCall[T], error: AfterturnError) -> bool:
+def may_retry(call: ApiCall[T], error: AfterturnError) -> bool:
     """Return whether the request may be sent again: it was not carried out, or may safely be carried out twice."""
     if isinstance(error, UnreachableError):
         return True

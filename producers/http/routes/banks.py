@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request, Response
 
 from producers.http.authentication import TenantCall
 from producers.http.openapi import LIMITED, WRITING, CallerClass, DescribedAnswer, describe_route
-from producers.http.requests import BankPlace, body_of, json_response, read_parameters
+from producers.http.requests import BankPlace, json_response, read_body, read_parameters
 from producers.service.banks import (
     BankBody,
     BankChange,
@@ -36,7 +36,7 @@ router = APIRouter(prefix="/api/v1", tags=["banks"])
     ),
 )
 async def create(request: Request, call: TenantCall) -> Response:
-    bank, new = await call.memory.create_bank(call.grant, await body_of(request))
+    bank, new = await call.memory.create_bank(call.grant, await read_body(request))
     return json_response({"ok": True, **as_json(bank), "created": new}, 201 if new else 200)
 
 
@@ -69,7 +69,7 @@ async def listing(request: Request, call: TenantCall) -> Response:
 )
 async def change(request: Request, call: TenantCall, bank: str) -> Response:
     return json_response(
-        {"ok": True, **as_json(await call.memory.change_bank(call.grant, bank, await body_of(request)))}
+        {"ok": True, **as_json(await call.memory.change_bank(call.grant, bank, await read_body(request)))}
     )
 
 
@@ -88,5 +88,5 @@ async def change(request: Request, call: TenantCall, bank: str) -> Response:
 async def change_of(request: Request, call: TenantCall) -> Response:
     bank = read_parameters(request, BankPlace).bank
     return json_response(
-        {"ok": True, **as_json(await call.memory.change_bank(call.grant, bank, await body_of(request)))}
+        {"ok": True, **as_json(await call.memory.change_bank(call.grant, bank, await read_body(request)))}
     )

@@ -6,9 +6,9 @@ from producers.http.authentication import TenantCall
 from producers.http.openapi import WRITING, CallerClass, DescribedAnswer, describe_route
 from producers.http.requests import (
     Nothing,
-    body_of,
     json_response,
     parse_identifier,
+    read_body,
     read_parameters,
 )
 from producers.service.erasures import ErasureBody, ReceiptAnswer, as_json
@@ -34,7 +34,7 @@ router = APIRouter(prefix="/api/v1", tags=["erasures"])
     ),
 )
 async def erase(request: Request, call: TenantCall) -> Response:
-    return answer_receipt(await call.memory.revisions.erase(call.grant, await body_of(request)))
+    return answer_receipt(await call.memory.revisions.erase(call.grant, await read_body(request)))
 
 
 @router.get(

@@ -8,10 +8,10 @@ from fastapi import APIRouter, Request, Response
 
 from producers.errors import Invalid, Unauthenticated
 from producers.fair_queue import RECALL_WEIGHT
-from producers.http.authentication import keys_of, memory_of, wait_for_slot
+from producers.http.authentication import get_authenticator, get_memory, wait_for_slot
 from producers.http.middleware import REQUEST_ID
 from producers.http.openapi import LIMITED, CallerClass, DescribedAnswer, describe_route
-from producers.http.requests import body_of, json_response
+from producers.http.requests import json_response, read_body
 from producers.service.gateway_calls import (
     AddAnswer,
     AddBody,
@@ -43,9 +43,9 @@ router = APIRouter(prefix="/memories", tags=["gateway"])
     ),
 )
 async def add(request: Request) -> Response:
-    value = await body_of(request)
+    value = await read_body(request)
     grant = await _authorise_user(request, value)
-    stored = await memory_of(request).intake.add_messages(grant, value)
+    stored = await get_memory(request).intake.add_messages(grant, value)
     data = {"message_count": stored, "status": "accumulated"}
     return json_response({"request_id": request.scope[REQUEST_ID], "data": data})
 
@@ -61,7 +61,7 @@ async def add(request: Request) -> Response:
     ),
 )
 async def flush(request: Request) -> Response:
-    value = await body_of(request)
+    value = await read_body(request)
     await _authorise_user(request, value)
     parse_body(FlushBody, value)
     return json_response({"request_id": request.scope[REQUEST_ID], "data": {"status": "extracted"}})
@@ -78,9 +78,9 @@ async def flush(request: Request) -> Response:
     ),
 )
 async def search(request: Request) -> Response:
-    value = await body_of(request)
+    value = await read_body(request)
     grant = await _authorise_user(request, value, RECALL_WEIGHT)
-    return json_response(await memory_of(request).recalls.search_messages(grant, value))
+    return json_response(await get_memory(request).recalls.search_messages(grant, value))
 
 
 async def _authorise_user(request: Request, value: Any, weight: int | None = None) -> Grant:
@@ -92,7 +92,7 @@ async def _authorise_user(request: Request, value: Any, weight: int | None = Non
         told = parse_body(Credentials, value)
     except Invalid:
         raise Unauthenticated(REFUSAL) from None
-    grant = await keys_of(request).authenticate(told.user_key)
+    grant = await get_authenticator(request).authenticate(told.user_key)
     owner = (grant.gateway_user if grant else None) or ""
     if grant is None or not owner or not hmac.compare_digest(owner.encode(), told.user_id.encode(errors="replace")):
         raise Unauthenticated(REFUSAL)

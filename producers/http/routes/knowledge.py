@@ -8,9 +8,9 @@ from producers.http.authentication import TenantCall
 from producers.http.openapi import LIMITED, WRITING, CallerClass, DescribedAnswer, describe_route
 from producers.http.requests import (
     BankParameters,
-    body_of,
     json_response,
     parse_identifier,
+    read_body,
     read_parameters,
 )
 from producers.service.knowledge import (
@@ -47,7 +47,7 @@ router = APIRouter(prefix="/api/v1", tags=["knowledge"])
     ),
 )
 async def add(request: Request, call: TenantCall) -> Response:
-    added = await call.memory.knowledge.add_document(call.grant, await body_of(request))
+    added = await call.memory.knowledge.add_document(call.grant, await read_body(request))
     return json_response({"ok": True, **asdict(added)}, 200 if added.duplicate else 201)
 
 
@@ -114,7 +114,7 @@ async def forget(request: Request, call: TenantCall, doc_id: str) -> Response:
     ),
 )
 async def lay_down(request: Request, call: TenantCall) -> Response:
-    directive, changed = await call.memory.knowledge.lay_down(call.grant, await body_of(request))
+    directive, changed = await call.memory.knowledge.lay_down(call.grant, await read_body(request))
     return json_response({"ok": True, **asdict(directive), "changed": changed}, 201 if changed else 200)
 
 
@@ -165,7 +165,7 @@ async def withdraw(request: Request, call: TenantCall, directive_id: str) -> Res
     ),
 )
 async def link(request: Request, call: TenantCall) -> Response:
-    changed = await call.memory.knowledge.link(call.grant, await body_of(request))
+    changed = await call.memory.knowledge.link(call.grant, await read_body(request))
     return json_response({"ok": True, "changed": changed}, 201 if changed else 200)
 
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 
 from producers.http.authentication import TenantCall
 from producers.http.openapi import LIMITED, WRITING, CallerClass, DescribedAnswer, describe_route
-from producers.http.requests import BankParameters, body_of, json_response, read_parameters
+from producers.http.requests import BankParameters, json_response, read_body, read_parameters
 from producers.http.routes.units import UnitAnswer, unit_json
 from producers.service.single_memories import MemoryBody, MemoryReceipt
 from store.errors import NotFound
@@ -31,7 +31,7 @@ router = APIRouter(prefix="/api/v1", tags=["memories"])
     ),
 )
 async def keep(request: Request, call: TenantCall) -> Response:
-    name, kept = await call.memory.memories.keep(call.grant, await body_of(request))
+    name, kept = await call.memory.memories.keep(call.grant, await read_body(request))
     return json_response({"ok": True, "id": name, **asdict(kept)}, 201 if kept.created else 200)
 
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from producers.http.authentication import OperatorCall
 from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
-from producers.http.requests import body_of, json_response, parse_identifier, read_parameters
+from producers.http.requests import json_response, parse_identifier, read_body, read_parameters
 from producers.service.operations import (
     AuditAnswer,
     AuditParameters,
@@ -179,7 +179,7 @@ async def revoke(request: Request, call: OperatorCall, key_id: str) -> Response:
 
 
 async def _change_keys(request: Request, call: OperatorCall, change: KeyChange) -> Response:
-    tenant, made = await change(await body_of(request))
+    tenant, made = await change(await read_body(request))
     call.note_tenant(tenant)
     return json_response(made, 201)
 
@@ -210,7 +210,7 @@ async def quotas(request: Request, call: OperatorCall) -> Response:
     ),
 )
 async def set_quota(request: Request, call: OperatorCall) -> Response:
-    tenant, answer = await call.operations.set_quota(await body_of(request))
+    tenant, answer = await call.operations.set_quota(await read_body(request))
     call.note_tenant(tenant)
     return json_response(answer)
 
@@ -272,7 +272,7 @@ async def job(request: Request, call: OperatorCall, job_id: str) -> Response:
     ),
 )
 async def change_jobs(request: Request, call: OperatorCall) -> Response:
-    tenant, answer = await call.operations.work.change_jobs(call.key, await body_of(request))
+    tenant, answer = await call.operations.work.change_jobs(call.key, await read_body(request))
     call.note_tenant(tenant)
     return json_response(answer)
 
@@ -301,4 +301,4 @@ async def workers(call: OperatorCall) -> Response:
     ),
 )
 async def drain(request: Request, call: OperatorCall) -> Response:
-    return json_response(await call.operations.work.drain_workers(await body_of(request)))
+    return json_response(await call.operations.work.drain_workers(await read_body(request)))

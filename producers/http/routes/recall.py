@@ -9,9 +9,9 @@ from producers.http.requests import (
     FreshnessParameters,
     Nothing,
     WaitParameters,
-    body_of,
     json_response,
     parse_identifier,
+    read_body,
     read_parameters,
 )
 from producers.service.recall_coordinator import RecallBody, RecallJobBody
@@ -46,7 +46,7 @@ router = APIRouter(prefix="/api/v1", tags=["recall"])
     ),
 )
 async def recall(request: Request, call: RecallCall) -> Response:
-    answer = await call.memory.recalls.recall(call.grant, await body_of(request))
+    answer = await call.memory.recalls.recall(call.grant, await read_body(request))
     return _raw_response(await answer_as_json(answer, MOST_BYTES))
 
 
@@ -62,7 +62,7 @@ async def recall(request: Request, call: RecallCall) -> Response:
     ),
 )
 async def request_recall(request: Request, call: TenantCall) -> Response:
-    ticket = await call.memory.recalls.request_recall(call.grant, await body_of(request))
+    ticket = await call.memory.recalls.request_recall(call.grant, await read_body(request))
     return json_response({"job_id": ticket.job_id, "expires_at": ticket.expires_at}, 202)
 
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from producers.http import error_responses
 from producers.http.authentication import RecallCall, TenantCall
 from producers.http.openapi import LIMITED, CallerClass, DescribedAnswer, Failure, describe_route
-from producers.http.requests import BankParameters, body_of, json_response, read_parameters
+from producers.http.requests import BankParameters, json_response, read_body, read_parameters
 from producers.service.fields import SessionName, TurnName
 from producers.service.intake import TurnResult
 from producers.service.listings import TurnsAnswer, TurnsParameters, row_as_json
@@ -163,7 +163,7 @@ SHOWN = {200: DescribedAnswer("the turn", (TurnAnswer,))}
     ),
 )
 async def add_turn(request: Request, call: TenantCall) -> Response:
-    appended = await call.memory.intake.add_turn(call.grant, await body_of(request))
+    appended = await call.memory.intake.add_turn(call.grant, await read_body(request))
     return json_response(_appended_json(appended), 200 if appended.duplicate else 201)
 
 
@@ -180,7 +180,7 @@ async def add_turn(request: Request, call: TenantCall) -> Response:
     ),
 )
 async def before(request: Request, call: RecallCall) -> Response:
-    return json_response(await call.memory.lifecycle.before_turn(call.grant, await body_of(request)))
+    return json_response(await call.memory.lifecycle.before_turn(call.grant, await read_body(request)))
 
 
 @router.post(
@@ -195,7 +195,7 @@ async def before(request: Request, call: RecallCall) -> Response:
     ),
 )
 async def after(request: Request, call: TenantCall) -> Response:
-    return json_response(await call.memory.lifecycle.after_turn(call.grant, await body_of(request)))
+    return json_response(await call.memory.lifecycle.after_turn(call.grant, await read_body(request)))
 
 
 @router.post(
@@ -210,7 +210,7 @@ async def after(request: Request, call: TenantCall) -> Response:
     ),
 )
 async def add_turns(request: Request, call: TenantCall) -> Response:
-    answers = await call.memory.intake.add_turns(call.grant, await body_of(request))
+    answers = await call.memory.intake.add_turns(call.grant, await read_body(request))
     return json_response({"results": [_result_json(answer) for answer in answers]})
 
 

@@ -13,9 +13,9 @@ from producers.http.authentication import TenantCall
 from producers.http.openapi import WRITING, CallerClass, DescribedAnswer, describe_route
 from producers.http.requests import (
     BankParameters,
-    body_of,
     json_response,
     parse_identifier,
+    read_body,
     read_parameters,
 )
 from producers.http.routes.erasures import ERASING, answer_receipt
@@ -175,7 +175,7 @@ async def unit(request: Request, call: TenantCall, unit_id: str) -> Response:
 )
 async def correct(request: Request, call: TenantCall, unit_id: str) -> Response:
     bank = read_parameters(request, BankParameters).bank
-    done = await call.memory.revisions.correct(call.grant, bank, parse_identifier(unit_id), await body_of(request))
+    done = await call.memory.revisions.correct(call.grant, bank, parse_identifier(unit_id), await read_body(request))
     return json_response({"ok": True, "unit_id": unit_id, **asdict(done)})
 
 

@@ -10,7 +10,7 @@ BACK = timedelta(days=92)
 _WEEK = 7
 
 
-def day_of(year: int, month: int, day: int) -> date | None:
+def make_date(year: int, month: int, day: int) -> date | None:
     """Return the date, or None where the calendar has no such day."""
     try:
         return date(year, month, day)
@@ -32,7 +32,7 @@ def nearest_day(said: date, month: int, day: int, weekday: int | None) -> date |
     With a weekday (Monday is 0) the year is the one around `said` in which both agree.
     """
     years = (said.year - 1, said.year, said.year + 1)
-    days = [found for year in years if (found := day_of(year, month, day))]
+    days = [found for year in years if (found := make_date(year, month, day))]
     if weekday is not None:
         agreeing = [found for found in days if found.weekday() == weekday]
         return agreeing[0] if len(agreeing) == 1 else None

@@ -11,7 +11,7 @@ from itertools import islice
 from store.text.rules.gazetteer import word_list
 from store.text.rules.tokens import tokenize_text
 from store.text.rules.vocabulary import is_given_name, is_word
-from store.text.terms import words_of
+from store.text.terms import split_words
 
 #: How the marks of a message begin: it addresses somebody by this name, its speaker has this name.
 ADDRESSED, OWN = "to:", "me:"
@@ -115,7 +115,7 @@ def _is_only_name(low: str) -> bool:
 
 def _fold_name(name: str) -> str:
     """Return a name folded for comparison with questions; empty unless it is one word of a name's length."""
-    words = words_of(name) if name.isalpha() and _SHORTEST <= len(name) <= _LONGEST else ()
+    words = split_words(name) if name.isalpha() and _SHORTEST <= len(name) <= _LONGEST else ()
     return words[0] if len(words) == 1 and len(words[0]) >= _SHORTEST else ""
 
 

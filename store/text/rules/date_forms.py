@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from store.text.calendars import DAYS, find_value, load_calendars
-from store.text.rules.calendar_days import day_of, last_weekday, nearest_day, next_weekday, shift_day, this_weekday
+from store.text.rules.calendar_days import last_weekday, make_date, nearest_day, next_weekday, shift_day, this_weekday
 
 _ENGLISH = load_calendars()["en"]
 # Words as well as months: only with a capital.
@@ -112,7 +112,7 @@ def _weekday_number(match: re.Match[str]) -> int | None:
 
 
 def _build_date(year: int, month: int, day: int) -> date:
-    if (found := day_of(year, month, day)) is None:
+    if (found := make_date(year, month, day)) is None:
         raise NoDateError
     return found
 

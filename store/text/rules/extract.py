@@ -11,7 +11,7 @@ from store.text.rules.canonical import canonical_name, display_name
 from store.text.rules.dates import find_dates
 from store.text.rules.facts import find_facts
 from store.text.rules.model import ExtractedEntity, Extraction, Mention, MentionKind, MessageText, TurnText
-from store.text.rules.names import names_in
+from store.text.rules.names import find_names
 
 #: Output is write-once for each (turn, stage, version): a change of the rules is a new version.
 VERSION = "rules-2"
@@ -36,7 +36,7 @@ def extract_turn(turn: TurnText) -> Extraction:
     mentions = [*_speaker_mentions(turn.messages), *_first_mentions(_text_mentions(turn.messages, said))]
     mentions = sorted(mentions, key=_mention_place)[:MAX_MENTIONS_OF_TURN]
     found = (fact for ordinal, message in enumerate(turn.messages) for fact in find_facts(message, ordinal))
-    return Extraction(tuple(mentions), as_entities(mentions), tuple(islice(found, MAX_FACTS_OF_TURN)))
+    return Extraction(tuple(mentions), list_entities(mentions), tuple(islice(found, MAX_FACTS_OF_TURN)))
 
 
 def _day_of(moment: datetime | None) -> date | None:
@@ -91,7 +91,7 @@ def _date_mentions(ordinal: int, text: str, bare: str, said: date | None) -> Ite
 
 def _name_mentions(messages: Sequence[MessageText], left: Sequence[str]) -> Iterable[Mention]:
     people = [message.name for message in messages if message.name]
-    for named in names_in(left, people):
+    for named in find_names(left, people):
         text = messages[named.ordinal].content
         surface = text[named.span.start : named.span.end]
         yield Mention(named.kind, named.ordinal, named.span, surface, named.normalised)
@@ -101,16 +101,16 @@ def _mask_mentions(text: str, mentions: Iterable[Mention]) -> str:
     return mask_spans(text, [(m.span.start, m.span.end) for m in mentions if m.span is not None])
 
 
-def as_entities(mentions: Iterable[Mention]) -> tuple[ExtractedEntity, ...]:
+def list_entities(mentions: Iterable[Mention]) -> tuple[ExtractedEntity, ...]:
     """Return the entities mentioned, each once, by normalised name."""
     found: dict[str, ExtractedEntity] = {}
     for mention in mentions:
         if mention.entity is not None and mention.entity not in found:
-            found[mention.entity] = ExtractedEntity(mention.entity, shown_as(mention), mention.kind)
+            found[mention.entity] = ExtractedEntity(mention.entity, format_entity_name(mention), mention.kind)
     return tuple(found[name] for name in sorted(found))
 
 
-def shown_as(mention: Mention) -> str:
+def format_entity_name(mention: Mention) -> str:
     """Return the entity's name as the mention writes it, for people to read."""
     written = mention.kind in {MentionKind.DATE, MentionKind.URL, MentionKind.EMAIL, MentionKind.HANDLE}
     return mention.entity or "" if written else display_name(mention.surface)

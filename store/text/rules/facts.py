@@ -203,7 +203,7 @@ def _may_be_place(name: NameRun, before: str) -> bool:
     return not mere and name.name not in known_things()
 
 
-def passes_at(fact: ExtractedFact, said_at: datetime) -> datetime | None:
+def compute_expiry(fact: ExtractedFact, said_at: datetime) -> datetime | None:
     """Return when a fact that was said at this time (aware) expires: a task at a midnight of UTC; None for others.
 
     Source: the turn tools' retention of one day and of seven, from the beginning of the day on.

@@ -32,10 +32,10 @@ def word_list(file: str, section: str | None = None) -> frozenset[str]:
     return frozenset(found)
 
 
-def raw_list(file: str) -> str:
+def read_list_file(file: str) -> str:
     """Return the text of a list's file."""
     return (_FOLDER / f"{file}.txt").read_text(encoding="utf-8")
 
 
 def _read_list(file: str) -> str:
-    return unicodedata.normalize("NFKC", raw_list(file)).casefold()
+    return unicodedata.normalize("NFKC", read_list_file(file)).casefold()

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from store.text.rules.gazetteer import name_list, word_list
 from store.text.rules.model import MentionKind
 from store.text.rules.people_cues import (
-    beside_me,
     has_pronoun,
     is_actor,
     is_addressee,
+    is_joined_to_person,
     is_owner,
     is_paired,
     is_signature,
@@ -16,7 +16,8 @@ from store.text.rules.people_cues import (
 )
 from store.text.rules.runs import NameRun
 from store.text.rules.thing_cues import (
-    just_called,
+    classify_after_at,
+    classify_called,
     kind_by_enjoyment,
     kind_by_in,
     kind_by_movement,
@@ -24,7 +25,6 @@ from store.text.rules.thing_cues import (
     kind_by_noun_before,
     kind_by_noun_behind,
     kind_by_work,
-    stands_at,
 )
 from store.text.rules.vocabulary import (
     everyday_words,
@@ -185,7 +185,7 @@ def _kind_by_animal_cues(run: NameRun) -> MentionKind | None:
 def _kind_by_person_cues(run: NameRun) -> MentionKind | None:
     if kind_by_noun_before(run) is MentionKind.PERSON or kind_by_noun_behind(run) is MentionKind.PERSON:
         return MentionKind.PERSON
-    found = any(cue(run) for cue in (is_actor, is_addressee, beside_me, is_owner, is_signature))
+    found = any(cue(run) for cue in (is_actor, is_addressee, is_joined_to_person, is_owner, is_signature))
     return MentionKind.PERSON if found else None
 
 
@@ -215,9 +215,9 @@ _SURE = (
         kind_by_work,
         kind_by_movement,
         _kind_by_animal_cues,
-        stands_at,
+        classify_after_at,
         _kind_by_person_cues,
-        just_called,
+        classify_called,
     ),
 )
-_EVEN_WORDS = (kind_by_noun_before, kind_by_noun_behind, kind_by_naming, just_called, _subject_listed)
+_EVEN_WORDS = (kind_by_noun_before, kind_by_noun_behind, kind_by_naming, classify_called, _subject_listed)

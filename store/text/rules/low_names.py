@@ -23,7 +23,7 @@ _SHORTEST = 4
 Found = tuple[TextSpan, MentionKind]
 
 
-def low_names(found: Sequence[Token], taken: frozenset[int]) -> Iterator[Found]:
+def find_lower_case_names(found: Sequence[Token], taken: frozenset[int]) -> Iterator[Found]:
     """Yield names in lower case: places in every message, others where the message begins in lower case.
 
     Words that start at a character in `taken` are part of another name already.

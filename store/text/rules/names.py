@@ -6,7 +6,7 @@ from itertools import islice
 
 from store.text.rules.canonical import canonical_name
 from store.text.rules.kinds import Guess, guess_kind, is_believable, is_titled_work
-from store.text.rules.low_names import low_names
+from store.text.rules.low_names import find_lower_case_names
 from store.text.rules.model import MentionKind, TextSpan
 from store.text.rules.runs import NameRun, find_runs
 from store.text.rules.tokens import tokenize_text
@@ -29,7 +29,7 @@ class Named:
     certain: bool
 
 
-def names_in(texts: Sequence[str], people: Iterable[str]) -> list[Named]:
+def find_names(texts: Sequence[str], people: Iterable[str]) -> list[Named]:
     """Return the names of a turn's messages in order; `people` are its speakers, known to be persons.
 
     A name is judged once for the whole turn: a certain kind in one place counts in all others.
@@ -56,7 +56,7 @@ def _names_of_message(ordinal: int, text: str) -> list[Named]:
     judged = [(run, guess_kind(run)) for run in islice(find_runs(words_found), MOST_RUNS)]
     found = [_name_of_run(ordinal, text, run, seen) for run, seen in _coordinate_kinds(judged)]
     taken = frozenset(token.start for run, _ in judged for token in run.parts)
-    found += [_name_of_span(ordinal, text, span, kind) for span, kind in low_names(words_found, taken)]
+    found += [_name_of_span(ordinal, text, span, kind) for span, kind in find_lower_case_names(words_found, taken)]
     return sorted(found, key=lambda named: named.span)
 
 

@@ -91,7 +91,7 @@ def _by_preposition(run: NameRun, before: Token) -> bool:
     return section is not None and has_word_before(run, word_list("people", section))
 
 
-def beside_me(run: NameRun) -> bool:
+def is_joined_to_person(run: NameRun) -> bool:
     """Return whether the name is joined to a person by "and": "X and I", "me and X"."""
     link, other = run.after(), run.after(2)
     if link is not None and other is not None and link.low in {"and", "or"} and link.gap == other.gap == " ":

@@ -84,7 +84,7 @@ def kind_by_naming(run: NameRun) -> MentionKind | None:
     return None
 
 
-def just_called(run: NameRun) -> MentionKind | None:
+def classify_called(run: NameRun) -> MentionKind | None:
     """Return NAME after "called" or "named" without a noun, else None."""
     before = run.before()
     named = before is not None and before.low in {"called", "named"} and run.parts[0].gap == " "
@@ -106,7 +106,7 @@ def kind_by_work(run: NameRun) -> MentionKind | None:
     return None
 
 
-def stands_at(run: NameRun) -> MentionKind | None:
+def classify_after_at(run: NameRun) -> MentionKind | None:
     """Return the kind after "at": a person for "at X's", a place after a verb of arriving, else an organisation."""
     before = run.before()
     if before is not None and before.low == "the":

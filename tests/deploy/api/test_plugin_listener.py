@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from deploy.api.__main__ import main
 from deploy.api.plugin_address import ListenAddress, find_address, find_warning, parse_listen
-from deploy.api.plugin_listener import by_key, create_listener_app
+from deploy.api.plugin_listener import create_listener_app, make_store_finder
 from deploy.settings import load_settings
 from producers.contract_kit.catalog import CASES
 from producers.contract_kit.store_switch import StoreSwitch
@@ -140,7 +140,7 @@ async def test_web_pages_are_refused_and_a_token_is_asked_for_where_one_is_set(
 
 async def test_on_the_apis_own_port_a_key_decides(world: World, ana: Tenant) -> None:
     parts = parts_of(world.database, world.notifier, world.clock)
-    app = PluginApp(by_key(parts, world.keys.authenticate), ApiSettings())
+    app = PluginApp(make_store_finder(parts, world.keys.authenticate), ApiSettings())
     reader = await world.tenant(ana.host, write=False)
     narrow = await world.tenant(ana.host, banks=frozenset({"team:b"}))
     personal = await world.tenant(ana.host, user="ana")

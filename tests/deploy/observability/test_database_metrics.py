@@ -10,7 +10,7 @@ from uuid import UUID
 from prometheus_client import REGISTRY
 
 from deploy.observability.database_metrics import DatabaseGauges, ReplicaLag, XminAge
-from deploy.observability.loop_lag import PAUSE_S, measuring_loop_lag
+from deploy.observability.loop_lag import PAUSE_S, measure_loop_lag
 from deploy.observability.metrics import SampleFiles, is_served_elsewhere
 from deploy.observability.samples import SERVED
 from store.database_gauges import DatabaseSample, TenantBacklog
@@ -89,7 +89,7 @@ async def test_a_loop_that_is_blocked_is_seen_to_be_late() -> None:
         )
 
     before = late()
-    async with measuring_loop_lag("api"):
+    async with measure_loop_lag("api"):
         await asyncio.sleep(0)
         time.sleep(PAUSE_S + 0.2)  # noqa: ASYNC251 - the loop is to be late
         await until(lambda: late() > before, "the lag is observed")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producers.service.gateway_calls import SearchBody, answer_of
+from producers.service.gateway_calls import SearchBody, build_answer
 from producers.service.recall_coordinator import AwaitedFreshness, RecallResult
 from producers.service.recall_json import MOST_BYTES, as_json
 from producers.settings import ApiSettings
@@ -98,13 +98,13 @@ def test_a_gateway_client_is_answered_with_the_best_results_that_have_room() -> 
     named = {"user_id": "u", "app_id": "a", "project_id": "p", "user_key": "k"}
     body = SearchBody.model_validate({**named, **asked})
     found = [*answering(*("\x01" * 262_144 for _ in range(8))).items]
-    answer = answer_of(body, found)
+    answer = build_answer(body, found)
     told = answer["results"]
     assert answer["truncated"] is True
     assert "5 of 8 results" in answer["note"]
     assert [one["id"] for one in told] == [str(item.unit_id) for item in found[:5]]
     assert len(orjson.dumps(answer)) <= MOST_BYTES
-    assert answer_of(body, found[:2]) == {"results": told[:2]}
+    assert build_answer(body, found[:2]) == {"results": told[:2]}
 
 
 async def test_a_directive_has_the_limit_of_a_message(world: World, ana: Tenant) -> None:

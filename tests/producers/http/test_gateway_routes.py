@@ -8,7 +8,7 @@ import httpx
 import pytest
 from afterturn_client.gateway import GatewayClient, GatewayMessage
 
-from producers.service.gateway_calls import AddBody, session_of, shorten_name, turns_of
+from producers.service.gateway_calls import AddBody, shorten_name, shorten_session_name, split_into_turns
 from producers.service.redacting import Redactor
 from producers.service.turns import parse_body
 from producers.settings import ApiSettings
@@ -244,10 +244,12 @@ async def test_a_question_may_be_as_long_as_a_prompt(world: World, user: Tenant)
 async def test_any_session_of_a_client_has_a_name_here(world: World, user: Tenant, session: str) -> None:
     reply = await post(world, "add", added(user, session_id=session))
     assert reply.status_code == 200
-    name = session_of(session)
+    name = shorten_session_name(session)
     assert len(name.encode()) <= 128
     owner = await world.tenant(user.host)
-    turn = turns_of(parse_body(AddBody, added(user, session_id=session)), ApiSettings(), Redactor(Redaction.KEYS))[0]
+    turn = split_into_turns(
+        parse_body(AddBody, added(user, session_id=session)), ApiSettings(), Redactor(Redaction.KEYS)
+    )[0]
     status = await owner.http.get(
         f"/api/v1/turns/{name}/{turn.turn_name}".replace("\n", "%0A"), params={"bank": "gateway:default:default:ana"}
     )

@@ -9,7 +9,14 @@ import pytest
 from starlette.types import Message
 
 from producers.errors import Overloaded, TooLarge, TooSlow
-from producers.http.limits import PIECE, RequestBody, ResponseSender, Unfinished, allowed_seconds, client_address
+from producers.http.limits import (
+    PIECE,
+    RequestBody,
+    ResponseSender,
+    Unfinished,
+    compute_time_limit,
+    read_client_address,
+)
 from producers.settings import ApiSettings
 from tests.patience import PATIENCE_S
 
@@ -90,7 +97,7 @@ async def test_once_a_body_is_whole_the_clients_leaving_may_be_waited_for() -> N
 
 def test_each_so_many_bytes_have_a_second_more() -> None:
     settings = ApiSettings()
-    assert [allowed_seconds(settings, size) for size in (0, 65_536, 2_097_152)] == [30.0, 31.0, 62.0]
+    assert [compute_time_limit(settings, size) for size in (0, 65_536, 2_097_152)] == [30.0, 31.0, 62.0]
 
 
 async def sent(answer: bytes) -> tuple[list[int], bytes]:
@@ -155,4 +162,4 @@ def test_an_address_has_so_many_unfinished_requests_and_each_that_ends_makes_roo
 def test_a_request_is_of_the_address_before_the_last_trusted_proxy(
     scope: dict[str, Any], trusted: Sequence[Any], address: str
 ) -> None:
-    assert client_address(scope, trusted) == address
+    assert read_client_address(scope, trusted) == address

@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from producers.errors import Overloaded
-from producers.service.load_shedding import LONGEST_REST_S, LOOK_EVERY_S, Pressure, Shed, highest_limit, level_of
+from producers.service.load_shedding import LONGEST_REST_S, LOOK_EVERY_S, Pressure, Shed, choose_level, highest_limit
 from producers.settings import ApiSettings, PressureSettings
 from store.identity import host_id
 from store.ledger.depth import Depth
@@ -33,12 +33,12 @@ LIMITS = PressureSettings(
     ],
 )
 def test_the_deeper_the_backlog_the_more_is_given_up_in_one_order(rows: int, oldest_s: float, expected: Shed) -> None:
-    assert level_of(Depth(rows, oldest_s), LIMITS) is expected
+    assert choose_level(Depth(rows, oldest_s), LIMITS) is expected
 
 
 def test_a_limit_that_is_not_set_is_none() -> None:
     free = PressureSettings(embedding_rows=None, recall_job_rows=None, recall_job_age_s=None, batch_rows=None)
-    assert level_of(Depth(10**9, 10.0**9), free) is Shed.NOTHING
+    assert choose_level(Depth(10**9, 10.0**9), free) is Shed.NOTHING
     assert (highest_limit(free), highest_limit(LIMITS)) == (0, 30)
 
 

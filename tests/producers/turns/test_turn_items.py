@@ -9,7 +9,7 @@ from afterturn_client.reference import RULE, frame
 
 from producers.errors import Invalid, TooLarge
 from producers.turns.history import choose_current, choose_delta, choose_history, cut_history
-from producers.turns.items import clean_items, count_tokens, identity_of, measure_value
+from producers.turns.items import clean_items, count_tokens, identify_item, measure_value
 from producers.turns.recalled import RecalledContext, fact_json, rank_facts
 from producers.turns.requests import AfterTurnBody, BeforeTurnBody, InvalidTurnInput, read_before, read_place
 from store.memory.session_history import HoldingFact
@@ -32,9 +32,9 @@ def output(name: str) -> dict[str, Any]:
 def test_the_pinned_identity_is_the_contracts() -> None:
     part = {"type": "input_text", "text": " Hello ", "image_url": "u", "file_id": "f", "filename": "n"}
     item = {"type": "message", "role": "user", "call_id": "call-1", "output": "out", "content": [part]}
-    assert identity_of(item) == "item-fb82720cd8d53fe6"
-    assert identity_of({**item, "metadata": {"item_id": " mine "}}) == "mine"
-    assert identity_of({"type": "reasoning", "id": "1"}) != identity_of({"type": "reasoning", "id": "2"})
+    assert identify_item(item) == "item-fb82720cd8d53fe6"
+    assert identify_item({**item, "metadata": {"item_id": " mine "}}) == "mine"
+    assert identify_item({"type": "reasoning", "id": "1"}) != identify_item({"type": "reasoning", "id": "2"})
 
 
 @pytest.mark.parametrize(

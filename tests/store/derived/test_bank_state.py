@@ -17,7 +17,7 @@ from store import identity
 from store.connections import create_owner_engine
 from store.database import Database
 from store.derived import aliases, bank_state, entity_profiles, locks, postings
-from store.derived.postings import terms_of
+from store.derived.postings import count_unit_terms
 from store.derived.projection import PAIRED
 from store.errors import EventRefused
 from store.log.append import append_events, read_versions
@@ -163,7 +163,9 @@ class Play:
         async with self.database.tenant(self.host) as connection:
             told = (await connection.execute(UNIT, {**self.place, "unit": unit})).one_or_none()
             if told is not None:
-                await postings.insert_postings(connection, self.host, self.bank, [terms_of(told, rules_of(AUTO))])
+                await postings.insert_postings(
+                    connection, self.host, self.bank, [count_unit_terms(told, rules_of(AUTO))]
+                )
 
     def entity(self, number: int) -> UUID:
         return uuid5(self.bank, f"entity:{number}")

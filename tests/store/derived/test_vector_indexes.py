@@ -16,7 +16,7 @@ from store.connections import create_owner_engine
 from store.database import Database
 from store.derived import vector_indexes
 from store.derived.unit_vectors import Unembedded, insert_vectors
-from store.derived.vector_indexes import LOCK, Needed, VectorIndexes, lists_of
+from store.derived.vector_indexes import LOCK, Needed, VectorIndexes, count_lists
 from store.memory.turns import TurnStore
 from store.recall.accuracy_check import StoredBank, compare_searches
 from store.recall.dense_arm import DenseArm, search_settings
@@ -117,7 +117,7 @@ async def large(
 async def test_a_large_bank_gets_an_index_that_recall_reads_and_nobody_else_does(large: Large) -> None:
     [needed] = await large.indexes.needed()
     assert isinstance(needed, Needed)
-    assert needed.lists == lists_of(UNITS)
+    assert needed.lists == count_lists(UNITS)
     assert await large.lists() is None
     await large.build()
     assert await large.indexes.needed() == []

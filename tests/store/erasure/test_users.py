@@ -10,7 +10,7 @@ from store import identity
 from store.derived import bank_state
 from store.erasure import Erasures, ErasureTarget, Kind
 from store.erasure.erasures import STALLED_AFTER
-from store.erasure.versions import Version, without_user
+from store.erasure.versions import Version, strip_user
 from store.errors import NotFound
 from store.ledger.stages import Stage
 from store.log.append import append_events
@@ -297,16 +297,16 @@ def state(content: str, **metadata: str) -> dict[str, Any]:
 def test_a_thing_says_what_it_would_say_without_the_user() -> None:
     """Fields of versions are told apart: a correction keeps a pin, and a pin keeps a correction."""
     others, users = Version(1, True, False, state("a")), Version(2, False, True, state("b"))
-    assert without_user([others]).positions == []
-    assert without_user([others, users]).state == {"content": "a"}
+    assert strip_user([others]).positions == []
+    assert strip_user([others, users]).state == {"content": "a"}
     pinned = Version(3, False, False, state("b", pinned="true"))
-    left = without_user([others, users, pinned])
+    left = strip_user([others, users, pinned])
     assert (left.positions, left.state, left.spans) == ([2, 3], state("a", pinned="true"), [(2, None)])
     corrected = Version(4, False, False, state("c", pinned="true"))
-    left = without_user([others, users, pinned, corrected])
+    left = strip_user([others, users, pinned, corrected])
     assert (left.positions, left.state, left.spans) == ([2, 3], None, [(2, 4)])
     again = Version(5, True, True, state("d"))
-    left = without_user([others, users, pinned, corrected, again])
+    left = strip_user([others, users, pinned, corrected, again])
     assert (left.theirs, left.positions) == (True, [2, 3, 5])
     erased = Version(2, False, True, None)
-    assert without_user([others, erased, Version(6, False, False, state("a"))]).state is None
+    assert strip_user([others, erased, Version(6, False, False, state("a"))]).state is None

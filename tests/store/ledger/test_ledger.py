@@ -10,7 +10,7 @@ from sqlalchemy import text
 from store.database import Database
 from store.errors import LeaseLost
 from store.ledger.deliveries import DeliveryWriter
-from store.ledger.ledger import Claim, Ledger, Outcome, close_claim, held_together
+from store.ledger.ledger import Claim, Ledger, Outcome, close_claim, lock_held_claims
 from store.ledger.stages import Stage
 from store.memory.turns import Appended, NewTurn, TurnStore
 from tests.client.loopback import closed_port
@@ -98,7 +98,7 @@ async def test_a_late_finisher_changes_nothing(lonely: Database, ledger: Ledger,
     assert now.epoch > late.epoch
     async with lonely.tenant(host) as connection:
         with pytest.raises(LeaseLost):
-            await held_together(connection, [late])
+            await lock_held_claims(connection, [late])
     with pytest.raises(LeaseLost):
         await finished(lonely, late)
     assert not await ledger.end([late], [Outcome(late.rows[0].item_id, "dead", "x", "y")])

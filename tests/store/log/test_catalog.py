@@ -15,7 +15,7 @@ from store.log.catalog import (
     EventType,
     aggregate_id,
     aggregate_id_of,
-    event_type,
+    parse_event_type,
 )
 
 HOST, BANK = uuid4(), uuid4()
@@ -51,12 +51,12 @@ def test_an_aggregates_name_is_an_event_types_without_its_suffix(event: EventTyp
 def test_names_of_the_older_family_are_kept_apart(name: str) -> None:
     assert name not in set(EventType)
     with pytest.raises(LegacyEvent):
-        event_type(name)
+        parse_event_type(name)
 
 
 def test_an_unknown_event_is_refused() -> None:
     with pytest.raises(InvalidEvent):
-        event_type("AgentMemoryUnitForgottenEvent")
+        parse_event_type("AgentMemoryUnitForgottenEvent")
 
 
 @pytest.mark.parametrize("aggregate", Aggregate)

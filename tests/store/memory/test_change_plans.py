@@ -14,9 +14,9 @@ from store.database import Database
 from store.log.append import append_events
 from store.log.bulk import append_bulk
 from store.memory import units
-from store.memory.authorship import authors_of_units
+from store.memory.authorship import find_unit_authors
 from store.memory.directives import REFLECTIONS
-from store.memory.links import links_of
+from store.memory.links import read_links
 from tests.store.conftest import new_host
 
 pytestmark = pytest.mark.slow
@@ -75,8 +75,8 @@ async def test_a_read_in_a_large_bank_reads_what_it_shows(lonely: Database) -> N
         place = {"host": host, "bank": linked.bank_id, "now": NOON}
         reads: dict[str, Callable[[], Awaitable[Any]]] = {
             "unit": lambda: connection.execute(units.GET, {**place, "unit": linked.unit_id}),
-            "links": lambda: links_of(connection, host, linked.bank_id, linked.unit_id, NOON),
-            "authors": lambda: authors_of_units(connection, host, linked.bank_id, [linked.unit_id]),
+            "links": lambda: read_links(connection, host, linked.bank_id, linked.unit_id, NOON),
+            "authors": lambda: find_unit_authors(connection, host, linked.bank_id, [linked.unit_id]),
             "reflections": lambda: connection.execute(REFLECTIONS.limit(2), place),
         }
         for name, read in reads.items():

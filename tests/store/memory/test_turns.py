@@ -18,7 +18,7 @@ from store.log.envelope import Origin, build_command
 from store.memory.prepared_turns import PreparationContext, prepare_turns
 from store.memory.turn_writes import APPEND, append_arguments
 from store.memory.turns import Appended, NewMessage, NewTurn, Refused, TurnStore
-from store.off_loop import all_at_once
+from store.off_loop import run_steps
 from tests.client.loopback import closed_port
 from tests.patience import until
 from tests.store.conftest import NOON, new_host, rows, turn
@@ -280,7 +280,7 @@ async def test_an_append_that_breaks_in_the_middle_leaves_nothing(
     turns: TurnStore, database: Database, host: UUID
 ) -> None:
     await turns.append(host, [turn("t1")])
-    offered = all_at_once(prepare_turns(host, [turn("t2")], NOON, PreparationContext(b"", (), {})))
+    offered = run_steps(prepare_turns(host, [turn("t2")], NOON, PreparationContext(b"", (), {})))
     async with database.tenant(host) as connection:
         driver: Any = (await connection.get_raw_connection()).driver_connection
         assert await driver.fetchval(APPEND, *append_arguments(host, offered, wait=True)) == ["accepted"]

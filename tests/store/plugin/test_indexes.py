@@ -27,8 +27,8 @@ from store.plugin.memories import StoredMemory
 from store.plugin.namespaces import NamespaceChange, Namespaces
 from store.plugin.nearness_queries import BEST, BEST_OF_ALL, NEAR_IN_LISTS
 from store.plugin.search import FEW, PluginSearch, SearchQuery
-from store.plugin.vector_queries import nearest_in_lists
-from store.plugin.vectors import normalise, read_lists, reading_lists
+from store.plugin.vector_queries import select_nearest
+from store.plugin.vectors import normalise_vector, probe_lists, read_lists
 from store.plugin.word_queries import READ_FEW, READ_WORDS
 from store.recall.settings import RecallSettings
 from tests.patience import until
@@ -101,7 +101,7 @@ class Large:
 
     async def plan(self, statement: SelectBase, lists: int, **arguments: object) -> str:
         about = {"host": self.host, "bank": self.bank, "banks": [self.bank], "kinds": None, "now": NOON, **arguments}
-        async with self.database.tenant(self.host) as connection, reading_lists(connection, lists):
+        async with self.database.tenant(self.host) as connection, probe_lists(connection, lists):
             return "\n".join(await explain(connection, "costs off", statement, about))
 
 
@@ -203,7 +203,7 @@ async def test_by_an_index_ten_are_found_of_ten_behind_any_filter_and_pins_stay_
     for kinds, few in product(([], ["fact"], ["summary"], ["checkpoint"]), (0, FEW)):
         asked, there, found = SearchQuery([NAME], kinds, 10), 0, 0
         for nth in range(0, MEMORIES, MEMORIES // 12):
-            vector = normalise(CALLERS[nth].tolist())
+            vector = normalise_vector(CALLERS[nth].tolist())
             ours, exact = large.search(SETTINGS, OWN[nth], few), large.search(EXACT, OWN[nth], 0)
             for one, other in (
                 (await ours.nearest(large.host, asked, vector), await exact.nearest(large.host, asked, vector)),
@@ -314,7 +314,7 @@ async def test_the_indexes_are_read_and_an_exact_search_reads_none(large: Large)
         assert bank == large.bank
         assert 0 < lists < MEMORIES // 20
         assert await read_lists(connection, [large.bank], DIMENSION + 1, SETTINGS.read_units) == []
-    in_lists = nearest_in_lists(large.bank, DIMENSION)
+    in_lists = select_nearest(large.bank, DIMENSION)
     numbers = {"numbers": CALLERS[0].tolist(), "limit": 10, "looked_at": 100}
     plan = await large.plan(in_lists, lists, **numbers)
     assert f"using plugin_vector_{large.bank.hex}_{DIMENSION}_near" in plan, plan
@@ -347,7 +347,7 @@ async def test_vectors_too_long_for_an_index_have_none_and_are_found(
     assert vector_indexes.LONGEST_INDEXED == 4000
     monkeypatch.setattr(vector_indexes, "LONGEST_INDEXED", DIMENSION - 1)
     assert {type(one) for one in await large.indexes.needed()} == {Needed}
-    vector = normalise(CALLERS[0].tolist())
+    vector = normalise_vector(CALLERS[0].tolist())
     search = large.search(SETTINGS, OWN[0])
     [first, *_] = await search.nearest(large.host, SearchQuery([NAME], [], 10), vector, pins_first=False)
     assert first.score == pytest.approx(1.0)

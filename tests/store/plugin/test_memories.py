@@ -17,7 +17,7 @@ from store.memory.memories import NewMemory, memory_session, prepare_memory
 from store.memory.turn_writes import append_arguments
 from store.plugin.memories import APPEND, PluginMemories, PluginMemory, name_memory
 from store.plugin.namespaces import NamespaceChange, Namespaces
-from store.plugin.vectors import normalise
+from store.plugin.vectors import normalise_vector
 from store.tenancy.languages import rules_for_writing
 from tests.store.conftest import NOON, blocked, new_host, rows
 
@@ -41,7 +41,7 @@ async def new_namespace(database: Database) -> UUID:
 
 async def test_the_call_appends_a_memory_with_its_vector_once(database: Database) -> None:
     host, memory_id = await new_namespace(database), uuid4()
-    bank, name, vector = identity.bank_id(host, SPACE), name_memory(memory_id), normalise([3.0, 4.0])
+    bank, name, vector = identity.bank_id(host, SPACE), name_memory(memory_id), normalise_vector([3.0, 4.0])
     turn = identity.turn_id(memory_session(bank, name), "0")
     origin = Origin(host, bank, identity.user_id(host, None), NOON)
     prepared = prepare_memory(origin, NewMemory(SPACE, name, "I like tea"), turn, rules_for_writing({}, bank))
@@ -76,7 +76,7 @@ async def test_memories_that_come_together_share_calls_and_the_same_one_is_one(d
     host, same = await new_namespace(database), uuid4()
     memories = PluginMemories(database, lambda: NOON)
     offered = [
-        PluginMemory(None, f"says {n}", "fact", "agent", vector=normalise([1.0, n / 8]) if n % 2 else None)
+        PluginMemory(None, f"says {n}", "fact", "agent", vector=normalise_vector([1.0, n / 8]) if n % 2 else None)
         for n in range(32)
     ]
     again = [PluginMemory(same, f"the same, {n}", "fact", "agent") for n in range(4)]
@@ -108,7 +108,7 @@ async def test_of_a_replacement_that_is_cut_off_nothing_is_there(database: Datab
     host, memory_id = await new_namespace(database), uuid4()
     memories = PluginMemories(database, lambda: NOON)
     first, second = (
-        PluginMemory(memory_id, f"says {numbers}", "fact", "agent", vector=normalise(numbers))
+        PluginMemory(memory_id, f"says {numbers}", "fact", "agent", vector=normalise_vector(numbers))
         for numbers in ([1.0, 0.0], [0.0, 1.0, 0.0])
     )
     await memories.write(host, SPACE, first)
@@ -152,7 +152,7 @@ async def test_a_replaced_memory_keeps_the_vector_of_its_newest_version_alone(da
     moments = iter(NOON + timedelta(seconds=n) for n in range(1000))
     memories = PluginMemories(database, lambda: next(moments))
     for numbers in ([1.0, 0.0], [0.0, 1.0, 0.0]):
-        memory = PluginMemory(memory_id, f"says {numbers}", "fact", "agent", vector=normalise(numbers))
+        memory = PluginMemory(memory_id, f"says {numbers}", "fact", "agent", vector=normalise_vector(numbers))
         assert await memories.write(host, SPACE, memory) == memory_id
     assert await rows(database, host, VECTORS) == [(memory.vector and memory.vector.digest, 1.0, 3)]
     await memories.write(host, SPACE, PluginMemory(memory_id, "says nothing of it", "fact", "agent"))

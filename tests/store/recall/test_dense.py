@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from store.recall.dense import SAME, SHORT, Products, compute_products, context_cosines, context_weights
+from store.recall.dense import SAME, SHORT, Products, compute_context_cosines, compute_context_weights, compute_products
 
 
 def _beside(of: Products, share: float) -> NDArray[np.float64]:
     shares = np.full(len(of.known), share)
-    return context_cosines(of, shares, shares)
+    return compute_context_cosines(of, shares, shares)
 
 
 seeds = st.integers(0, 2**32 - 1)
@@ -62,9 +62,9 @@ def test_the_shorter_a_message_the_more_it_leans_on_what_speaks_of_the_same() ->
     sizes = np.array([10 * SHORT, SHORT, SHORT // 2, 1])
     between = np.full((4, 3), SAME)
     of = Products(np.zeros((4, 3)), between, np.ones((4, 3), dtype=np.bool_))
-    assert context_weights(of, sizes, 3.0).tolist() == [[1, 1], [1, 1], [2, 2], [3, 3]]
+    assert compute_context_weights(of, sizes, 3.0).tolist() == [[1, 1], [1, 1], [2, 2], [3, 3]]
 
 
 def test_a_short_message_leans_no_more_than_a_long_one_on_what_speaks_of_something_else() -> None:
     of = Products(np.zeros((1, 3)), np.array([[0.9, 0.1, 0.9]]), np.ones((1, 3), dtype=np.bool_))
-    assert context_weights(of, np.array([1]), 2.0).tolist() == [[2, 1]]
+    assert compute_context_weights(of, np.array([1]), 2.0).tolist() == [[2, 1]]

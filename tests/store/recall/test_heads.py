@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from store.recall.fusion import fuse_scores
-from store.recall.heads import FIRST, with_heads
+from store.recall.heads import FIRST, raise_heads
 from store.recall.pool import Candidate, CandidatePool
 from store.recall.question import parse_question
 from store.recall.settings import RankingSettings
@@ -36,7 +36,7 @@ def test_the_best_of_each_arm_stand_among_the_first_and_nobody_else_changes_his_
     pool = pool_of(candidates(count))
     arms = {name: np.array([chance.choice((0.0, chance.random())) for _ in range(count)]) for name in WEIGHTS}
     scores = np.array([chance.choice((0.5, chance.random())) for _ in range(count)])
-    raised = order(with_heads(scores, pool, arms, WEIGHTS, BEST), pool)
+    raised = order(raise_heads(scores, pool, arms, WEIGHTS, BEST), pool)
     heads = set()
     for raw in (raw for name, raw in arms.items() if WEIGHTS[name]):
         best = sorted((i for i in range(count) if raw[i]), key=lambda i: -raw[i])[:BEST]
@@ -50,14 +50,14 @@ def test_the_heads_of_however_many_arms_have_room_among_the_first() -> None:
     arms, count = 7, 7 * BEST + 2
     pool = pool_of(candidates(count))
     alone = {f"arm {n}": np.where(np.arange(count) // BEST == n, np.linspace(1, 0.1, count), 0.0) for n in range(arms)}
-    raised = order(with_heads(np.linspace(0.1, 1, count), pool, alone, dict.fromkeys(alone, 1.0), BEST), pool)
+    raised = order(raise_heads(np.linspace(0.1, 1, count), pool, alone, dict.fromkeys(alone, 1.0), BEST), pool)
     assert {n * BEST + nth for n in range(arms) for nth in range(FIRST // arms)} <= set(raised[:FIRST])
 
 
 def test_what_stands_among_the_first_anyway_stays_where_it_is() -> None:
     pool = pool_of(candidates(30))
     scores = np.linspace(1, 0, 30)
-    assert with_heads(scores, pool, {"dense": scores}, WEIGHTS, BEST) is scores
+    assert raise_heads(scores, pool, {"dense": scores}, WEIGHTS, BEST) is scores
 
 
 def test_a_fact_whose_message_is_told_takes_no_place_from_another_head() -> None:
@@ -67,7 +67,7 @@ def test_a_fact_whose_message_is_told_takes_no_place_from_another_head() -> None
     scores = np.linspace(1, 0, 40)
     alone = np.zeros(40)
     alone[[39, 37, 36, 35, 34]] = (0.9, 0.8, 0.7, 0.6, 0.5)
-    raised = order(with_heads(scores, pool, {"dense": alone}, WEIGHTS, BEST), pool)
+    raised = order(raise_heads(scores, pool, {"dense": alone}, WEIGHTS, BEST), pool)
     assert {37, 36, 35, 34} <= set(raised[:FIRST])
     assert raised[-1] == 39
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from store import identity
 from store.text.terms import analyse_text
-from store.text.word_rules import AUTO, FIRST, NONE, rules_of, script_of, supported_languages
+from store.text.word_rules import AUTO, FIRST, NONE, detect_script, rules_of, supported_languages
 from tests.store.conftest import NOON, rows
 from tests.store.recall.conftest import BANK, Memory
 
@@ -84,7 +84,7 @@ def test_every_language_has_a_script_and_cuts_its_stop_words(language: str) -> N
     rules = rules_of(language)
     own = rules.scripts[supported_languages()[language]]
     assert len(rules.months) == 12
-    assert all(script_of(word) == own.script for word in own.stop)
+    assert all(detect_script(word) == own.script for word in own.stop)
     assert all(not analyse_text(word, rules).counts for word in own.stop)
 
 

@@ -16,8 +16,8 @@ from store.recall.lexical import (
     Place,
     Postings,
     Statistics,
+    choose_terms,
     rank_units,
-    readable_terms,
     score_postings,
 )
 from store.recall.question import parse_question
@@ -53,7 +53,7 @@ def _scored(
     postings = _postings(texts)
     units = sum(len(messages) for messages in texts)
     statistics = Statistics(max(1, units), 3.0, {term: len(rows) for term, rows in postings.items()})
-    read = {term: postings[term] for term in readable_terms(asked.words, statistics, 10_000)}
+    read = {term: postings[term] for term in choose_terms(asked.words, statistics, 10_000)}
     return score_postings(read, asked, statistics, ranking)
 
 
@@ -88,7 +88,7 @@ def test_the_order_of_postings_changes_nothing(texts: list[list[list[str]]], que
     postings = {term: rows[::-1].copy() for term, rows in _postings(texts).items()}
     terms = parse_question(asked)
     statistics = Statistics(max(1, len(_places(texts))), 3.0, {term: len(rows) for term, rows in postings.items()})
-    read = {term: postings[term] for term in readable_terms(terms.words, statistics, 10_000)}
+    read = {term: postings[term] for term in choose_terms(terms.words, statistics, 10_000)}
     assert score_postings(read, terms, statistics, RANKING).of(_places(texts), _plain(texts)) == pytest.approx(forth)
 
 
@@ -163,8 +163,8 @@ def test_nothing_asked_scores_nothing() -> None:
 def test_very_common_terms_are_left_out_when_the_budget_is_small() -> None:
     statistics = Statistics(1000, 5.0, {"lemon": 900, "banana": 30, "plum": 20})
     asked = ["lemon", "banana", "plum"]
-    assert readable_terms(asked, statistics, 100) == ["plum", "banana"]
-    assert readable_terms(asked, statistics, 1000) == ["plum", "banana", "lemon"]
+    assert choose_terms(asked, statistics, 100) == ["plum", "banana"]
+    assert choose_terms(asked, statistics, 1000) == ["plum", "banana", "lemon"]
 
 
 def test_words_that_the_bank_lacks_are_words_not_found() -> None:
@@ -184,7 +184,7 @@ def test_a_word_that_was_too_common_to_be_read_does_not_lower_the_others() -> No
 
 
 def test_the_rarest_term_is_always_read() -> None:
-    assert readable_terms(["lemon"], Statistics(1000, 5.0, {"lemon": 900}), 1) == ["lemon"]
+    assert choose_terms(["lemon"], Statistics(1000, 5.0, {"lemon": 900}), 1) == ["lemon"]
 
 
 @given(st.integers(1, 10**6), st.integers(0, 10**6))

@@ -12,7 +12,7 @@ from store.recall import rules
 from store.recall.dense import compute_products
 from store.recall.fusion import fuse_scores
 from store.recall.pool import Candidate, CandidatePool
-from store.recall.question import as_told, named_speakers, parse_question
+from store.recall.question import find_named_speakers, parse_question, put_in_first_person
 from store.recall.settings import RankingSettings
 from store.recall.short_questions import ShortQuestions, split_questions
 from tests.store.conftest import NOON
@@ -190,19 +190,19 @@ def test_every_rule_takes_an_empty_pool() -> None:
     ],
 )
 def test_the_model_reads_names_as_their_bearers_speak_of_themselves(question: str, names: list[str], told: str) -> None:
-    assert as_told(question, names) == told
+    assert put_in_first_person(question, names) == told
 
 
 @given(st.text(), st.lists(st.text()))
 def test_putting_a_question_in_the_first_person_never_fails_and_never_leaves_nothing(
     question: str, names: list[str]
 ) -> None:
-    told = as_told(question, names)
+    told = put_in_first_person(question, names)
     assert bool(told.strip()) == bool(question.strip()) or not question.strip()
 
 
 def test_only_speakers_whom_the_question_names_count_as_named() -> None:
-    assert named_speakers(parse_question("What did Jose say?"), ["José Lima", "Josefine", "user"]) == {"José Lima"}
+    assert find_named_speakers(parse_question("What did Jose say?"), ["José Lima", "Josefine", "user"]) == {"José Lima"}
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_only_speakers_whom_the_question_names_count_as_named() -> None:
     ],
 )
 def test_a_role_is_named_by_its_own_word_alone(question: str, who: set[str]) -> None:
-    assert named_speakers(parse_question(question), ["assistant", "user", "User", "Marta"]) == who
+    assert find_named_speakers(parse_question(question), ["assistant", "user", "User", "Marta"]) == who
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from store.recall.dense import compute_products
 from store.recall.pool import Candidate, CandidatePool
 from store.recall.query import Explanation
-from store.recall.time_arm import TEXTS, TOLD_LATER, score_moments, score_timeliness, split_days, tells_of
+from store.recall.time_arm import TEXTS, TOLD_LATER, mentions_time, score_moments, score_timeliness, split_days
 from store.text.times import DAY, TimeSpan, find_spans
 from tests.store.recall.conftest import Memory
 
@@ -52,12 +52,12 @@ def test_what_was_said_then_fits_and_what_was_said_soon_after_fits_less() -> Non
     ],
 )
 def test_what_tells_of_the_day_fits_whenever_it_was_said(text: str, fits: bool) -> None:  # noqa: FBT001 - a table
-    assert tells_of(text, FIFTH.end + timedelta(hours=9), [FIFTH]) is fits
+    assert mentions_time(text, FIFTH.end + timedelta(hours=9), [FIFTH]) is fits
 
 
 def test_a_text_that_tells_of_a_much_longer_time_does_not_tell_of_a_day() -> None:
-    assert not tells_of("In May we went to the lake", MAY.end, [FIFTH])
-    assert tells_of("In May we went to the lake", MAY.end, [MAY])
+    assert not mentions_time("In May we went to the lake", MAY.end, [FIFTH])
+    assert mentions_time("In May we went to the lake", MAY.end, [MAY])
 
 
 def test_of_many_texts_those_told_nearest_in_time_are_read() -> None:

@@ -18,7 +18,7 @@ from store.memory.memories import NewMemory, memory_session, prepare_memory
 from store.memory.turn_writes import append_arguments
 from store.memory.turns import TurnStore
 from store.plugin.namespaces import NamespaceChange, Namespaces
-from store.plugin.vectors import normalise
+from store.plugin.vectors import normalise_vector
 from store.tenancy.keys import hash_token
 from store.tenancy.languages import rules_for_writing
 from store.tenancy.operator_keys import OperatorKeys
@@ -112,7 +112,7 @@ async def test_append_plugin_memories_needs_a_namespace_and_keeps_one_vector_eac
     database: Database, host: UUID
 ) -> None:
     call = "select outcomes, positions from afterturn.append_plugin_memories($1, $2, $3, $4, $5, $6, $7, $8)"
-    three, four = normalise([3.0, 0.0, 4.0]), normalise([1.0, 1.0, 1.0, 1.0])
+    three, four = normalise_vector([3.0, 0.0, 4.0]), normalise_vector([1.0, 1.0, 1.0, 1.0])
     turns = [offered_memory(host, name) for name in ("first", "second", "third")]
     about = (
         host,

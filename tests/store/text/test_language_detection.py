@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.recall.question import as_told, parse_question
+from store.recall.question import parse_question, put_in_first_person
 from store.text.calendars import load_calendars
 from store.text.language_detection import detect_language
 from store.text.question_words import question_languages
@@ -49,7 +49,7 @@ def test_what_a_question_wants_is_seen_in_its_language(code: str) -> None:
     found = [parse_question(text) for text in (*wants, thing)]
     assert [detect_language(text) for text in (*wants, thing, of_self)] == [code] * 5
     assert [q.wants_assistant for q in found] == [False, False, True, False]
-    assert as_told(thing, ["Marta"]) == told
+    assert put_in_first_person(thing, ["Marta"]) == told
 
 
 def test_every_language_with_a_calendar_has_its_rules() -> None:
@@ -59,7 +59,7 @@ def test_every_language_with_a_calendar_has_its_rules() -> None:
 @pytest.mark.parametrize("text", ["Postgres 15", "我们星期五飞往里斯本", "Привет"])
 def test_what_holds_no_common_word_is_in_no_known_language(text: str) -> None:
     assert detect_language(text) is None
-    assert as_told(f"{text} Marta", ["Marta"]) in (text, "Marta")
+    assert put_in_first_person(f"{text} Marta", ["Marta"]) in (text, "Marta")
 
 
 @given(st.text())

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 
 from store.log.storable import check_json, check_text
-from store.memory.prepared_turns import said_in
+from store.memory.prepared_turns import index_text
 from store.recall import rules
 from store.recall.dense import compute_products
 from store.recall.pool import Candidate, CandidatePool
-from store.recall.question import as_told, named_speakers, parse_question
+from store.recall.question import find_named_speakers, parse_question, put_in_first_person
 from store.recall.recaller import MAX_CHARACTERS
 from store.recall.settings import RankingSettings
-from store.recall.time_arm import tells_of
+from store.recall.time_arm import mentions_time
 from store.text.chunks import split_chunks
 from store.text.language_detection import detect_language
 from store.text.normal_forms import normalise_text
 from store.text.question_words import question_languages as spoken_languages
-from store.text.terms import analyse_text, lexical_text, words_of
+from store.text.terms import analyse_text, lexical_text, split_words
 from store.text.times import DAY, TimeSpan, find_spans
 from store.text.word_rules import AUTO, FIRST, NONE, rules_of, strip_accents, supported_languages
 from tests.growth import LONG, outgrowing
@@ -46,19 +46,19 @@ def ranked(text: str) -> None:
 
 READ: dict[str, Callable[[str], object]] = {
     "a question is understood": parse_question,
-    "a question is put as it is told": lambda text: as_told(text, ["Ann", "Zoë", "user"]),
-    "speakers are found in a question": lambda text: named_speakers(QUESTIONS[0], ["Ann", text]),
+    "a question is put as it is told": lambda text: put_in_first_person(text, ["Ann", "Zoë", "user"]),
+    "speakers are found in a question": lambda text: find_named_speakers(QUESTIONS[0], ["Ann", text]),
     "times are read": lambda text: find_spans(text, NOW),
-    "a text tells of a time": lambda text: tells_of(text, MAY.end + DAY, [MAY]),
+    "a text tells of a time": lambda text: mentions_time(text, MAY.end + DAY, [MAY]),
     "a language is told": detect_language,
-    "words are listed": words_of,
+    "words are listed": split_words,
     "accents are taken out": strip_accents,
     "a normal form is made": lambda text: [normalise_text(form, text) for form in ("NFC", "NFD", "NFKC", "NFKD")],
     "a text is ranked": ranked,
     "a document is cut": split_chunks,
     "a text is checked": check_text,
     "JSON is checked": lambda text: check_json({"a": [text, text[:100]]}),
-    "a message's words are counted": lambda text: said_in(lexical_text("Ann", NOW, text), rules_of(AUTO)),
+    "a message's words are counted": lambda text: index_text(lexical_text("Ann", NOW, text), rules_of(AUTO)),
 }
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from store.text.rules.model import Extraction, MessageText, Tier, TurnText
 from tests.workers.models import called, fact, facts
 from workers.extraction.llm.answer import NoAnswer, parse_answer, select_new
-from workers.extraction.llm.request import build_request, frame_turn, version_of
+from workers.extraction.llm.request import build_request, derive_version, frame_turn
 
 TURN = TurnText(
     (
@@ -198,4 +198,4 @@ def test_only_people_and_the_agent_are_heard_and_no_more_than_there_is_room_for(
 def test_the_same_turn_gives_the_same_request_and_another_model_another_version() -> None:
     bodies = [build_request(TURN, model="m", max_output_tokens=800, max_characters=1000) for _ in range(2)]
     assert bodies[0] == bodies[1]
-    assert version_of("m") != version_of("n")
+    assert derive_version("m") != derive_version("n")

@@ -12,7 +12,7 @@ from store.maintenance import ExpiryTask, Pruning, Schedule, WordReanalysis
 from store.recall.jobs import RecallJobs
 from tests.servers import TestPostgres
 from tests.workers.conftest import World, open_world
-from workers.maintenance import Maintainer, Needs, Task, tasks_of
+from workers.maintenance import Maintainer, Needs, Task, build_tasks
 from workers.settings import MaintenanceSettings
 
 
@@ -37,7 +37,7 @@ class Yard:
             WordReanalysis(database, settle_s=0.0, page=3),
             ExpiryTask(database, self.clock),
         )
-        return {task.name: task for task in tasks_of(needs)}
+        return {task.name: task for task in build_tasks(needs)}
 
     def maintainer(self, *tasks: Task, worker: str = "w", **more: Any) -> Maintainer:
         return Maintainer(Schedule(self.world.database), tasks, worker, pause_s=0.0, **more)

@@ -13,7 +13,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from store.text.rules.canonical import canonical_name, fold_text
-from store.text.rules.extract import as_entities
+from store.text.rules.extract import list_entities
 from store.text.rules.facts import cut_value
 from store.text.rules.model import (
     ExtractedFact,
@@ -89,7 +89,7 @@ def parse_answer(reply: Mapping[str, object], turn: TurnText) -> Read:
     mentions.sort(key=lambda mention: (mention.ordinal, mention.span or TextSpan(-1, -1)))
     facts = list({(fact.fact_id, fact.key, fold_text(fact.value)): fact for fact in facts}.values())
     dropped = len(said.updated_facts) + len(said.entities) - len(facts) - len(mentions)
-    return Read(Extraction(tuple(mentions), as_entities(mentions), tuple(facts)), dropped)
+    return Read(Extraction(tuple(mentions), list_entities(mentions), tuple(facts)), dropped)
 
 
 def select_new(found: Extraction, known: Iterable[tuple[str, str, str]]) -> Extraction:

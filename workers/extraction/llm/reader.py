@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from embeddings.endpoint import Endpoint, EndpointError, EndpointLimits
 from store.text.rules.model import TurnText
 from workers.extraction.llm.answer import NoAnswer, Read, parse_answer
-from workers.extraction.llm.request import MINED_ROLE, build_request, version_of
+from workers.extraction.llm.request import MINED_ROLE, build_request, derive_version
 from workers.metrics import MODEL_CALLS, MODEL_DROPPED, MODEL_SECONDS
 from workers.settings import EnrichmentSettings
 
@@ -24,7 +24,7 @@ class LlmReader:
     @property
     def version(self) -> str:
         """The extractor version of this model's findings."""
-        return version_of(self.settings.model)
+        return derive_version(self.settings.model)
 
     async def read(self, turn: TurnText) -> Read:
         """Ask the model once and return its findings. Raises EndpointError, NoAnswer."""
@@ -52,7 +52,7 @@ class LlmReader:
         await self.endpoint.close()
 
 
-def reader_of(settings: EnrichmentSettings) -> LlmReader | None:
+def build_reader(settings: EnrichmentSettings) -> LlmReader | None:
     """Return the reader these settings choose; None where enrichment is off."""
     if not settings.enabled:
         return None
@@ -64,6 +64,6 @@ def reader_of(settings: EnrichmentSettings) -> LlmReader | None:
     return LlmReader(Endpoint(settings.url, settings.api_key.get_secret_value(), limits), settings)
 
 
-def worth_reading(turn: TurnText) -> bool:
+def has_user_words(turn: TurnText) -> bool:
     """Return whether a turn has words of the user, the only ones that facts are taken from."""
     return any(message.role == MINED_ROLE and message.content.strip() for message in turn.messages)

@@ -60,7 +60,7 @@ _ENTITY = {
 }
 
 
-def version_of(model: str) -> str:
+def derive_version(model: str) -> str:
     """Return the extractor version of this model: another model or another prompt is another version."""
     return f"{PROMPT_VERSION}:{model}"
 

@@ -52,7 +52,7 @@ class AttackSizes:
 FULL = AttackSizes(quiet=60)
 
 
-def chosen(sizes: AttackSizes, only: Sequence[str]) -> AttackSizes:
+def select_attacks(sizes: AttackSizes, only: Sequence[str]) -> AttackSizes:
     """Return the sizes of a run with only these attacks. Raises ValueError for an unknown name."""
     known = [attack.name for attack in ATTACKS]
     if unknown := [name for name in only if name not in known]:
@@ -80,7 +80,7 @@ def servers(_data: Path | None = None) -> Iterator[AttackedStack]:
 async def run(on: AttackedStack, say: Say, sizes: AttackSizes) -> AttackOutcome:
     """Make every attack, one after the other."""
     attacks = [attack for attack in ATTACKS if not sizes.only or attack.name in sizes.only]
-    async with tenants_of(on.stack) as tenants:
+    async with open_tenant_factory(on.stack) as tenants:
         victims_key, _ = await tenants.new("victim")
         async with run_victim(on.stack.api, victims_key) as watched:
             say(f"{sizes.quiet} s of quiet, then {len(attacks)} attacks")
@@ -152,7 +152,7 @@ class TenantFactory:
 
 
 @asynccontextmanager
-async def tenants_of(stack: Stack) -> AsyncGenerator[TenantFactory]:
+async def open_tenant_factory(stack: Stack) -> AsyncGenerator[TenantFactory]:
     """Yield a factory of tenants on a running stack."""
     owner = create_owner_engine(stack.owner_url.get_secret_value(), poolclass=NullPool)
     database = Database(DatabaseSettings(url=stack.database_url, operator_url=stack.operator_url, pool_size=1))

@@ -12,7 +12,7 @@ from store import identity
 from store.database import Database
 from store.recall import dense_queries, lexical_queries
 from store.recall.dense_arm import search_settings
-from store.recall.lexical import readable_terms
+from store.recall.lexical import choose_terms
 from store.recall.preparation import prepare_search
 from store.recall.query import RecallQuery
 from store.recall.question import parse_question
@@ -60,7 +60,7 @@ class RecallProbe:
         async with self._database.tenant(self._host) as connection:
             if not await prepare_search(connection, state):
                 raise NothingRecalled("a bank of the bench is not there")
-        terms = readable_terms(question.words, state.statistics, self._settings.postings)
+        terms = choose_terms(question.words, state.statistics, self._settings.postings)
         return BenchQuestion(bank, text, terms, state.lists)
 
     async def ours(self, question: BenchQuestion) -> None:

@@ -135,7 +135,7 @@ def test_an_attack_that_there_is_none_of_is_wrong_usage() -> None:
 @pytest.mark.nightly
 @pytest.mark.xdist_group("attacks")
 def test_a_run_measures_the_victim_counts_how_calls_ended_and_leaves_no_row_of_its_tenants() -> None:
-    sizes = run.chosen(run.AttackSizes(quiet=2), ("large_url", "job_filters"))
+    sizes = run.select_attacks(run.AttackSizes(quiet=2), ("large_url", "job_filters"))
     with run.servers() as on:
         pids = [on.stack.pid, *(process.pid for process in on.stack.processes)]
         outcome = asyncio.run(run.run(on, lambda _: None, sizes))

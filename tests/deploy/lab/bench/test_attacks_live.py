@@ -17,7 +17,7 @@ from sqlalchemy import text
 from deploy.lab.bench.attacks import connections, floods
 from deploy.lab.bench.attacks.attacker import BANK, Attacker
 from deploy.lab.bench.attacks.memory import MemoryWatch
-from deploy.lab.bench.attacks.run import ATTACKS, ENVIRONMENT, TenantFactory, tenants_of
+from deploy.lab.bench.attacks.run import ATTACKS, ENVIRONMENT, TenantFactory, open_tenant_factory
 from tests.deploy.cli.test_live import Live, up
 
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("attacks")]
@@ -57,7 +57,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def tenants(live: Live) -> AsyncIterator[TenantFactory]:
-    async with tenants_of(live.stack) as lent:
+    async with open_tenant_factory(live.stack) as lent:
         async with lent.attacker() as first:  # what a first turn loads is no growth by an attack
             await first.worked_off(await first.turn("I met Ana and Boris in Porto in April."))
         yield lent

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from deploy.lab.demo.data import FOLDER, DemoData, DemoDataError, Wording, load_demo
-from store.text.terms import analyse_text, words_of
+from store.text.terms import analyse_text, split_words
 from tests.deploy.lab.demo.search import Index
 
 SPEAKERS = {"Ines", "Rowan", "Juniper"}
@@ -13,7 +13,7 @@ FIRST_FIVE = 5
 
 
 def _runs(text: str) -> set[tuple[str, ...]]:
-    words = words_of(text)
+    words = split_words(text)
     return set(zip(words, words[1:], words[2:], words[3:], strict=False))
 
 

@@ -9,7 +9,7 @@ LISTS = ["dictionary", "family_names", "given_names", "organisations", "places",
 
 @pytest.mark.parametrize("name", LISTS)
 def test_a_list_of_names_is_sorted_and_holds_none_twice(name: str) -> None:
-    lines = gazetteer.raw_list(name).splitlines()
+    lines = gazetteer.read_list_file(name).splitlines()
     assert lines == sorted(lines, key=lambda line: (fold_text(line), line))
     assert len(set(map(fold_text, lines))) == len(lines)
 
