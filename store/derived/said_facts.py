@@ -4,10 +4,12 @@ A turn's facts are written by the extraction stage and ordered in time by the pr
 finds them by the same rules in the newest waiting turns, under the ids that they will have (law L4).
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
+from itertools import islice
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -45,6 +47,10 @@ FACT_KIND = "world"
 TURNS = 64
 #: The most messages of them that are read, and the most characters of one; a longer message is left to the worker.
 MESSAGES, CHARACTERS = 256, 8192
+#: The most facts that are read of them, and of one turn, the newest of each; older ones are left to the worker.
+FACTS, FACTS_OF_TURN = 2_000, 512
+#: What a fact costs, in characters of a text.
+_EFFORT = 64
 #: The version name in the fact ids of all versions of the rules: that of the first.
 _RULES, _RULES_BEGIN = "rules-1", "rules-"
 #: The columns of a message that are read.
@@ -229,23 +235,30 @@ def _select_turns(seen: CTE) -> CTE:
 
 
 def _find_facts(rows: Sequence[DriverRow], now: datetime) -> list[tuple[DriverRow, ExtractedFact]]:
-    """Return the facts of these messages that have not ended, in the order they were said."""
-    ordered = sorted(rows, key=lambda row: (row.event_date, row.position))
-    found = (
-        (row, fact) for row in ordered for fact in find_facts(MessageText(row.role, row.content, row.name), row.nth)
-    )
-    return [
-        (row, fact)
-        for row, fact in found
-        if (ends := fact_ends_at(fact, row.event_date, row.expires_at)) is None or ends > now
-    ]
+    """Return the newest facts of these messages that have not ended, in the order they were said."""
+    found, of_turn = list[tuple[DriverRow, ExtractedFact]](), Counter[UUID]()
+    for row in sorted(rows, key=lambda row: (row.event_date, row.position), reverse=True):
+        room = min(FACTS - len(found), FACTS_OF_TURN - of_turn[row.turn_id])
+        if room <= 0:
+            continue
+        said = find_facts(MessageText(row.role, row.content, row.name), row.nth)
+        newest = [(row, fact) for fact in islice((one for one in reversed(said) if _lasts(row, one, now)), room)]
+        of_turn[row.turn_id] += len(newest)
+        found += newest
+    return found[::-1]
+
+
+def _lasts(row: DriverRow, fact: ExtractedFact, now: datetime) -> bool:
+    """Return whether a message's fact has not ended."""
+    ends = fact_ends_at(fact, row.event_date, row.expires_at)
+    return ends is None or ends > now
 
 
 async def _fold_facts(
     connection: AsyncConnection, host: UUID, found: Sequence[tuple[DriverRow, ExtractedFact]]
 ) -> list[SaidFact]:
     """Return the facts under the identities that the projection stage will give them, without forgotten ones."""
-    units = [fact_unit_id(row.turn_id, fact) for row, fact in found]
+    units = await off_loop(_EFFORT * len(found), lambda: [fact_unit_id(row.turn_id, fact) for row, fact in found])
     arguments = {
         "host": host,
         "banks": [row.bank_id for row, _ in found],
@@ -255,6 +268,12 @@ async def _fold_facts(
         "values": [fact.value for _, fact in found],
     }
     folded = await fetch_rows(connection, FOLDED, arguments)
+    return await off_loop(_EFFORT * len(found), _build_facts, found, units, folded)
+
+
+def _build_facts(
+    found: Sequence[tuple[DriverRow, ExtractedFact]], units: Sequence[UUID], folded: Sequence[DriverRow]
+) -> list[SaidFact]:
     return [
         SaidFact(
             unit_id=unit,

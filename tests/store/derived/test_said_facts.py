@@ -1,0 +1,48 @@
+"""Facts of waiting turns: how many are read."""
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from itertools import product
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from store.derived import said_facts
+
+WORDS = ["rain", "paint", "hik", "cook", "sail", "danc", "knit", "surf"]
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+
+
+def message(turn: int, position: int, content: str) -> Any:
+    at = NOON + timedelta(seconds=position)
+    of = {"turn_id": UUID(int=turn), "role": "user", "name": None, "nth": position, "expires_at": None}
+    return SimpleNamespace(**of, content=content, position=position, event_date=at)
+
+
+def values(rows: list[Any]) -> list[str]:
+    return [fact.value for _, fact in said_facts._find_facts(rows, NOON)]
+
+
+def test_the_newest_facts_of_each_turn_are_read_and_told_in_the_order_they_were_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = [message(n // 2, n, f"I hate {WORDS[n]}s. I hate {WORDS[n]}ing.") for n in range(8)]
+    everything = [f"{WORDS[n]}{part}" for n in range(8) for part in ("s", "ing")]
+    assert values(rows) == everything
+    monkeypatch.setattr(said_facts, "FACTS_OF_TURN", 3)
+    assert values(rows) == [one for n, one in enumerate(everything) if n % 4]
+    monkeypatch.setattr(said_facts, "FACTS", 7)
+    assert values(rows[::-1]) == [one for n, one in enumerate(everything) if n % 4][-7:]
+
+
+def test_turns_of_very_many_facts_are_read_up_to_the_limits() -> None:
+    names = ["".join(one) for one in product(("ba", "do", "fa", "go"), repeat=3)]
+    said = " ".join(f"{phrase} {one}." for one in names[:32] for phrase in ("I hate", "My favourite food is"))
+    rows = [message(n // 16, n, said) for n in range(64 + 16)]
+    found = said_facts._find_facts(rows, NOON)
+    of_turn = Counter(row.turn_id.int for row, _ in found)
+    assert len(found) == said_facts.FACTS
+    assert max(of_turn.values()) <= said_facts.FACTS_OF_TURN
+    assert of_turn[0] == 0, "the oldest turn is left to the worker"
