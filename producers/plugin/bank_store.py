@@ -201,11 +201,11 @@ class BankPluginStore:
         page = await self.parts.search.page(self.host, asked, after)
         vectors, namespaces = dict[UUID, Sequence[float]](), list[NamespaceRow]()
         if export:
-            vectors = await self.parts.search.vectors(self.host, asked, page.memories)
+            vectors = await self.parts.search.vectors(self.host, asked, page.rows)
             namespaces = await self.parts.namespaces.of(self.host, asked.names)
         return Found(
-            memories=await _read_memories(page.memories, names, vectors),
-            next_cursor=_write_cursor(page.memories[-1]) if page.more else None,
+            memories=await _read_memories(page.rows, names, vectors),
+            next_cursor=_write_cursor(page.rows[-1]) if page.more else None,
             namespaces=tuple(map(_build_namespace, namespaces)),
         )
 
@@ -224,7 +224,7 @@ class BankPluginStore:
         if not query:
             return ()
         if len(query.encode()) == 1:
-            return (await search.page(self.host, asked, letter=query)).memories
+            return (await search.page(self.host, asked, letter=query)).rows
         return await search.find(self.host, asked, query, by_words=reference, pins_first=not reference)
 
     def _require(self, namespace: str, *, writes: bool) -> None:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from pydantic import Field, model_validator
 
+from producers import fair_queue
 from producers.service.authorisation import Action, require_write
 from producers.service.banks import describe_keeper, resolve_speaker
 from producers.service.dependencies import ServiceDependencies
@@ -277,8 +278,9 @@ class Knowledge:
         bank = await self._dependencies.reach(grant, asked.bank)
         place = DOCUMENTS.open(grant.host_id, bank, asked.cursor)
         after = DocumentPlace(*place) if place else None
-        found = await self._documents.list(grant.host_id, bank, after, asked.limit + 1)
-        return DOCUMENTS.close(grant.host_id, bank, found, asked.limit)
+        found = await self._documents.list(grant.host_id, bank, after, asked.limit)
+        fair_queue.charge_tenant(sum(len(value) for one in found.rows for value in one.metadata.values()))
+        return DOCUMENTS.end(grant.host_id, bank, found)
 
     async def forget_document(self, grant: Grant, bank: str, doc: UUID) -> None:
         """Forget a document and its units. Raises NotFound, PermissionDenied."""
@@ -308,8 +310,9 @@ class Knowledge:
         """Return a page of a bank's directives. Raises Invalid, PermissionDenied."""
         bank = await self._dependencies.reach(grant, asked.bank)
         place = DIRECTIVES.open(grant.host_id, bank, asked.cursor)
-        found = await self._curation.directives(grant.host_id, bank, asked.limit + 1, place)
-        return DIRECTIVES.close(grant.host_id, bank, found, asked.limit)
+        found = await self._curation.directives(grant.host_id, bank, asked.limit, place)
+        fair_queue.charge_tenant(sum(len(one.content) for one in found.rows))
+        return DIRECTIVES.end(grant.host_id, bank, found)
 
     async def withdraw(self, grant: Grant, bank: str, directive: UUID) -> None:
         """End a directive. Raises NotFound, PermissionDenied."""

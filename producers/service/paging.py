@@ -16,6 +16,7 @@ from producers.errors import FieldProblem, Invalid
 from producers.service.fields import POSITION_MAX, BankName
 from producers.service.wire import WireModel
 from store.log.storable import check_text
+from store.page_bytes import PageRows
 
 T = TypeVar("T")
 
@@ -85,10 +86,14 @@ class ListOrder(Generic[T]):
 
     def close(self, host: UUID, scope: str, found: Sequence[T], limit: int) -> Page[T]:
         """Return the page of the rows found, which are one more than `limit` where there is a next page."""
-        if len(found) <= limit:
-            return Page(found, None)
-        values = [self._sign_scope(host, scope), *map(str, self.place(found[limit - 1]))]
-        return Page(found[:limit], base64.urlsafe_b64encode(orjson.dumps(values)).decode("ascii"))
+        return self.end(host, scope, PageRows(found[:limit], more=len(found) > limit))
+
+    def end(self, host: UUID, scope: str, found: PageRows[T]) -> Page[T]:
+        """Return the page of these rows."""
+        if not found.more:
+            return Page(found.rows, None)
+        values = [self._sign_scope(host, scope), *map(str, self.place(found.rows[-1]))]
+        return Page(found.rows, base64.urlsafe_b64encode(orjson.dumps(values)).decode("ascii"))
 
     def _sign_scope(self, host: UUID, scope: str) -> str:
         return hashlib.sha256(f"{host}\0{self.name}\0{scope}".encode()).hexdigest()[:16]

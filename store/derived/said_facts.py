@@ -258,7 +258,7 @@ async def _fold_facts(
     connection: AsyncConnection, host: UUID, found: Sequence[tuple[DriverRow, ExtractedFact]]
 ) -> list[SaidFact]:
     """Return the facts under the identities that the projection stage will give them, without forgotten ones."""
-    units = await off_loop(_EFFORT * len(found), lambda: [fact_unit_id(row.turn_id, fact) for row, fact in found])
+    units = await run_off_loop(_EFFORT * len(found), lambda: [fact_unit_id(row.turn_id, fact) for row, fact in found])
     arguments = {
         "host": host,
         "banks": [row.bank_id for row, _ in found],
@@ -268,7 +268,7 @@ async def _fold_facts(
         "values": [fact.value for _, fact in found],
     }
     folded = await fetch_rows(connection, FOLDED, arguments)
-    return await off_loop(_EFFORT * len(found), _build_facts, found, units, folded)
+    return await run_off_loop(_EFFORT * len(found), _build_facts, found, units, folded)
 
 
 def _build_facts(

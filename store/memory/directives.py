@@ -7,7 +7,19 @@ from functools import partial
 from typing import Any
 from uuid import UUID, uuid5
 
-from sqlalchemy import BigInteger, Select, bindparam, cast, func, literal, select, tuple_
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    FromClause,
+    Row,
+    Select,
+    bindparam,
+    cast,
+    func,
+    literal,
+    select,
+    tuple_,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity, schema
@@ -19,6 +31,7 @@ from store.log.catalog import EventType, aggregate_id
 from store.log.envelope import Origin, build_command
 from store.log.locks import ENTER_LOG, hold_lock, share_lock
 from store.memory.reflections import STILL_DRAWN
+from store.page_bytes import PageRows, build_page, cut_to_bytes
 from store.tenancy.quotas import charge_quota, run_within_quota
 
 #: The bytes that quotas are charged for a link, which holds no text: two ids, a type and a weight.
@@ -133,16 +146,17 @@ class Curation:
 
     async def directives(
         self, host: UUID, bank: str, limit: int, after: tuple[int, str, UUID] | None = None
-    ) -> list[Directive]:
-        """Return a bank's directives, the highest priority first, after one's (priority, name, id)."""
+    ) -> PageRows[Directive]:
+        """Return a page of a bank's directives, the highest priority first, after one's (priority, name, id)."""
         place = {"host": host, "bank": identity.bank_id(host, bank), "now": self._clock()}
-        query = DIRECTIVES.limit(limit)
+        query = DIRECTIVES.limit(limit + 1)
         if after is not None:
             priority, name, directive = after
             behind = tuple_(literal(-priority, BigInteger), name, directive)
             query = query.where(tuple_(_RANK, _DIRECTIVE.name, _DIRECTIVE.directive_id) > behind)
         async with self._database.tenant(host) as connection:
-            return [Directive(*row) for row in await connection.execute(query, place)]
+            rows = (await connection.execute(cut_to_bytes(query, _rank, ("content",)), place)).all()
+        return build_page(rows, limit, _build_directive)
 
     async def withdraw(self, host: UUID, bank: str, directive: UUID, user: str | None = None) -> None:
         """End a directive, as `user`. Raises NotFound."""
@@ -200,6 +214,15 @@ class Curation:
 
     def _origin(self, host: UUID, bank: str, user: str | None) -> Origin:
         return Origin(host, identity.bank_id(host, bank), identity.user_id(host, user), self._clock())
+
+
+def _rank(found: FromClause) -> tuple[ColumnElement[Any], ...]:
+    """Return the order of DIRECTIVES."""
+    return (-cast(found.c.priority, BigInteger), found.c.name, found.c.directive_id)
+
+
+def _build_directive(row: Row[Any]) -> Directive:
+    return Directive(row.directive_id, row.name, row.content, row.priority, row.laid_down_by)
 
 
 def _find_directive(origin: Origin, directive: UUID) -> Select[*tuple[Any, ...]]:

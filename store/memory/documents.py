@@ -30,6 +30,7 @@ from store.memory.authorship import Author
 from store.memory.prepared_turns import AppendableTurn, build_turn_event, index_text
 from store.memory.turn_writes import attach_traceparent, write_offered
 from store.off_loop import Steps, run_off_loop, run_steps_off_loop
+from store.page_bytes import PageRows, build_page, cut_to_bytes
 from store.schema import DOC, EVENT_STORE, TURN, UNIT, in_bank, same_bank
 from store.sql_constants import ONE
 from store.tenancy.banks import bank_created_fields
@@ -39,6 +40,8 @@ from store.text.chunks import split_chunks
 from store.text.terms import lexical_text
 from store.text.word_rules import WordRules
 
+#: The columns of a document that hold what its caller wrote.
+TEXTS = ("title", "metadata")
 #: How often a content can be forgotten and added again before it is refused as busy.
 MOST_LIVES = 64
 
@@ -208,11 +211,12 @@ class Documents:
         async with self._database.tenant(host) as connection:
             return _build_document(await self._find(connection, host, identity.bank_id(host, bank), doc))
 
-    async def list(self, host: UUID, bank: str, after: DocumentPlace | None, limit: int) -> list[Document]:
-        """Return at most `limit` documents of a bank after `after`, the last written first."""
+    async def list(self, host: UUID, bank: str, after: DocumentPlace | None, limit: int) -> PageRows[Document]:
+        """Return a page of at most `limit` documents of a bank after `after`, the last written first."""
         place = {"host": host, "bank": identity.bank_id(host, bank), "now": self._clock()}
         async with self._database.tenant(host) as connection:
-            return [_build_document(row) for row in await connection.execute(select_page(after, limit), place)]
+            rows = (await connection.execute(select_page(after, limit + 1), place)).all()
+        return build_page(rows, limit, _build_document)
 
     async def authors(self, host: UUID, bank: str, doc: UUID) -> set[Author]:
         """Return the authors of a document of a bank, and of the units that are forgotten with it.
@@ -258,9 +262,10 @@ class Documents:
 
 def select_page(after: DocumentPlace | None, limit: int) -> Select[*tuple[Any, ...]]:
     """Return the statement of a page of the documents of `bank`."""
-    if after is None:
-        return LIST.limit(limit)
-    return LIST.where(tuple_(_DOC.update_ts, _DOC.doc_id) < tuple_(after.updated_at, after.doc_id)).limit(limit)
+    found = LIST
+    if after is not None:
+        found = LIST.where(tuple_(_DOC.update_ts, _DOC.doc_id) < tuple_(after.updated_at, after.doc_id))
+    return cut_to_bytes(found.limit(limit), lambda rows: (rows.c.update_ts.desc(), rows.c.doc_id.desc()), TEXTS)
 
 
 def _build_document(row: Row[Any]) -> Document:

@@ -22,8 +22,17 @@ from sqlalchemy import (
     union_all,
 )
 
-from store.plugin.marks import is_memory_of, is_pinned, memory_columns, read_field, read_id, unnest_banks
-from store.plugin.page_bytes import as_listed, cut_to_bytes
+from store.page_bytes import cut_to_bytes
+from store.plugin.marks import (
+    TEXTS,
+    is_memory_of,
+    is_pinned,
+    memory_columns,
+    order_listed,
+    read_field,
+    read_id,
+    unnest_banks,
+)
 from store.schema import TIME, UNIT
 from store.sql_constants import ZERO, inline
 
@@ -75,4 +84,4 @@ def _select_page() -> Select[*tuple[Any, ...]]:
     )
 
 
-LIST = cut_to_bytes(_select_page(), as_listed)
+LIST = cut_to_bytes(_select_page(), order_listed, TEXTS)

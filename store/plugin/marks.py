@@ -35,6 +35,8 @@ MARK = "plugin"
 _MARK = inline(MARK)
 #: The kinds of memories (contract v1); there is an index for each.
 KINDS = ("fact", "summary", "checkpoint")
+#: The columns of a memory that hold what its caller wrote (`memory_columns`).
+TEXTS = ("content", "mark")
 #: Parameters: the tenant; the banks that are searched; the kinds that are asked for (null: all).
 HOST, BANKS = bindparam("host", type_=Uuid), bindparam("banks", type_=ARRAY(Uuid))
 ASKED_KINDS = bindparam("kinds", type_=ARRAY(Text))
@@ -105,6 +107,21 @@ def order_by_score(unit: FromClause, score: ColumnElement[float]) -> tuple[Colum
     """Return the order of found memories: pinned ones first, if `pins_first`, then by score, time and id, falling."""
     pinned = and_(read_pin(unit), bindparam("pins_first", type_=Boolean))
     return (pinned.desc(), score.desc(), unit.c.mentioned_at.desc(), read_id(unit).desc())
+
+
+def order_listed(found: FromClause) -> tuple[ColumnElement[Any], ...]:
+    """Return the order of rows of `memory_columns` in a listing: pinned ones first, then by time and id, falling."""
+    return (found.c.pinned.desc(), found.c.mentioned_at.desc(), found.c.memory_id.desc())
+
+
+def order_scored(found: FromClause) -> tuple[ColumnElement[Any], ...]:
+    """Return the order of rows of `memory_columns` by score, time and id, falling."""
+    return (found.c.score.desc(), found.c.mentioned_at.desc(), found.c.memory_id.desc())
+
+
+def order_found(found: FromClause) -> tuple[ColumnElement[Any], ...]:
+    """Return the order `order_by_score` of rows of `memory_columns`."""
+    return (and_(found.c.pinned, bindparam("pins_first", type_=Boolean)).desc(), *order_scored(found))
 
 
 def unnest_banks(name: str = "banks") -> TableValuedAlias:

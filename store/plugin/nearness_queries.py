@@ -27,8 +27,18 @@ from sqlalchemy import (
     union_all,
 )
 
-from store.plugin.marks import BANKS, HOST, is_memory_of, is_pinned, memory_columns, order_by_score, unnest_banks
-from store.plugin.page_bytes import as_found, cut_to_bytes
+from store.page_bytes import cut_to_bytes
+from store.plugin.marks import (
+    BANKS,
+    HOST,
+    TEXTS,
+    is_memory_of,
+    is_pinned,
+    memory_columns,
+    order_by_score,
+    order_found,
+    unnest_banks,
+)
 from store.schema import UNIT, UNIT_VECTOR
 from store.sql_constants import ONE, ZERO
 from store.vectors import HalfVector
@@ -134,7 +144,7 @@ def _open_best(fused: CTE, pinned: CTE) -> FromClause:
         .order_by(*order_by_score(unit, best.c.score))
         .limit(bindparam("limit", type_=Integer))
     )
-    return cut_to_bytes(found, as_found).cte("found")
+    return cut_to_bytes(found, order_found, TEXTS).cte("found")
 
 
 def _select_best(near: CTE) -> Select[*tuple[Any, ...]]:

@@ -25,11 +25,11 @@ from store import identity
 from store.database import ONE_PLAN, Database
 from store.driver_rows import DriverRow, fetch_rows
 from store.off_loop import run_off_loop
+from store.page_bytes import MOST_BYTES, PageRows, build_page
 from store.plugin.listing_queries import LIST
 from store.plugin.memories import StoredMemory, build_memory
 from store.plugin.namespaces import read_namespaces
 from store.plugin.nearness_queries import BEST, BEST_OF_ALL, MEMORIES_IN_LISTS, NEAR_IN_LISTS
-from store.plugin.page_bytes import MOST_BYTES
 from store.plugin.vector_queries import NEAREST, PINNED, VECTORS, select_nearest
 from store.plugin.vectors import CallersVector, probe_lists, read_dimensions, read_lists
 from store.plugin.word_queries import CONTAINING, CONTAINING_AMONG_FEW, READ_FEW, READ_WORDS, READ_WORDS_OF_MEMORIES
@@ -78,14 +78,6 @@ class ListingCursor:
     pinned: bool
     created_at: datetime
     memory_id: UUID
-
-
-@dataclass(frozen=True, slots=True)
-class ListingPage:
-    """A page of a listing; `more`: there are memories behind it."""
-
-    memories: Sequence[StoredMemory]
-    more: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +166,7 @@ class PluginSearch:
 
     async def page(
         self, host: UUID, asked: SearchQuery, after: ListingCursor | None = None, letter: str | None = None
-    ) -> ListingPage:
+    ) -> PageRows[StoredMemory]:
         """Return a page of memories, pinned ones first, then by falling time and id; `letter`: those that contain it.
 
         `letter` matches in either case. A page of MOST_BYTES ends before its limit.
@@ -184,8 +176,7 @@ class PluginSearch:
             scope = await self._scope(connection, host, asked)
             about = {**scope.arguments, **begin, "letter": letter, "limit": asked.limit + 1}
             rows = await fetch_rows(connection, LIST, about)
-        page = [build_memory(row) for row in rows[: asked.limit]]
-        return ListingPage(page, more=bool(rows) and rows[0].matched > len(page))
+        return build_page(rows, asked.limit, build_memory)
 
     async def vectors(
         self, host: UUID, asked: SearchQuery, memories: Sequence[StoredMemory]

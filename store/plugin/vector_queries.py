@@ -24,8 +24,20 @@ from sqlalchemy import (
     select,
 )
 
-from store.plugin.marks import BANKS, HOST, is_memory_of, is_pinned, memory_columns, order_by_score, read_field, read_id
-from store.plugin.page_bytes import as_found, as_scored, cut_to_bytes
+from store.page_bytes import cut_to_bytes
+from store.plugin.marks import (
+    BANKS,
+    HOST,
+    TEXTS,
+    is_memory_of,
+    is_pinned,
+    memory_columns,
+    order_by_score,
+    order_found,
+    order_scored,
+    read_field,
+    read_id,
+)
 from store.schema import PLUGIN_VECTOR, UNIT, same_bank
 from store.sql_constants import inline
 
@@ -60,9 +72,9 @@ _BY_ALL_VECTORS = (
     .limit(_LIMIT)
 )
 #: The nearest memories by all vectors of a dimension.
-NEAREST = cut_to_bytes(_BY_ALL_VECTORS, as_found)
+NEAREST = cut_to_bytes(_BY_ALL_VECTORS, order_found, TEXTS)
 #: The nearest pinned memories.
-PINNED = cut_to_bytes(_BY_ALL_VECTORS.where(is_pinned(_UNIT)), as_found)
+PINNED = cut_to_bytes(_BY_ALL_VECTORS.where(is_pinned(_UNIT)), order_found, TEXTS)
 VECTORS = _select_of_memories(
     _VECTOR, _UNIT.c.unit_id, _VECTOR.c.norm, cast(_VECTOR.c.embedding, ARRAY(REAL)).label("numbers")
 ).where(_VECTOR.c.host_id == HOST, _UNIT.c.unit_id == any_(bindparam("units", type_=ARRAY(Uuid))))
@@ -98,4 +110,4 @@ def select_nearest(bank: UUID, dimension: int) -> Select[*tuple[Any, ...]]:
         .order_by(score.desc(), _UNIT.c.mentioned_at.desc(), read_id(_UNIT).desc())
         .limit(_LIMIT)
     )
-    return cut_to_bytes(found, as_scored)
+    return cut_to_bytes(found, order_scored, TEXTS)

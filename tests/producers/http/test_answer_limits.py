@@ -171,3 +171,33 @@ def test_a_replaced_answer_is_still_an_answer() -> None:
     answer = replace(answering(*("x" * 3000 for _ in range(4))), explain=True, trace={"embed": 1.0})
     told = orjson.loads(as_json(answer, 12_000))
     assert (told["directives"][0]["name"], told["trace"]) == ("tone", {"embed": 1.0})
+
+
+async def test_a_page_ends_where_its_texts_are_large_and_the_next_goes_on(
+    ana: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("store.page_bytes.MOST_BYTES", 10_000)
+    directives = [{"name": f"rule {n}", "content": f"{n} {'x' * 4_000}", "bank": "large"} for n in range(7)]
+    for one in directives:
+        assert (await ana.http.post("/api/v1/directives", json=one)).status_code == 201
+    documents = [{"content": f"text {n}", "metadata": {"key": "m" * 4_000}, "bank": "large"} for n in range(7)]
+    for document in documents:
+        assert (await ana.http.post("/api/v1/docs", json=document)).status_code == 201
+    assert await read_pages(ana, "directives", limit=200) == [3, 3, 1]
+    assert await read_pages(ana, "docs", limit=200) == [3, 3, 1]
+    assert await read_pages(ana, "directives", limit=2) == [2, 2, 2, 1]
+
+
+async def read_pages(tenant: Tenant, kind: str, limit: int) -> list[int]:
+    """Read a list to its end; return the sizes of its pages, which hold no row twice."""
+    seen, sizes = list[str](), list[int]()
+    asked = {"bank": "large", "limit": str(limit)}
+    while True:
+        page = (await tenant.http.get(f"/api/v1/{kind}", params=asked)).json()
+        seen += [one.get("directive_id") or one["doc_id"] for one in page[kind]]
+        sizes.append(len(page[kind]))
+        assert page["has_more"] == (page["cursor"] is not None)
+        if not page["has_more"]:
+            assert len(set(seen)) == len(seen)
+            return sizes
+        asked["cursor"] = page["cursor"]

@@ -190,7 +190,7 @@ async def test_directives_and_documents_of_others_keep_what_others_said(scene: S
         await curation.lay_down(HOST, "default", NewDirective(name, "Be brief.", 1, "operator"), first)
         words = "Zanzibarquux" if second else "Be kind."
         await curation.lay_down(HOST, "default", NewDirective(name, words, 9, f"user {second}"), second)
-    again = next(one for one in await curation.directives(HOST, "default", 9) if one.name == "hours")
+    again = next(one for one in (await curation.directives(HOST, "default", 9)).rows if one.name == "hours")
     await curation.withdraw(HOST, "default", again.directive_id)
     await curation.lay_down(HOST, "default", NewDirective(again.name, "Zanzibarquux again", 1, "user ana"), "ana")
     text = "Xanaduvia is where ana lives."
@@ -199,7 +199,8 @@ async def test_directives_and_documents_of_others_keep_what_others_said(scene: S
     receipt = await scene.erase(Kind.USER, "ana")
     assert lines_with(await dump(scene.world.postgres), "Zanzibarquux", "Xanaduvia", "user ana") == []
     left = {
-        one.name: (one.content, one.priority, one.laid_down_by) for one in await curation.directives(HOST, "default", 9)
+        one.name: (one.content, one.priority, one.laid_down_by)
+        for one in (await curation.directives(HOST, "default", 9)).rows
     }
     # What operator and ana called `hours` was withdrawn, and begun again by ana: that went with her.
     assert left == {"tone": ("Be brief.", 1, "operator")}

@@ -218,7 +218,7 @@ async def test_by_an_index_ten_are_found_of_ten_behind_any_filter_and_pins_stay_
 
 
 async def test_what_is_pinned_is_first_however_many_are_nearer(large: Large) -> None:
-    listed = (await large.search(EXACT, OWN[0]).page(large.host, SearchQuery([NAME], [], MEMORIES))).memories
+    listed = (await large.search(EXACT, OWN[0]).page(large.host, SearchQuery([NAME], [], MEMORIES))).rows
     pinned = {one.memory_id for one in listed if one.pin}
     assert 0 < len(pinned) < 90
     for settings in (SETTINGS, EXACT):
@@ -357,7 +357,7 @@ async def test_a_page_of_a_listing_reads_no_more_than_a_page(large: Large) -> No
     await rows(large.database, large.host, APART)
     search = large.search(SETTINGS, OWN[0])
     page = await search.page(large.host, SearchQuery([NAME], [], MEMORIES))
-    everything, more = page.memories, page.more
+    everything, more = page.rows, page.more
     assert not more
     assert len(everything) == MEMORIES
     behind = everything[MEMORIES // 2]

@@ -26,7 +26,7 @@ async def test_the_most_important_come_first_and_withdrawn_ones_no_more(memory: 
     await memory.say("The trip is on Friday.")
     curation = await lay_down(memory, ("tone", "Be brief.", 1), ("language", "German.", 5), ("units", "Metric.", 3))
     assert await names(memory) == ["language", "units", "tone"]
-    gone = (await curation.directives(memory.host, BANK, 1))[0]
+    gone = (await curation.directives(memory.host, BANK, 1)).rows[0]
     await curation.withdraw(memory.host, BANK, gone.directive_id)
     assert await names(memory) == ["units", "tone"]
 

@@ -166,7 +166,7 @@ async def test_each_command_is_refused_when_the_quota_is_full_and_writes_nothing
 async def test_what_was_withdrawn_makes_room_for_what_comes(writer: Writer) -> None:
     await writer.directive("x" * 500)
     await writer.limit((await writer.used())[0])
-    [one] = await writer.curation.directives(writer.host, "home", 10)
+    [one] = (await writer.curation.directives(writer.host, "home", 10)).rows
     await writer.curation.withdraw(writer.host, "home", one.directive_id)
     await writer.document("x" * 300)
 

@@ -260,7 +260,7 @@ def _meanwhile(check: Check, fixture: IsolationFixture, bank: str) -> Send:
     async def send(ask: Any, token: str) -> Any:
         if next(left, False):
             curation = Curation(check.database, await DatabaseClock.asked(check.database))
-            known = await curation.directives(identity.host_id(fixture.names[0]), bank, 10)
+            known = (await curation.directives(identity.host_id(fixture.names[0]), bank, 10)).rows
             await curation.withdraw(identity.host_id(fixture.names[0]), bank, known[0].directive_id)
         return await check.send(ask, token)
 
