@@ -18,6 +18,12 @@ OWN_KEY = "OWN_KEY"
 SHORTEST_BLOB = 33
 
 
+#: Characters that are searched at a time.
+WINDOW = 65_536
+#: Most characters that decide whether a secret begins at a place; it may be longer.
+LONGEST = 8_192
+
+
 class Redaction(StrEnum):
     """Which secrets are replaced."""
 
@@ -40,13 +46,15 @@ class SecretSpan(NamedTuple):
 class _Rule(NamedTuple):
     """The pattern of a secret; its group `secret`, else the whole match, is replaced where `is_one` agrees.
 
-    Every text with such a secret contains `hint` in lower case, so most texts are searched no further.
+    Every text with such a secret contains `hint` in lower case, so most texts are searched no further. `whole`: it
+    takes more than LONGEST characters to see that there is one.
     """
 
     label: str
     hint: str
     pattern: re.Pattern[str]
     is_one: Callable[[str], bool] = bool
+    whole: bool = False
 
 
 def redact_secrets(text: str, level: Redaction = Redaction.KEYS, own_keys: Iterable[str] = ()) -> str:
@@ -67,14 +75,34 @@ def find_secrets(text: str, level: Redaction = Redaction.KEYS, own_keys: Iterabl
 
 def _own_rules(own_keys: Iterable[str]) -> Iterator[_Rule]:
     for key in sorted({one for one in own_keys if len(one) >= SHORTEST_OWN_KEY}, key=len, reverse=True):
-        yield _Rule(OWN_KEY, "", re.compile(re.escape(key)))
+        yield _Rule(OWN_KEY, "", re.compile(re.escape(key)), whole=True)
 
 
 def _find_matches(text: str, rule: _Rule) -> Iterator[SecretSpan]:
     group = "secret" if "secret" in rule.pattern.groupindex else 0
-    for found in rule.pattern.finditer(text):
+    for found in rule.pattern.finditer(text) if rule.whole else _iterate_matches(rule.pattern, text):
         if rule.is_one(found[group]):
             yield SecretSpan(rule.label, *found.span(group))
+
+
+def _iterate_matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    """Yield what `pattern.finditer` does, by short searches: during one of them no other thread runs.
+
+    A match counts if all of the text that decides it was in sight: LONGEST characters from its start, and its end.
+    """
+    at, sight = 0, WINDOW
+    while at < len(text):
+        end = min(at + sight, len(text))
+        found = pattern.search(text, at, end)
+        if end < len(text) and (found is None or found.start() > end - LONGEST):
+            at, sight = end - LONGEST, WINDOW
+        elif found is None:
+            return
+        elif found.end() == end < len(text):
+            at, sight = found.start(), 2 * sight
+        else:
+            yield found
+            at, sight = found.end(), WINDOW
 
 
 def _merge_secrets(before: list[SecretSpan], new: Iterable[SecretSpan]) -> list[SecretSpan]:
@@ -183,9 +211,15 @@ def _share_of_changes(run: str) -> float:
 
 
 def _build_rule(
-    label: str, hint: str, pattern: str, is_one: Callable[[str], bool] = bool, flags: re.RegexFlag = re.NOFLAG
+    label: str,
+    hint: str,
+    pattern: str,
+    is_one: Callable[[str], bool] = bool,
+    flags: re.RegexFlag = re.NOFLAG,
+    *,
+    whole: bool = False,
 ) -> _Rule:
-    return _Rule(label, hint, re.compile(pattern, flags | re.ASCII), is_one)
+    return _Rule(label, hint, re.compile(pattern, flags | re.ASCII), is_one, whole)
 
 
 # WHY possessive and bounded repetitions: a text of nothing but beginnings must not be read to its end from each.
@@ -195,7 +229,7 @@ _PEM = (
     r"(?:(?:[^-]|-(?!----))*+-----END {name}PRIVATE KEY(?: BLOCK)?-----"
     r"|(?:(?:\s|\\[nr])*+[A-Za-z0-9+/=]{{16,}}+)++)"
 )
-_CREDENTIALS = r"://[^\s:@/'\"<>]{0,128}:(?!\d{1,5}(?:[/?#]|$))[^\s@'\"<>]{1,256}@[^\s'\"<>)\]]{1,512}"
+_CREDENTIALS = r"://[^\s:@/'\"<>]{0,128}+:(?!\d{1,5}(?:[/?#]|$))[^\s@'\"<>]{1,256}+@[^\s'\"<>)\]]{1,512}"
 _QUOTED = r"\"[^\"\n]{1,4096}\"|'[^'\n]{1,4096}'"
 _VALUE = rf"(?P<secret>{_QUOTED}|[^\s\"'`,;&]{{1,4096}})"
 _EDGE = r"(?<![A-Za-z0-9])"
@@ -217,8 +251,8 @@ def _is_long_and_mixed(value: str) -> bool:
 
 #: The rules, in the order in which they are applied.
 _KEYS: tuple[_Rule, ...] = (
-    _build_rule("OPENSSH_PRIVATE_KEY", "private key", _PEM.format(name="OPENSSH ")),
-    _build_rule("PRIVATE_KEY", "private key", _PEM.format(name=r"(?:[A-Z0-9]{1,16} ){0,3}")),
+    _build_rule("OPENSSH_PRIVATE_KEY", "private key", _PEM.format(name="OPENSSH "), whole=True),
+    _build_rule("PRIVATE_KEY", "private key", _PEM.format(name=r"(?:[A-Z0-9]{1,16} ){0,3}"), whole=True),
     _build_rule(
         "DB_URL_WITH_CREDENTIALS",
         "://",
@@ -229,7 +263,7 @@ _KEYS: tuple[_Rule, ...] = (
     _build_rule(
         "URL_WITH_CREDENTIALS",
         "://",
-        rf"{_EDGE}(?:https?|ftps?|sftp|ssh|smtps?)://[^\s:@/'\"<>]{{0,128}}:[^\s:@/'\"<>]{{1,256}}@[^\s'\"<>)\]]{{1,512}}",
+        rf"{_EDGE}(?:https?|ftps?|sftp|ssh|smtps?)://[^\s:@/'\"<>]{{0,128}}+:[^\s:@/'\"<>]{{1,256}}+@[^\s'\"<>)\]]{{1,512}}",
         flags=re.IGNORECASE,
     ),
     *_assignment_rules("API_KEY", "key", r"(?:_|\b)api_?key"),

@@ -1,12 +1,16 @@
 """Secrets are replaced, and paths, hashes and names are not."""
 
+import re
 from collections import Counter
 from collections.abc import Callable
+from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from store.text import redaction
 from store.text.redaction import Redaction, find_secrets, redact_secrets
 from tests.figures import FIGURE
 from tests.growth import PIECES, outgrowing
@@ -108,3 +112,37 @@ def test_a_text_that_was_redacted_stays_as_it_is(pieces: list[str]) -> None:
 @pytest.mark.parametrize("own_keys", [(), (OWN_KEY, "aaaaaaaa")])
 def test_the_time_grows_with_the_text(own_keys: tuple[str, ...]) -> None:
     assert outgrowing(lambda text: redact_secrets(text, Redaction.ALL, own_keys), (*BEGINNINGS, *PIECES)) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_short_searches_find_what_one_search_of_the_whole_text_finds(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(redaction, "WINDOW", redaction.LONGEST + 1_000)
+    labelled = [one.text for one in secrets()]
+    pieces = (*labelled, *BEGINNINGS, *HARMLESS, "x" * 900, " ", "\n", "sk-" + "a1" * 9_000)
+    text = "".join(Random(seed).choices(pieces, k=3_000))
+    found = 0
+    for rule in (*redaction._KEYS, *redaction._BLOBS):
+        whole = [one.span() for one in rule.pattern.finditer(text)]
+        assert [one.span() for one in redaction._iterate_matches(rule.pattern, text)] == whole, rule.label
+        found += len(whole)
+    assert found > 100
+
+
+def test_no_search_looks_at_more_than_a_window_of_a_text_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = list[int]()
+
+    class Noting:
+        def __init__(self, pattern: re.Pattern[str]) -> None:
+            self.pattern, self.groupindex = pattern, pattern.groupindex
+
+        def search(self, text: str, at: int, end: int) -> re.Match[str] | None:
+            seen.append(end - at)
+            return self.pattern.search(text, at, end)
+
+    keys: tuple[Any, ...] = redaction._KEYS
+    rules = [rule._replace(pattern=Noting(rule.pattern)) for rule in keys if not rule.whole]
+    monkeypatch.setattr(redaction, "_KEYS", tuple(rules))
+    assert find_secrets("postgres://" * 50_000) == []
+    assert max(seen) <= redaction.WINDOW
