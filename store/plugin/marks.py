@@ -124,7 +124,6 @@ def order_found(found: FromClause) -> tuple[ColumnElement[Any], ...]:
     return (and_(found.c.pinned, bindparam("pins_first", type_=Boolean)).desc(), *order_scored(found))
 
 
-def unnest_banks(name: str = "banks") -> TableValuedAlias:
-    """Return the banks of this parameter as rows of `bank_id`."""
-    banks = bindparam(name, type_=ARRAY(Uuid))
-    return func.unnest(banks).table_valued(column("bank_id", Uuid)).render_derived("b")
+def unnest_banks() -> TableValuedAlias:
+    """Return the banks that are searched as rows of `bank_id`."""
+    return func.unnest(BANKS).table_valued(column("bank_id", Uuid)).render_derived("b")

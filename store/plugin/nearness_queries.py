@@ -17,13 +17,11 @@ from sqlalchemy import (
     bindparam,
     cast,
     column,
-    exists,
     func,
     join,
     or_,
     select,
     true,
-    union,
     union_all,
 )
 
@@ -35,7 +33,6 @@ from store.plugin.marks import (
     is_memory_of,
     is_pinned,
     memory_columns,
-    order_by_score,
     order_found,
     unnest_banks,
 )
@@ -47,7 +44,7 @@ _UNIT, _VECTOR, _BANK = UNIT.alias("u"), UNIT_VECTOR.alias("v"), unnest_banks()
 _ASKED = cast(bindparam("vector", type_=HalfVector()), HalfVector())
 _NEAR, _WEIGHT = bindparam("near", type_=Double), bindparam("weight", type_=Double)
 _LOOKED_AT, _OPENED = bindparam("looked_at", type_=Integer), bindparam("opened", type_=Integer)
-_UNITS = bindparam("units", type_=ARRAY(Uuid))
+_UNITS, _LIMIT = bindparam("units", type_=ARRAY(Uuid)), bindparam("limit", type_=Integer)
 # Of unit vectors the inner product is the cosine, and `<#>` is its negative.
 _DISTANCE: ColumnElement[float] = _VECTOR.c.embedding.op("<#>", return_type=Double())(_ASKED)
 _COSINE = (-_DISTANCE).label("cosine")
@@ -68,23 +65,25 @@ def _unnest_units(units: ColumnElement[Any], numbers: str, number: str, name: st
 # All vectors of a bank are compared ----------------------------------------------------------------------------------
 
 
-def _find_near(*, of_memories: bool) -> CTE:
-    """Return the nearest units, or memories alone, of each bank whose vectors are all compared.
+def _select_near(*, of_memories: bool) -> Select[*tuple[Any, ...]]:
+    """Select the nearest units, or memories alone, of each bank, by comparing all its vectors.
 
     Units below `near`, which are most, are filtered before the sort. It is exact: no index serves an order by a sum.
     """
-    bank, distance = unnest_banks("whole"), (_DISTANCE + ZERO).label("distance")
-    nearest = select(_VECTOR.c.bank_id, _VECTOR.c.unit_id, distance).where(_is_first_of(bank), -_DISTANCE >= _NEAR)
+    distance = (_DISTANCE + ZERO).label("distance")
+    nearest = select(_VECTOR.c.bank_id, _VECTOR.c.unit_id, distance).where(_is_first_of(_BANK), -_DISTANCE >= _NEAR)
     if of_memories:
-        is_named = and_(is_memory_of(bank.c.bank_id, _UNIT), _UNIT.c.unit_id == _VECTOR.c.unit_id)
+        is_named = and_(is_memory_of(_BANK.c.bank_id, _UNIT), _UNIT.c.unit_id == _VECTOR.c.unit_id)
         nearest = nearest.join_from(_VECTOR, _UNIT, is_named)
     found = nearest.order_by(distance).limit(_LOOKED_AT).lateral("n")
-    return (
-        select(found.c.bank_id, found.c.unit_id, (-found.c.distance).label("cosine"))
-        .join_from(bank, found, true())
-        .cte("near")
-        .prefix_with("materialized")
-    )
+    cosine = (-found.c.distance).label("cosine")
+    return select(found.c.bank_id, found.c.unit_id, cosine).join_from(_BANK, found, true())
+
+
+NEAR, NEAR_MEMORIES = _select_near(of_memories=False), _select_near(of_memories=True)
+
+
+# The best by words and nearness --------------------------------------------------------------------------------------
 
 
 def _find_pinned() -> CTE:
@@ -99,19 +98,25 @@ def _find_pinned() -> CTE:
     return select(pinned).join_from(_BANK, pinned, true()).cte("pinned").prefix_with("materialized")
 
 
-def _measure_cosines(near: CTE, pinned: CTE) -> CTE:
-    """Return the cosines of near units, of units measured before, of those that share words, and of pinned memories."""
+def _group_by_bank(pinned: CTE) -> FromClause:
+    """Return the units that share words, and the pinned memories, as an array for each bank."""
+    of_banks = func.unnest(bindparam("of_banks", type_=ARRAY(Uuid)), _UNITS)
+    words = of_banks.table_valued(column("bank_id", Uuid), column("unit_id", Uuid)).render_derived("w")
+    each = union_all(select(words), select(pinned.c.bank_id, pinned.c.unit_id)).subquery("e")
+    return select(each.c.bank_id, func.array_agg(each.c.unit_id).label("units")).group_by(each.c.bank_id).subquery("g")
+
+
+def _measure_cosines(pinned: CTE) -> CTE:
+    """Return the cosines of units measured before, of those that share words, and of pinned memories."""
     known = _unnest_units(bindparam("known", type_=ARRAY(Uuid)), "cosines", "cosine", "k")
-    named = _UNITS.concat(func.array(select(pinned.c.unit_id).scalar_subquery()))
+    named = _group_by_bank(pinned)
     of_named = (
         select(_VECTOR.c.unit_id, _COSINE)
-        .where(_is_first_of(_BANK), _VECTOR.c.unit_id == any_(named))
+        .where(_is_first_of(named), _VECTOR.c.unit_id == any_(named.c.units))
         .offset(ZERO)
         .lateral("v")
     )
-    each = union_all(
-        select(near.c.unit_id, near.c.cosine), select(known), select(of_named).join_from(_BANK, of_named, true())
-    ).subquery("c")
+    each = union_all(select(known), select(of_named).join_from(named, of_named, true())).subquery("c")
     return select(each.c.unit_id, func.max(each.c.cosine).label("cosine")).group_by(each.c.unit_id).cte("cosines")
 
 
@@ -130,36 +135,37 @@ def _fuse_scores(cosines: CTE) -> CTE:
 
 
 def _open_best(fused: CTE, pinned: CTE) -> FromClause:
-    """Return the memories among the best units and the pinned ones: only rows of these are read."""
-    best = union(
-        select(fused).order_by(fused.c.score.desc()).fetch(_OPENED, with_ties=True),
-        select(fused).join_from(fused, pinned, pinned.c.unit_id == fused.c.unit_id),
-    ).cte("best")
+    """Return the memories among the pinned and the best units: rows are read until `limit` memories are found."""
+    pins = select(pinned.c.unit_id)
+    first = select(fused).where(fused.c.unit_id.in_(pins)).subquery("f")
+    others = select(fused).where(fused.c.unit_id.not_in(pins)).order_by(fused.c.score.desc())
+    best = others.fetch(_OPENED, with_ties=True).subquery("b")
+    opened = _open(best).order_by(best.c.score.desc()).fetch(_LIMIT, with_ties=True).subquery("o")
+    found = union_all(_open(first), select(opened)).subquery("a")
+    memory = [found.c[one.name] for one in memory_columns(_UNIT)]
+    best_of_all = select(*memory, found.c.score).order_by(*order_found(found)).limit(_LIMIT)
+    return cut_to_bytes(best_of_all, order_found, TEXTS).cte("found")
+
+
+def _open(ranked: FromClause) -> Select[*tuple[Any, ...]]:
+    """Select the memories among ranked units, each by one probe of an index."""
     unit = (
-        select(_UNIT).where(is_memory_of(any_(BANKS), _UNIT), _UNIT.c.unit_id == best.c.unit_id).limit(ONE).lateral("u")
-    )
-    found = (
-        select(*memory_columns(unit), best.c.score)
-        .join_from(best, unit, true())
-        .order_by(*order_by_score(unit, best.c.score))
-        .limit(bindparam("limit", type_=Integer))
-    )
-    return cut_to_bytes(found, order_found, TEXTS).cte("found")
+        select(_UNIT).where(is_memory_of(any_(BANKS), _UNIT), _UNIT.c.unit_id == ranked.c.unit_id).limit(ONE)
+    ).lateral("u")
+    return select(*memory_columns(unit), ranked.c.score).join_from(ranked, unit, true())
 
 
-def _select_best(near: CTE) -> Select[*tuple[Any, ...]]:
-    """Select the best memories by words and nearness; `cut` in each row, or in one without a memory: more are near."""
+def _select_best() -> Select[*tuple[Any, ...]]:
+    """Select the best memories by words and nearness; `cut` in each row, or in one without a memory: there are more."""
     pinned = _find_pinned()
-    fused = _fuse_scores(_measure_cosines(near, pinned))
+    fused = _fuse_scores(_measure_cosines(pinned))
     found = _open_best(fused, pinned)
-    full = select(near.c.bank_id).group_by(near.c.bank_id).having(func.count() >= _LOOKED_AT)
-    opened_all = select(func.count()).select_from(fused).scalar_subquery() > _OPENED
-    told = select(or_(opened_all, exists(full)).label("cut")).subquery("t")
+    is_cut = select(func.count()).select_from(fused).scalar_subquery() > _OPENED
+    told = select(is_cut.label("cut")).subquery("t")
     return select(told.c.cut, found).join_from(told, found, true(), isouter=True)
 
 
-BEST = _select_best(_find_near(of_memories=False))
-BEST_OF_ALL = _select_best(_find_near(of_memories=True))
+BEST = _select_best()
 
 
 # An index of lists is read -------------------------------------------------------------------------------------------

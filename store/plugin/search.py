@@ -29,7 +29,8 @@ from store.page_bytes import MOST_BYTES, PageRows, build_page
 from store.plugin.listing_queries import LIST
 from store.plugin.memories import StoredMemory, build_memory
 from store.plugin.namespaces import read_namespaces
-from store.plugin.nearness_queries import BEST, BEST_OF_ALL, MEMORIES_IN_LISTS, NEAR_IN_LISTS
+from store.plugin.nearness import LOOKED_AT, BankSize, NearSearch, NearUnits
+from store.plugin.nearness_queries import BEST
 from store.plugin.vector_queries import NEAREST, PINNED, VECTORS, select_nearest
 from store.plugin.vectors import CallersVector, probe_lists, read_dimensions, read_lists
 from store.plugin.word_queries import CONTAINING, CONTAINING_AMONG_FEW, READ_FEW, READ_WORDS, READ_WORDS_OF_MEMORIES
@@ -47,11 +48,6 @@ COMPARED = 400
 #: The nearest memories compared in each namespace, or the limit of the search if that is higher; the cosines of those
 #: that share words, and of pinned ones, are read in addition.
 NEAREST_COMPARED = 100
-#: Units read from an index for each memory that is wanted. If fewer than one in ten is a memory, all vectors of the
-#: namespace are compared.
-LOOKED_AT = 10
-#: Units of any kind read first for each memory that is compared.
-FIRST_LOOKED_AT = 2
 #: Best units whose rows are read first for each memory that is wanted. If too few of them are memories, all memories of
 #: the namespace are compared.
 OPENED = 5
@@ -103,14 +99,6 @@ class _Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class _Size:
-    """A bank's number of units, and how many lists of its index are probed; None: all vectors are compared."""
-
-    units: int
-    lists: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class _Wanted:
     """A search by text: the question, its vector if there is one, and whether pinned memories come first."""
 
@@ -125,22 +113,13 @@ class _Wanted:
 class _Read:
     """The first rows of a search: sizes of banks, units that share words with it, the fresh tail.
 
-    `few`: the memories of rare kinds.
+    `few`: the memories of rare kinds, with their banks.
     """
 
-    banks: Mapping[UUID, _Size]
+    banks: Mapping[UUID, BankSize]
     words: RankedUnits
     tail: Sequence[Fresh] = ()
-    few: Sequence[UUID] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _InLists:
-    """Cosines of the nearest units of large banks; `whole`: banks to compare in full; `is_cut`: more units are near."""
-
-    cosines: Mapping[UUID, float]
-    whole: Sequence[UUID]
-    is_cut: bool
+    few: Mapping[UUID, UUID] = field(default_factory=dict)
 
 
 class PluginSearch:
@@ -253,11 +232,25 @@ class PluginSearch:
         """Search once; return None if `reach` was too small, which is never so of all memories."""
         async with self._database.tenant(wanted.host, ONE_PLAN) as connection:
             read = await self._read(connection, wanted, reach)
-            if read is None or wanted.vector is None or not read.tail:
-                return None if read is None else await self._best(connection, wanted, read, {}, reach)
-        fresh = await self._embed_tail(wanted.vector, wanted.question.text, read.tail)
+            if read is None or wanted.vector is None:
+                return None if read is None else await self._best(connection, wanted, read, NearUnits(), reach)
+            near = self._near_search(wanted, wanted.vector, reach)
+            compared = {} if reach is _Reach.FEW else read.banks
+            if len(compared) <= 1 and not read.tail:
+                return await self._best(connection, wanted, read, await near.run(connection, compared), reach)
+        fresh = self._embed_tail(wanted.vector, wanted.question.text, read.tail)
+        found = NearUnits.join(await asyncio.gather(near.run_in_lanes(self._database, compared), fresh))
         async with self._database.tenant(wanted.host, ONE_PLAN) as connection:
-            return await self._best(connection, wanted, read, fresh, reach)
+            return await self._best(connection, wanted, read, found, reach)
+
+    def _near_search(self, wanted: _Wanted, vector: NDArray[np.float32], reach: _Reach) -> NearSearch:
+        about = {
+            **self._arguments(wanted.host, [], wanted.asked),
+            "vector": vector,
+            "generation": self._embedder.generation,
+            "near": self._near,
+        }
+        return NearSearch(max(NEAREST_COMPARED, wanted.asked.limit), reach is _Reach.ALL, about)
 
     async def _read(self, connection: AsyncConnection, wanted: _Wanted, reach: _Reach) -> _Read | None:
         """Return the units that share words with the question, the fresh tail, and the banks' sizes.
@@ -277,35 +270,43 @@ class PluginSearch:
             "characters": CHARACTERS,
             "generation": self._embedder.generation,
         }
-        packed, banks, tail, few = defaultdict[str, bytes](bytes), dict[UUID, _Size](), list[Fresh](), list[UUID]()
-        unread = Counter[str]()
+        packed = defaultdict[str, defaultdict[UUID, bytes]](lambda: defaultdict(bytes))
+        banks, tail, few, unread = dict[UUID, BankSize](), list[Fresh](), dict[UUID, UUID](), Counter[str]()
         for row in await fetch_rows(connection, _STATEMENTS[reach], about):
             if row.packed is not None:
-                packed[row.term] += row.packed
+                packed[row.term][row.bank_id] += row.packed
             elif row.term is not None:
                 unread[row.term] += row.units
             elif row.content is not None:
                 tail.append(Fresh(row.unit_id, row.content))
             elif row.unit_id is not None:
-                few.append(row.unit_id)
+                few[row.unit_id] = row.bank_id
             elif row.bank_id is not None:
-                banks[row.bank_id] = _Size(row.units, row.lists)
+                banks[row.bank_id] = BankSize(row.units, row.lists)
             elif row.units > self._few:
                 return None
         units, most = sum(one.units for one in banks.values()), len(few) or COMPARED
         words = await self._rank(packed, unread, question, units, most)
         if banks and not words.units:
             scope = _Scope(connection, self._arguments(wanted.host, list(banks), wanted.asked))
-            words = await _find_containing(scope, question.text, few if reach is _Reach.FEW else None)
+            words = await _find_containing(scope, question.text, list(few) if reach is _Reach.FEW else None)
         return _Read(banks, words, tail, few)
 
     async def _rank(
-        self, packed: Mapping[str, bytes], unread: Mapping[str, int], question: Question, units: int, most: int
+        self,
+        packed: Mapping[str, Mapping[UUID, bytes]],
+        unread: Mapping[str, int],
+        question: Question,
+        units: int,
+        most: int,
     ) -> RankedUnits:
         """Return the best units that share words with a question, in banks of together `units` units."""
-        postings = {term: np.frombuffer(some, dtype=ALONE) for term, some in packed.items()}
+        postings = {
+            term: {bank: np.frombuffer(some, dtype=ALONE) for bank, some in of_banks.items()}
+            for term, of_banks in packed.items()
+        }
         ranking = self._settings.ranking
-        effort = sum(map(len, postings.values()))
+        effort = sum(len(some) for of_banks in postings.values() for some in of_banks.values())
         return await run_off_loop(effort, lambda: rank_units(postings, question, units, ranking, most, unread=unread))
 
     async def _best(
@@ -313,42 +314,34 @@ class PluginSearch:
         connection: AsyncConnection,
         wanted: _Wanted,
         read: _Read,
-        fresh: Mapping[UUID, float],
+        near: NearUnits,
         reach: _Reach,
     ) -> list[StoredMemory] | None:
-        """Return the best memories by words and nearness, None if `reach` was too small; `fresh`: cosines of a tail."""
+        """Return the best memories by words and nearness, None if `reach` was too small."""
         if not read.banks:
             return []
-        limit = wanted.asked.limit
+        limit, said = wanted.asked.limit, set(read.words.units)
+        unsaid = {unit.hex: bank for unit, bank in read.few.items() if unit.hex not in said}
         about = {
             **self._arguments(wanted.host, list(read.banks), wanted.asked),
             "vector": wanted.vector,
             "generation": self._embedder.generation,
             "near": self._near,
             "weight": self._settings.ranking.dense_weight,
-        }
-        about["most"] = max(NEAREST_COMPARED, limit)
-        in_lists, everything = _InLists({}, [], is_cut=False), reach is _Reach.ALL
-        if wanted.vector is not None and reach is not _Reach.FEW:
-            in_lists = await _near_in_lists(_Scope(connection, about), read.banks, everything=everything)
-        known = {**in_lists.cosines, **fresh}
-        unsaid = {one.hex for one in read.few}.difference(read.words.units)
-        about |= {
-            "whole": in_lists.whole,
-            "known": list(known),
-            "cosines": list(known.values()),
+            "known": list(near.cosines),
+            "cosines": list(near.cosines.values()),
             "units": [*read.words.units, *unsaid],
+            "of_banks": [*read.words.banks, *unsaid.values()],
             "scores": [*read.words.scores, *[0.0] * len(unsaid)],
             "pins": COMPARED if wanted.pins_first else 0,
             "pins_first": wanted.pins_first,
-            "looked_at": about["most"] * (1 if everything else FIRST_LOOKED_AT),
             # Among the best units few may be of the asked kinds.
-            "opened": MOST if everything or wanted.asked.kinds else max(NEAREST_COMPARED, OPENED * limit),
+            "opened": MOST if reach is _Reach.ALL or wanted.asked.kinds else max(NEAREST_COMPARED, OPENED * limit),
             "limit": limit,
         }
-        rows = await fetch_rows(connection, BEST_OF_ALL if everything else BEST, about)
+        rows = await fetch_rows(connection, BEST, about)
         found = [build_memory(row, row.score) for row in rows if row.unit_id is not None]
-        is_cut, matched = rows[0].cut or in_lists.is_cut or read.words.are_cut, rows[0].matched or 0
+        is_cut, matched = rows[0].cut or near.are_cut or read.words.are_cut, rows[0].matched or 0
         if matched < limit and reach is _Reach.BEST and (is_cut or _are_others(read, found)):
             return None
         return sorted(found, key=lambda one: _sort_key(one, wanted.pins_first))
@@ -362,41 +355,23 @@ class PluginSearch:
             return None
         return vector
 
-    async def _embed_tail(self, vector: NDArray[np.float32], query: str, tail: Sequence[Fresh]) -> Mapping[UUID, float]:
+    async def _embed_tail(self, vector: NDArray[np.float32], query: str, tail: Sequence[Fresh]) -> NearUnits:
         """Return the cosines of the fresh tail to a query, none if the embedder fails or is late."""
+        if not tail:
+            return NearUnits()
         try:
             async with asyncio.timeout(self._settings.embed_deadline_ms / 1000):
                 read = select_affordable(tail, query, self._settings.fresh_tail_ms, self._embedder.estimate_ms)
                 cosines = await self._embedder.embed([fresh.content for fresh in read]) @ vector
         except (TimeoutError, EmbeddingError):
-            return {}
-        return {fresh.unit_id: float(one) for fresh, one in zip(read, cosines, strict=True)}
+            return NearUnits()
+        return NearUnits({fresh.unit_id: float(one) for fresh, one in zip(read, cosines, strict=True)})
 
 
 def _are_others(read: _Read, found: Sequence[StoredMemory]) -> bool:
     """Return whether all units that share words are missing from `found`: then they are no memories."""
     words = set(read.words.units)
     return bool(words) and all(one.unit.hex not in words for one in found)
-
-
-async def _near_in_lists(scope: _Scope, banks: Mapping[UUID, _Size], *, everything: bool) -> _InLists:
-    """Return the cosines of the nearest units of large banks, by their indexes; with `everything`, memories alone."""
-    most, cosines, whole, is_cut = scope.arguments["most"], dict[UUID, float](), list[UUID](), False
-    statement, looked_at, least = NEAR_IN_LISTS, most * FIRST_LOOKED_AT, most * FIRST_LOOKED_AT
-    if everything:
-        statement, looked_at, least = MEMORIES_IN_LISTS, most * LOOKED_AT, most
-    for bank, size in banks.items():
-        rows = list[DriverRow]()
-        if size.lists is not None:
-            here = {**scope.arguments, "bank": bank, "looked_at": looked_at}
-            async with probe_lists(scope.connection, size.lists):
-                rows = await fetch_rows(scope.connection, statement, here)
-        if size.lists is None or len(rows) < least:
-            whole.append(bank)
-            continue
-        cosines |= {row.unit_id: float(row.cosine) for row in rows if row.chunk == 0}
-        is_cut |= rows[-1].cosine >= scope.arguments["near"]
-    return _InLists(cosines, whole, is_cut)
 
 
 async def _nearest_in_lists(
@@ -435,5 +410,6 @@ async def _find_containing(scope: _Scope, query: str, few: Sequence[UUID] | None
     about = {**scope.arguments, "query": query, "words": split_words(query), "most": COMPARED}
     statement = CONTAINING if few is None else CONTAINING_AMONG_FEW
     rows = await fetch_rows(scope.connection, statement, {**about, "few": few})
-    units = [row.unit_id.hex for row in rows]
-    return RankedUnits(units, [1.0] * len(units), are_cut=False)
+    return RankedUnits(
+        [row.unit_id.hex for row in rows], [1.0] * len(rows), [row.bank_id for row in rows], are_cut=False
+    )

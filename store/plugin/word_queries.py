@@ -5,6 +5,7 @@ one shape (`_ROW`), in which unused columns are null.
 """
 
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import (
     ARRAY,
@@ -42,9 +43,9 @@ from store.recall.waiting import WORD, match_terms, open_words, pack_postings_al
 from store.schema import BANK_STATISTICS, LEDGER, POSTING, TERM, UNIT, UNIT_VECTOR
 from store.sql_constants import ONE, ZERO, inline
 
-#: A row holds the postings of a term; or a unit without a vector and its text; or a memory of a rare kind; or the size
-#: of a bank and how many lists of its index are probed (null: all vectors are compared); or in `units` a number: the
-#: document frequency of a term that was not read, or, without a term, the number of memories of rare kinds.
+#: A row holds the postings of a term in a bank; or a unit without a vector and its text; or a memory of a rare kind; or
+#: the size of a bank and how many lists of its index are probed (null: all vectors are compared); or in `units` a
+#: number: the document frequency of a term that was not read, or, without a term, the number of memories of rare kinds.
 _ROW = {
     "term": Text,
     "packed": LargeBinary,
@@ -111,8 +112,10 @@ def _select_memory(bank: ColumnElement[Any], unit_id: ColumnElement[Any]) -> Fro
     return memory.limit(ONE).lateral("u")
 
 
-def _group_by_term(posting: FromClause) -> Select[str, bytes]:
-    return select(posting.c.term, pack_postings_alone(posting).label("packed")).group_by(posting.c.term)
+def _group_by_term(posting: FromClause) -> Select[str, UUID, bytes]:
+    """Select the postings of each term in each bank."""
+    packed = pack_postings_alone(posting).label("packed")
+    return select(posting.c.term, posting.c.bank_id, packed).group_by(posting.c.term, posting.c.bank_id)
 
 
 def _select_words(*, of_memories: bool) -> CompoundSelect[*tuple[Any, ...]]:
@@ -178,7 +181,7 @@ def _select_words_of_few() -> Select[*tuple[Any, ...]]:
     opened = open_words(row)
     match = match_terms(opened)
     posting = (
-        select(match.c.term, row.c.unit_id, match.c.tf, row.c.length)
+        select(match.c.term, _FEW.c.bank_id, row.c.unit_id, match.c.tf, row.c.length)
         .join_from(_FEW, row, true())
         .join(opened, true())
         .join(match, true())
@@ -256,7 +259,7 @@ def _read_with(words: SelectBase, *beside: Select[*tuple[Any, ...]]) -> Compound
     """Return the query that reads these words, units without a vector, sizes, and the rows of `beside`."""
     word, fresh = words.subquery("w"), _select_fresh().subquery("f")
     return union_all(
-        _select_row(term=word.c.term, packed=word.c.packed),
+        _select_row(term=word.c.term, bank_id=word.c.bank_id, packed=word.c.packed),
         _select_row(unit_id=fresh.c.unit_id, content=fresh.c.content),
         _tell_sizes(),
         *beside,
@@ -271,7 +274,9 @@ READ_WORDS = _read_with(
 READ_WORDS_OF_MEMORIES = _read_with(_select_words(of_memories=True))
 #: Reads the words of few memories of rare kinds, these memories, and their number (`too_many` if there are more).
 READ_FEW = _read_with(
-    _select_words_of_few(), _select_row(unit_id=_FEW.c.unit_id), _select_row(units=func.count()).select_from(_COUNTED)
+    _select_words_of_few(),
+    _select_row(bank_id=_FEW.c.bank_id, unit_id=_FEW.c.unit_id),
+    _select_row(units=func.count()).select_from(_COUNTED),
 )
 
 
@@ -284,7 +289,7 @@ def _select_containing() -> Select[*tuple[Any, ...]]:
     query = bindparam("query", type_=Text)
     missing = exists().where(func.strpos(func.afterturn.folded(text), word.c.word) == ZERO)
     return (
-        select(_UNIT.c.unit_id)
+        select(_UNIT.c.bank_id, _UNIT.c.unit_id)
         .where(
             is_memory_of(any_(BANKS), _UNIT),
             or_(

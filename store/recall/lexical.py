@@ -115,15 +115,19 @@ def score_postings(
 
 @dataclass(frozen=True, slots=True)
 class RankedUnits:
-    """Ids of units in hexadecimal and their lexical scores, from 0 to 1, best first; `are_cut`: there are more."""
+    """Ids of units in hexadecimal, their lexical scores from 0 to 1, and their banks, best first.
+
+    `are_cut`: there are more.
+    """
 
     units: Sequence[str] = field(repr=False)
     scores: Sequence[float] = field(repr=False)
+    banks: Sequence[UUID] = field(repr=False)
     are_cut: bool
 
 
 def rank_units(
-    postings: Mapping[str, Postings],
+    postings: Mapping[str, Mapping[UUID, Postings]],
     question: Question,
     units: int,
     ranking: RankingSettings,
@@ -131,24 +135,29 @@ def rank_units(
     *,
     unread: Mapping[str, int] = MappingProxyType({}),
 ) -> RankedUnits:
-    """Return the best units that contain one of the terms, in banks of `units` units; postings are ALONE.
+    """Return the best units that contain one of the terms, in banks of `units` units.
 
-    `unread`: document frequencies of terms whose postings were not read.
+    `postings` holds the postings of each term by bank, ALONE; `unread`: document frequencies of terms whose postings
+    were not read.
     """
-    if not postings:
-        return RankedUnits([], [], are_cut=bool(unread))
-    together = np.concatenate(list(postings.values()))
+    parts = [(bank, some) for of_term in postings.values() for bank, some in of_term.items()]
+    if not parts:
+        return RankedUnits([], [], [], are_cut=bool(unread))
+    together = np.concatenate([some for _, some in parts])
+    ends = np.cumsum([len(some) for _, some in parts])
     # The last 8 bytes of a uuid5 are random enough to stand for it.
     tails = np.ascontiguousarray(together["session"]).view(np.uint64).reshape(-1, 2)[:, 1]
     _, first, number = np.unique(tails, return_index=True, return_inverse=True)
-    frequency = Counter({term: len(some) for term, some in postings.items()}) + Counter(unread)
+    of_terms = {term: np.concatenate(list(some.values())) for term, some in postings.items()}
+    frequency = Counter({term: len(some) for term, some in of_terms.items()}) + Counter(unread)
     statistics = Statistics(max(units, len(first)), float(together["length"][first].mean()), frequency)
-    weights = np.concatenate(_weigh_postings(postings, question, statistics, ranking))
+    weights = np.concatenate(_weigh_postings(of_terms, question, statistics, ranking))
     scores = np.bincount(number, weights)
     top = np.argsort(-scores, kind="stable")[:most]
     names = together["session"][first[top]].tobytes().hex()
     units_found = [names[at : at + 32] for at in range(0, len(names), 32)]
-    return RankedUnits(units_found, scores[top].tolist(), are_cut=bool(unread) or len(first) > most)
+    banks = [parts[part][0] for part in np.searchsorted(ends, first[top], side="right")]
+    return RankedUnits(units_found, scores[top].tolist(), banks, are_cut=bool(unread) or len(first) > most)
 
 
 def _weigh_postings(

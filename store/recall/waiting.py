@@ -87,7 +87,7 @@ def select_waiting(in_banks: ColumnElement[bool], words: FromClause = WORD) -> S
     opened = open_words(WORD)
     match = match_terms(opened)
     return (
-        select(match.c.term, WORD.c.unit_id, *find_place(WORD), match.c.tf, WORD.c.length)
+        select(match.c.term, WORD.c.bank_id, WORD.c.unit_id, *find_place(WORD), match.c.tf, WORD.c.length)
         .select_from(words)
         .join(opened, true())
         .join(match, true())

@@ -25,7 +25,7 @@ from store.plugin import search as plugin_search
 from store.plugin.listing_queries import LIST
 from store.plugin.memories import StoredMemory
 from store.plugin.namespaces import NamespaceChange, Namespaces
-from store.plugin.nearness_queries import BEST, BEST_OF_ALL, NEAR_IN_LISTS
+from store.plugin.nearness_queries import BEST, NEAR, NEAR_IN_LISTS, NEAR_MEMORIES
 from store.plugin.search import FEW, PluginSearch, SearchQuery
 from store.plugin.vector_queries import select_nearest
 from store.plugin.vectors import normalise_vector, probe_lists, read_lists
@@ -320,9 +320,10 @@ async def test_the_indexes_are_read_and_an_exact_search_reads_none(large: Large)
     assert f"using plugin_vector_{large.bank.hex}_{DIMENSION}_near" in plan, plan
     about = {"vector": OWN[0], "generation": 1, "most": 20, "looked_at": 200, "pins": 20}
     assert "_near" in (plan := await large.plan(NEAR_IN_LISTS, lists, **about)), plan
-    about |= {"whole": [large.bank], "units": [], "scores": [], "known": [], "cosines": [], "near": -1.0, "weight": 1.0}
+    about |= {key: [] for key in ("units", "of_banks", "scores", "known", "cosines")}
+    about |= {"banks": [large.bank], "near": -1.0, "weight": 1.0}
     about |= {"opened": 100, "pins_first": True, "limit": 20}
-    for exact in (BEST, BEST_OF_ALL):
+    for exact in (BEST, NEAR, NEAR_MEMORIES):
         assert "_near" not in (plan := await large.plan(exact, lists, **about)), plan
 
 

@@ -202,7 +202,14 @@ def test_units_that_stand_alone_are_ranked_as_places_are() -> None:
     question, units = parse_question("lemon lemon tea"), [uuid4() for _ in range(30)]
     held = {"lemon": range(0, 30, 2), "tea": range(0, 30, 3)}
     rows = {term: [(units[n].bytes, 1 + n % 4, 4 + n) for n in nth] for term, nth in held.items()}
-    alone = {term: np.array(some, dtype=ALONE) for term, some in rows.items()}
+    one, other, of_one = uuid4(), uuid4(), {unit.bytes for unit in units[:9]}
+    alone = {
+        term: {
+            bank: np.array([row for row in some if (row[0] in of_one) is here], dtype=ALONE)
+            for bank, here in ((one, True), (other, False))
+        }
+        for term, some in rows.items()
+    }
     places = {term: np.array([(u, -1, tf, n) for u, tf, n in some], dtype=POSTING) for term, some in rows.items()}
     found = sorted({n for nth in held.values() for n in nth})
     statistics = Statistics(100, sum(4 + n for n in found) / len(found), {term: len(nth) for term, nth in held.items()})
@@ -215,13 +222,14 @@ def test_units_that_stand_alone_are_ranked_as_places_are() -> None:
     )
     assert list(ours.scores) == sorted(ours.scores, reverse=True)
     assert not ours.are_cut
+    assert list(ours.banks) == [one if UUID(unit).bytes in of_one else other for unit in ours.units]
     few = rank_units(alone, question, 100, RANKING, 5)
     assert (few.units, few.are_cut) == (ours.units[:5], True)
 
 
 def test_a_term_that_was_not_read_says_that_there_are_more_and_takes_nothing_from_the_others() -> None:
     question, unit = parse_question("lemon tea"), uuid4()
-    lemon = {"lemon": np.array([(unit.bytes, 1, 4)], dtype=ALONE)}
+    lemon = {"lemon": {uuid4(): np.array([(unit.bytes, 1, 4)], dtype=ALONE)}}
     common = rank_units(lemon, question, 100, RANKING, 30, unread={"tea": 90})
     absent = rank_units(lemon, question, 100, RANKING, 30)
     assert (common.units, common.are_cut, absent.are_cut) == ([unit.hex], True, False)
