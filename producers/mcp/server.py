@@ -6,6 +6,7 @@ which may repeat arguments, reach neither client nor log.
 """
 
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import version
@@ -56,6 +57,9 @@ PROTOCOL_ERRORS: Mapping[int, str] = {
     types.INVALID_PARAMS: "the parameters are not those of this method",
     types.INTERNAL_ERROR: "internal error",
 }
+
+#: The beginning of a result as the SDK writes it.
+_RESULT = re.compile(rb'\{"jsonrpc":"2\.0","id":(?:-?\d++|"(?:[^"\\]|\\.)*+"),"result":')
 
 # The SDK would log the messages it gets; our own log line has the outcome of each request.
 logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
@@ -213,15 +217,15 @@ def _describe_failure(error: Exception) -> tuple[dict[str, Any], str | None]:
 def hide_input_in_errors(send: Send) -> Send:
     """Return a sender that sends an answer at once, with errors that repeat nothing of the request."""
     started: dict[str, Any] = {}
-    body = bytearray()
+    pieces = list[bytes]()
 
     async def take(message: Message) -> None:
         if message["type"] == "http.response.start":
             started.update(message)
             return
-        body.extend(message.get("body", b""))
+        pieces.append(message.get("body", b""))
         if not message.get("more_body"):
-            told = _replace_error_message(bytes(body))
+            told = _replace_error_message(b"".join(pieces))
             headers = [pair for pair in started["headers"] if pair[0].lower() != b"content-length"]
             await send({**started, "headers": [*headers, (b"content-length", str(len(told)).encode())]})
             await send({"type": "http.response.body", "body": told})
@@ -230,8 +234,8 @@ def hide_input_in_errors(send: Send) -> Send:
 
 
 def _replace_error_message(body: bytes) -> bytes:
-    """Return the answer; the message of a JSON-RPC error is replaced by ours."""
-    if b'"error"' not in body:
+    """Return the answer; the message of a JSON-RPC error is replaced by ours. A result may be long, and is not read."""
+    if _RESULT.match(body) or b'"error"' not in body:
         return body
     answer = orjson.loads(body)
     error = answer.get("error")
