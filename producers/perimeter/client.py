@@ -34,6 +34,7 @@ from producers.plugin.wire import (
     Written,
     is_namespace,
 )
+from store.off_loop import run_off_loop
 
 DEFAULT_URL = "http://localhost:9100"
 TIMEOUT_S = 2.0
@@ -193,7 +194,7 @@ class PluginClient:
         """Send a request and return its answer."""
         status, raw = await self._exchange(method, path, body)
         try:
-            return answer.model_validate({"memories": None} if status == _NO_CONTENT else json.loads(raw))
+            return await run_off_loop(len(raw), _parse_answer, answer, status, raw)
         except (ValueError, RecursionError):  # pydantic's error is a ValueError, and repeats what it read
             pass
         raise UnreadableAnswer(f"the plugin answered {status} with a body that the contract does not know")
@@ -252,6 +253,11 @@ class PluginClient:
             if problem
             else _choose_message(response.status_code, raw)
         )
+
+
+def _parse_answer(answer: type[Body], status: int, raw: bytes) -> Body:
+    """Return the object of an answer. Raises ValueError, RecursionError."""
+    return answer.model_validate({"memories": None} if status == _NO_CONTENT else json.loads(raw))
 
 
 def _find_retry_delay(error: Exception) -> float | None:

@@ -52,7 +52,7 @@ def create_perimeter_app(perimeter: Perimeter, callers: Callers, *, tools: bool 
     async def search(request: Request, caller: CallingWorkspace) -> Response:
         asked = _search_of(request)
         hits = await perimeter.search(caller, asked.query, asked.namespaces, asked.kinds, asked.limit)
-        return JSONResponse(hits.as_json())
+        return Response(await hits.encode(), media_type="application/json")
 
     async def forget(request: Request, caller: CallingWorkspace) -> Response:
         try:

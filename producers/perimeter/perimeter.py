@@ -1,6 +1,7 @@
 """The perimeter: a workspace's access to a memory plugin, with redaction, fences and audit."""
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,6 +19,7 @@ from producers.perimeter.trees import WorkspaceTree
 from producers.plugin.wire import (
     Capability,
     ForgetRequest,
+    Found,
     Memory,
     MemoryKind,
     MemoryWrite,
@@ -27,7 +29,7 @@ from producers.plugin.wire import (
     Source,
     Written,
 )
-from store.off_loop import run_off_loop
+from store.off_loop import Steps, run_off_loop, run_steps_off_loop
 from store.text.redaction import Redaction, redact_secrets
 
 #: The lifetime of a summary without an `expires_at`.
@@ -72,10 +74,18 @@ class Hits:
 
     def as_json(self) -> dict[str, Any]:
         """Return the answer's JSON; `ignored` only where there is something."""
-        # Agents do not read the plugin's vectors.
-        told = [memory.model_copy(update={"embedding": None}) for memory in self.memories]
-        answer: dict[str, Any] = {"memories": [memory.as_json() for memory in told]}
+        answer: dict[str, Any] = {"memories": [memory.as_json() for memory in self._found().memories]}
         return answer | ({"ignored": list(self.ignored)} if self.ignored else {})
+
+    async def encode(self) -> bytes:
+        """Return the answer's JSON as bytes, written off the event loop where it is long."""
+        found = self._found()
+        told = await run_steps_off_loop(found.effort, found.encode())
+        return b'%b,"ignored":%b}' % (told[:-1], json.dumps(self.ignored).encode()) if self.ignored else told
+
+    def _found(self) -> Found:
+        """Return the memories without the plugin's vectors, which agents do not read."""
+        return Found(memories=tuple(memory.model_copy(update={"embedding": None}) for memory in self.memories))
 
 
 class Perimeter:
@@ -153,12 +163,13 @@ class Perimeter:
         found = (await plugin.search(request)).memories
         now = self._clock()
         # Memories that the plugin returns beyond the request are dropped, so that a workspace reads no others.
-        shown = (
-            _show_memory(memory, names[memory.namespace])
+        own = [
+            memory
             for memory in found
             if memory.namespace in names and (memory.expires_at is None or memory.expires_at > now)
-        )
-        return Hits(tuple(shown), ignored)
+        ]
+        shown = await run_steps_off_loop(sum(len(memory.content) for memory in own), _show_memories(own, names))
+        return Hits(shown, ignored)
 
     async def forget(self, caller: CallingWorkspace, memory_id: UUID, namespace: str | None = None) -> None:
         """Forget a memory of a namespace that the caller can write."""
@@ -224,6 +235,15 @@ def _drop_unsupported(write: MemoryWrite, promised: frozenset[str]) -> tuple[Mem
         if capability not in promised and getattr(write, field) != default
     }
     return (write.model_copy(update=ignored), tuple(ignored)) if ignored else (write, ())
+
+
+def _show_memories(memories: Sequence[Memory], kinds: Mapping[str, NamespaceKind]) -> Steps[Sequence[Memory]]:
+    """Return memories for a workspace to read; `kinds`: of their namespaces."""
+    shown = list[Memory]()
+    for memory in memories:
+        shown.append(_show_memory(memory, kinds[memory.namespace]))
+        yield
+    return shown
 
 
 def _show_memory(memory: Memory, kind: NamespaceKind) -> Memory:

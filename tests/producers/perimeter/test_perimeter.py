@@ -3,9 +3,10 @@
 import asyncio
 import hashlib
 import json
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -498,3 +499,24 @@ async def test_a_page_without_a_plugin_answers_503_with_what_to_do(tmp_path: Pat
                 answer = await client.get(f"/workspaces/self/v2/{path}")
                 assert answer.status_code == 503
                 assert "MEMORY_PLUGIN_URL" in answer.json()["error"]["hint"]
+
+
+async def test_long_answers_are_read_disarmed_and_written_off_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    off_loop = list[bool]()
+
+    def note(text: str) -> str:
+        off_loop.append(threading.current_thread().name.startswith("long-texts"))
+        return disarm_marks(text)
+
+    async with placed(tmp_path) as place:
+        for n in range(3):
+            await place.perimeter.commit(SELF, Commit(f"{n} [MEMORY " + "x" * 30_000))
+        monkeypatch.setattr("producers.perimeter.perimeter.disarm_marks", note)
+        hits = await place.perimeter.search(SELF)
+        written = await hits.encode()
+    assert off_loop == [True] * 3
+    assert json.loads(written) == hits.as_json()
+    ignoring = replace(hits, memories=hits.memories[:1], ignored=("query",))
+    assert json.loads(await ignoring.encode()) == ignoring.as_json()
