@@ -48,7 +48,7 @@ SESSION_DEFAULTS = {
     "idle_in_transaction_session_timeout": "30s",
     "lock_timeout": f"{LOCK_TIMEOUT_S}s",
 }
-#: How many prepared statements a connection keeps, of SQLAlchemy and of the driver itself, whatever their length.
+#: How many prepared statements a connection keeps, of SQLAlchemy and of the driver itself, of any length.
 CACHED = {"prepared_statement_cache_size": 500, "statement_cache_size": 500, "max_cacheable_statement_size": 0}
 NAMED = {"application_name": "afterturn"}
 #: Session defaults that are not in force; lists are compared without blanks, which the server may add.

@@ -115,7 +115,7 @@ class Runner:
         room = self.work.claim_size.streams - self._count_streams()
         claims = await self._claim_streams(room)
         if claims and len(claims) >= room:
-            # More may be ready than there was room for: whoever is free takes it.
+            # More may be ready than there was room for: any free worker may claim it.
             self.notify(self.work.stage)
         for group in self._split_pieces(claims):
             task = asyncio.create_task(self._run_when_free(group))

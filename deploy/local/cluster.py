@@ -26,6 +26,8 @@ from deploy.local.wheels import SYSTEM_FOLDER, find_postgres_binaries
 
 MAJOR = "18"
 SUPERUSER = "postgres"
+#: The account of the operating system that runs root's cluster.
+ACCOUNT = "nobody"
 HEX_DIGITS = 12
 OWNER_FILE = "data-folder"
 #: The built-in locale provider compares texts byte by byte, which makes every index on text faster.
@@ -162,5 +164,5 @@ def _place_cluster(link: Path) -> Cluster:
     home.mkdir(parents=True, exist_ok=True)
     for folder in (SYSTEM_FOLDER, home):
         folder.chmod(0o755)
-    nobody = pwd.getpwnam("nobody")
-    return Cluster(home / "pg", Account(nobody.pw_uid, nobody.pw_gid), home / "passwords", link)
+    account = pwd.getpwnam(ACCOUNT)
+    return Cluster(home / "pg", Account(account.pw_uid, account.pw_gid), home / "passwords", link)

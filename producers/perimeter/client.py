@@ -145,7 +145,7 @@ class PluginClient:
         await self._http.aclose()
 
     async def health(self) -> Health:
-        """Return the plugin's health; a 503 is PluginUnavailable, whatever its body."""
+        """Return the plugin's health; a 503 with any body is PluginUnavailable."""
         health = await self._ask("GET", "/v1/health", None, Health)
         self._capabilities = (self._now(), frozenset(health.capabilities))
         return health

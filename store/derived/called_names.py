@@ -37,7 +37,7 @@ TURNS = 200
 #: Messages before and after an address whose speakers may be addressed.
 AROUND = 8
 
-# The addressed speaker is the only other one nearby; with more than two speakers nobody is. A speaker without a name
+# The addressed speaker is the only other one nearby; with more than two speakers none is. A speaker without a name
 # is identified by the role, `user` only if the bank's newest turns are of one user. A word in lower case is no name.
 CALLED = text("""
     with alone as materialized (

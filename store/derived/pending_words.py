@@ -44,7 +44,7 @@ class WaitingWords:
         self._database = database
 
     async def carry(self, seconds: float) -> int:
-        """Index words for about so many seconds, in bounded transactions; return how many transactions that were.
+        """Index words for about `seconds`, in bounded transactions; return the number of transactions.
 
         A bank that another transaction holds is left for the next call.
         """

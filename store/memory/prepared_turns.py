@@ -36,7 +36,7 @@ class NewTurn:
     """A completed, validated turn to append; names are the agent's own.
 
     `gateway`: deliver it to the gateway of its bank or tenant, if there is one. `gateway_asked`: what the body said
-    about that, if anything: two turns are the same by their bodies, whatever the targets were when each arrived.
+    about that, if anything: two turns are compared by their bodies, not by the targets that were set at their arrival.
     `doc_id`: the document (of this bank) that the turn was read from.
     `private_to`: the user who shall own the bank if this turn begins it; most banks' names tell their owner.
     `agent`: the agent whose key hands it in, and the author of what it begins.

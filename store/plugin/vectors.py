@@ -45,8 +45,8 @@ LISTS = text("""
       join pg_index x on x.indexrelid = n.oid and x.indisvalid
      cross join lateral (select cast(split_part(o, '=', 2) as int) as lists from unnest(n.reloptions) o
                           where o like 'lists=%') l""")
-# Without sorts the planner takes the index, whatever its estimate of the bank's size, provided that it knows the bank:
-# a generic plan cannot tell which partition has an index.
+# Without sorts the planner takes the index for any estimate of the bank's size, provided that it knows the bank: a
+# generic plan cannot tell which partition has an index.
 BEGIN_LISTS = text("""
     select set_config('enable_sort', 'off', true), set_config('ivfflat.probes', :lists, true),
            set_config('plan_cache_mode', 'force_custom_plan', true)""")

@@ -41,7 +41,7 @@ LOOKED_AT, FILTERED_LISTS = 10, 2
 def search_settings(lists: int, *, filtered: bool = False) -> Settings:
     """Return the settings of a search's transaction: how many lists of the index are probed (0: no index).
 
-    Without sorts the planner takes the index, whatever its estimate of the bank's size.
+    Without sorts the planner takes the index for any estimate of the bank's size.
     """
     # The index is one bank's, and filters may be null: only a plan for the actual parameters can use that.
     if not lists:

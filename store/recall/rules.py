@@ -186,7 +186,7 @@ def _find_muted(
 def measure_sameness(questions: Sequence[str], question: Question) -> float:
     """Return the largest share of the question's terms, from 0 to 1, in one of `questions` with its first word.
 
-    The first word is taken for the interrogative: "could somebody water the plants" does not ask for the same as "who
+    The first word is taken for the interrogative: "could you water the plants" does not ask for the same as "who
     watered the plants".
     """
     if not questions:

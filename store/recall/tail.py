@@ -28,7 +28,7 @@ from store.sql_constants import inline
 
 #: Characters that are read of each text; more than the sentence model reads.
 CHARACTERS = 8192
-#: Texts that are embedded whatever the time limit: the newest two, often a message and its answer.
+#: Texts that are embedded even beyond the time limit: the newest two, often a message and its answer.
 LEAST = 2
 
 _CHUNKS = bindparam("chunks", type_=Integer)

@@ -53,7 +53,7 @@ async def _serve_bridge(target: ServiceTarget) -> None:
 
 
 def run_hook(options: argparse.Namespace) -> int:
-    """Run a hook of an agent; return exit code 0 in time, whatever fails. A failure is one word on standard error."""
+    """Run a hook of an agent; return exit code 0 in time, even on failure, with one word on standard error."""
     answers: list[str] = []
     # In a daemon thread, so that a slow service delays the agent no longer than the deadline.
     work = threading.Thread(target=_answer_hook, args=(options, answers), daemon=True)

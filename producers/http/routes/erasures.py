@@ -25,8 +25,8 @@ router = APIRouter(prefix="/api/v1", tags=["erasures"])
     "/erasures",
     **describe_route(
         "Erase a unit, session, user or bank permanently",
-        "Erased from the log, from every row and from work in progress; once accepted it goes on to its end, "
-        "whatever stops. Again it goes on where it is, or finds nothing left.",
+        "Erases from the log, from every row and from work in progress. An accepted erasure is completed, even if "
+        "processes stop meanwhile. The same request again continues it, or finds nothing left to erase.",
         CallerClass.CHANGER,
         {200: ERASED, 202: ERASING},
         body=ErasureBody,

@@ -1,6 +1,6 @@
 """The index of words holds no pairs of words: what was said on a day is found by its time.
 
-Maintenance cuts the words of every bank anew; until it has, pairs that nobody looks up stay where they are.
+Maintenance cuts the words of every bank anew; until then, pairs that no query looks up stay where they are.
 """
 
 from alembic import op

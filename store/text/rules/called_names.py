@@ -13,7 +13,7 @@ from store.text.rules.tokens import tokenize_text
 from store.text.rules.vocabulary import is_given_name, is_word
 from store.text.terms import split_words
 
-#: How the marks of a message begin: it addresses somebody by this name, its speaker has this name.
+#: How the marks of a message begin: it addresses a person by this name, or its speaker has this name.
 ADDRESSED, OWN = "to:", "me:"
 #: Characters of a message that are read, and names of each kind that are kept.
 MOST_CHARACTERS, MOST_NAMES = 4096, 8

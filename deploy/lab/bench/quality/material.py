@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-#: The category of questions about the wrong person, whose evidence is about somebody else.
+#: The category of questions about the wrong person, whose evidence is about another person.
 ADVERSARIAL = "adversarial"
 
 
