@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from producers.errors import FieldProblem, Invalid
 from producers.http.error_responses import Malformed
 from producers.service.fields import POSITION_MAX, BankName
-from producers.service.json_values import limit_values
+from producers.service.json_values import limit_json, limit_values
 from producers.service.turns import parse_body
 from store.errors import NotFound
 
@@ -57,11 +57,12 @@ class BankFreshnessParameters(FreshnessParameters, BankPlace):
 async def read_body(request: Request) -> Any:
     """Return the JSON value of the body. Raises Malformed, and Invalid for too many values."""
     raw = await request.body()
+    await limit_json(raw)
     try:
-        value = orjson.loads(raw)
+        return orjson.loads(raw)
     except orjson.JSONDecodeError:
-        value = _as_the_standard_reads(raw)
-    return limit_values(value, len(raw))
+        # Its encoding may be another one, in which values were not counted exactly.
+        return limit_values(_as_the_standard_reads(raw), len(raw))
 
 
 def _as_the_standard_reads(raw: bytes) -> Any:

@@ -42,7 +42,7 @@ from producers.plugin.wire import (
     SearchRequest,
     is_namespace,
 )
-from producers.service.json_values import limit_values
+from producers.service.json_values import limit_json_now
 from producers.service.turns import MOST_PROBLEMS
 from producers.settings import ApiSettings
 from store.database_outage import is_outage
@@ -378,8 +378,9 @@ class _Rounded(float):
 
 def _parse_object(raw: bytes) -> dict[str, Any]:
     """Return the JSON object of a body. Raises Refusal, and Invalid for too many values."""
+    limit_json_now(raw)
     try:
-        value = limit_values(orjson.loads(raw), len(raw))
+        value = orjson.loads(raw)
         sent = [name for name in AS_SENT if value.get(name) is not None] if isinstance(value, dict) else []
         if len(raw) > MOST_AS_SENT:
             _limit_as_sent({name: value[name] for name in sent})

@@ -34,7 +34,7 @@ from producers.plugin.wire import (
     Written,
     format_time,
 )
-from producers.service.json_values import limit_values
+from producers.service.json_values import limit_json_now
 from producers.settings import ApiSettings, FairnessSettings
 from store.errors import NotFound, QuotaExceeded, RateLimited, ResourceBusy, TurnBusy
 from tests.patience import PATIENCE_S, until
@@ -319,7 +319,7 @@ async def test_a_long_body_is_read_and_a_long_answer_written_off_the_event_loop(
 
         return call
 
-    monkeypatch.setattr("producers.plugin.app.limit_values", noting(limit_values))
+    monkeypatch.setattr("producers.plugin.app.limit_json_now", noting(limit_json_now))
     monkeypatch.setattr(Memory, "model_dump_json", noting(Memory.model_dump_json))
     async with asking(store) as client:
         await client.put("/v1/namespaces/team:a", json={"kind": "team"})
