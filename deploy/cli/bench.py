@@ -127,7 +127,7 @@ def bench_command(
         if name != "attacks":
             raise exit_with("--only names an attack of `afterturn bench attacks`", 2)
         try:
-            sizes = bench.chosen(sizes, only)
+            sizes = bench.select_attacks(sizes, only)
         except ValueError as error:
             raise exit_with(str(error), 2) from None
     if units is not None:
