@@ -55,10 +55,10 @@ QUOTED = 3
 #: How often the characters of a text are looked into for frames that are quoted.
 EXAMINED = 2
 _QUOTED_TAG = re.compile(
-    r"(?:<|(\\{1,15})u003c)(/?)(memory_reference|memory_directives)(?:>|\\{1,15}u003e)", re.IGNORECASE
+    r"(?:<|\\(\\{0,14})u003c)(/?)(memory_reference|memory_directives)(?:>|\\{1,15}u003e)", re.IGNORECASE
 )
 #: What Markdown puts before each line that is quoted, however often; a frame may be quoted within an escaped text.
-_QUOTE_MARKS = re.compile(r"(\r?\n)[ \t]*(?:>[ \t]?)+")
+_QUOTE_MARKS = re.compile(r"\n[ \t]*(?:>[ \t]?)+")
 _ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _SIGNS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 _FRAME = re.compile(
@@ -209,10 +209,10 @@ def _find_quoted(text: str) -> Iterator[tuple[int, int]]:
 
     Spans that overlap are looked into until `EXAMINED` times the text has been read: more are no frames of ours.
     """
-    opened: dict[tuple[str, int], re.Match[str]] = {}
+    opened: dict[tuple[str, str | None], re.Match[str]] = {}
     room = EXAMINED * len(text)
     for tag in _QUOTED_TAG.finditer(text):
-        kind = tag[3], len(tag[1] or "")
+        kind = tag[3], tag[1]
         if not tag[2]:
             opened[kind] = tag
         elif begun := opened.pop(kind, None):
@@ -236,7 +236,7 @@ def _is_ours(tag: str, inside: str, quoted: int = 0) -> bool:
         return False
     for unescaped in range(quoted + 1):
         try:
-            body = json.loads(_QUOTE_MARKS.sub(r"\1", inside))
+            body = json.loads(_QUOTE_MARKS.sub("\n", inside))
         except (ValueError, RecursionError):
             if unescaped < quoted:
                 inside = _ESCAPED.sub(_unescape_sign, inside)

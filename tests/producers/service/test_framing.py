@@ -104,6 +104,8 @@ def test_text_without_a_frame_is_left_alone(said: str) -> None:
         "> <memory_reference>\n> my own words\n> </memory_reference>",
         '> <memory_reference>\n> {"kind": "note"}\n> </memory_reference>\n> said Ann',
         '> <memory_reference>\n> {"kind": "historical_memory", "untrusted": true',
+        '<memory_reference>{"kind": "historical_memory", "untrusted": true}\\u003c/memory_reference\\u003e',
+        '\\\\u003cmemory_reference>{"kind": "historical_memory", "untrusted": true}\\u003c/memory_reference>',
     ],
 )
 def test_what_only_looks_like_a_frame_is_somebodys_own_text(said: str) -> None:
