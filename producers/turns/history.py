@@ -5,7 +5,7 @@ A call is never shown without its output, nor a call without the reasoning befor
 
 from collections.abc import Sequence
 
-from producers.turns.items import Item, identify_item
+from producers.turns.items import Item, identify_item, outline_item
 
 
 def choose_current(items: Sequence[Item], start: int, count: int) -> tuple[int, int]:
@@ -34,8 +34,14 @@ def _may_cut(items: Sequence[Item], at: int) -> bool:
 
 def choose_history(stored: Sequence[Item], around: Sequence[Item]) -> list[Item]:
     """Return the stored items that are not in `around`; of a call and its output both, or neither."""
-    known = {identify_item(item) for item in around}
-    return keep_paired([item for item in stored if identify_item(item) not in known], around)
+    known, outlines = {identify_item(item) for item in around}, {outline_item(item) for item in around}
+
+    def is_known(item: Item) -> bool:
+        # The identity of a long text takes long to compute, and most texts differ in their first word.
+        outline = outline_item(item)
+        return (outline is None or None in outlines or outline in outlines) and identify_item(item) in known
+
+    return keep_paired([item for item in stored if not is_known(item)], around)
 
 
 def keep_paired(stored: Sequence[Item], around: Sequence[Item]) -> list[Item]:

@@ -173,10 +173,8 @@ def identify_item(item: Item) -> str:
 
     Case and white space of texts are ignored. Fields unknown to the contract are compared unchanged.
     """
-    metadata = item.get("metadata")
-    named = metadata.get("item_id") if isinstance(metadata, dict) else None
-    if isinstance(named, str) and named.strip():
-        return named.strip()
+    if named := _given_identity(item):
+        return named
     content = item.get("content")
     told: dict[str, Any] = {
         "call_id": _trim_text(item.get("call_id")),
@@ -191,6 +189,34 @@ def identify_item(item: Item) -> str:
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return f"item-{hashlib.sha1(text.encode(), usedforsecurity=False).digest()[:8].hex()}"
+
+
+def outline_item(item: Item) -> tuple[Any, ...] | None:
+    """Return what is the same in all items of one identity, and quickly read: of long texts their first word.
+
+    None for an item with an identity of its own, whose content may be any.
+    """
+    if _given_identity(item):
+        return None
+    content = item.get("content")
+    parts = content if isinstance(content, list) else []
+    first = parts[0].get("text") if parts and isinstance(parts[0], dict) else content
+    named = (_trim_text(item.get(name)) for name in ("call_id", "role", "type"))
+    return (*map(_outline_value, named), len(parts), _first_word(first), _first_word(item.get("output")))
+
+
+def _outline_value(value: Any) -> Any:
+    return type(value) if isinstance(value, dict | list) else value
+
+
+def _first_word(text: Any) -> Any:
+    return "".join(text.split(maxsplit=1)[:1]).lower() if isinstance(text, str) else ""
+
+
+def _given_identity(item: Item) -> str:
+    metadata = item.get("metadata")
+    named = metadata.get("item_id") if isinstance(metadata, dict) else None
+    return named.strip() if isinstance(named, str) else ""
 
 
 def _content_identity(content: Any) -> Any:

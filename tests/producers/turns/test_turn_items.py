@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 from afterturn_client.reference import RULE, frame
+from hypothesis import given
+from hypothesis import strategies as st
 
 from producers.errors import Invalid, TooLarge
 from producers.turns.history import choose_current, choose_delta, choose_history, cut_history
-from producers.turns.items import clean_items, count_tokens, identify_item, measure_value
+from producers.turns.items import clean_items, count_tokens, identify_item, measure_value, outline_item
 from producers.turns.recalled import RecalledContext, fact_json, rank_facts
 from producers.turns.requests import AfterTurnBody, BeforeTurnBody, InvalidTurnInput, read_before, read_place
 from store.memory.session_history import HoldingFact
@@ -72,6 +74,46 @@ def test_a_stored_call_without_its_output_is_not_shown_unless_the_output_is_curr
     assert choose_history(stored, [said("next")]) == [said("q")]
     assert choose_history(stored, [output("a")]) == stored
     assert choose_history([said("q"), output("z")], []) == [said("q")]
+
+
+texts = st.text(st.sampled_from("aA\u03c3\u03c2\u03a3\u0130\u0301\u200b \n\u2028"), max_size=8)
+items_alike: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {"type": st.sampled_from(["message", " message"]), "role": st.sampled_from(["user", "tool", None])},
+    optional={
+        "content": texts | st.none() | st.lists(st.fixed_dictionaries({"text": texts | st.none()}) | texts, max_size=2),
+        "output": texts | st.none() | st.just({}),
+        "call_id": st.sampled_from(["a", " a", 1, None]),
+    },
+)
+
+
+@given(items_alike, items_alike)
+def test_items_of_one_identity_have_one_outline(one: dict[str, Any], other: dict[str, Any]) -> None:
+    folded = {name: value.lower() if isinstance(value, str) else value for name, value in one.items()}
+    for second in (other, folded, {**one, "content": f" {one.get('content') or ''}"}):
+        if identify_item(one) == identify_item(second):
+            assert outline_item(one) == outline_item(second)
+
+
+def test_a_stored_item_is_shown_once_whatever_names_it() -> None:
+    whole = said("Hello  there")
+    for around in (said("hello there "), {"type": "x", "metadata": {"item_id": identify_item(whole)}}):
+        assert choose_history([whole, said("next")], [around]) == [said("next")]
+    mine = said("one", metadata={"item_id": "mine"})
+    assert choose_history([mine], [said("two", metadata={"item_id": "mine"})]) == []
+
+
+def test_the_identity_of_a_stored_item_that_begins_otherwise_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed = list[str]()
+
+    def note(item: dict[str, Any]) -> str:
+        computed.append(item["content"][0]["text"])
+        return identify_item(item)
+
+    monkeypatch.setattr("producers.turns.history.identify_item", note)
+    stored = [said("one day"), said("two days"), said("one night", "assistant")]
+    assert choose_history(stored, [said("one day")]) == stored[1:]
+    assert computed == ["one day", "one day"]
 
 
 def test_an_echoed_history_is_not_new_and_a_repeated_word_alone_is() -> None:
