@@ -26,6 +26,7 @@ class ValueShape(Enum):
     ROLE = auto()  # "a nurse", not "hard as I can"
     TOPIC = auto()  # "coriander", not "to bother you", "it when it rains"
     DIET = auto()  # a way of eating, and no more
+    OBJECT = auto()  # a few words for a thing or a place: "red kettle at the market" is "red kettle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,78 @@ _HAVE_JUST = "(?:'ve| have)?(?: just| recently| finally)?"
 _RELATIONS = _any_of(word_list("people", "person") | word_list("people", "animal"))
 DIETS = "vegetarian|vegan|pescatarian|pescetarian|coeliac|celiac|diabetic|lactose intolerant|gluten intolerant"
 
+# What people did, and do, by kind: each makes a list of its own. The kind's verb stands for all that tell the same.
+_DONE = {
+    "bought": "bought|ordered|purchased|picked up|treated myself to|splurged on",
+    "visited": "visited|toured",
+    "read": "read|finished reading",
+    "watched": "watched|finished watching",
+    "made": "made",
+    "built": "built",
+    "baked": "baked",
+    "cooked": "cooked",
+    "painted": "painted|drew",
+    "wrote": "wrote",
+    "repaired": "repaired|fixed|mended",
+    "replaced": "replaced",
+    "joined": "joined|signed up for",
+    "attended": "attended|completed",
+    "adopted": "adopted",
+    "planted": "planted|sowed",
+    "sold": "sold",
+    "lost": "lost",
+    "broke": "broke",
+    "borrowed": "borrowed",
+    "climbed": "climbed|hiked up",
+    "won": "won",
+    "hired": "hired",
+}
+_DOES = {
+    "plays": "play|practise|practice",
+    "collects": "collect",
+    "owns": "own",
+    "speaks": "speak",
+    "grows": "grow",
+    "drinks": "drink",
+}
+_DETERMINER = "(?: an?| the| some| another| my| our| two| three| four| five| six)?"
+
+
+def _list_rule(kind: str, opening: str, needs: str, shape: ValueShape = ValueShape.OBJECT) -> Rule:
+    """Return the rule for one kind of what people did or do; a text with none of `needs` is not searched."""
+    return Rule(
+        _compile_phrase(opening),
+        f"user_{kind}",
+        None,
+        kind,
+        Tier.L0,
+        0.85,
+        f"{{who}} {kind} {{value}}.",
+        needs=tuple(f" {need}" for need in needs.split("|")),
+        shape=shape,
+        many=True,
+    )
+
+
+_DID = rf"(?:(?:i|we){_HAVE_JUST}(?: also| already| even)?|(?:\A|(?<=[.!?]\s))(?:just|finally))"
+_LIST_RULES = (
+    *(_list_rule(kind, f"{_DID} (?:{verbs}){_DETERMINER}", verbs) for kind, verbs in _DONE.items()),
+    *(
+        _list_rule(kind, f"i(?: also| still| usually)? (?:{verbs}){_DETERMINER}", verbs)
+        for kind, verbs in _DOES.items()
+    ),
+    _list_rule(
+        "visited",
+        f"{_DID} (?:(?:went|been|flew|travell?ed|drove) to|(?:was|were|stayed) in|(?:got|came|am|are) back from)",
+        "went to|been to|flew to|led to|drove to|was in|were in|stayed in|back from",
+        ValueShape.PLACE,
+    ),
+    _list_rule("visited", f"{_DID} (?:went|been) to (?:an?|the)", "went to|been to"),
+    _list_rule("goes", f"{_DID} (?:go|went|took up)(?= [^\\W\\d_]{{2,30}}ing\\b)", "go |went |took up"),
+)
+
 RULES = (
+    *_LIST_RULES,
     Rule(
         _compile_phrase("my name is"),
         "user_name",
@@ -236,14 +308,14 @@ RULES = (
         many=True,
     ),
     Rule(
-        _compile_phrase("i love"),
+        _compile_phrase("i (?:love|enjoy)"),
         "user_like",
         "like",
         "love",
         Tier.L2,
         0.85,
         "{who} loves {value}.",
-        needs=("love",),
+        needs=("love", "enjoy"),
         shape=ValueShape.DOING,
         many=True,
     ),

@@ -62,6 +62,25 @@ _NO_ROLE = re.compile(
 _NO_TOPIC = re.compile(
     r"(?:not|never|no longer|it|this|that|these|those|you|him|her|them|to (?:be|bother|say|ask|admit|break))\b"
 )
+# A thing is named by a few words, up to where the sentence goes on with a place, a time or a reason.
+_OBJECT_END = re.compile(
+    rf"(?:{SPACE}|^)(?:at|in|on|for|from|with|to|near|by|before|after|about|during|into|as|along|without|until|since"
+    r"|and|or|but|because|when|while|who|which|that|where|if|so|than|then|today|tonight|yesterday|last|this|next|again"
+    r"|once|twice|here|there|together|outside|ago|a few|i|i'm|we|you|it|he|she|they|is|are|was|were|not|just|too|all"
+    r"|only|live|recently|alone|somewhere|few|couple|several|every|two|three|four|five|myself|ourselves|came|has|have"
+    r"|had|made)\b|\s[-\u2013\u2014(\[]|[:()\[\]]|-\s",
+    re.IGNORECASE,
+)
+_NO_OBJECT = re.compile(
+    r"(?:(?:it|its|these|those|them|him|her|his|your|us|me|one|something|anything|everything|nothing|lots?|much"
+    r"|many|more|most|few|any|what|how|up|out|off|down|over|sure|time|difference|friends?|money|hard|fun|well|role"
+    r"|part|job|lasted|back|connections?|dinner|lunch|breakfast|progress|decision|mistake|it|way|weight|touch)$"
+    r"|(?:it|its|these|those|them|him|her|his|your|us|me|of|up|out|off|down|over|sure|lots?|much|many|any|how|what)\b"
+    r"|.*\b(?:difference|connections?|friends)$)",
+    re.IGNORECASE,
+)
+#: Most words of a thing: what takes more to name is a clause.
+MOST_OBJECT_WORDS = 5
 _LINE_END = re.compile(r"[\n\r\0!?;]")
 
 
@@ -164,10 +183,11 @@ def _match_shape(shape: ValueShape, value: str) -> str:
             return _AFTER_THING.split(value, maxsplit=1)[0] if thing else ""
         case ValueShape.DOING:
             return value if _DOING.match(value) else ""
-        case ValueShape.ROLE:
-            return "" if _NO_ROLE.match(value) else value
-        case ValueShape.TOPIC:
-            return "" if _NO_TOPIC.match(value) else value
+        case ValueShape.ROLE | ValueShape.TOPIC:
+            return "" if (_NO_ROLE if shape is ValueShape.ROLE else _NO_TOPIC).match(value) else value
+        case ValueShape.OBJECT:
+            called = _OBJECT_END.split(value, maxsplit=1)[0].rstrip()
+            return called if len(called.split()) <= MOST_OBJECT_WORDS and not _NO_OBJECT.match(called) else ""
         case ValueShape.DIET:
             found = _DIET.match(value)
             return found.group() if found else ""

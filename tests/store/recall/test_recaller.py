@@ -26,7 +26,7 @@ CHATTER = (
     "The parking garage will be closed for repairs.",
     "My train was late, so I missed the first meeting.",
     "The intern fixed the broken link on our home page.",
-    "We ordered sandwiches for the whole team.",
+    "There were sandwiches for the whole team.",
     "The fire drill is planned for next month.",
     "Please update the shared calendar with your holidays.",
     "The heating in the small meeting room does not work.",

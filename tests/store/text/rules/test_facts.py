@@ -52,6 +52,51 @@ def test_common_durable_facts_are_found(text: str, fact_id: str, key: str, value
 
 
 @pytest.mark.parametrize(
+    "text,fact_id,statement",
+    [
+        ("I bought a red kettle at the market.", "user_bought", "Ann bought red kettle."),
+        ("We've just ordered the desk I was looking at!", "user_bought", "Ann bought desk."),
+        ("I'm home. Finally picked up a cello.", "user_bought", "Ann bought cello."),
+        ("My sister and I went to Granada in March.", "user_visited", "Ann visited Granada."),
+        ("I just got back from Aarhus.", "user_visited", "Ann visited Aarhus."),
+        ("We visited the museum of glass.", "user_visited", "Ann visited museum of glass."),
+        ("I went to a pride parade last Friday.", "user_visited", "Ann visited pride parade."),
+        ("I read The Waves, half of it.", "user_read", "Ann read Waves."),
+        ("I play the sitar since I was nine.", "user_plays", "Ann plays sitar."),
+        ("I go climbing with Kim.", "user_goes", "Ann goes climbing."),
+        ("I enjoy baking on rainy days.", "user_like", "Ann loves baking on rainy days."),
+        ("I baked banana bread this morning.", "user_baked", "Ann baked banana bread."),
+        ("I fixed my mother's radio.", "user_repaired", "Ann repaired mother's radio."),
+    ],
+)
+def test_what_people_did_and_do_is_a_fact_of_its_kind(text: str, fact_id: str, statement: str) -> None:
+    (fact,) = _facts(text, name="Ann")
+    assert (fact.fact_id, fact.statement) == (fact_id, statement)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "If I bought a boat, I would sail.",
+        "Should I have bought the red one?",
+        "The goulash I cooked lasted three days.",
+        "The telescope I ordered has arrived.",
+        "I made it, and we made a real difference.",
+        "I've made strong connections with people there.",
+        "I lost my job.",
+        "I picked up on that.",
+        "She bought a kettle, and just visited Ghent.",
+        "I went to bed.",
+        "I went to Python from Perl.",
+        "I own up to it.",
+        "I read.",
+    ],
+)
+def test_what_is_only_like_a_deed_is_no_fact(text: str) -> None:
+    assert _facts(text) == []
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "Humidity dislikes me: ai like you",
