@@ -1,7 +1,7 @@
-"""Writes insights: texts derived from all facts of one subject and key; pure functions.
+"""Writes insights: texts derived from facts of one subject; pure functions.
 
 A fact that was stated in more than one turn is stable; one whose value changed has evolved. Source: the consolidation
-of the turn tools' maintenance (fact_stability, fact_evolution).
+of the turn tools' maintenance (fact_stability, fact_evolution). Facts of one kind with several keys are a list.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,6 +41,17 @@ def derive_insight(fact_id: str, statements: Sequence[Statement]) -> str | None:
         named, latest = _name_insight(fact_id, statements), _latest_values(statements)
         return f"fact_stability {named} = {statements[-1].value}, {since}. {latest}"
     return None
+
+
+def derive_list(fact_id: str, statements: Sequence[Statement]) -> str | None:
+    """Return the list of the facts of one kind and subject, one statement of each; None for fewer than two.
+
+    It begins as the last of them: "Ann visited: Porto; Ghent; Granada."
+    """
+    if len(statements) <= 1:
+        return None
+    begins = statements[-1].content.rpartition(statements[-1].value)[0].rstrip() or fact_id
+    return f"{begins}: {'; '.join(one.value for one in statements)}."
 
 
 def _value_changes(statements: Sequence[Statement]) -> Iterator[Statement]:

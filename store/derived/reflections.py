@@ -1,10 +1,11 @@
-"""Derives reflections from facts, and links from each fact to its successor.
+"""Derives reflections from facts, one for each subject and key and one for each list, and links facts to successors.
 
 Both are events, appended in the transaction that derived them: an existing one is not repeated, and one that its
 facts no longer support is ended.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 from uuid import UUID, uuid5
@@ -13,17 +14,22 @@ from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.facts import Identity, identity_columns
-from store.derived.insights import Statement, derive_insight
+from store.derived.insights import Statement, derive_insight, derive_list
 from store.derived.reflection_vectors import ChangedReflection, open_rows
 from store.derived.temporal_links import read_weights
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
+from store.text.rules.facts import PASSING
 
 Event = Mapping[str, Any]
 
-#: The most statements of one identity that are read, the newest of them: the reflection's event names each.
-STATED = 64
+#: The most statements of one identity, and members of one list, the newest of them: the reflection's event names each.
+STATED, LISTED = 64, 32
+#: Most words of a member: what takes more to say is no name of a thing.
+MEMBER_WORDS = 6
+#: Kinds of facts that make no list: tasks, and favourites, each of another sort.
+UNLISTED = PASSING | {"user_favourite"}
 #: Identities whose statements are read at a time.
 AT_ONCE = 256
 
@@ -40,6 +46,20 @@ STATEMENTS = text("""
            lateral (select u.* from afterturn.agent_memory_unit_t u
                      where u.host_id = :host and u.bank_id = :bank and u.unit_id = f.unit_id and u.active offset 0) u
      order by f.fact_id, f.subject, f.key, f.valid_from, f.said, f.position, f.unit_id""")
+# The last statement of each fact that holds, of one kind and subject.
+MEMBERS = text("""
+    select t.fact_id, t.subject, u.unit_id, coalesce(u.turn_id, u.unit_id) as turn_id, u.metadata->>'key' as key,
+           u.metadata->>'value' as value, f.value as folded, u.content, f.valid_from as at
+      from unnest(cast(:fact_ids as text[]), cast(:subjects as text[])) as t(fact_id, subject),
+           lateral (select d.*
+                      from (select distinct on (f.key) f.* from afterturn.fact_t f
+                             where f.host_id = :host and f.bank_id = :bank and f.fact_id = t.fact_id
+                               and f.subject = t.subject and f.valid_to is null
+                             order by f.key, f.valid_from desc, f.said desc, f.position desc, f.unit_id desc) d
+                     order by d.valid_from desc, d.said desc, d.position desc, d.unit_id desc limit :members) f,
+           lateral (select u.* from afterturn.agent_memory_unit_t u
+                     where u.host_id = :host and u.bank_id = :bank and u.unit_id = f.unit_id and u.active offset 0) u
+     order by t.fact_id, t.subject, f.valid_from, f.said, f.position, f.unit_id""")
 REFLECTIONS = text("""
     select r.reflection_id, r.content, r.aggregate_version, r.active
       from unnest(cast(:reflections as uuid[])) t(id),
@@ -60,16 +80,29 @@ LINKS = text("""
         on b.host_id = :host and b.bank_id = :bank and b.unit_id = l.to_unit_id""")
 
 
+@dataclass(frozen=True, slots=True)
+class _Derived:
+    """What a reflection is to say, and the statements it is drawn from; None: nothing."""
+
+    content: str | None
+    statements: Sequence[Statement]
+
+
 def reflection_id(bank: UUID, identity: Identity) -> UUID:
     """Return the id of a bank's reflection on one subject and key."""
     return uuid5(bank, f"reflection:{identity.fact_id}:{identity.subject}:{identity.key}")
 
 
+def list_id(bank: UUID, fact_id: str, subject: str) -> UUID:
+    """Return the id of a bank's list of the facts of one kind and subject."""
+    return uuid5(bank, f"list:{fact_id}:{subject}")
+
+
 async def consolidate_facts(connection: AsyncConnection, origin: Origin, identities: Sequence[Identity]) -> bool:
     """Update the reflections and links of these identities by their facts; return whether some are to be embedded.
 
-    At most the last STATED statements of an identity are read. The caller holds the bank's lock for deriving writers,
-    and the log's locks.
+    At most the last STATED statements of an identity, and LISTED members of a list, are read. The caller holds the
+    bank's lock for deriving writers, and the log's locks.
     """
     opened = False
     for at in range(0, len(identities), AT_ONCE):
@@ -80,41 +113,61 @@ async def consolidate_facts(connection: AsyncConnection, origin: Origin, identit
 async def _consolidate_stated(connection: AsyncConnection, origin: Origin, identities: Sequence[Identity]) -> bool:
     place = {"host": origin.host, "bank": origin.bank, "statements": STATED}
     rows = (await connection.execute(STATEMENTS, {**place, **identity_columns(identities)})).all()
-    stated: dict[Identity, list[Row[Any]]] = {identity: [] for identity in identities}
+    stated: dict[Identity, Sequence[Statement]] = dict.fromkeys(identities, ())
     for key, found in groupby(rows, lambda row: Identity(row.fact_id, row.subject, row.identity_key)):
-        stated[key] = list(found)
-    reflections = await _reflection_events(connection, origin, stated)
+        stated[key] = _build_statements(found)
+    derived = {
+        reflection_id(origin.bank, one): _Derived(derive_insight(one.fact_id, said), said)
+        for one, said in stated.items()
+    } | await _derive_lists(connection, origin, {(one.fact_id, one.subject) for one in identities})
+    reflections = await _reflection_events(connection, origin, derived)
     events = [*reflections.values(), *await _link_events(connection, origin, rows)]
     ordered = sorted(events, key=lambda event: str(event["subject"]))
     position = await append_events(connection, origin.host, ordered)
-    living = [key for key, event in reflections.items() if event["type"] != EventType.REFLECTION_DELETED]
+    living = [id_ for id_, event in reflections.items() if event["type"] != EventType.REFLECTION_DELETED]
     if position is None or not living:
         return False
-    drawn = [ChangedReflection(id_, stated[identity][-1].turn_id) for id_, identity in living]
+    drawn = [ChangedReflection(id_, derived[id_].statements[-1].turn_id) for id_ in living]
     await open_rows(connection, origin, drawn, position)
     return True
 
 
+async def _derive_lists(
+    connection: AsyncConnection, origin: Origin, kinds: Iterable[tuple[str, str]]
+) -> dict[UUID, _Derived]:
+    """Return the lists of these kinds of facts and subjects, by reflection id."""
+    listed = sorted(kind for kind in kinds if kind[0] not in UNLISTED)
+    if not listed:
+        return {}
+    place = {"host": origin.host, "bank": origin.bank, "members": LISTED}
+    asked = {"fact_ids": [fact_id for fact_id, _ in listed], "subjects": [subject for _, subject in listed]}
+    rows = (await connection.execute(MEMBERS, {**place, **asked})).all()
+    stated: dict[tuple[str, str], Sequence[Statement]] = dict.fromkeys(listed, ())
+    for key, found in groupby(rows, lambda row: (row.fact_id, row.subject)):
+        stated[key] = [one for one in _build_statements(found) if len(one.value.split()) <= MEMBER_WORDS]
+    return {list_id(origin.bank, *kind): _Derived(derive_list(kind[0], said), said) for kind, said in stated.items()}
+
+
+def _build_statements(rows: Iterable[Row[Any]]) -> Sequence[Statement]:
+    return [Statement(r.unit_id, r.turn_id, r.key, r.value, r.folded, r.content, r.at) for r in rows]
+
+
 async def _reflection_events(
-    connection: AsyncConnection, origin: Origin, stated: Mapping[Identity, Sequence[Row[Any]]]
-) -> dict[tuple[UUID, Identity], Event]:
-    """Return the events that update the reflections of these identities, by reflection id and identity."""
-    ids = {reflection_id(origin.bank, identity): identity for identity in stated}
-    arguments = {"host": origin.host, "bank": origin.bank, "reflections": list(ids)}
+    connection: AsyncConnection, origin: Origin, derived: Mapping[UUID, _Derived]
+) -> dict[UUID, Event]:
+    """Return the events that bring these reflections in line with their facts, by reflection id."""
+    arguments = {"host": origin.host, "bank": origin.bank, "reflections": list(derived)}
     known = {row.reflection_id: row for row in await connection.execute(REFLECTIONS, arguments)}
     return {
-        (id_, identity): event
-        for id_, identity in ids.items()
-        if (event := _reflection_event(origin, id_, known.get(id_), identity, stated[identity])) is not None
+        id_: event
+        for id_, one in derived.items()
+        if (event := _reflection_event(origin, id_, known.get(id_), one)) is not None
     }
 
 
-def _reflection_event(
-    origin: Origin, id_: UUID, known: Row[Any] | None, identity: Identity, rows: Sequence[Row[Any]]
-) -> Event | None:
+def _reflection_event(origin: Origin, id_: UUID, known: Row[Any] | None, derived: _Derived) -> Event | None:
     """Return the event that brings a reflection in line with its facts; None when it is."""
-    statements = [Statement(r.unit_id, r.turn_id, r.key, r.value, r.folded, r.content, r.at) for r in rows]
-    content = derive_insight(identity.fact_id, statements)
+    content = derived.content
     alive = known is not None and known.active
     if content is None:
         kind = EventType.REFLECTION_DELETED if alive else None
@@ -126,7 +179,7 @@ def _reflection_event(
         return None
     data: dict[str, Any] = {"reflectionId": str(id_)}
     if content is not None:
-        data |= {"content": content, "sourceMemoryIds": [str(one.unit_id) for one in statements]}
+        data |= {"content": content, "sourceMemoryIds": [str(one.unit_id) for one in derived.statements]}
     version = 1 if known is None else known.aggregate_version + 1
     return build_offer(origin, kind, (id_,), data, nth=str(version))
 

@@ -76,10 +76,34 @@ async def test_facts_of_one_moment_follow_in_the_order_of_their_turns_in_whateve
     assert all(one.equal for one in report.derived)
 
 
-async def test_two_sisters_are_two_facts_and_no_insight(world: World) -> None:
-    await say(world, "My sister is called Anna.", "My sister is called Maria.", "I like jazz.", "I like hiking.")
-    assert await reflections(world) == []
+async def test_two_sisters_are_two_facts_and_a_list(world: World) -> None:
+    await say(world, "My sister is called Anna.", "My sister is called Maria.", "I like jazz.")
+    assert await reflections(world) == ["The user's sister is called: Anna; Maria."]
     assert {row.valid_to for row in await world.sql("select valid_to from afterturn.fact_t")} == {None}
+
+
+async def test_a_list_grows_with_its_facts_and_ends_with_the_last_but_one(world: World) -> None:
+    crew = await say(world, "I visited Porto.", "My favourite dish is goulash.", "My favourite colour is blue.")
+    assert await reflections(world) == []
+    await say(world, "We went to Ghent.", "I visited Granada.")
+    assert await reflections(world) == ["The user visited: Porto; Ghent; Granada."]
+    await say(world, "I visited Porto again.")
+    assert "The user visited: Ghent; Granada; Porto." in await reflections(world)
+    units = Units(world.database, now)
+    for place, left in (("granada", ["The user visited: Ghent; Porto."]), ("ghent", [])):
+        [fact] = await world.sql("select unit_id from afterturn.fact_t where value = :place", place=place)
+        await units.forget(HOST, "default", fact.unit_id)
+        await crew.drain(Stage.PROJECTION)
+        assert [one for one in await reflections(world) if not one.startswith("fact_")] == left
+    report = await verify_log(world.postgres.owner_url)
+    assert report.equal
+    assert all(one.equal for one in report.derived)
+
+
+async def test_a_list_holds_the_newest_of_very_many_facts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("store.derived.reflections.LISTED", 2)
+    await say(world, "I visited Porto.", "We went to Ghent.", "I visited Granada.")
+    assert await reflections(world) == ["The user visited: Ghent; Granada."]
 
 
 async def test_an_insight_is_made_once_whatever_is_delivered_again(world: World) -> None:

@@ -108,7 +108,7 @@ async def test_what_was_ended_by_an_event_is_told_of_a_moment_before_its_end_unt
     yard: Yard, moment: str
 ) -> None:
     await say(yard, "1", "I like Zanzibar.", ends=DAY)
-    await say(yard, "2", "I like Zanzibar a lot.", ends=DAY)
+    await say(yard, "2", "I dislike Zanzibar a lot.", ends=DAY)
     await say(yard, "3", "The ferry to Zanzibar is slow.")
     memories, units = Memories(yard.world.database, yard.clock), Units(yard.world.database, yard.clock)
     for name in ("green", "gone"):
@@ -125,7 +125,7 @@ async def test_what_was_ended_by_an_event_is_told_of_a_moment_before_its_end_unt
     ]
     told = [await recalled(yard, "Zanzibar", **more) for more in asked]
     assert told[0] == [
-        "I like Zanzibar a lot.",
+        "I dislike Zanzibar a lot.",
         "I like Zanzibar.",
         "The ferry to Zanzibar is slow.",
         "Zanzibar is green",
