@@ -141,16 +141,17 @@ def _beside_agent(nearest: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]
     Earlier questions of the user, and short lines of the agent that repeat them, are often nearer to a question than
     its answer is: they fill the places that statements leave. Units of the one speaker whom the question names get the
     bonus of the ranking rule here already: of the sentences that list a person's deeds few are near the question.
+    Reflections, which are no units, get it as well: those of other subjects are left out when the pool is loaded.
     """
     near = nearest.limit(_LOOKED_AT).subquery("n")
     is_named = func.coalesce(_UNIT.c.name, _UNIT.c.role) == bindparam("named", type_=Text)
     unit = (
-        select(_only_asks().label("only_asks"), is_named.label("is_named"))
+        select(_only_asks().label("only_asks"), is_named.label("is_named"), true().label("is_unit"))
         .where(in_bank(_UNIT), _UNIT.c.unit_id == near.c.unit_id)
         .limit(ONE)
         .lateral("u")
     )
-    more = case((unit.c.is_named, bindparam("named_more", type_=Double)), else_=ZERO)
+    more = case((or_(unit.c.is_named, unit.c.is_unit.is_(None)), bindparam("named_more", type_=Double)), else_=ZERO)
     return (
         select(near.c.unit_id, near.c.cosine, near.c.drawn)
         .join_from(near, unit, true(), isouter=True)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from store.recall.question import Question
 from store.recall.settings import RankingSettings
+from store.text.terms import Terms
 
 #: One posting as the database packs it. A unit that is not a message stands alone: its own id for a session, seq -1.
 POSTING = np.dtype([("session", "V16"), ("seq", ">i4"), ("tf", ">i4"), ("length", ">i4")])
@@ -111,6 +112,20 @@ def score_postings(
     return LexicalScores(
         _Places(list(postings.values())), _weigh_postings(postings, question, statistics, ranking), ranking
     )
+
+
+def score_texts(
+    texts: Sequence[Terms], read: Collection[str], question: Question, statistics: Statistics, ranking: RankingSettings
+) -> Scores:
+    """Return the scores of texts that are in no index, by those of the question's terms that were `read` of it."""
+    scores = np.zeros(len(texts))
+    postings = {
+        term: np.array([(bytes(16), -1, one.counts.get(term, 0), one.length) for one in texts], dtype=POSTING)
+        for term in read
+    }
+    for weights in _weigh_postings(postings, question, statistics, ranking):
+        scores += weights
+    return scores
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,15 @@ import numpy as np
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.driver_rows import fetch_rows
+from store.memory.reflections import KIND
 from store.recall.as_of import correct_postings
 from store.recall.filters import is_filtered
-from store.recall.lexical import POSTING, Postings, choose_terms, score_postings
+from store.recall.lexical import POSTING, Postings, choose_terms, score_postings, score_texts
 from store.recall.lexical_queries import FILTERED, PLAIN
 from store.recall.pool import CandidatePool
 from store.recall.settings import RecallSettings
 from store.recall.state import ArmResult, RecallState
+from store.text.terms import analyse_text
 
 
 class LexicalArm:
@@ -26,12 +28,21 @@ class LexicalArm:
         return 1.0
 
     async def find(self, connection: AsyncConnection, state: RecallState) -> ArmResult:
-        """Return the best units that hold one of the question's readable terms, and the scores of all of them."""
+        """Return the best units that hold one of the question's readable terms, and the scores of all of them.
+
+        Reflections, which are in no index, are scored by the words of their text.
+        """
         postings = await _read_postings(connection, state)
-        scores = score_postings(postings, state.question, state.statistics, state.settings.ranking)
+        weighed = state.question, state.statistics, state.settings.ranking
+        scores = score_postings(postings, *weighed)
 
         def score(pool: CandidatePool) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-            return scores.of(pool.places, pool.answers, pool.unmuted)
+            found = scores.of(pool.places, pool.answers, pool.unmuted)
+            drawn = [index for index, unit in enumerate(pool.candidates) if unit.kind == KIND and not found[index]]
+            if drawn:
+                texts = [analyse_text(pool.candidates[index].text, weighed[0].rules[0]) for index in drawn]
+                found[drawn] = score_texts(texts, postings.keys(), *weighed)
+            return found
 
         places = scores.best(state.settings.candidates)
         return ArmResult([unit for unit, seq in places if seq < 0], [place for place in places if place[1] >= 0], score)

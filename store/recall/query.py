@@ -30,7 +30,8 @@ class RecallQuery:
     `time_of` names. `kinds` are fact types; a unit has to carry one of `tags` and all of `metadata`, and to come from a
     turn of `user`. `as_of` hides units that happened later, `known_at` units that were recorded later: a text that was
     corrected since is restored from the log as it was then; facts that ended by the correction stay ended. `without`
-    names arms, rules, "names", "directives" or "rerank" that are left out, to measure what each contributes.
+    names arms, rules, "names", "reflections", "directives" or "rerank" that are left out, to measure what each
+    contributes.
     """
 
     bank: str

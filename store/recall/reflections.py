@@ -1,8 +1,8 @@
 """Finds reflections by their vectors and adds them to the pool.
 
-A reflection is in no session and its words are in no index; its kind is that of observations. The event in the log that
-gave it its text names its source facts. It is added to the pool if all of these facts exist and pass the question's
-filters.
+A reflection is in no session and its words are in no index: the arm of words reads them from its text. Its speaker is
+the subject of its facts; its kind is that of observations. The event in the log that gave it its text names its source
+facts. It is added to the pool if all of these facts exist and pass the question's filters.
 """
 
 from collections.abc import Sequence
@@ -35,11 +35,14 @@ from store.memory.reflections import KIND
 from store.recall.dense import Products
 from store.recall.filters import asks_for_kind, conditions_of_any_kind, happened_at, known_by_then
 from store.recall.pool import Candidate, CandidatePool
+from store.recall.question import find_named_speakers
 from store.recall.state import RecallState
 from store.recall.stored_vectors import measure_distance, select_vector
 from store.schema import EVENT_STORE, REFLECTION, UNIT, in_bank
 from store.sql_constants import ONE, ZERO, inline
 
+#: The name in `RecallQuery.without` that leaves reflections out.
+REFLECTIONS = "reflections"
 #: Most reflections that are found in addition to the units if a filter applies; they displace no unit.
 NEAREST = 8
 
@@ -96,7 +99,7 @@ def _find_event(wanted: FromClause) -> FromClause:
 
 
 def _gather_facts(event: FromClause) -> FromClause:
-    """Return session, turns, time and user of the source facts, if all of them pass the filters.
+    """Return session, turns, subject, time and user of the source facts, if all of them pass the filters.
 
     The session is that of the fact that was said last.
     """
@@ -105,6 +108,7 @@ def _gather_facts(event: FromClause) -> FromClause:
     fact = (
         select(
             *(unit.c[name] for name in ("unit_id", "session_name", "turn_name", "position", "user_id")),
+            func.nullif(unit.c["metadata"][inline("subject")].astext, inline("")).label("subject"),
             happened_at(unit).label("at"),
         )
         .where(in_bank(unit), unit.c.unit_id == cast(source.c.id, Uuid), conditions_of_any_kind(unit))
@@ -116,6 +120,7 @@ def _gather_facts(event: FromClause) -> FromClause:
         select(
             func.array_agg(aggregate_order_by(fact.c.session_name, *last_first))[ONE].label("session_name"),
             func.array_agg(aggregate_order_by(fact.c.turn_name, *last_first)).label("turns"),
+            func.array_agg(aggregate_order_by(fact.c.subject, *last_first))[ONE].label("name"),
             func.max(fact.c.at).label("occurred_at"),
             case((func.count(distinct(fact.c.user_id)) == ONE, func.array_agg(fact.c.user_id)[ONE])).label("user_id"),
         )
@@ -134,7 +139,7 @@ async def add_reflections(
     """Return the pool with those of the ids `found` that are reflections whose facts pass; no query without any."""
     units = {candidate.unit_id for candidate in pool.candidates}
     others = [one for one in found if one not in units]
-    if not others or state.vector is None:
+    if not others or state.vector is None or REFLECTIONS in state.query.without:
         return pool
     arguments = {
         "host": state.host,
@@ -144,7 +149,10 @@ async def add_reflections(
         "reflections": others,
         **state.filters,
     }
-    rows = await fetch_rows(connection, TOLD, arguments)
+    named = find_named_speakers(state.question, state.speakers)
+    found_rows = await fetch_rows(connection, TOLD, arguments)
+    # What is known of another is no answer to a question about one.
+    rows = [row for row in found_rows if len(named) != 1 or row.name is None or row.name in named]
     if not rows:
         return pool
     near = np.array([[row.near, 0, 0] for row in rows], dtype=np.float64)
@@ -164,7 +172,7 @@ def _build_candidate(row: DriverRow) -> Candidate:
         turn_name=turns[0] if turns else None,
         seq=None,
         role=None,
-        name=None,
+        name=row.name,
         occurred_at=row.occurred_at,
         sources=(),
         user_id=row.user_id,

@@ -8,8 +8,10 @@ import pytest
 
 from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import IsReflection, NotFound
+from store.live_model import note_live_model
 from store.log.catalog import EventType
 from store.memory.reflections import KIND
+from store.memory.turns import NewMessage
 from store.memory.units import Units
 from store.recall.query import Recalled, RecallQuery
 from store.recall.recaller import Recaller
@@ -43,7 +45,7 @@ async def test_a_reflection_is_answered_with_its_kind_and_the_turns_it_was_drawn
     [one] = await drawn(world)
     assert one.text.startswith("fact_evolution user_home::home: Porto")
     assert (one.session_name, one.turn_name, one.turn_names) == ("s", "t1", ("t1", "t0"))
-    assert (one.role, one.name, one.arms) == (None, None, ("dense",))
+    assert (one.role, one.name, one.arms) == (None, None, ("dense", "lexical"))
     everything = await recalled(world)
     assert {one.text for one in everything if one.role == "user"} == set(SAID)
     assert one.occurred_at == max(other.occurred_at for other in everything if other.role == "user")
@@ -161,3 +163,39 @@ async def test_it_is_shown_no_more_once_one_of_its_facts_is_forgotten(world: Wor
     await units.forget(HOST, "default", source)
     with pytest.raises(NotFound):
         await units.get(HOST, "default", one.unit_id)
+
+
+async def list_visits(world: World) -> None:
+    """Let Ann and Bo each visit two places."""
+    crew = Crew(world)
+    await note_live_model(world.database, crew.embedder)
+    for n, (name, place) in enumerate([("Ann", "Porto"), ("Bo", "Oslo"), ("Ann", "Ghent"), ("Bo", "Turin")]):
+        said = [NewMessage("user", f"I visited {place}.", name=name, occurred_at=START)]
+        await world.append("s", f"t{n}", messages=said)
+    await crew.drain()
+
+
+async def told(world: World, text: str, **more: Any) -> list[Recalled]:
+    recaller = Recaller(world.database, KnownEmbedder(), RecallSettings())
+    found = (await recaller.recall(HOST, RecallQuery("default", text, k=50, explain=True, **more))).items
+    return [one for one in found if one.kind == KIND]
+
+
+async def test_a_list_is_told_with_all_its_turns_by_its_words_and_its_subject(world: World) -> None:
+    await list_visits(world)
+    [one] = await told(world, "Which places has Ann visited?")
+    assert (one.text, one.name, one.turn_names) == ("Ann visited: Porto; Ghent.", "Ann", ("t2", "t0"))
+    assert one.explain is not None
+    assert one.explain.arms["lexical"].score > 0
+    assert one.explain.moved["speaker"] > 0
+
+
+async def test_a_question_about_one_speaker_is_told_no_list_of_another(world: World) -> None:
+    await list_visits(world)
+    assert [one.name for one in await told(world, "Where was Bo, what has he visited?")] == ["Bo"]
+    assert {one.name for one in await told(world, "Who visited a place?")} == {"Ann", "Bo"}
+
+
+async def test_reflections_can_be_left_out(world: World) -> None:
+    await list_visits(world)
+    assert await told(world, "Which places has Ann visited?", without=["reflections"]) == []

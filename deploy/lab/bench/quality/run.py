@@ -33,6 +33,7 @@ from deploy.lab.bench.quality.material import Dialogue, DialogueMessage, Dialogu
 from deploy.lab.bench.quality.settling import StageNotSettled, wait_until_settled
 from deploy.local.stack import Stack
 from store.recall.names import NAMES
+from store.recall.reflections import REFLECTIONS
 
 Say = Callable[[str], None]
 Answer = TypeVar("Answer")
@@ -43,7 +44,7 @@ TURNS_TOGETHER, CHARACTERS_TOGETHER = 50, 400_000
 AT_ONCE = 4
 #: The parts that `--ablate` disables in turn: arms, and rules of the ranking.
 PARTS = (
-    *("dense", "lexical", "time", "recent", "heads", NAMES),
+    *("dense", "lexical", "time", "recent", "heads", NAMES, REFLECTIONS),
     *("substance", "speaker", "session", "short question", "assistant", "repeated", "length", "tool output"),
 )
 
