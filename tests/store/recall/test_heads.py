@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from store.recall.fusion import fuse_scores
-from store.recall.heads import FIRST, raise_heads
+from store.recall.fusion import FIRST_UNITS, fuse_scores, raise_heads
 from store.recall.pool import Candidate, CandidatePool
 from store.recall.question import parse_question
 from store.recall.settings import RankingSettings
@@ -41,7 +40,7 @@ def test_the_best_of_each_arm_stand_among_the_first_and_nobody_else_changes_his_
     for raw in (raw for name, raw in arms.items() if WEIGHTS[name]):
         best = sorted((i for i in range(count) if raw[i]), key=lambda i: -raw[i])[:BEST]
         heads.update(best)
-        assert set(best) <= set(raised[:FIRST])
+        assert set(best) <= set(raised[:FIRST_UNITS])
     before = order(scores, pool)
     assert [i for i in raised if i not in heads] == [i for i in before if i not in heads]
 
@@ -51,7 +50,7 @@ def test_the_heads_of_however_many_arms_have_room_among_the_first() -> None:
     pool = pool_of(candidates(count))
     alone = {f"arm {n}": np.where(np.arange(count) // BEST == n, np.linspace(1, 0.1, count), 0.0) for n in range(arms)}
     raised = order(raise_heads(np.linspace(0.1, 1, count), pool, alone, dict.fromkeys(alone, 1.0), BEST), pool)
-    assert {n * BEST + nth for n in range(arms) for nth in range(FIRST // arms)} <= set(raised[:FIRST])
+    assert {n * BEST + nth for n in range(arms) for nth in range(FIRST_UNITS // arms)} <= set(raised[:FIRST_UNITS])
 
 
 def test_what_stands_among_the_first_anyway_stays_where_it_is() -> None:
@@ -68,7 +67,7 @@ def test_a_fact_whose_message_is_told_takes_no_place_from_another_head() -> None
     alone = np.zeros(40)
     alone[[39, 37, 36, 35, 34]] = (0.9, 0.8, 0.7, 0.6, 0.5)
     raised = order(raise_heads(scores, pool, {"dense": alone}, WEIGHTS, BEST), pool)
-    assert {37, 36, 35, 34} <= set(raised[:FIRST])
+    assert {37, 36, 35, 34} <= set(raised[:FIRST_UNITS])
     assert raised[-1] == 39
 
 
@@ -78,9 +77,9 @@ def test_an_explanation_tells_how_far_a_head_was_raised_and_the_rule_can_be_left
     alone[59] = 0.01
     question = parse_question("When did I move?")
     ranking = fuse_scores(pool, {"lexical": words, "recent": alone}, WEIGHTS, question, RankingSettings())
-    assert ranking.order.index(59) < FIRST
+    assert ranking.order.index(59) < FIRST_UNITS
     assert ranking.explain(59).moved["heads"] > 0
     left = fuse_scores(
         pool, {"lexical": words, "recent": alone}, WEIGHTS, question, RankingSettings(), without=("heads",)
     )
-    assert left.order.index(59) >= FIRST
+    assert left.order.index(59) >= FIRST_UNITS

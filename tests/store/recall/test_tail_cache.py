@@ -4,8 +4,8 @@ from uuid import UUID
 
 import numpy as np
 
+from store.recall.meaning import TailCache
 from store.recall.tail import Fresh
-from store.recall.tail_cache import TailCache
 
 ONE = np.ones(4, dtype=np.float32)
 
