@@ -3,7 +3,8 @@
 import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,6 @@ from embeddings.minilm.reference import LEAST_COSINE, TEXTS, least_cosine
 from embeddings.model_files import MAX_TOKENS, model_folder
 from embeddings.pace import TokenPace
 from embeddings.settings import EmbeddingSettings, Variant
-from embeddings.token_counts import TokenCounts
 
 if TYPE_CHECKING:
     from fastembed import TextEmbedding
@@ -30,6 +30,34 @@ _DIMENSIONS = 384
 _GENERATIONS = {Variant.LEAN: 1, Variant.DYNAMIC: 1, Variant.WEIGHTS: 2}
 #: More characters than 256 tokens of any written language hold; the rest is not even tokenised.
 _MAX_CHARACTERS = 8192
+#: Most cached token counts, about 3 MB.
+_MOST_COUNTS = 32_768
+
+
+class TokenCounts:
+    """A cache of token counts: keeps the last `most` counts by the text's hash, and no text.
+
+    May be called from several threads.
+    """
+
+    def __init__(self, count: Callable[[Sequence[str]], Sequence[int]], most: int = _MOST_COUNTS) -> None:
+        """Start empty; `count` returns the number of tokens of each text that is not in the cache."""
+        self._count = count
+        self._most = most
+        self._known: OrderedDict[int, int] = OrderedDict()
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Return each text's number of tokens, in order."""
+        keys = [hash(text) for text in texts]
+        by_key = dict(zip(keys, texts, strict=True))
+        known = {key: tokens for key in by_key if (tokens := self._known.pop(key, None)) is not None}
+        new = {key: text for key, text in by_key.items() if key not in known}
+        if new:
+            known |= dict(zip(new, self._count(list(new.values())), strict=True))
+        self._known.update(known)
+        while len(self._known) > self._most:
+            self._known.popitem(last=False)
+        return [known[key] for key in keys]
 
 
 class LocalEmbedder:

@@ -3,7 +3,7 @@
 import gc
 from collections.abc import Sequence
 
-from embeddings.token_counts import TokenCounts
+from embeddings.local import TokenCounts
 
 
 class Counter:
