@@ -10,7 +10,7 @@ from embeddings.retry import Backoff, Clock, Retry, Sleep
 from producers.cutover.checkpoint import Checkpoint
 from producers.cutover.errors import GaveUp
 from producers.cutover.legacy import SCOPES, LegacyMemories, LegacyMemory
-from producers.perimeter.client import PluginClient, build_request
+from producers.perimeter.client import PluginClient, build_body
 from producers.perimeter.errors import (
     InvalidCall,
     PerimeterError,
@@ -207,7 +207,7 @@ class Backfill:
         try:
             entry = await self._map.namespace_of(row.workspace, row.scope)
             content = await run_off_loop(len(row.content), sanitise_content, row.content, self.redaction)
-            write = build_request(MemoryWrite, id=row.id, content=content, kind=MemoryKind.FACT, source=Source.AGENT)
+            write = build_body(MemoryWrite, id=row.id, content=content, kind=MemoryKind.FACT, source=Source.AGENT)
         except (Unmappable, InvalidCall) as problem:
             self.tally.skipped += 1
             self.say(f"[skip] id={row.id} scope={row.scope!r} {problem}")

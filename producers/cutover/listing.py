@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from producers.perimeter.client import PluginClient, build_request
+from producers.perimeter.client import PluginClient, build_body
 from producers.perimeter.errors import UnreadableAnswer
 from producers.plugin.wire import LARGEST_LIMIT, Capability, Found, Memory, MemoryKind, Namespace, SearchRequest
 
@@ -66,7 +66,7 @@ async def _page_through(plugin: PluginClient, namespace: str, *, export: bool) -
 
 async def _search_namespace(plugin: PluginClient, namespace: str, **named: object) -> Found:
     asked = {"limit": LARGEST_LIMIT, **named}
-    found = await plugin.search(build_request(SearchRequest, namespaces=(namespace,), **asked))
+    found = await plugin.search(build_body(SearchRequest, namespaces=(namespace,), **asked))
     if any(memory.namespace != namespace for memory in found.memories):
         raise UnreadableAnswer("the plugin answered with memories of another namespace")
     return found

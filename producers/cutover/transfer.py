@@ -13,7 +13,7 @@ from uuid import UUID
 from producers.cutover.backfill import NamespaceMap, OutageRetry, Say, Unmappable
 from producers.cutover.errors import GaveUp, UnusableFile
 from producers.cutover.listing import list_memories
-from producers.perimeter.client import PluginClient, build_request
+from producers.perimeter.client import PluginClient, build_body
 from producers.perimeter.errors import InvalidCall, PerimeterError
 from producers.perimeter.perimeter import sanitise_content
 from producers.perimeter.trees import WorkspaceTree
@@ -141,7 +141,7 @@ class Import:
     async def _make_namespace(self, retry: OutageRetry, kept: dict[str, Any]) -> bool:
         name = str(kept["namespace"])
         try:
-            upsert = build_request(
+            upsert = build_body(
                 NamespaceUpsert,
                 kind=kept.get("kind"),
                 expires_at=kept.get("expires_at"),
@@ -159,7 +159,7 @@ class Import:
         self, retry: OutageRetry, kept: dict[str, Any], promised: frozenset[str], made: dict[str, bool]
     ) -> None:
         try:
-            memory = build_request(Memory, **kept)
+            memory = build_body(Memory, **kept)
             write = await self._as_write(memory, promised)
         except (InvalidCall, TypeError, ValueError) as problem:
             self.tally.skipped += 1
@@ -177,7 +177,7 @@ class Import:
 
     async def _as_write(self, memory: Memory, promised: frozenset[str]) -> MemoryWrite:
         """Return the write request for an exported memory. Raises InvalidCall, ValueError."""
-        return build_request(
+        return build_body(
             MemoryWrite,
             id=UUID(memory.id),
             content=await run_off_loop(len(memory.content), sanitise_content, memory.content, self.redaction),

@@ -90,8 +90,8 @@ def parse_timeout(text: str) -> float:
     return hours * 3600 + minutes * 60 + seconds + milliseconds / 1000 or TIMEOUT_S
 
 
-def build_request(model: type[Body], /, **fields: Any) -> Body:
-    """Return a request of the contract. Raises InvalidCall, which names the fields and never their values."""
+def build_body(model: type[Body], /, **fields: Any) -> Body:
+    """Return a body of the contract. Raises InvalidCall, which names the fields and never their values."""
     try:
         return model(**fields)
     except ValidationError as error:

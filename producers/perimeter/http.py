@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from producers.perimeter.callers import Callers, CallingWorkspace
-from producers.perimeter.client import build_request
+from producers.perimeter.client import build_body
 from producers.perimeter.errors import InvalidCall, NotConfigured, PerimeterError, UnknownCaller, WorkspaceNotFound
 from producers.perimeter.mcp import PerimeterMcp
 from producers.perimeter.namespaces import NamespaceAccess
@@ -95,7 +95,7 @@ def _search_of(request: Request) -> SearchArguments:
     if unknown:
         raise InvalidCall("a parameter is not known: known are query, namespace, kind and limit")
     limit = asked.get("limit", "20")
-    return build_request(
+    return build_body(
         SearchArguments,
         query=asked.get("query"),
         namespaces=asked.getlist("namespace"),

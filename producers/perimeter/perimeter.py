@@ -1,6 +1,7 @@
-"""The perimeter: a workspace's access to a memory plugin, with redaction, fences and audit."""
+"""The perimeter: a workspace's access to a memory plugin, with redaction, marks and audit."""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -11,9 +12,8 @@ import structlog
 
 from producers.perimeter.audit import OrganisationAudit, OrganisationWrite
 from producers.perimeter.callers import CallingWorkspace
-from producers.perimeter.client import PluginClient, build_request
+from producers.perimeter.client import PluginClient, build_body
 from producers.perimeter.errors import InvalidCall, NotConfigured, PluginRefused
-from producers.perimeter.fence import disarm_marks, mark_organisation
 from producers.perimeter.namespaces import NamespaceAccess, derive_namespaces, readable_entries, writable_entry
 from producers.perimeter.trees import WorkspaceTree
 from producers.plugin.wire import (
@@ -37,6 +37,11 @@ SUMMARY_TTL = timedelta(days=30)
 #: The most namespaces that a process remembers as created.
 MOST_KNOWN = 10_000
 _NOT_FOUND = 404
+
+#: An opening bracket before the word `memory`, with spaces or invisible characters between them.
+_MARK = re.compile(
+    r"([\[\uff3b\u301a\u27e6\u3010])(?=[\s\u00ad\u200b-\u200f\u2028-\u202f\u2060-\u2064\ufeff]*memory\b)", re.IGNORECASE
+)
 
 log = structlog.get_logger("afterturn.perimeter")
 
@@ -123,7 +128,7 @@ class Perimeter:
     async def commit(self, caller: CallingWorkspace, commit: Commit) -> Committed:
         """Store a text, without secrets, and without imitations of the organisation's mark."""
         plugin = self._wired()
-        write = build_request(
+        write = build_body(
             MemoryWrite,
             content=await run_off_loop(len(commit.content), self.clean, commit.content, caller),
             kind=commit.kind,
@@ -154,7 +159,7 @@ class Perimeter:
         if not entries:
             return Hits()
         names = {entry.name: entry.kind for entry in entries}
-        request = build_request(
+        request = build_body(
             SearchRequest, namespaces=tuple(names), query=query or None, kinds=tuple(kinds), limit=limit
         )
         ignored: tuple[str, ...] = ()
@@ -175,7 +180,7 @@ class Perimeter:
         """Forget a memory of a namespace that the caller can write."""
         plugin = self._wired()
         entry = writable_entry(await self.readable(caller), namespace)
-        await plugin.forget(memory_id, build_request(ForgetRequest, requested_by_namespace=entry.name))
+        await plugin.forget(memory_id, build_body(ForgetRequest, requested_by_namespace=entry.name))
 
     def clean(self, content: str, caller: CallingWorkspace | None = None) -> str:
         """Return a text to store: with secrets (and the caller's own key) replaced, and marks disarmed."""
@@ -253,3 +258,13 @@ def _show_memory(memory: Memory, kind: NamespaceKind) -> Memory:
         mark_organisation(memory.id, memory.namespace, content) if kind is NamespaceKind.ORG else disarm_marks(content)
     )
     return memory.model_copy(update={"content": shown})
+
+
+def mark_organisation(memory_id: str, namespace: str, content: str) -> str:
+    """Return a text with the organisation's mark, and no other."""
+    return f"[MEMORY id={memory_id} scope=ORG ns={namespace}]: {disarm_marks(content)}"
+
+
+def disarm_marks(content: str) -> str:
+    """Return the text without marks: `[MEMORY ` becomes `[_MEMORY `. A disarmed text stays the same."""
+    return _MARK.sub(r"\1_", content)

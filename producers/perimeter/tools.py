@@ -12,7 +12,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
 from producers.perimeter.callers import CallingWorkspace
-from producers.perimeter.client import build_request
+from producers.perimeter.client import build_body
 from producers.perimeter.errors import InvalidCall, PerimeterError, PluginUnavailable
 from producers.perimeter.perimeter import Commit, Committed, Perimeter
 from producers.plugin.wire import LARGEST_LIMIT, Capability, Memory, MemoryKind, NamespaceKind, Time, format_time
@@ -246,7 +246,7 @@ class Toolbox:
         if tool is None:
             raise ToolFailed("bad_request", "there is no such tool", retryable=False)
         try:
-            return await tool.run(self._perimeter, caller, build_request(tool.arguments, **dict(arguments)))
+            return await tool.run(self._perimeter, caller, build_body(tool.arguments, **dict(arguments)))
         except PluginUnavailable as error:
             raise ToolFailed(error.wire_code, f"memory is unavailable: {error}", retryable=True) from None
         except PerimeterError as error:

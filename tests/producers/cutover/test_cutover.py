@@ -23,7 +23,7 @@ from producers.cutover.legacy import LegacyMemories
 from producers.cutover.reverse import Reverse
 from producers.cutover.transfer import Import, check_export, export_memories
 from producers.cutover.verify import Verify
-from producers.perimeter.client import PluginAddress, PluginClient, build_request
+from producers.perimeter.client import PluginAddress, PluginClient, build_body
 from producers.perimeter.trees import TableTree
 from producers.plugin.wire import MemoryWrite, NamespaceUpsert
 from store.connections import create_engine
@@ -339,8 +339,8 @@ async def test_a_sample_is_of_workspaces_that_are_there(legacy: LegacyDatabase, 
 
 
 async def write(plugin: PluginClient, namespace: str, content: str, **named: Any) -> str:
-    await plugin.upsert_namespace(namespace, build_request(NamespaceUpsert, kind=namespace.partition(":")[0]))
-    memory = build_request(MemoryWrite, content=content, kind="fact", source="agent", **named)
+    await plugin.upsert_namespace(namespace, build_body(NamespaceUpsert, kind=namespace.partition(":")[0]))
+    memory = build_body(MemoryWrite, content=content, kind="fact", source="agent", **named)
     return (await plugin.write(namespace, memory)).id
 
 

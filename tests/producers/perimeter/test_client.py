@@ -12,7 +12,7 @@ import pytest
 
 from producers.contract_kit.flat_plugin import FlatHandler, FlatServer, FlatStore
 from producers.perimeter.breaker import CircuitBreaker
-from producers.perimeter.client import PluginAddress, PluginClient, build_request, parse_timeout
+from producers.perimeter.client import PluginAddress, PluginClient, build_body, parse_timeout
 from producers.perimeter.errors import (
     CircuitOpen,
     InvalidCall,
@@ -40,7 +40,7 @@ from tests.producers.contract_kit.judging import running, served
 from tests.producers.perimeter.plugins import answering, scripted
 
 HEALTH = {"status": "ok", "version": "1.0.0", "capabilities": ["fts", "something-new"]}
-LISTING = build_request(SearchRequest, namespaces=("workspace:a",))
+LISTING = build_body(SearchRequest, namespaces=("workspace:a",))
 
 
 def client(url: str, **named: Any) -> PluginClient:
@@ -82,14 +82,14 @@ def test_a_name_of_the_contract_is_taken(name: str) -> None:
 def test_a_name_that_is_none_is_refused_before_anything_is_sent(name: str) -> None:
     assert not is_namespace(name)
     with pytest.raises(InvalidCall, match="namespaces"):
-        build_request(SearchRequest, namespaces=(name,))
+        build_body(SearchRequest, namespaces=(name,))
 
 
 def test_a_minimal_write_has_no_other_keys() -> None:
-    write = build_request(MemoryWrite, content="x", kind=MemoryKind.FACT, source=Source.AGENT)
+    write = build_body(MemoryWrite, content="x", kind=MemoryKind.FACT, source=Source.AGENT)
     assert write.as_json() == {"content": "x", "kind": "fact", "source": "agent"}
-    assert build_request(NamespaceUpsert, kind=NamespaceKind.WORKSPACE).as_json() == {"kind": "workspace"}
-    assert build_request(SearchRequest, namespaces=("a:b", "a:c"), query="q", limit=20).as_json() == {
+    assert build_body(NamespaceUpsert, kind=NamespaceKind.WORKSPACE).as_json() == {"kind": "workspace"}
+    assert build_body(SearchRequest, namespaces=("a:b", "a:c"), query="q", limit=20).as_json() == {
         "namespaces": ["a:b", "a:c"],
         "query": "q",
         "limit": 20,
@@ -97,10 +97,10 @@ def test_a_minimal_write_has_no_other_keys() -> None:
 
 
 def test_a_patch_keeps_the_difference_of_null_and_absent() -> None:
-    assert build_request(NamespacePatch, metadata=None).as_json() == {"metadata": None}
-    assert build_request(NamespacePatch, metadata={}).as_json() == {"metadata": {}}
+    assert build_body(NamespacePatch, metadata=None).as_json() == {"metadata": None}
+    assert build_body(NamespacePatch, metadata={}).as_json() == {"metadata": {}}
     with pytest.raises(InvalidCall, match="no fields set"):
-        build_request(NamespacePatch)
+        build_body(NamespacePatch)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_patch_keeps_the_difference_of_null_and_absent() -> None:
 )  # fmt: skip
 def test_a_write_that_breaks_the_contract_names_its_field_and_not_its_value(fields: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidCall, match=field) as caught:
-        build_request(MemoryWrite, **({"content": "hush-hush", "kind": "fact", "source": "agent"} | fields))
+        build_body(MemoryWrite, **({"content": "hush-hush", "kind": "fact", "source": "agent"} | fields))
     assert "hush-hush" not in str(caught.value)
     assert "rumour" not in str(caught.value)
 
@@ -122,7 +122,7 @@ def test_a_write_that_breaks_the_contract_names_its_field_and_not_its_value(fiel
 @pytest.mark.parametrize("limit", [-1, 101, True, 1.5])
 def test_a_limit_beyond_a_hundred_is_refused(limit: object) -> None:
     with pytest.raises(InvalidCall, match="limit"):
-        build_request(SearchRequest, namespaces=("a:b",), limit=limit)
+        build_body(SearchRequest, namespaces=("a:b",), limit=limit)
 
 
 @pytest.mark.parametrize(
@@ -144,17 +144,17 @@ async def test_a_round_trip_over_every_route_of_the_flat_plugin() -> None:
     with served(store=FlatStore()) as url:
         async with client(url + "/") as plugin:
             assert await plugin.capabilities() == frozenset()
-            made = await plugin.upsert_namespace("workspace:test-1", build_request(NamespaceUpsert, kind="workspace"))
+            made = await plugin.upsert_namespace("workspace:test-1", build_body(NamespaceUpsert, kind="workspace"))
             assert (made.name, made.kind) == ("workspace:test-1", "workspace")
-            changed = await plugin.patch_namespace("workspace:test-1", build_request(NamespacePatch, metadata={"a": 1}))
+            changed = await plugin.patch_namespace("workspace:test-1", build_body(NamespacePatch, metadata={"a": 1}))
             assert changed.metadata == {"a": 1}
             known = UUID("7f1b6c1e-3c5e-4d0e-9a53-2f4f5f0f9a11")
             for content in ("one", "two"):
-                write = build_request(MemoryWrite, id=known, content=content, kind="fact", source="agent")
+                write = build_body(MemoryWrite, id=known, content=content, kind="fact", source="agent")
                 assert (await plugin.write("workspace:test-1", write)).id == str(known)
-            search = build_request(SearchRequest, namespaces=("workspace:test-1",))
+            search = build_body(SearchRequest, namespaces=("workspace:test-1",))
             assert [one.content for one in (await plugin.search(search)).memories] == ["two"]
-            await plugin.forget(known, build_request(ForgetRequest, requested_by_namespace="workspace:test-1"))
+            await plugin.forget(known, build_body(ForgetRequest, requested_by_namespace="workspace:test-1"))
             assert (await plugin.search(search)).memories == ()
             await plugin.delete_namespace("workspace:test-1")
             with pytest.raises(PluginRefused) as gone:
@@ -256,7 +256,7 @@ async def test_a_success_that_cannot_be_read_is_no_failure_of_the_plugin(body: b
 
 async def test_an_answer_without_the_id_that_was_given_is_not_believed() -> None:
     with scripted(answering(201, {"id": "another", "namespace": "a:b"})) as (url, _):
-        write = build_request(MemoryWrite, id=UUID(int=7), content="x", kind="fact", source="agent")
+        write = build_body(MemoryWrite, id=UUID(int=7), content="x", kind="fact", source="agent")
         async with client(url) as plugin:
             with pytest.raises(UnreadableAnswer, match="another id"):
                 await plugin.write("a:b", write)
@@ -265,7 +265,7 @@ async def test_an_answer_without_the_id_that_was_given_is_not_believed() -> None
 async def test_an_error_repeats_no_content_and_no_url() -> None:
     async with client("http://127.0.0.1:9/hush-path") as plugin:
         with pytest.raises(PluginUnavailable) as caught:
-            await plugin.write("a:b", build_request(MemoryWrite, content="hush-text", kind="fact", source="agent"))
+            await plugin.write("a:b", build_body(MemoryWrite, content="hush-text", kind="fact", source="agent"))
     assert "hush" not in f"{caught.value!r} {caught.value.__cause__!r}"
 
 

@@ -20,9 +20,8 @@ from producers.perimeter.audit import AuditFile, OrganisationWrite
 from producers.perimeter.callers import CallerFile, CallingWorkspace
 from producers.perimeter.client import PluginAddress, PluginClient
 from producers.perimeter.errors import NOT_CONFIGURED, InvalidCall, NotPermitted, PluginRefused, UnknownCaller
-from producers.perimeter.fence import disarm_marks, mark_organisation
 from producers.perimeter.http import create_perimeter_app
-from producers.perimeter.perimeter import Commit, Perimeter
+from producers.perimeter.perimeter import Commit, Perimeter, disarm_marks, mark_organisation
 from producers.perimeter.tools import NO_MEMORIES, REFUSED_SCOPE, Toolbox, ToolFailed
 from producers.perimeter.trees import FileTree
 from producers.plugin.wire import MemoryKind

@@ -19,7 +19,7 @@ from producers.contract_kit.catalog import CASES
 from producers.contract_kit.flat_plugin import PluginError
 from producers.errors import FieldProblem, Invalid, Overloaded, Unauthenticated
 from producers.fair_queue import BYTES_A_UNIT, TURN_WEIGHT, FairQueue
-from producers.perimeter.client import PluginAddress, PluginClient, build_request
+from producers.perimeter.client import PluginAddress, PluginClient, build_body
 from producers.plugin import app as plugin_app
 from producers.plugin.app import PluginApp
 from producers.plugin.store import PluginStore
@@ -166,7 +166,7 @@ async def test_the_perimeters_client_and_the_server_understand_each_other(store:
     async with serving(store) as url, PluginClient(PluginAddress(url, PATIENCE_S)) as plugin:
         assert await plugin.capabilities() == frozenset(ReferenceStore.capabilities)
         with pytest.raises(Exception, match="no namespace") as caught:
-            await plugin.write("team:a", build_request(MemoryWrite, **MEMORY))
+            await plugin.write("team:a", build_body(MemoryWrite, **MEMORY))
         assert getattr(caught.value, "status", None) == 404
 
 
