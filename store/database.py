@@ -1,5 +1,6 @@
 """Connections to PostgreSQL: every transaction is opened here, and sets its tenant before anything else."""
 
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
@@ -10,8 +11,10 @@ from uuid import UUID
 import orjson
 from asyncpg import Record
 from asyncpg.exceptions import PostgresError
-from sqlalchemy import event
+from prometheus_client import Counter, Histogram
+from sqlalchemy import AsyncAdaptedQueuePool, event
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 from sqlalchemy.util.concurrency import greenlet_spawn, in_greenlet
@@ -20,7 +23,6 @@ from store.connections import NAMELESS, create_engine
 from store.database_outage import is_statement_timeout, lock_timeouts
 from store.driver_rows import get_driver_connection
 from store.errors import SessionDefaultsMissing, StatementTimeout
-from store.pool import MeasuredPool
 from store.settings import DatabaseSettings
 from store.vectors import register_codec
 
@@ -57,8 +59,33 @@ MISSING_DEFAULTS = """
      where replace(current_setting(d.name), ' ', '') is distinct from replace(d.wanted, ' ', '')"""
 
 
+#: Without labels, because the pools of a process are not distinguished.
+POOL_WAIT_SECONDS = Histogram(
+    "afterturn_pool_wait_seconds",
+    "Seconds a call waited because every connection of its pool was lent; calls that found one are not counted",
+    buckets=(0.001, 0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10),
+)
+POOL_TIMEOUTS = Counter("afterturn_pool_timeouts", "Calls that got no database connection in time")
+
 #: Called with the driver's connection.
 Begun = Callable[[Any], Awaitable[None]]
+
+
+class MeasuredPool(AsyncAdaptedQueuePool):
+    """A connection pool that measures how long a call waits when every connection is in use."""
+
+    def connect(self) -> PoolProxiedConnection:
+        """Return a connection, and observe the wait for it."""
+        if self.checkedout() < self.size():
+            return super().connect()
+        began = time.monotonic()
+        try:
+            return super().connect()
+        except PoolTimeout:
+            POOL_TIMEOUTS.inc()
+            raise
+        finally:
+            POOL_WAIT_SECONDS.observe(time.monotonic() - began)
 
 
 class Database:

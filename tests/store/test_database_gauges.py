@@ -4,9 +4,8 @@ import asyncio
 
 from sqlalchemy import text
 
-from store.database import Database
+from store.database import POOL_WAIT_SECONDS, Database
 from store.database_gauges import read_database_sample
-from store.pool import POOL_WAIT_SECONDS
 from store.settings import DatabaseSettings
 from tests.patience import until
 from tests.servers import TestPostgres

@@ -14,7 +14,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
 import producers.metrics
-import store.pool
+import store.database
 import workers.metrics
 from deploy.cli.app import COMMANDS
 from deploy.lab.build_dashboards import DASHBOARDS, render_dashboard
@@ -47,7 +47,7 @@ def rules(path: str) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def exposed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     """Every sample's name and its labels."""
-    assert all((loop_lag, producers.metrics, store.pool, workers.metrics))
+    assert all((loop_lag, producers.metrics, store.database, workers.metrics))
     found = dict(OURS_BY_PROMETHEUS) | {f"{DEATHS}_total": {"process"}}
     for made in set(REGISTRY._names_to_collectors.values()):
         if isinstance(made, MetricWrapperBase):
