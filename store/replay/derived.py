@@ -1,22 +1,72 @@
 """Compares derived state outside the log with what the pipeline computes, and rebuilds it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from store.derived import bank_state, projection
+from store.derived.aliases import EntityName, resolve_aliases
 from store.derived.facts import MANY_VALUED
 from store.derived.unit_words import find_wrong_words
-from store.replay import aliases
 from store.replay.digest import NAMED, BankIdentity, find_first_differences
 from store.replay.expected import EXPECTED, WORDS
 from store.replay.report import DerivedStateReport, Difference
 from store.replay.shadow import ReplayScope
 from store.tenancy import languages
 
+# Expected profiles (`name` and following columns) beside stored ones (`live_name` and following), ordered by stem. The
+# stored profile of an entity that waits for a refresh is accepted.
+PROFILES = text("""
+    with said as materialized (
+        select l.host_id, l.bank_id, l.entity_id, coalesce(nullif(l.name, ''), n.canonical_name) as name,
+               coalesce(nullif(l.kind, ''), n.metadata->>'kind', '') as kind, l.mentions
+          from afterturn.agent_memory_unit_entity_t l
+          join afterturn.agent_memory_entity_t n
+            on n.host_id = l.host_id and n.bank_id = l.bank_id and n.entity_id = l.entity_id
+         where afterturn.in_scope(l.host_id, l.bank_id, :host, :bank) and l.counted
+    ), changed as (
+        select l.host_id, l.bank_id, l.entity_id from afterturn.agent_memory_unit_entity_t l
+         where afterturn.in_scope(l.host_id, l.bank_id, :host, :bank) and l.counted <> (l.removed_at is null)
+        union
+        select s.host_id, s.bank_id, s.entity_id from afterturn.stale_entity_t s
+            where afterturn.in_scope(s.host_id, s.bank_id, :host, :bank)
+    ), named as (
+        select distinct on (c.host_id, c.bank_id, c.entity_id) c.*
+          from (select host_id, bank_id, entity_id, name, sum(mentions) as n from said group by 1, 2, 3, 4) c
+         order by c.host_id, c.bank_id, c.entity_id, c.n desc, c.name
+    ), kinds as (
+        select distinct on (c.host_id, c.bank_id, c.entity_id) c.*
+          from (select host_id, bank_id, entity_id, kind, sum(mentions) as n from said group by 1, 2, 3, 4) c
+         order by c.host_id, c.bank_id, c.entity_id, c.n desc, c.kind
+    ), made as (
+        select t.host_id, t.bank_id, t.entity_id, n.name, k.kind, afterturn.folded(n.name) as folded, t.mentions
+          from (select host_id, bank_id, entity_id, sum(mentions)::int as mentions from said group by 1, 2, 3) t
+          join named n using (host_id, bank_id, entity_id)
+          join kinds k using (host_id, bank_id, entity_id)
+         where t.mentions > 0
+    ), beside as (
+        select host_id, bank_id, entity_id, c.entity_id is not null as waits, m.name, m.kind, m.folded, m.mentions,
+               p.canonical_id as live_canonical, p.name as live_name, p.kind as live_kind, p.folded as live_folded,
+               p.stem as live_stem, p.mentions as live_mentions
+          from made m
+          full join (select p.* from afterturn.entity_profile_t p
+           where afterturn.in_scope(p.host_id, p.bank_id, :host, :bank)) p
+              using (host_id, bank_id, entity_id)
+          left join changed c using (host_id, bank_id, entity_id)
+    )
+    select host_id, bank_id, entity_id, waits, live_canonical, live_name, live_kind, live_folded, live_stem,
+           live_mentions, case when waits then live_name else name end as name,
+           case when waits then live_kind else kind end as kind,
+           case when waits then live_folded else folded end as folded,
+           case when waits then live_mentions else mentions end as mentions
+      from beside
+     order by host_id, bank_id, split_part(case when waits then live_folded else folded end, ' ', 1)""")
+
+PROFILE_COLUMNS = ("canonical_id", "name", "kind", "folded", "stem", "mentions")
 BANKS = text("""
     select r.host_id, r.bank_id from afterturn.agent_memory_bank_t r
      where afterturn.in_scope(r.host_id, r.bank_id, :host, :bank) order by 1, 2""")
@@ -40,7 +90,7 @@ async def check_derived(connection: AsyncConnection, scope: ReplayScope) -> list
         if name == WORDS:
             wrong += await _wrong_words(connection, scope)
         found.append(DerivedStateReport(name, wrong[:NAMED]))
-    return [*found, DerivedStateReport("aliases", await aliases.find_differences(connection, arguments))]
+    return [*found, DerivedStateReport("aliases", await _find_wrong_aliases(connection, arguments))]
 
 
 async def _wrong_words(connection: AsyncConnection, scope: ReplayScope) -> list[Difference]:
@@ -63,6 +113,53 @@ async def _wrong_words(connection: AsyncConnection, scope: ReplayScope) -> list[
                 if len(found) >= NAMED:
                     return found
     return found
+
+
+async def _find_wrong_aliases(connection: AsyncConnection, arguments: Mapping[str, Any]) -> list[Difference]:
+    """Return the first profiles that differ from what the counted mentions of their entities give.
+
+    Compared by bank and stem: only entities of one stem can be the same.
+    """
+    found: list[Difference] = []
+    together: list[Row[Any]] = []
+    place: tuple[Any, ...] = ()
+    async with connection.stream(PROFILES, arguments) as rows:
+        async for row in rows:
+            here = row.host_id, row.bank_id, None if row.folded is None else row.folded.partition(" ")[0]
+            if here != place:
+                found += _compare_profiles(together)
+                together = []
+            if len(found) >= NAMED:
+                break
+            place = here
+            together.append(row)
+    return [*found, *_compare_profiles(together)][:NAMED]
+
+
+def _compare_profiles(rows: Sequence[Row[Any]]) -> Iterator[Difference]:
+    profiles = {
+        row.entity_id: EntityName(row.entity_id, row.name, row.kind, row.folded, row.mentions)
+        for row in rows
+        if row.name is not None
+    }
+    same = resolve_aliases(list(profiles.values()))
+    for row in rows:
+        live = (row.live_canonical, row.live_name, row.live_kind, row.live_folded, row.live_stem, row.live_mentions)
+        yield from _compare_profile(row, live, profiles.get(row.entity_id), same)
+
+
+def _compare_profile(
+    row: Row[Any], live: tuple[Any, ...], profile: EntityName | None, same: Mapping[UUID, UUID]
+) -> Iterator[Difference]:
+    key = {"host_id": str(row.host_id), "bank_id": str(row.bank_id), "entity_id": str(row.entity_id)}
+    told = None
+    if (one := profile) is not None:
+        told = (same[one.entity_id], one.name, one.kind, one.folded, one.stem, one.mentions)
+    if told is None or row.live_name is None:
+        if told is not None or row.live_name is not None:
+            yield Difference(key, "live" if told is None else "derived", ())
+    elif told != live:
+        yield Difference(key, "both", [name for name, a, b in zip(PROFILE_COLUMNS, told, live, strict=True) if a != b])
 
 
 async def read_banks(connection: AsyncConnection, scope: ReplayScope) -> list[BankIdentity]:
