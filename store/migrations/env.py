@@ -7,21 +7,28 @@ from collections.abc import Sequence
 import orjson
 from alembic import context
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Index, text
 from sqlalchemy.pool import NullPool
+from sqlalchemy.schema import CreateIndex
 
 from store.connections import create_owner_engine
 from store.errors import UnknownRevision
 from store.ledger.stages import describe_stages
 from store.log.catalog import describe_registry
 from store.migrations import FOLDER, FUNCTIONS, REGISTRIES, list_revisions, newest_revision, oldest_code
-from store.migrations.indexes import build_missing_indexes
 from store.migrations.scripts import run_script
+from store.schema import METADATA
 
 SET_EVENTS = text("select afterturn.set_events(cast(:registry as jsonb))")
 SET_VERSION = text("select afterturn.set_schema_version(:revision, :oldest_code)")
 FIND_REVISION = text("select version_num from public.afterturn_version")
 SET_STAGES = text("select afterturn.set_stages(cast(:stages as jsonb))")
+#: Indexes by name, and whether each is valid: one whose build was interrupted is not.
+FIND_INDEXES = text("""
+    select c.relname, x.indisvalid from pg_index x
+      join pg_class c on c.oid = x.indexrelid
+      join pg_namespace n on n.oid = c.relnamespace and n.nspname in ('afterturn', 'public')""")
+
 #: Key of the advisory lock by which processes that start at the same time migrate one after the other.
 MIGRATION_LOCK = 7_305_412_208_117
 POLL_S = 0.05
@@ -59,6 +66,28 @@ def _refuse_unknown(found: MigrationContext) -> None:
     """Raise UnknownRevision where another version of the code migrated this database, which is then left unchanged."""
     if unknown := set(found.get_current_heads()) - set(list_revisions()):
         raise UnknownRevision(unknown.pop(), newest_revision())
+
+
+def build_missing_indexes(connection: Connection) -> None:
+    """Build the declared indexes that are missing or invalid, concurrently, one after the other.
+
+    The connection is in AUTOCOMMIT: within the migration's transaction, an index on a large table would block its
+    writes for minutes.
+    """
+    valid = {row.relname: row.indisvalid for row in connection.execute(FIND_INDEXES)}
+    for table in METADATA.sorted_tables:
+        for index in table.indexes:
+            name = str(index.name)
+            if valid.get(name) is False:
+                connection.exec_driver_sql(f"drop index concurrently {table.schema}.{name}")
+            if not valid.get(name):
+                connection.exec_driver_sql(_describe_index(index, connection))
+
+
+def _describe_index(index: Index, connection: Connection) -> str:
+    """Return the statement that builds an index without blocking writes."""
+    statement = str(CreateIndex(index).compile(connection, compile_kwargs={"literal_binds": True}))
+    return statement.replace(" INDEX ", " INDEX CONCURRENTLY ", 1)
 
 
 async def _run_migrations() -> None:

@@ -7,7 +7,7 @@ down_revision = "0.1.0_0014"
 
 
 def upgrade() -> None:
-    """Do nothing: indexes of tables in use are built by every upgrade (store/migrations/indexes.py)."""
+    """Do nothing: indexes of tables in use are built by every upgrade (store/migrations/env.py)."""
 
 
 def downgrade() -> None:
