@@ -1,7 +1,9 @@
 """`afterturn jobs`: list, requeue or drop work of the stages, and wait until it is done."""
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from functools import partial
@@ -10,7 +12,6 @@ from typing import Annotated
 import typer
 
 from deploy.cli.bulk_changes import BulkChange, SelectedRows, change_rows
-from deploy.cli.drain import CountRows, DrainState, wait_until_drained
 from deploy.cli.existence import require_existing
 from deploy.cli.ledger_listing import print_rows, print_turn_history
 from deploy.cli.ledger_rows import (
@@ -43,6 +44,15 @@ class Status(StrEnum):
     UNKNOWN = "unknown"
     DEAD = "dead"
 
+
+#: Shortest pause of `jobs drain` between two counts, in seconds.
+POLL_INTERVAL_S = 0.5
+#: Largest share of the time that counting may take.
+SHARE = 0.1
+#: Between two lines of progress, in seconds.
+REPORT_INTERVAL_S = 5.0
+#: Counts rows by status.
+CountRows = Callable[[], Awaitable[Mapping[str, int]]]
 
 StageOption = Annotated[list[Stage] | None, typer.Option("--stage", help="Filter by stage (repeatable).")]
 StatusOption = Annotated[list[Status] | None, typer.Option("--status", help="Filter by status (repeatable).")]
@@ -167,6 +177,56 @@ def drop_command(
     body = {"action": "drop", "reason": why}
     end = BulkChange("jobs drop", "dropped", lambda by_hand, rows: by_hand.drop(rows, why), left, body)
     change_rows(data, SelectedRows(turn or (), place, selection), end, yes=yes, dry_run=dry_run, as_json=as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class DrainState:
+    """The last count: rows undone, dead and unknown; `waited_s` is the time since the first count, in seconds."""
+
+    undone: int
+    dead: int
+    unknown: int
+    waited_s: float
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing was undone."""
+        return not self.undone
+
+
+async def wait_until_drained(
+    count: CountRows,
+    timeout_s: float,
+    say: Callable[[str], None],
+    seen: Callable[[DrainState], None],
+) -> DrainState:
+    """Count until nothing is undone or `timeout_s` is over, and return the last count.
+
+    `seen` is called with every count, `say` with a line of progress every REPORT_INTERVAL_S seconds.
+    """
+    begun = said = time.monotonic()
+    before: DrainState | None = None
+    while True:
+        began = time.monotonic()
+        counts = await count()
+        undone = counts["pending"] + counts["running"]
+        now = DrainState(undone, counts["dead"], counts["unknown"], time.monotonic() - begun)
+        seen(now)
+        if now.done or now.waited_s >= timeout_s:
+            return now
+        if time.monotonic() - said >= REPORT_INTERVAL_S or before is None:
+            say(_describe_progress(now, before))
+            said, before = time.monotonic(), now
+        pause = max(POLL_INTERVAL_S, (time.monotonic() - began) / SHARE)
+        await asyncio.sleep(min(pause, max(0.0, timeout_s - now.waited_s)))
+
+
+def _describe_progress(now: DrainState, before: DrainState | None) -> str:
+    line = f"{now.undone} pieces of work undone"
+    if before and (passed := now.waited_s - before.waited_s) > 0:
+        rate = (before.undone - now.undone) / passed
+        line += f", {abs(rate):.1f} a second {'fewer' if rate >= 0 else 'more'}"
+    return line + (f"; {now.dead} dead, {now.unknown} unknown" if now.dead or now.unknown else "")
 
 
 @jobs_app.command("drain")
