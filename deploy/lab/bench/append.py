@@ -1,16 +1,23 @@
 """`afterturn bench append`: measures the store's write path, with one measure for each promise about it."""
 
-from collections.abc import AsyncGenerator, Callable
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+from uuid import UUID
 
-from deploy.lab.bench import footprint, growth, rates, turn_costs
+from deploy.lab.bench import footprint, growth, turn_costs
 from deploy.lab.bench.acknowledgement import AcknowledgementBench
 from deploy.lab.bench.bench_database import BenchDatabase, open_bench_database
 from deploy.lab.bench.floors import Floors
+from deploy.lab.bench.history import History
 from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
 from deploy.lab.bench.servers import BenchServers, open_bench_servers
 from store.database import Database
+from store.log.bulk import append_bulk
+from store.replay.shadow import ReplayScope, Shadow
 
 CONNECTIONS = 8
 #: Opens the servers that `run` takes.
@@ -65,7 +72,7 @@ async def run(on: BenchServers, say: Say, sizes: AppendSizes) -> BenchOutcome:
         say(f"a session of {sizes.session_turns} turns")
         measures += [await growth.measure_long_session(here, sizes.session_turns, sizes.rounds, sizes.turns)]
         say(f"bulk append and replay of {sizes.bulk_events} events, {sizes.bulk_rounds} times")
-        measures += await rates.measure_bulk_and_replay(here, sizes.bulk_events, sizes.bulk_rounds)
+        measures += await measure_bulk_and_replay(here, sizes.bulk_events, sizes.bulk_rounds)
     return BenchOutcome(machine, measures, asdict(sizes), parts)
 
 
@@ -91,3 +98,47 @@ async def _open_floors(here: BenchDatabase) -> AsyncGenerator[tuple[Database, Fl
         yield database, floors
     finally:
         await database.close()
+
+
+async def measure_bulk_and_replay(ground: BenchDatabase, events: int, rounds: int) -> list[Measure]:
+    """Measure the append of a generated history with and without projections, and its replay, alternating."""
+    alone, projected, replayed = [], [], []
+    database = ground.database(1)
+    try:
+        for nth in range(rounds):
+            alone.append(await _measure_load_rate(ground, database, events, nth, project=False))
+            projected.append(await _measure_load_rate(ground, database, events, nth, project=True))
+            replayed.append(await _measure_replay_rate(ground))
+    finally:
+        await database.close()
+    return [
+        Measure("bulk_append_log_only", "events/s", median(alone), MeasureTarget(">=", 20_000.0)),
+        Measure("bulk_append_with_projections", "events/s", median(projected), MeasureTarget(">=", 5_000.0)),
+        Measure("replay", "events/s", median(replayed), MeasureTarget(">=", 10_000.0)),
+    ]
+
+
+async def _measure_load_rate(
+    ground: BenchDatabase, database: Database, events: int, seed: int, *, project: bool
+) -> float:
+    host = await ground.new_host(database)
+    made = list(History(host, "bulk", seed).events(events))
+    return events / await _time_load(database, host, made, project=project)
+
+
+async def _time_load(database: Database, host: UUID, made: Sequence[dict[str, Any]], *, project: bool) -> float:
+    started = time.perf_counter()
+    await append_bulk(database, host, made, project=project)
+    return time.perf_counter() - started
+
+
+async def _measure_replay_rate(ground: BenchDatabase) -> float:
+    """Replay the newest host's log into shadow tables, and return events per second."""
+    shadow = Shadow(ground.owner, ReplayScope(ground.newest_host), ground.name)
+    await shadow.prepare(resume=False)
+    try:
+        started = time.perf_counter()
+        done = await shadow.catch_up()
+        return done / (time.perf_counter() - started)
+    finally:
+        await shadow.drop()

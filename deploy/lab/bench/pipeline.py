@@ -10,13 +10,13 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from deploy.lab.bench import row_floor, saturated, stage_floors
+from deploy.lab.bench import row_floor, stage_floors
 from deploy.lab.bench.acknowledgement import append_new_turns, read_clock
 from deploy.lab.bench.bench_database import BenchDatabase, open_bench_database
+from deploy.lab.bench.http_latency import BUSY_PAUSE_S, QUIET_PAUSE_S, Questions, TurnEndpoint
 from deploy.lab.bench.material import repeat_conversation
 from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
 from deploy.lab.bench.pipeline_stack import PipelineStack, open_pipeline_stack
-from deploy.lab.bench.questions import Questions
 from deploy.lab.demo.stack import pause_workers
 from embeddings.settings import Variant
 from store.database import Database
@@ -219,11 +219,11 @@ class PipelineBench:
         return Measure("recall_job_p95_over_call", "ms", as_job - at_once, MeasureTarget("<=", 150.0))
 
     async def _measure_acknowledgement(self) -> list[Measure]:
-        door = saturated.TurnEndpoint(self.on.stack)
-        quiet = await door.p95_ms(self.sizes.acknowledgements, saturated.QUIET_PAUSE_S)
+        door = TurnEndpoint(self.on.stack)
+        quiet = await door.p95_ms(self.sizes.acknowledgements, QUIET_PAUSE_S)
         with pause_workers(self.on.stack):
             host, _ = await self.backlog(SATURATING * self.sizes.banks)
-        busy = await door.p95_ms(self.sizes.acknowledgements, saturated.BUSY_PAUSE_S)
+        busy = await door.p95_ms(self.sizes.acknowledgements, BUSY_PAUSE_S)
         if not await self.undone(host):
             raise PipelineUnfinished("the backlog was worked off before the acknowledgements were timed")
         return [

@@ -1,7 +1,9 @@
 """Measures round trips and processor time of a turn."""
 
+import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from uuid import UUID
 
@@ -10,15 +12,65 @@ from sqlalchemy import make_url
 from deploy.lab.bench.acknowledgement import append_new_turns, derive_turn_ids, read_clock
 from deploy.lab.bench.bench_database import BenchDatabase
 from deploy.lab.bench.measures import Measure, MeasureTarget
-from deploy.lab.bench.round_trips import CountingRelay, count_round_trips
 from deploy.lab.bench.talk import TurnGenerator
 from deploy.lab.bench.timing import MILLISECONDS, run_lanes
 from store.memory.turns import NewTurn, TurnStore
+
+CHUNK = 65536
 
 MANY_MESSAGES = 64
 WARM_UP_TURNS = 12
 #: Number of counts, of which the least is taken: every few seconds a turn also reads its host's bank languages.
 TRIES = 3
+
+
+class CountingRelay:
+    """Relays bytes between a client and a server, and counts how often the client sends after the server has sent."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host, self._port = host, port
+        self.trips = 0
+
+    async def relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Relay one client's connection until either side closes it."""
+        server_reader, server_writer = await asyncio.open_connection(self._host, self._port)
+        turn = _LastSpeaker()
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._pump(reader, server_writer, turn, from_client=True))
+                both.create_task(self._pump(server_reader, writer, turn, from_client=False))
+        finally:
+            writer.close()
+            server_writer.close()
+
+    async def _pump(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, turn: "_LastSpeaker", *, from_client: bool
+    ) -> None:
+        while data := await source.read(CHUNK):
+            if from_client and not turn.is_clients:
+                self.trips += 1
+            turn.is_clients = from_client
+            sink.write(data)
+            await sink.drain()
+        sink.close()
+
+
+class _LastSpeaker:
+    """The side that sent last on a connection."""
+
+    def __init__(self) -> None:
+        self.is_clients = False
+
+
+@asynccontextmanager
+async def count_round_trips(host: str, port: int) -> AsyncGenerator[tuple[CountingRelay, int]]:
+    """Yield a relay in front of a server, and the local port it listens on."""
+    relay = CountingRelay(host, port)
+    server = await asyncio.start_server(relay.relay, "127.0.0.1", 0)
+    try:
+        yield relay, server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
 
 
 async def measure_round_trips(ground: BenchDatabase) -> Measure:
