@@ -5,6 +5,7 @@ probed; if they or a filter leave too few units, all vectors are compared after 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 import numpy as np
@@ -59,14 +60,10 @@ class DenseArm:
         return settings.ranking.dense_weight
 
     async def find(self, connection: AsyncConnection, state: RecallState) -> ArmResult:
-        """Return the nearest units, stored or of the fresh tail; none if the question has no vector."""
+        """Return the nearest stored units; none if the question has no vector. `add_tail` adds fresh texts."""
         if state.vector is None:
             return ArmResult([], [], lambda pool: np.zeros(len(pool)))
-        rows = await _find_nearest(connection, state)
-        near = dict(_nearest_of_tail(state.tail_vectors, state.vector)) | {
-            row.unit_id: float(row.cosine) for row in rows
-        }
-        best = sorted(near, key=lambda unit: (-near[unit], unit))[: state.settings.candidates]
+        state.nearest = {row.unit_id: float(row.cosine) for row in await _find_nearest(connection, state)}
         ranking = state.settings.ranking
 
         def score(pool: CandidatePool) -> NDArray[np.float64]:
@@ -76,7 +73,19 @@ class DenseArm:
                 pool.products, before * (beside + ranking.dense_answer * pool.answers), after * beside
             )
 
-        return ArmResult(best, [], score)
+        return ArmResult(_take_nearest(state.nearest, state), [], score)
+
+
+def add_tail(state: RecallState) -> None:
+    """Let the fresh texts that have been embedded take their places among the nearest units that the arm found."""
+    found, question = state.found.get(DenseArm.name), state.vector
+    if found is not None and question is not None and state.tail_vectors:
+        tail = {unit: float(vector @ question) for unit, vector in state.tail_vectors.items()}
+        state.found[DenseArm.name] = replace(found, units=_take_nearest({**tail, **state.nearest}, state))
+
+
+def _take_nearest(near: Mapping[UUID, float], state: RecallState) -> Sequence[UUID]:
+    return sorted(near, key=lambda unit: (-near[unit], unit))[: state.settings.candidates]
 
 
 async def _find_nearest(connection: AsyncConnection, state: RecallState) -> Sequence[DriverRow]:
@@ -123,9 +132,3 @@ def _find_named(state: RecallState) -> str | None:
     """Return the one speaker whom the question names, None if it names none or several."""
     named = find_named_speakers(state.question, state.speakers)
     return next(iter(named)) if len(named) == 1 else None
-
-
-def _nearest_of_tail(
-    tail: Mapping[UUID, NDArray[np.float32]], question: NDArray[np.float32]
-) -> Sequence[tuple[UUID, float]]:
-    return [(unit, float(vector @ question)) for unit, vector in tail.items()]

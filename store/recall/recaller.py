@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from itertools import islice
 from uuid import UUID
 
+from sqlalchemy.ext.asyncio import AsyncConnection
+
 from embeddings.protocol import Embedder, Reranker
 from store import identity
 from store.database import ONE_PLAN, Database
@@ -20,7 +22,7 @@ from store.recall.as_of import restore_texts
 from store.recall.budget import cut_to_budget, select_directives
 from store.recall.candidates import load_pool, read_whole_texts
 from store.recall.deduplication import DistinctUnit, deduplicate_ranking
-from store.recall.dense_arm import DenseArm, search_settings
+from store.recall.dense_arm import DenseArm, add_tail, search_settings
 from store.recall.evidence import weigh_evidence
 from store.recall.fusion import Ranking, fuse_scores
 from store.recall.lexical_arm import LexicalArm
@@ -95,6 +97,8 @@ class Recaller:
             return await self._answer(state, counting)
         finally:
             counting.cancel()
+            if state.tail_embedding is not None:
+                state.tail_embedding.cancel()
 
     async def _begin(self, host: UUID, query: RecallQuery) -> RecallState:
         """Return the state of a new recall, its question parsed by the rules of the bank's languages."""
@@ -167,11 +171,24 @@ class Recaller:
         return await self._query_arms(state, arms, apart=True)
 
     async def _query_arms(self, state: RecallState, arms: Sequence[Arm], *, apart: bool) -> CandidatePool:
-        """Return the arms' pool, read in one transaction that ends before ranking, which holds no connection."""
+        """Return the arms' pool, read in one transaction, or in two if the fresh texts must be waited for.
+
+        No connection is held while the model works or units are ranked.
+        """
         opened = search_settings(state.lists, filtered=filters.is_filtered(state.filters))
+        tail = state.tail_embedding
         async with self._database.tenant(state.host, opened) as connection:
             await query_arms(connection, arms, state, apart=apart)
-            pool = await load_pool(connection, state)
+            if tail is None or tail.done():
+                return await self._load_pool(connection, state)
+        await tail
+        state.steps.done("embed")
+        async with self._database.tenant(state.host, opened) as connection:
+            return await self._load_pool(connection, state)
+
+    async def _load_pool(self, connection: AsyncConnection, state: RecallState) -> CandidatePool:
+        add_tail(state)
+        pool = await load_pool(connection, state)
         state.steps.done("load")
         return restore_texts(pool, state.earlier)
 

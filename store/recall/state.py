@@ -1,5 +1,6 @@
 """The state of one recall, which its steps fill."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -68,8 +69,9 @@ class RecallState:
     `unindexed` are facts that no worker has written, if the question asks for facts, and units that ended after its
     moment.
 
-    `Meanings.embed` fills the question's `vector`, of the model's `generation` (None after a failure), and the
-    vectors of the fresh texts, `tail_vectors`; `query_arms` fills `found`, each arm's result by its name.
+    `Meanings.embed` fills the question's `vector`, of the model's `generation` (None after a failure), and begins to
+    embed the fresh texts: `tail_embedding` fills `tail_vectors`. `query_arms` fills `found`, each arm's result by its
+    name, and `nearest`, the cosines of the stored units that the dense arm found.
     `degraded` names the parts that failed, `characters` counts the text of candidates.
     """
 
@@ -100,7 +102,9 @@ class RecallState:
 
     vector: NDArray[np.float32] | None = field(default=None, repr=False)
     tail_vectors: Mapping[UUID, NDArray[np.float32]] = field(default_factory=dict, repr=False)
+    tail_embedding: asyncio.Task[None] | None = field(default=None, repr=False)
 
     found: dict[str, ArmResult] = field(default_factory=dict, repr=False)
+    nearest: Mapping[UUID, float] = field(default_factory=dict, repr=False)
     degraded: list[str] = field(default_factory=list)
     characters: int = 0

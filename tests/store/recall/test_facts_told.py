@@ -28,7 +28,7 @@ async def test_a_fact_that_no_worker_has_written_is_found_by_its_meaning(memory:
     await memory.say(*CHATTER, "I moved to Lisbon in May.")
     found = (await memory.ask("Which town is home now?", kinds=["world"], without=["lexical"])).items
     assert [(one.text, one.arms) for one in found] == [("The user moved to Lisbon.", ("dense",))]
-    assert memory.embedder.heard[-1][1:] == ["The user moved to Lisbon."]
+    assert memory.embedder.heard[-1] == ["The user moved to Lisbon."]
 
 
 async def _add_fact(memory: Memory, content: str, source: str) -> UUID:

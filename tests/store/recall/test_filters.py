@@ -22,7 +22,7 @@ async def test_filters_hold_in_the_fresh_tail_too(memory: Memory) -> None:
     await memory.say("the blue kayak is here", session="a")
     await memory.say("the blue kayak is there", session="b")
     await memory.ask("a boat?", session_name="a", exclude_session=True)
-    assert memory.embedder.heard == [["a boat?", "the blue kayak is there"]]
+    assert memory.embedder.heard == [["a boat?"], ["the blue kayak is there"]]
 
 
 async def test_as_of_hides_what_happened_later(memory: Memory) -> None:

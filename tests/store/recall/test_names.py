@@ -44,11 +44,17 @@ async def first(memory: Memory, question: str, **more: Any) -> str | None:
     return (await memory.ask(question, k=1, **more)).items[0].name
 
 
-async def is_resolved(memory: Memory, question: str) -> bool:
-    """Say whether a question's name means somebody: then the speaker's own is put in its place."""
+async def embedded(memory: Memory, question: str) -> str:
+    """Ask, and return the question's text that was embedded."""
     before = len(memory.embedder.heard)
     await memory.ask(question, k=1)
-    [asked, *_] = memory.embedder.heard[before]
+    [asked] = memory.embedder.heard[before]
+    return asked
+
+
+async def is_resolved(memory: Memory, question: str) -> bool:
+    """Say whether a question's name means somebody: then the speaker's own is put in its place."""
+    asked = await embedded(memory, question)
     return "Kate" not in asked and "Kahterine" not in asked
 
 
@@ -131,18 +137,15 @@ async def test_a_user_without_a_name_is_meant_where_a_bank_has_one_user(
 
 async def test_an_agent_is_meant_by_the_name_its_user_calls_it(memory: Memory) -> None:
     await tell_agent(memory, *(("user", f"{one} Xavi!") for one in ("Hey", "Thanks", "Hello")))
-    await memory.ask("What did Xavi say about Graz?")
-    assert "Xavi" not in memory.embedder.heard[-1][0]
+    assert "Xavi" not in await embedded(memory, "What did Xavi say about Graz?")
 
 
 async def test_a_word_that_addresses_is_never_a_name_where_it_is_an_ordinary_word(memory: Memory) -> None:
     await talk(memory, *(("Robert", f"Hello Grace, for the {n}th time.") for n in range(4, 8)))
     assert await first(memory, "What does Grace like?") == "Katherine"
-    await memory.ask("What does Grace like?")
-    assert memory.embedder.heard[-1][0] == "What does I like?"
+    assert await embedded(memory, "What does Grace like?") == "What does I like?"
     await memory.say(NewMessage("user", "She danced with grace.", "Katherine"), session="s2")
-    await memory.ask("What does Grace like?")
-    assert "Grace" in memory.embedder.heard[-1][0]
+    assert "Grace" in await embedded(memory, "What does Grace like?")
 
 
 async def test_a_speaker_who_has_the_name_is_meant_and_nobody_else(memory: Memory) -> None:

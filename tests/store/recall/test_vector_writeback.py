@@ -38,7 +38,7 @@ async def test_the_fresh_tail_is_embedded_once_by_whoever_is_first(memory: Memor
     assert await without_vectors(memory) == ["one"]
     memory.recaller = None
     after = await memory.ask("anything?")
-    assert memory.embedder.heard == [["anything?", "three", "two"], ["anything?", "one"]]
+    assert memory.embedder.heard == [["anything?"], ["three", "two"], ["anything?"], ["one"]]
     assert {one.text for one in before.items} < {one.text for one in after.items}
 
 
@@ -72,7 +72,7 @@ async def test_a_document_is_found_by_its_meaning_before_any_worker_saw_it(memor
         document = NewDocument(BANK, content_hash(content.encode()), content)
         await Documents(memory.database, lambda: NOON).add(memory.host, document)
     answer = await memory.ask("Which animal does the person own?")
-    assert memory.embedder.heard[0][1] == text
+    assert memory.embedder.heard[1][0] == text
     found = {one.text: one.arms for one in answer.items}
     assert "dense" in found[text]
     assert any("lighthouse" in one and "dense" in arms for one, arms in found.items())
