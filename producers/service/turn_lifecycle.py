@@ -235,17 +235,12 @@ def restore_item(kept: KeptMessage) -> Item:
 
 def _estimate_effort(kept: Sequence[KeptMessage], items: Sequence[Item]) -> int:
     """Return the effort of comparing stored messages with items, in characters of text to analyse."""
-    return (sum(map(_measure_kept, kept)) + measure_value(list(items))) // COMPARED_CHARACTERS
-
-
-def _measure_kept(kept: KeptMessage) -> int:
-    """Return the size of a message, in characters: of its text or its item, the larger."""
-    return max(len(kept.content), measure_value(list(kept.parts)))
+    return (sum(one.size for one in kept) + measure_value(list(items))) // COMPARED_CHARACTERS
 
 
 def _charge_history(kept: Sequence[KeptMessage]) -> None:
     """Add the messages that were read to the tenant's demand: of a short answer they may be most of the work."""
-    fair_queue.charge_tenant(sum(map(_measure_kept, kept)))
+    fair_queue.charge_tenant(sum(one.size for one in kept))
 
 
 def _message_of(item: Item) -> NewMessage:

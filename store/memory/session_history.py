@@ -143,12 +143,16 @@ class SessionOverview:
 
 @dataclass(frozen=True, slots=True)
 class KeptMessage:
-    """One message of a session; `parts` are its original items, as the interface handed them in beside the text."""
+    """One message of a session; `parts` are its original items, as the interface handed them in beside the text.
+
+    `size` is that of its text or of its items as JSON, the larger, in characters.
+    """
 
     unit_id: UUID
     role: str
     content: str = field(repr=False)
     parts: Sequence[Mapping[str, Any]] = field(repr=False)
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,10 +267,11 @@ class SessionHistory:
 
 def _build_messages(rows: Sequence[DriverRow]) -> list[KeptMessage]:
     """Return the messages of these rows of RECENT, oldest first."""
-    return [
-        KeptMessage(row.unit_id, row.role, row.content, orjson.loads(row.parts) if row.parts else ())
-        for row in reversed(rows)
-    ]
+    return [_build_message(row.unit_id, row.role, row.content, row.parts or "") for row in reversed(rows)]
+
+
+def _build_message(unit_id: UUID, role: str, content: str, parts: str) -> KeptMessage:
+    return KeptMessage(unit_id, role, content, orjson.loads(parts) if parts else (), max(len(content), len(parts)))
 
 
 def _line_up(rows: Sequence[DriverRow], said: Sequence[SaidFact]) -> list[HoldingFact]:
