@@ -91,7 +91,7 @@ FAULTS = (
         law="L4",
         fault="what has no vector is not read with the question",
         file="store/recall/meaning.py",
-        before="        unknown = [fresh for fresh in wanted if fresh.unit_id not in known]\n",
+        before="        unknown = [fresh for fresh in wanted if fresh.unit_id not in state.tail_vectors]\n",
         after="        unknown = state.unembedded[:0]\n",
         held_by="tests/store/recall/test_recaller.py",
         tests=(
