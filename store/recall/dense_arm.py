@@ -63,7 +63,9 @@ class DenseArm:
         """Return the nearest stored units; none if the question has no vector. `add_tail` adds fresh texts."""
         if state.vector is None:
             return ArmResult([], [], lambda pool: np.zeros(len(pool)))
-        state.nearest = {row.unit_id: float(row.cosine) for row in await _find_nearest(connection, state)}
+        rows = await _find_nearest(connection, state)
+        state.nearest = {row.unit_id: float(row.cosine) for row in rows if not row.drawn}
+        drawn = [row.unit_id for row in rows if row.drawn]
         ranking = state.settings.ranking
 
         def score(pool: CandidatePool) -> NDArray[np.float64]:
@@ -73,7 +75,7 @@ class DenseArm:
                 pool.products, before * (beside + ranking.dense_answer * pool.answers), after * beside
             )
 
-        return ArmResult(_take_nearest(state.nearest, state), [], score)
+        return ArmResult([*_take_nearest(state.nearest, state), *drawn], [], score)
 
 
 def add_tail(state: RecallState) -> None:
@@ -81,7 +83,8 @@ def add_tail(state: RecallState) -> None:
     found, question = state.found.get(DenseArm.name), state.vector
     if found is not None and question is not None and state.tail_vectors:
         tail = {unit: float(vector @ question) for unit, vector in state.tail_vectors.items()}
-        state.found[DenseArm.name] = replace(found, units=_take_nearest({**tail, **state.nearest}, state))
+        drawn = [unit for unit in found.units if unit not in state.nearest]
+        state.found[DenseArm.name] = replace(found, units=[*_take_nearest({**tail, **state.nearest}, state), *drawn])
 
 
 def _take_nearest(near: Mapping[UUID, float], state: RecallState) -> Sequence[UUID]:

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import (
     ARRAY,
     ColumnElement,
+    CompoundSelect,
     Double,
     FromClause,
     Integer,
@@ -105,7 +106,7 @@ def _select_of_session() -> Select[*tuple[Any, ...]]:
     unit = here.cte("here").prefix_with("materialized")
     near = _find_vector(unit.c.unit_id)
     return (
-        select(near.c.unit_id, near.c.cosine)
+        select(near.c.unit_id, near.c.cosine, _NOT_DRAWN)
         .join_from(unit, near, true())
         .order_by(near.c.cosine.desc(), near.c.unit_id)
         .limit(_CANDIDATES)
@@ -135,29 +136,34 @@ def _only_asks() -> ColumnElement[bool]:
     )
 
 
-def _beside_agent(nearest: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
+def _beside_agent(nearest: Select[*tuple[Any, ...]]) -> CompoundSelect[*tuple[Any, ...]]:
     """Return the query of the nearest units in an agent's memory, where statements come before questions.
 
     Earlier questions of the user, and short lines of the agent that repeat them, are often nearer to a question than
     its answer is: they fill the places that statements leave. Units of the one speaker whom the question names get the
     bonus of the ranking rule here already: of the sentences that list a person's deeds few are near the question.
-    Reflections, which are no units, get it as well: those of other subjects are left out when the pool is loaded.
+    Reflections, which are no units, come in addition: those of other subjects are left out when the pool is loaded.
     """
     near = nearest.limit(_LOOKED_AT).subquery("n")
     is_named = func.coalesce(_UNIT.c.name, _UNIT.c.role) == bindparam("named", type_=Text)
     unit = (
-        select(_only_asks().label("only_asks"), is_named.label("is_named"), true().label("is_unit"))
+        select(_only_asks().label("only_asks"), is_named.label("is_named"), false().label("drawn"))
         .where(in_bank(_UNIT), _UNIT.c.unit_id == near.c.unit_id)
         .limit(ONE)
         .lateral("u")
     )
-    more = case((or_(unit.c.is_named, unit.c.is_unit.is_(None)), bindparam("named_more", type_=Double)), else_=ZERO)
-    return (
-        select(near.c.unit_id, near.c.cosine, near.c.drawn)
+    more = case((unit.c.is_named, bindparam("named_more", type_=Double)), else_=ZERO)
+    placed = (
+        select(near.c.unit_id, near.c.cosine, unit.c.only_asks, (near.c.cosine + more).label("place"))
+        .add_columns(func.coalesce(unit.c.drawn, true()).label("drawn"))
         .join_from(near, unit, true(), isouter=True)
-        .order_by(func.coalesce(unit.c.only_asks, false()), (near.c.cosine + more).desc(), near.c.unit_id)
-        .limit(_CANDIDATES)
+        .cte("placed")
+        .prefix_with("materialized")
     )
+    rows = select(placed.c.unit_id, placed.c.cosine, placed.c.drawn)
+    told = rows.where(~placed.c.drawn).order_by(placed.c.only_asks, placed.c.place.desc(), placed.c.unit_id)
+    drawn = rows.where(placed.c.drawn).order_by(placed.c.cosine.desc(), placed.c.unit_id)
+    return union_all(told.limit(_CANDIDATES), drawn.limit(inline(MOST_REFLECTIONS)))
 
 
 TOLD_AGENT, TOLD_AGENT_IN_LISTS = _beside_agent(_NEAREST), _beside_agent(_IN_LISTS)

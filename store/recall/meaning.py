@@ -74,15 +74,20 @@ class Meanings:
         wanted = select_urgent(state.unembedded) if self._is_flooded(state) else state.unembedded
         unknown = [fresh for fresh in wanted if fresh.unit_id not in state.tail_vectors]
         tail = select_affordable(unknown, asked, self._settings.fresh_tail_ms, self._embedder.estimate_ms)
-        vectors = await self._embed(state, [asked])
+        end = asyncio.get_running_loop().time() + self._settings.embed_deadline_ms / 1000
+        vectors = await self._embed(state, [asked], end)
         if vectors is None:
             return
         state.vector = vectors[0]
         if tail:
-            state.tail_embedding = asyncio.create_task(self._embed_tail(state, tail), name="embed the fresh tail")
+            state.tail_embedding = asyncio.create_task(self._embed_tail(state, tail, end), name="embed the fresh tail")
 
-    async def _embed_tail(self, state: RecallState, tail: Sequence[Fresh]) -> None:
-        vectors = await self._embed(state, [fresh.content for fresh in tail])
+    async def _embed_tail(self, state: RecallState, tail: Sequence[Fresh], end: float) -> None:
+        try:
+            vectors = await self._embed(state, [fresh.content for fresh in tail], end)
+        except Exception as error:  # noqa: BLE001 - after an error of any kind the stored units answer
+            state.degraded.append(f"{NAME}: {type(error).__name__}")
+            return
         if vectors is None:
             return
         embedded = {fresh.unit_id: vector for fresh, vector in zip(tail, vectors, strict=True)}
@@ -91,10 +96,10 @@ class Meanings:
             self._writeback.keep(state.host, state.bank, state.generation, tail, embedded)
         state.tail_vectors = {**state.tail_vectors, **embedded}
 
-    async def _embed(self, state: RecallState, texts: Sequence[str]) -> NDArray[np.float32] | None:
-        """Return the vectors of these texts; None, and a note, if the embedder fails or is late."""
+    async def _embed(self, state: RecallState, texts: Sequence[str], end: float) -> NDArray[np.float32] | None:
+        """Return the vectors of these texts; None, and a note, if the embedder fails or has not ended by `end`."""
         try:
-            async with asyncio.timeout(self._settings.embed_deadline_ms / 1000):
+            async with asyncio.timeout_at(end):
                 with trace_embedding(self._embedder.name, len(texts)):
                     return await self._embedder.embed(texts)
         except TimeoutError:

@@ -15,6 +15,7 @@ from store.database import ONE_PLAN, Database
 from store.database_outage import is_statement_timeout, may_pass
 from store.derived.persons import parse_confidence
 from store.ledger.freshness import Freshness, read_freshness
+from store.memory.reflections import KIND
 from store.off_loop import run_off_loop
 from store.recall import filters
 from store.recall.arms import Arm
@@ -99,6 +100,8 @@ class Recaller:
             counting.cancel()
             if state.tail_embedding is not None:
                 state.tail_embedding.cancel()
+                # A cancelled task refers to its frame, and that to the state.
+                state.tail_embedding = None
 
     async def _begin(self, host: UUID, query: RecallQuery) -> RecallState:
         """Return the state of a new recall, its question parsed by the rules of the bank's languages."""
@@ -207,7 +210,9 @@ class Recaller:
             return ranking, list(islice(deduplicate_ranking(ranking, muted_pool, state.skipped), wanted))
 
         state.characters += sum(len(candidate.text) for candidate in pool.candidates)
-        ranking, best = await run_off_loop(state.characters // RANKED_CHARACTERS, ranked)
+        # The texts of reflections, which are in no index, are analysed.
+        analysed = sum(len(candidate.text) for candidate in pool.candidates if candidate.kind == KIND)
+        ranking, best = await run_off_loop(state.characters // RANKED_CHARACTERS + analysed, ranked)
         state.steps.done("rank")
         cut = [unit.unit_id for unit in (pool.candidates[one.index] for one in best) if not unit.whole]
         texts = await self._read_whole_texts(state, cut)

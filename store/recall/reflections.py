@@ -35,7 +35,7 @@ from store.memory.reflections import KIND
 from store.recall.dense import Products
 from store.recall.filters import asks_for_kind, conditions_of_any_kind, happened_at, known_by_then
 from store.recall.pool import Candidate, CandidatePool
-from store.recall.question import find_named_speakers
+from store.recall.question import ROLES, find_named_speakers
 from store.recall.state import RecallState
 from store.recall.stored_vectors import measure_distance, select_vector
 from store.schema import EVENT_STORE, REFLECTION, UNIT, in_bank
@@ -149,10 +149,11 @@ async def add_reflections(
         "reflections": others,
         **state.filters,
     }
-    named = find_named_speakers(state.question, state.speakers)
+    speakers = find_named_speakers(state.question, state.speakers)
+    named = {one.casefold() for one in speakers if one.lower() not in ROLES}
     found_rows = await fetch_rows(connection, TOLD, arguments)
     # What is known of another is no answer to a question about one.
-    rows = [row for row in found_rows if len(named) != 1 or row.name is None or row.name in named]
+    rows = [row for row in found_rows if len(named) != 1 or row.name is None or row.name.casefold() in named]
     if not rows:
         return pool
     near = np.array([[row.near, 0, 0] for row in rows], dtype=np.float64)

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import IsReflection, NotFound
@@ -199,3 +201,24 @@ async def test_a_question_about_one_speaker_is_told_no_list_of_another(world: Wo
 async def test_reflections_can_be_left_out(world: World) -> None:
     await list_visits(world)
     assert await told(world, "Which places has Ann visited?", without=["reflections"]) == []
+
+
+class NearLists(KnownEmbedder):
+    """An embedder to which lists say what questions ask."""
+
+    def vector(self, text: str) -> NDArray[np.float32]:
+        return super().vector("who visited" if text.startswith("Who") or " visited: " in text else text)
+
+
+async def test_lists_take_no_place_of_a_unit_in_an_agents_memory(world: World) -> None:
+    crew = Crew(world, NearLists())
+    await note_live_model(world.database, crew.embedder)
+    for n in range(24):
+        said = NewMessage("user", f"I visited place {n}.", name=f"Person{n % 12}", occurred_at=START)
+        await world.append("s", f"t{n}", messages=[said, NewMessage("assistant", f"So you visited a place, {n}.")])
+    await crew.drain()
+    recaller = Recaller(world.database, crew.embedder, RecallSettings(candidates=10))
+    query = RecallQuery("default", "Who visited a place?", k=18, without=["lexical", "time", "recent", "pinned"])
+    found = (await recaller.recall(HOST, query)).items
+    assert sum(one.kind == KIND for one in found) == 8
+    assert sum(one.kind != KIND for one in found) == 10
