@@ -28,6 +28,7 @@ from pydantic import (
     model_validator,
 )
 
+from producers.service.json_values import is_deeper
 from store.off_loop import Steps
 
 VERSION = "1.0.0"
@@ -37,6 +38,8 @@ LARGEST_LIMIT = 100
 DEFAULT_LIMIT = 20
 #: Most numbers of an embedding.
 LARGEST_EMBEDDING = 4096
+#: Most levels of an opaque object: answers that hold one can be written, which pydantic does for 255 levels in all.
+MOST_LEVELS = 100
 #: What a number, and an opaque object, cost to write, in characters of text.
 NUMBER_EFFORT, OBJECT_EFFORT = 8, 2_000
 
@@ -138,6 +141,8 @@ def _check_embedding(numbers: Sequence[float]) -> Sequence[float]:
 
 
 def _check_object(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    if is_deeper(value, MOST_LEVELS):
+        raise ValueError(f"must be nested at most {MOST_LEVELS} levels deep")
     try:
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError):

@@ -58,6 +58,14 @@ def _refuse_values(most: int) -> Invalid:
     return Invalid(FieldProblem("", f"holds more than {most} JSON values: send it in parts"))
 
 
+def is_deeper(value: Any, levels: int) -> bool:
+    """Return whether a JSON value is nested in more levels than these; a value without others in it is one level."""
+    level = [value]
+    for _ in range(levels):
+        level = [inner for one in level for inner in _list_inside(one)]
+    return bool(level)
+
+
 def _list_inside(value: Any) -> Any:
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 

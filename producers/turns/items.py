@@ -6,12 +6,13 @@ An item is a JSON object: a Responses item of any type, or a chat message. Its f
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from afterturn_client.reference import RULE, strip_frames, strip_parts
 
 from producers.errors import FieldProblem, Invalid, TooLarge
+from producers.service.json_values import is_deeper
 from store.log.storable import check_json
 
 Item = dict[str, Any]
@@ -52,7 +53,8 @@ def _clean_item(value: Any, field: str, most_bytes: int) -> Item | None:
         raise Invalid(FieldProblem(field, "an item must be an object with a type or a role"))
     if any(name in value and not isinstance(value[name], str) for name in ("type", "role")):
         raise Invalid(FieldProblem(field, "type and role of an item must be texts"))
-    _limit_levels(value, field)
+    if is_deeper(value, MAX_LEVELS):
+        raise Invalid(FieldProblem(field, f"an item may be nested {MAX_LEVELS} levels deep"))
     try:
         check_json(value)
     except ValueError:
@@ -63,22 +65,6 @@ def _clean_item(value: Any, field: str, most_bytes: int) -> Item | None:
         return None
     cleaned: Item = _clean_value(value, "", field, most_bytes)
     return None if cleaned != value and is_blank(cleaned) else cleaned
-
-
-def _limit_levels(value: Any, field: str) -> None:
-    level = [value]
-    for _ in range(MAX_LEVELS):
-        level = [inner for one in level for inner in _iterate_inside(one)]
-        if not level:
-            return
-    raise Invalid(FieldProblem(field, f"an item may be nested {MAX_LEVELS} levels deep"))
-
-
-def _iterate_inside(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        yield from value.values()
-    elif isinstance(value, list):
-        yield from value
 
 
 def _is_recall(item: Item) -> bool:

@@ -307,6 +307,21 @@ async def test_an_opaque_object_of_64_kib_comes_back_and_a_longer_one_is_refused
     assert len(put.content) < 100_000 if room else put.json()["metadata"] == told
 
 
+@pytest.mark.parametrize("levels, status", [(100, (200, 201, 200)), (101, (400, 400, 200)), (300, (400, 400, 200))])
+async def test_an_opaque_object_of_more_levels_than_an_answer_can_have_is_refused(
+    store: InMemory, levels: int, status: tuple[int, ...]
+) -> None:
+    lists = '{"a":' + "[" * (levels - 1) + "]" * (levels - 1) + "}"
+    objects = '{"a":' * (levels - 1) + "{}" + "}" * (levels - 1)
+    async with asking(store) as client:
+        await client.put("/v1/namespaces/team:a", json={"kind": "team"})
+        put = await client.put("/v1/namespaces/team:a", content=f'{{"kind":"team","metadata":{lists}}}')
+        memory = f'{json.dumps(MEMORY)[:-1]},"propagation":{objects}}}'
+        post = await client.post("/v1/namespaces/team:a/memories", content=memory)
+        found = await client.post("/v1/search", json={"namespaces": ["team:a"]})
+    assert (put.status_code, post.status_code, found.status_code) == status
+
+
 async def test_a_long_body_is_read_and_a_long_answer_written_off_the_event_loop(
     store: InMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
