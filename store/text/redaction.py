@@ -22,6 +22,8 @@ SHORTEST_BLOB = 33
 WINDOW = 65_536
 #: Most characters that decide whether a secret begins at a place; it may be longer.
 LONGEST = 8_192
+#: Characters behind the end of a match that decide whether it goes on: a dot, and two of the next part of a JWT.
+UNSURE = 3
 
 
 class Redaction(StrEnum):
@@ -88,7 +90,8 @@ def _find_matches(text: str, rule: _Rule) -> Iterator[SecretSpan]:
 def _iterate_matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     """Yield what `pattern.finditer` does, by short searches: during one of them no other thread runs.
 
-    A match counts if all of the text that decides it was in sight: LONGEST characters from its start, and its end.
+    A match counts if all of the text that decides it was in sight: LONGEST characters from its start, and its end with
+    the UNSURE characters behind it.
     """
     at, sight = 0, WINDOW
     while at < len(text):
@@ -98,7 +101,7 @@ def _iterate_matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[s
             at, sight = end - LONGEST, WINDOW
         elif found is None:
             return
-        elif found.end() == end < len(text):
+        elif found.end() > end - UNSURE and end < len(text):
             at, sight = found.start(), 2 * sight
         else:
             yield found
@@ -299,7 +302,8 @@ _KEYS: tuple[_Rule, ...] = (
     _build_rule("HF_TOKEN", "hf_", rf"{_EDGE}hf_[A-Za-z0-9]{{30,}}+"),
     _build_rule("NPM_TOKEN", "npm_", rf"{_EDGE}npm_[A-Za-z0-9]{{36}}(?![A-Za-z0-9])"),
     _build_rule("AFTERTURN_KEY", "_", rf"{_EDGE}(?:at|uk)_[A-Za-z0-9_-]{{40,}}+", _is_mixed),
-    _build_rule("JWT", "eyj", rf"{_EDGE}eyJ[A-Za-z0-9_-]{{8,}}+(?:\.[A-Za-z0-9_-]{{2,}}+)++", _is_jwt),
+    # A header alone matches, so that its length decides nothing: it may be longer than LONGEST, and is read once.
+    _build_rule("JWT", "eyj", rf"{_EDGE}eyJ[A-Za-z0-9_-]{{8,}}+(?:\.[A-Za-z0-9_-]{{2,}}+)*+", _is_jwt),
 )
 
 #: A digest says of what kind it is: `sha256:...`.

@@ -22,7 +22,19 @@ BEGINNINGS = (
     *("-----BEGIN PRIVATE KEY-----", "-----BEGIN OPENSSH PRIVATE KEY-----\n", "-----END ", "-----BEGIN A ", "----"),
     *("postgres://a:", "postgres://", "redis://:", "https://a:", "a_API_KEY", "_token", "_TOKEN=", 'x_secret:"', "_"),
     *("Authorization: ", "bearer ", "Bearer a1", "sk-", "sk-a-", "ghp_", "vc_", "eyJ", "eyJa.", "AKIA", "Aa0", "Aa/"),
-    *("xoxb-", "[REDACTED:TOKEN]", "MIIEvQIBADANBgkqhkiG9w0B", "MIIEvQIBADANBgkqhkiG9w0B\n", "at_", "\\n", "="),
+    *(
+        "-eyJ",
+        "_eyJ",
+        ".eyJ",
+        "eyJhbGciOiJI.",
+        "xoxb-",
+        "[REDACTED:TOKEN]",
+        "MIIEvQIBADANBgkqhkiG9w0B",
+        "MIIEvQIBADANBgkqhkiG9w0B\n",
+        "at_",
+        "\\n",
+        "=",
+    ),
 )
 
 
@@ -128,6 +140,21 @@ def test_short_searches_find_what_one_search_of_the_whole_text_finds(
         assert [one.span() for one in redaction._iterate_matches(rule.pattern, text)] == whole, rule.label
         found += len(whole)
     assert found > 100
+
+
+@pytest.mark.parametrize("header, payload", [(17, 40), (504, 9_000), (9_000, 40), (9_000, 20_000)])
+def test_a_token_is_found_wherever_the_edge_of_a_window_lies_in_it(
+    monkeypatch: pytest.MonkeyPatch, header: int, payload: int
+) -> None:
+    monkeypatch.setattr(redaction, "WINDOW", 16_384)
+    parts = ["eyJ" + "a1-_" * (header // 4), "eyJ" + "b2" * (payload // 2), "c3" * 20]
+    token = ".".join(parts)
+    dots = [len(parts[0]), len(parts[0]) + 1 + len(parts[1])]
+    for place in (0, 11, *dots, len(token), redaction.LONGEST, redaction.LONGEST * 2):
+        for edge in range(max(0, place - 12), min(place + 13, len(token) + 3)):
+            at = redaction.WINDOW - edge if edge <= redaction.WINDOW else 2 * redaction.WINDOW - edge
+            text = f"{' ' * at}{token} {'x y ' * 5_000}"
+            assert [one[1:] for one in find_secrets(text)] == [(at, at + len(token))], edge
 
 
 def test_no_search_looks_at_more_than_a_window_of_a_text_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
