@@ -4,8 +4,7 @@ A turn's facts are written by the extraction stage and ordered in time by the pr
 finds them by the same rules in the newest waiting turns, under the ids that they will have (law L4).
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
@@ -37,6 +36,7 @@ from store.off_loop import run_off_loop
 from store.schema import BANK, LEDGER, UNIT, in_bank
 from store.sql_constants import ONE, inline
 from store.text.rules import VERSION, ExtractedFact, MessageText
+from store.text.rules.extract import MAX_FACTS_OF_TURN
 from store.text.rules.facts import MINED_ROLE, compute_expiry, find_facts
 from store.text.terms import Terms, analyse_text, lexical_text
 from store.text.word_rules import WordRules
@@ -47,8 +47,8 @@ FACT_KIND = "world"
 TURNS = 64
 #: The most messages of them that are read, and the most characters of one; a longer message is left to the worker.
 MESSAGES, CHARACTERS = 256, 8192
-#: The most facts that are read of them, and of one turn, the newest of each; older ones are left to the worker.
-FACTS, FACTS_OF_TURN = 2_000, 512
+#: The most facts that are read of them, the newest; older ones are left to the worker.
+FACTS = 2_000
 #: What a fact costs, in characters of a text.
 _EFFORT = 64
 #: The version name in the fact ids of all versions of the rules: that of the first.
@@ -235,17 +235,30 @@ def _select_turns(seen: CTE) -> CTE:
 
 
 def _find_facts(rows: Sequence[DriverRow], now: datetime) -> list[tuple[DriverRow, ExtractedFact]]:
-    """Return the newest facts of these messages that have not ended, in the order they were said."""
-    found, of_turn = list[tuple[DriverRow, ExtractedFact]](), Counter[UUID]()
-    for row in sorted(rows, key=lambda row: (row.event_date, row.position), reverse=True):
-        room = min(FACTS - len(found), FACTS_OF_TURN - of_turn[row.turn_id])
-        if room <= 0:
-            continue
-        said = find_facts(MessageText(row.role, row.content, row.name), row.nth)
-        newest = [(row, fact) for fact in islice((one for one in reversed(said) if _lasts(row, one, now)), room)]
-        of_turn[row.turn_id] += len(newest)
-        found += newest
-    return found[::-1]
+    """Return the newest facts of these messages that have not ended, in the order they were said.
+
+    Of each turn the first ones count, ended ones included: no worker will write more of it.
+    """
+    turns, found = dict[UUID, list[DriverRow]](), list[tuple[DriverRow, ExtractedFact]]()
+    for row in sorted(rows, key=_order_said, reverse=True):
+        turns.setdefault(row.turn_id, []).append(row)
+    for turn in turns.values():
+        if len(found) >= FACTS:
+            break
+        first = islice(_read_turn(turn), MAX_FACTS_OF_TURN)
+        found += [(row, fact) for row, fact in first if _lasts(row, fact, now)]
+    return sorted(found, key=lambda one: _order_said(one[0]))[-FACTS:]
+
+
+def _order_said(row: DriverRow) -> tuple[datetime, int]:
+    return row.event_date, row.position
+
+
+def _read_turn(rows: Iterable[DriverRow]) -> Iterator[tuple[DriverRow, ExtractedFact]]:
+    """Yield the facts of a turn's messages in the order of its text."""
+    for row in sorted(rows, key=lambda row: int(row.nth)):
+        for fact in find_facts(MessageText(row.role, row.content, row.name), row.nth):
+            yield row, fact
 
 
 def _lasts(row: DriverRow, fact: ExtractedFact, now: datetime) -> bool:
