@@ -9,7 +9,7 @@ import asyncio
 import json
 import math
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from decimal import Decimal
@@ -68,6 +68,8 @@ FIELDS = {
 AS_SENT = ("metadata", "propagation")
 #: Most bytes of each of them, as JSON without spaces.
 MOST_AS_SENT = 65_536
+#: How many times longer JSON may be when it is written again: 1e15 becomes 1000000000000000.0.
+GROWTH = 5
 
 #: The header that names receipts of erasures, and how many it names.
 RECEIPTS, RECEIPTS_NAMED = "afterturn-erasures", 16
@@ -293,14 +295,15 @@ class _PluginRequest:
         return await run_off_loop(len(self._raw), self._read_now, model)
 
     def _read_now(self, model: type[Request_]) -> Request_:
-        claimed = self._store.capabilities
+        known = {name for name in model.model_fields if name not in FIELDS or FIELDS[name] in self._store.capabilities}
+        as_sent = known.intersection(AS_SENT)
+        # In a patch, null clears a field; elsewhere it counts as absent.
         body = {
             name: value
-            for name, value in _parse_object(self._raw).items()
-            # In a patch, null clears a field; elsewhere it counts as absent.
-            if (name not in FIELDS or FIELDS[name] in claimed) and (value is not None or model is _Patch)
+            for name, value in _parse_object(self._raw, as_sent).items()
+            if name in known and (value is not None or model is _Patch)
         }
-        for name in AS_SENT:
+        for name in as_sent:
             if any(isinstance(one, _Rounded) for one in _iterate_leaves(body.get(name))):
                 raise _bad_request(f"{name}: a number has more digits than can be kept; send it as a text")
         try:
@@ -376,16 +379,19 @@ class _Rounded(float):
     """A number that a double cannot hold digit for digit."""
 
 
-def _parse_object(raw: bytes) -> dict[str, Any]:
-    """Return the JSON object of a body. Raises Refusal, and Invalid for too many values."""
+def _parse_object(raw: bytes, as_sent: Collection[str]) -> dict[str, Any]:
+    """Return the JSON object of a body, the fields `as_sent` digit for digit and limited.
+
+    Raises Refusal, and Invalid for too many values.
+    """
     limit_json_now(raw)
     try:
         value = orjson.loads(raw)
-        sent = [name for name in AS_SENT if value.get(name) is not None] if isinstance(value, dict) else []
-        if len(raw) > MOST_AS_SENT:
-            _limit_as_sent({name: value[name] for name in sent})
+        sent = [name for name in as_sent if value.get(name) is not None] if isinstance(value, dict) else []
         if sent:
             value = json.loads(raw, parse_float=_parse_number)
+        if len(raw) > MOST_AS_SENT // GROWTH:
+            _limit_as_sent({name: value[name] for name in sent})
     except (ValueError, RecursionError):
         raise _bad_request("the body must be JSON, in UTF-8, and not nested too deeply") from None
     if not isinstance(value, dict):

@@ -307,6 +307,29 @@ async def test_an_opaque_object_of_64_kib_comes_back_and_a_longer_one_is_refused
     assert len(put.content) < 100_000 if room else put.json()["metadata"] == told
 
 
+async def test_an_opaque_object_that_grows_beyond_64_kib_when_it_is_written_is_refused(store: InMemory) -> None:
+    numbers = '{"a":[' + ",".join(["1e15"] * 3_500) + "]}"
+    assert len(numbers) < 20_000
+    assert len(json.dumps(json.loads(numbers), separators=(",", ":"))) > 65_536
+    async with asking(store) as client:
+        await client.put("/v1/namespaces/team:a", json={"kind": "team"})
+        patch = await client.patch("/v1/namespaces/team:a", content=f'{{"metadata":{numbers}}}')
+        memory = f'{json.dumps(MEMORY)[:-1]},"propagation":{numbers}}}'
+        post = await client.post("/v1/namespaces/team:a/memories", content=memory)
+    assert (patch.status_code, post.status_code) == (400, 400)
+
+
+async def test_an_opaque_object_that_the_route_does_not_know_is_ignored_however_long_it_is(tmp_path: Path) -> None:
+    told, store = {"a": ["x" * 70_000, 0.5]}, InMemory(tmp_path / "away", ())
+    async with asking(store) as client:
+        put = await client.put("/v1/namespaces/team:a", json={"kind": "team", "propagation": told})
+        memory = json.dumps(MEMORY | {"metadata": told, "propagation": told}).replace("0.5", f"0.{'1' * 40}")
+        post = await client.post("/v1/namespaces/team:a/memories", content=memory)
+        found = await client.post("/v1/search", json={"namespaces": ["team:a"], "metadata": told})
+    assert (put.status_code, post.status_code, found.status_code) == (200, 201, 200)
+    assert [one["content"] for one in found.json()["memories"]] == [MEMORY["content"]]
+
+
 @pytest.mark.parametrize("levels, status", [(100, (200, 201, 200)), (101, (400, 400, 200)), (300, (400, 400, 200))])
 async def test_an_opaque_object_of_more_levels_than_an_answer_can_have_is_refused(
     store: InMemory, levels: int, status: tuple[int, ...]
