@@ -3,7 +3,6 @@
 The banks of one search are compared on two connections at once: this is what a search of several namespaces costs most.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store.concurrent_calls import gather_or_cancel
 from store.database import ONE_PLAN, Database
 from store.driver_rows import DriverRow, fetch_rows
 from store.plugin.nearness_queries import MEMORIES_IN_LISTS, NEAR, NEAR_IN_LISTS, NEAR_MEMORIES
@@ -77,7 +77,7 @@ class NearSearch:
     async def run_in_lanes(self, database: Database, banks: Mapping[UUID, BankSize]) -> NearUnits:
         """Return the units of these banks that are near; no connection may be held meanwhile."""
         lanes = [dict(some) for lane in range(LANES) if (some := list(banks.items())[lane::LANES])]
-        return NearUnits.join(await asyncio.gather(*(self._run_lane(database, lane) for lane in lanes)))
+        return NearUnits.join(await gather_or_cancel(*(self._run_lane(database, lane) for lane in lanes)))
 
     async def _run_lane(self, database: Database, banks: Mapping[UUID, BankSize]) -> NearUnits:
         async with database.tenant(self.arguments["host"], ONE_PLAN) as connection:

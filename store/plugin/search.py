@@ -22,6 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder
 from store import identity
+from store.concurrent_calls import gather_or_cancel
 from store.database import ONE_PLAN, Database
 from store.driver_rows import DriverRow, fetch_rows
 from store.off_loop import run_off_loop
@@ -239,7 +240,7 @@ class PluginSearch:
             if len(compared) <= 1 and not read.tail:
                 return await self._best(connection, wanted, read, await near.run(connection, compared), reach)
         fresh = self._embed_tail(wanted.vector, wanted.question.text, read.tail)
-        found = NearUnits.join(await asyncio.gather(near.run_in_lanes(self._database, compared), fresh))
+        found = NearUnits.join(await gather_or_cancel(near.run_in_lanes(self._database, compared), fresh))
         async with self._database.tenant(wanted.host, ONE_PLAN) as connection:
             return await self._best(connection, wanted, read, found, reach)
 

@@ -1,0 +1,23 @@
+"""Runs calls at once, so that none of them outlives the failure of another."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+R = TypeVar("R")
+
+
+async def gather_or_cancel(*calls: Coroutine[Any, Any, R]) -> list[R]:
+    """Return the results of all calls, in their order.
+
+    If one raises, or the caller is cancelled, the rest are cancelled and have ended before that error is raised as it
+    is: `asyncio.gather` would leave them running, with their connections.
+    """
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise

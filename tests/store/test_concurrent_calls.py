@@ -1,0 +1,57 @@
+"""Calls that run at once end together, and their error is the first one's."""
+
+import asyncio
+
+import pytest
+
+from store.concurrent_calls import gather_or_cancel
+
+
+class Calls:
+    """Calls that note how they end."""
+
+    def __init__(self) -> None:
+        self.begun, self.ended, self.are_two = list[str](), list[str](), asyncio.Event()
+
+    async def wait(self, name: str) -> str:
+        self.begun.append(name)
+        if len(self.begun) == 2:
+            self.are_two.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            # An end takes its time: a connection is closed, a transaction undone.
+            await asyncio.sleep(0.01)
+            self.ended.append(name)
+        return name
+
+    async def fail(self, error: Exception) -> str:
+        await self.are_two.wait()
+        raise error
+
+
+async def answer(value: str) -> str:
+    await asyncio.sleep(0)
+    return value
+
+
+async def test_the_results_come_in_the_order_of_the_calls() -> None:
+    assert await gather_or_cancel(answer("first"), answer("second")) == ["first", "second"]
+    assert await gather_or_cancel() == []
+
+
+async def test_the_error_of_one_is_raised_as_it_is_once_the_others_have_ended() -> None:
+    calls = Calls()
+    with pytest.raises(ConnectionRefusedError):
+        await gather_or_cancel(calls.wait("a"), calls.fail(ConnectionRefusedError("away")), calls.wait("b"))
+    assert calls.ended == calls.begun == ["a", "b"]
+
+
+async def test_who_is_cancelled_leaves_none_running() -> None:
+    calls = Calls()
+    whole = asyncio.create_task(gather_or_cancel(calls.wait("a"), calls.wait("b")))
+    await calls.are_two.wait()
+    whole.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await whole
+    assert calls.ended == ["a", "b"]
