@@ -4,12 +4,12 @@ import asyncio
 import base64
 import binascii
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 import structlog
@@ -56,6 +56,9 @@ CAPABILITIES = (
 ERASE_TRIES = 3
 
 log = structlog.get_logger("afterturn.plugin")
+
+Row = TypeVar("Row")
+Built = TypeVar("Built")
 
 
 class EraseQueue:
@@ -206,7 +209,7 @@ class BankPluginStore:
         return Found(
             memories=await _read_memories(page.rows, names, vectors),
             next_cursor=_write_cursor(page.rows[-1]) if page.more else None,
-            namespaces=tuple(map(_build_namespace, namespaces)),
+            namespaces=await _read_namespaces(namespaces),
         )
 
     async def _find(self, asked: SearchQuery, query: str, embedding: Sequence[float] | None) -> Sequence[StoredMemory]:
@@ -256,6 +259,20 @@ def _build_namespace(row: NamespaceRow) -> Namespace:
     )
 
 
+async def _read_namespaces(rows: Sequence[NamespaceRow]) -> tuple[Namespace, ...]:
+    """Return what the plugin answers for these namespaces, made off the event loop where they are large."""
+    size = sum(len(row.name) + len(row.metadata or "") for row in rows)
+    return await run_steps_off_loop(size, _build_each(_build_namespace, rows))
+
+
+def _build_each(build: Callable[[Row], Built], rows: Iterable[Row]) -> Steps[tuple[Built, ...]]:
+    built = list[Built]()
+    for row in rows:
+        built.append(build(row))
+        yield
+    return tuple(built)
+
+
 def _as_stored(memory: MemoryWrite) -> PluginMemory:
     propagation = memory.propagation
     return PluginMemory(
@@ -277,16 +294,9 @@ async def _read_memories(
     vectors: Mapping[UUID, Sequence[float]] = MappingProxyType({}),
 ) -> tuple[Memory, ...]:
     """Return what the plugin answers for these memories, made off the event loop where they are large."""
-
-    def read() -> Steps[tuple[Memory, ...]]:
-        made = list[Memory]()
-        for one in found:
-            made.append(_as_memory(one, names, vectors.get(one.unit)))
-            yield
-        return tuple(made)
-
     size = sum(one.size for one in found) + sum(map(len, vectors.values()))
-    return await run_steps_off_loop(size, read())
+    steps = _build_each(lambda one: _as_memory(one, names, vectors.get(one.unit)), found)
+    return await run_steps_off_loop(size, steps)
 
 
 def _as_memory(found: StoredMemory, names: Mapping[UUID, str], vector: Sequence[float] | None = None) -> Memory:

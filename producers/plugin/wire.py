@@ -7,7 +7,7 @@ minimal JSON: a field that is not set is not sent.
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Self
@@ -252,6 +252,11 @@ class Namespace(_Answer):
     expires_at: Time | None = None
     metadata: Mapping[str, Any] | None = None
 
+    @property
+    def effort(self) -> int:
+        """What it costs to write this as JSON, as a memory's."""
+        return len(self.name) + (OBJECT_EFFORT if self.metadata else 0)
+
 
 class Written(_Answer):
     """Where a memory was written."""
@@ -299,16 +304,26 @@ class Found(_Answer):
     @property
     def effort(self) -> int:
         """What it costs to write this as JSON, in characters of text."""
-        return sum(one.effort for one in self.memories)
+        return sum(one.effort for one in self.memories) + sum(one.effort for one in self.namespaces)
 
     def encode(self) -> Steps[bytes]:
-        """Write minimal JSON, a memory a step: fields that are set; no memories are an empty list."""
-        memories = list[bytes]()
-        for one in self.memories:
-            memories.append(one.model_dump_json(exclude_none=True, exclude_defaults=True).encode())
-            yield
-        rest = self.model_dump_json(exclude={"memories"}, exclude_none=True, exclude_defaults=True).encode()
-        return b'{"memories":[%b]%b' % (b",".join(memories), rest[1:] if rest == b"{}" else b"," + rest[1:])
+        """Write minimal JSON, a memory or namespace a step: fields that are set; no memories are an empty list."""
+        memories = yield from _encode_each(self.memories)
+        fields = [b'"memories":[%b]' % memories]
+        if self.next_cursor is not None:
+            fields.append(b'"next_cursor":%b' % json.dumps(self.next_cursor).encode())
+        if self.namespaces:
+            namespaces = yield from _encode_each(self.namespaces)
+            fields.append(b'"namespaces":[%b]' % namespaces)
+        return b"{%b}" % b",".join(fields)
+
+
+def _encode_each(answers: Iterable[_Answer]) -> Steps[bytes]:
+    written = list[bytes]()
+    for one in answers:
+        written.append(one.model_dump_json(exclude_none=True, exclude_defaults=True).encode())
+        yield
+    return b",".join(written)
 
 
 class Problem(_Answer):
