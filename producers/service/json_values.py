@@ -1,5 +1,6 @@
 """Limits how many values the JSON of a request holds: each costs more to check than its few bytes to send."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,7 +30,7 @@ def limit_values(value: Any, size: int = 0) -> Any:
 async def limit_json(raw: bytes) -> None:
     """Check JSON before it is parsed; values are counted off the event loop. Raises Invalid as `limit_values`.
 
-    A member whose name is given twice counts twice.
+    A member whose name is given twice counts twice. JSON in UTF-16 or UTF-32 is left to `limit_values`.
     """
     if _may_hold_more(raw):
         await run_steps_off_loop(len(raw), _limit_counted(raw))
@@ -71,9 +72,14 @@ def _list_inside(value: Any) -> Any:
 
 
 def _may_hold_more(raw: bytes) -> bool:
-    """Return whether the bytes, commas and brackets, even those in strings, are enough for too many values."""
+    """Return whether the bytes, commas and brackets, even those in strings, are enough for too many values.
+
+    Other encodings than UTF-8 have such bytes in other characters, too.
+    """
     most = _limit_of(len(raw))
-    return len(raw) > 2 * most - 1 and _count_marks(raw) >= most
+    if len(raw) <= 2 * most - 1 or not json.detect_encoding(raw).startswith("utf-8"):
+        return False
+    return _count_marks(raw) >= most
 
 
 def _count_marks(raw: bytes) -> int:

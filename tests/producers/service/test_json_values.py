@@ -49,6 +49,17 @@ async def test_a_value_less_and_marks_within_texts_are_no_more_values(body: Any)
     await limit_json(orjson.dumps(body))
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"])
+async def test_a_text_in_another_encoding_is_counted_once_it_is_parsed(encoding: str) -> None:
+    # Each of these characters has a byte that is a comma in UTF-8.
+    few, many = ["\u2c2c\u4e2c" * 2 * VALUES], [0] * VALUES
+    await limit_json(json.dumps(few, ensure_ascii=False).encode(encoding))
+    raw = json.dumps(many).encode(encoding)
+    await limit_json(raw)
+    with pytest.raises(Invalid):
+        limit_values(json.loads(raw), len(raw))
+
+
 async def test_values_are_counted_no_further_than_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     read, counted = list[int](), json_values._count_marks
 
