@@ -54,6 +54,8 @@ CAPABILITIES = (
 )
 #: Number of immediate attempts of a blocked erasure; then the sweeper runs it.
 ERASE_TRIES = 3
+#: Words of a cursor that names no bank, as earlier code wrote it.
+WITHOUT_BANK = 3
 
 log = structlog.get_logger("afterturn.plugin")
 
@@ -316,13 +318,14 @@ def _as_memory(found: StoredMemory, names: Mapping[UUID, str], vector: Sequence[
 
 
 def _write_cursor(last: StoredMemory) -> str:
-    place = f"{int(last.pin)} {format_time(last.created_at)} {last.memory_id}"
+    place = f"{int(last.pin)} {format_time(last.created_at)} {last.memory_id} {last.bank}"
     return base64.urlsafe_b64encode(place.encode()).decode()
 
 
 def _read_cursor(cursor: str) -> ListingCursor:
     try:
-        pinned, at, memory_id = base64.urlsafe_b64decode(cursor.encode("ascii")).decode("ascii").split(" ")
-        return ListingCursor(bool(int(pinned)), parse_time(at), UUID(memory_id))
+        words = base64.urlsafe_b64decode(cursor.encode("ascii")).decode("ascii").split(" ")
+        pinned, at, memory_id, bank = words if len(words) != WITHOUT_BANK else (*words, str(UUID(int=0)))
+        return ListingCursor(bool(int(pinned)), parse_time(at), UUID(memory_id), UUID(bank))
     except (ValueError, binascii.Error):
         raise Invalid(FieldProblem("cursor", "must be a next_cursor of this plugin")) from None

@@ -36,8 +36,9 @@ from store.plugin.marks import (
 from store.schema import TIME, UNIT
 from store.sql_constants import ZERO, inline
 
-# The last memory of the previous page: whether it is pinned, its time, its id. All are null for the first page.
+# The last memory of the previous page: whether it is pinned, its time, id and bank. All are null for the first page.
 _PINNED, _AT, _ID = bindparam("pinned", type_=Boolean), bindparam("at", type_=TIME), bindparam("id", type_=Uuid)
+_LAST_BANK = bindparam("bank", type_=Uuid)
 _LETTER, _LIMIT = bindparam("letter", type_=Text), bindparam("limit", type_=Integer)
 _LATEST = literal_column("'infinity'", TIME)
 _LAST_ID = cast(inline("ffffffff-ffff-ffff-ffff-ffffffffffff"), Uuid)
@@ -47,8 +48,11 @@ _UNIT, _BANK = UNIT.alias("u"), unnest_banks()
 def _select_part(
     part: ColumnElement[bool], at: ColumnElement[Any], memory_id: ColumnElement[Any]
 ) -> Select[*tuple[Any, ...]]:
-    """Select the next pinned or other memories of a bank: those older than `at`, and of equal time, of a smaller id."""
-    place = tuple_(_UNIT.c.mentioned_at, read_id(_UNIT))
+    """Select the next pinned or other memories of a bank: those older than `at`, and of equal time, of a smaller id.
+
+    Of equal id, a bank that comes after that of the previous page's last memory.
+    """
+    place = tuple_(_UNIT.c.mentioned_at, read_id(_UNIT), _BANK.c.bank_id)
     holds_letter = func.strpos(func.lower(_UNIT.c.content), func.lower(_LETTER)) > ZERO
     return (
         select(_UNIT)
@@ -57,7 +61,7 @@ def _select_part(
             part,
             or_(_LETTER.is_(None), holds_letter),
             _UNIT.c.mentioned_at <= at,
-            place < tuple_(at, memory_id),
+            place < tuple_(at, memory_id, _LAST_BANK),
         )
         .order_by(_UNIT.c.mentioned_at.desc(), read_id(_UNIT).desc())
         .limit(_LIMIT)
@@ -79,7 +83,7 @@ def _select_page() -> Select[*tuple[Any, ...]]:
     return (
         select(*memory_columns(page))
         .join_from(_BANK, page, true())
-        .order_by(desc("pinned"), page.c.mentioned_at.desc(), read_id(page).desc())
+        .order_by(desc("pinned"), page.c.mentioned_at.desc(), read_id(page).desc(), page.c.bank_id.desc())
         .limit(_LIMIT)
     )
 

@@ -110,8 +110,8 @@ def order_by_score(unit: FromClause, score: ColumnElement[float]) -> tuple[Colum
 
 
 def order_listed(found: FromClause) -> tuple[ColumnElement[Any], ...]:
-    """Return the order of rows of `memory_columns` in a listing: pinned ones first, then by time and id, falling."""
-    return (found.c.pinned.desc(), found.c.mentioned_at.desc(), found.c.memory_id.desc())
+    """Return the order of rows of `memory_columns` in a listing: pinned first, then by time, id and bank, falling."""
+    return (found.c.pinned.desc(), found.c.mentioned_at.desc(), found.c.memory_id.desc(), found.c.bank_id.desc())
 
 
 def order_scored(found: FromClause) -> tuple[ColumnElement[Any], ...]:

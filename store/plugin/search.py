@@ -75,6 +75,7 @@ class ListingCursor:
     pinned: bool
     created_at: datetime
     memory_id: UUID
+    bank: UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +148,16 @@ class PluginSearch:
     async def page(
         self, host: UUID, asked: SearchQuery, after: ListingCursor | None = None, letter: str | None = None
     ) -> PageRows[StoredMemory]:
-        """Return a page of memories, pinned ones first, then by falling time and id; `letter`: those that contain it.
+        """Return a page of memories, pinned first, then by falling time, id and bank; `letter`: those that contain it.
 
         `letter` matches in either case. A page of MOST_BYTES ends before its limit.
         """
-        begin = {"pinned": after and after.pinned, "at": after and after.created_at, "id": after and after.memory_id}
+        begin = {
+            "pinned": after and after.pinned,
+            "at": after and after.created_at,
+            "id": after and after.memory_id,
+            "bank": after and after.bank,
+        }
         async with self._database.tenant(host) as connection:
             scope = await self._scope(connection, host, asked)
             about = {**scope.arguments, **begin, "letter": letter, "limit": asked.limit + 1}

@@ -1,5 +1,6 @@
 """The plugin over our own store: the contract kit, and what the issue promises beyond it."""
 
+import base64
 import io
 import json
 from collections.abc import AsyncIterator
@@ -228,8 +229,33 @@ async def test_a_listing_has_pages_that_neither_repeat_nor_leave_out(plugin: htt
     assert len(seen) == 11
     assert {one["id"] for one in seen} == written
     assert [one.get("pin", False) for one in seen] == [True] * 4 + [False] * 7
-    wrong = await plugin.post("/v1/search", json={"namespaces": [name], "cursor": "x"})
-    assert wrong.status_code == 400
+    for cursor in ("x", *(base64.b64encode(place.encode()).decode() for place in (f"0 {at}", f"0 {at} a b c"))):
+        wrong = await plugin.post("/v1/search", json={"namespaces": [name], "cursor": cursor})
+        assert wrong.status_code == 400
+
+
+async def test_a_listing_has_each_memory_of_the_same_id_and_time_in_several_namespaces(
+    plugin: httpx.AsyncClient,
+) -> None:
+    names, at = [fresh() for _ in range(3)], "2026-03-01T10:00:00Z"
+    ids = [str(UUID(int=n)) for n in range(1, 5)]
+    for name in names:
+        await put(plugin, name)
+        for n, memory_id in enumerate(ids):
+            await write(plugin, name, name, id=memory_id, created_at=at, pin=n == 0)
+    seen = list[tuple[str, str]]()
+    body: dict[str, Any] = {"namespaces": names, "limit": 2}
+    while True:
+        page = (await plugin.post("/v1/search", json=body)).json()
+        seen += [(one["id"], one["namespace"]) for one in page["memories"]]
+        if "next_cursor" not in page:
+            break
+        body["cursor"] = page["next_cursor"]
+    assert len(seen) == len(set(seen)) == 12
+    assert {one for one, _ in seen[:3]} == {ids[0]}
+    # A cursor of earlier code goes on behind all memories of its last one's id.
+    body["cursor"] = base64.b64encode(f"0 {at} {ids[2]}".encode()).decode()
+    assert {one["id"] for one in (await plugin.post("/v1/search", json=body)).json()["memories"]} == {ids[1]}
 
 
 @pytest.mark.parametrize("query", [None, "lemon", "l"])

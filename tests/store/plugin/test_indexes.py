@@ -363,8 +363,8 @@ async def test_a_page_of_a_listing_reads_no_more_than_a_page(large: Large) -> No
     assert len(everything) == MEMORIES
     behind = everything[MEMORIES // 2]
     places: tuple[dict[str, object], ...] = (
-        {"pinned": None, "at": None, "id": None},
-        {"pinned": behind.pin, "at": behind.created_at, "id": behind.memory_id},
+        {"pinned": None, "at": None, "id": None, "bank": None},
+        {"pinned": behind.pin, "at": behind.created_at, "id": behind.memory_id, "bank": behind.bank},
     )
     banks = [large.bank, identity.bank_id(large.host, "team:small")]
     for place in places:
