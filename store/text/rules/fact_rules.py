@@ -27,6 +27,7 @@ class ValueShape(Enum):
     TOPIC = auto()  # "coriander", not "to bother you", "it when it rains"
     DIET = auto()  # a way of eating, and no more
     OBJECT = auto()  # a few words for a thing or a place: "red kettle at the market" is "red kettle"
+    TITLE = auto()  # an object that may have a title of any words
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,8 @@ class Rule:
     `key` None means that the matched group `key`, or else the value, is the key. `says` is the fact as a
     sentence with {who}, {key}, {relation} and {value}. A text with none of the words `needs` is not searched.
     A contracted rule takes its first value as it comes. Other rules take every value where they are `many`, else the
-    value that was said last.
+    value that was said last. A rule of what is `told` takes only what a sentence states plainly and, unless `among` is
+    empty, only values with one of its words.
     """
 
     opening: re.Pattern[str]
@@ -50,6 +52,8 @@ class Rule:
     shape: ValueShape = ValueShape.ANY
     contracted: bool = False
     many: bool = False
+    told: bool = False
+    among: frozenset[str] = frozenset()
 
 
 def _compile_phrase(text: str) -> re.Pattern[str]:
@@ -66,44 +70,37 @@ _HAVE_JUST = "(?:'ve| have)?(?: just| recently| finally)?"
 _RELATIONS = _any_of(word_list("people", "person") | word_list("people", "animal"))
 DIETS = "vegetarian|vegan|pescatarian|pescetarian|coeliac|celiac|diabetic|lactose intolerant|gluten intolerant"
 
-# What people did, and do, by kind: each makes a list of its own. The kind's verb stands for all that tell the same.
+# What people did, by kind: each makes a list of its own. The kind's verb stands for all that tell the same. A verb of
+# many senses ("made", "lost", "broke", "picked up") is none.
 _DONE = {
-    "bought": "bought|ordered|purchased|picked up|treated myself to|splurged on",
-    "visited": "visited|toured",
-    "read": "read|finished reading",
-    "watched": "watched|finished watching",
-    "made": "made",
+    "bought": "bought|purchased|treated myself to|splurged on",
     "built": "built",
     "baked": "baked",
     "cooked": "cooked",
-    "painted": "painted|drew",
+    "painted": "painted",
     "wrote": "wrote",
     "repaired": "repaired|fixed|mended",
     "replaced": "replaced",
     "joined": "joined|signed up for",
-    "attended": "attended|completed",
+    "attended": "attended",
     "adopted": "adopted",
-    "planted": "planted|sowed",
+    "planted": "planted",
     "sold": "sold",
-    "lost": "lost",
-    "broke": "broke",
     "borrowed": "borrowed",
     "climbed": "climbed|hiked up",
-    "won": "won",
     "hired": "hired",
 }
-_DOES = {
-    "plays": "play|practise|practice",
-    "collects": "collect",
-    "owns": "own",
-    "speaks": "speak",
-    "grows": "grow",
-    "drinks": "drink",
-}
+_TITLED = {"read": "read|finished reading", "watched": "watched|finished watching"}
 _DETERMINER = "(?: an?| the| some| another| my| our| two| three| four| five| six)?"
 
 
-def _list_rule(kind: str, opening: str, needs: str, shape: ValueShape = ValueShape.OBJECT) -> Rule:
+def _list_rule(
+    kind: str,
+    opening: str,
+    needs: str,
+    shape: ValueShape = ValueShape.OBJECT,
+    among: frozenset[str] = frozenset(),
+) -> Rule:
     """Return the rule for one kind of what people did or do; a text with none of `needs` is not searched."""
     return Rule(
         _compile_phrase(opening),
@@ -116,24 +113,44 @@ def _list_rule(kind: str, opening: str, needs: str, shape: ValueShape = ValueSha
         needs=tuple(f" {need}" for need in needs.split("|")),
         shape=shape,
         many=True,
+        told=True,
+        among=among,
     )
 
 
-_DID = rf"(?:(?:i|we){_HAVE_JUST}(?: also| already| even)?|(?:\A|(?<=[.!?]\s))(?:just|finally))"
+_DID = rf"(?:i|we){_HAVE_JUST}(?: also| already| even)?"
+_DO = "i(?: also| still| usually)?"
 _LIST_RULES = (
     *(_list_rule(kind, f"{_DID} (?:{verbs}){_DETERMINER}", verbs) for kind, verbs in _DONE.items()),
-    *(
-        _list_rule(kind, f"i(?: also| still| usually)? (?:{verbs}){_DETERMINER}", verbs)
-        for kind, verbs in _DOES.items()
+    *(_list_rule(kind, f"{_DID} (?:{verbs}){_DETERMINER}", verbs, ValueShape.TITLE) for kind, verbs in _TITLED.items()),
+    _list_rule(
+        "visited",
+        rf"{_DID} (?:visited|toured)(?![^.,;!?\n]{{1,40}}\b(?:website|page|site|link|url)\b){_DETERMINER}",
+        "visited|toured",
     ),
+    # Not "ordered Kim to leave" and "ordered the files by date".
+    _list_rule("bought", rf"{_DID} ordered(?! my\b)(?![^.,;!?\n]{{1,80}} (?:to|by)\b){_DETERMINER}", "ordered"),
+    _list_rule("won", f"{_DID} won (?:an?|the|two|three)", "won"),
     _list_rule(
         "visited",
         f"{_DID} (?:(?:went|been|flew|travell?ed|drove) to|(?:was|were|stayed) in|(?:got|came|am|are) back from)",
         "went to|been to|flew to|led to|drove to|was in|were in|stayed in|back from",
         ValueShape.PLACE,
     ),
-    _list_rule("visited", f"{_DID} (?:went|been) to (?:an?|the)", "went to|been to"),
-    _list_rule("goes", f"{_DID} (?:go|went|took up)(?= [^\\W\\d_]{{2,30}}ing\\b)", "go |went |took up"),
+    _list_rule(
+        "visited", f"{_DID} (?:went|been) to (?:an?|the)", "went to|been to", among=word_list("deed", "visited")
+    ),
+    _list_rule(
+        "goes",
+        f"{_DID} (?:go|went|took up)(?= [^\\W\\d_]{{2,30}}ing\\b)",
+        "go |went |took up",
+        among=word_list("deed", "goes"),
+    ),
+    _list_rule("plays", f"{_DO} play(?: the| some| a little| a bit of)?", "play", among=word_list("deed", "plays")),
+    _list_rule("collects", f"{_DO} collect", "collect", among=word_list("deed", "collects")),
+    _list_rule("owns", f"{_DO} own (?:an?|two|three|four|five|six)", "own"),
+    _list_rule("speaks", f"{_DO} speak(?: fluent| some| a little| a bit of)?(?= (?-i:[A-Z]))", "speak"),
+    _list_rule("drinks", f"{_DO} drink(?: an?| some)?", "drink", among=word_list("deed", "drinks")),
 )
 
 RULES = (

@@ -12,9 +12,11 @@ from store.text.rules.canonical import canonical_name
 from store.text.rules.dates import find_dates
 from store.text.rules.fact_rules import DIETS, RULES, SPACE, Rule, ValueShape
 from store.text.rules.model import ExtractedFact, MessageText, TextSpan, Tier
+from store.text.rules.objects import name_object
 from store.text.rules.runs import NameRun, find_runs
+from store.text.rules.statements import is_plainly_told, is_supposed
 from store.text.rules.tokens import tokenize_text
-from store.text.rules.vocabulary import is_word, known_places, known_things
+from store.text.rules.vocabulary import is_given_name, is_word, known_places, known_things
 
 MAX_VALUE_BYTES = 128
 #: Ids of passing facts: tasks of a day or a week, which are no trait of a person.
@@ -32,12 +34,6 @@ _SUBJECTS = r"(?:i|i'm|i've|my|we|our|she|he|they|it|it's|you)"
 _VALUE_END = re.compile(r"[\n\r\0.!?,;]")
 # "my name is Ana and I live in Ghent" says two things: a value ends where the next clause begins.
 _NEXT_CLAUSE = re.compile(rf"{SPACE}(?:and|but|because|so|while|when){SPACE}{_SUBJECTS}\b", re.IGNORECASE)
-_SUPPOSED = re.compile(
-    r"\b(?:if|when|whether|wish|unless|should|would|do|did|can|could|might|suppos(?:e|ing)|imagin(?:e|ing)|assum(?:e|ing)"
-    r"|pretend(?:ing)?|say|think|thought)(?:\s{1,3}that)?\s{1,3}$",
-    re.IGNORECASE,
-)
-_SUPPOSED_LENGTH = 24
 # What stands in quotes, in code or behind a mark of quotation was said by another person, or is no statement.
 _REPEATED = re.compile(
     r"""(?<![\w"])"[^"\n]{1,400}"(?!\w)|\u201c[^\u201d\n]{1,400}\u201d|\u201e[^\u201c\n]{1,400}\u201c"""
@@ -62,25 +58,6 @@ _NO_ROLE = re.compile(
 _NO_TOPIC = re.compile(
     r"(?:not|never|no longer|it|this|that|these|those|you|him|her|them|to (?:be|bother|say|ask|admit|break))\b"
 )
-# A thing is named by a few words, up to where the sentence goes on with a place, a time or a reason.
-_OBJECT_END = re.compile(
-    rf"(?:{SPACE}|^)(?:at|in|on|for|from|with|to|near|by|before|after|about|during|into|as|along|without|until|since"
-    r"|and|or|but|because|when|while|who|which|that|where|if|so|than|then|today|tonight|yesterday|last|this|next|again"
-    r"|once|twice|here|there|together|outside|ago|a few|i|i'm|we|you|it|he|she|they|is|are|was|were|not|just|too|all"
-    r"|only|live|recently|alone|somewhere|few|couple|several|every|two|three|four|five|myself|ourselves|came|has|have"
-    r"|had|made)\b|\s[-\u2013\u2014(\[]|[:()\[\]]|-\s",
-    re.IGNORECASE,
-)
-_NO_OBJECT = re.compile(
-    r"(?:(?:it|its|these|those|them|him|her|his|your|us|me|one|something|anything|everything|nothing|lots?|much"
-    r"|many|more|most|few|any|what|how|up|out|off|down|over|sure|time|difference|friends?|money|hard|fun|well|role"
-    r"|part|job|lasted|back|connections?|dinner|lunch|breakfast|progress|decision|mistake|it|way|weight|touch)$"
-    r"|(?:it|its|these|those|them|him|her|his|your|us|me|of|up|out|off|down|over|sure|lots?|much|many|any|how|what)\b"
-    r"|.*\b(?:difference|connections?|friends)$)",
-    re.IGNORECASE,
-)
-#: Most words of a thing: what takes more to name is a clause.
-MOST_OBJECT_WORDS = 5
 _LINE_END = re.compile(r"[\n\r\0!?;]")
 
 
@@ -96,14 +73,18 @@ def find_facts(message: MessageText, ordinal: int) -> list[ExtractedFact]:
     rules = [rule for rule in RULES if any(need in low for need in rule.needs)]
     said = mask_spans(message.content, [match.span() for match in _REPEATED.finditer(message.content)]) if rules else ""
     found = [fact for rule in rules for fact in _apply_rule(rule, message, ordinal, said)]
-    return sorted(found, key=lambda fact: (not _long_ago(message.content, fact), fact.span))
+    unique: dict[str, ExtractedFact] = {}
+    for fact in sorted(found, key=lambda fact: (not _long_ago(message.content, fact), fact.span)):
+        unique.setdefault(fact.slug, fact)
+    return list(unique.values())
 
 
 def _apply_rule(rule: Rule, message: MessageText, ordinal: int, said: str) -> Collection[ExtractedFact]:
     """Return the facts of a rule in the message's own words, without quotations (`said`)."""
     found: dict[str, ExtractedFact] = {}
     for match in islice(rule.opening.finditer(said), MOST_OPENINGS):
-        if (span := _find_value(rule, message.content, match)) is not None:
+        span = _find_value(rule, message.content, match)
+        if span is not None and (not rule.told or _is_told(rule, message.content, match, span)):
             fact = _build_fact(rule, message, ordinal, match, span)
             found.setdefault(fact.slug + canonical_name(fact.value), fact)
             if rule.contracted:
@@ -145,28 +126,29 @@ def _build_fact(rule: Rule, message: MessageText, ordinal: int, match: re.Match[
     )
 
 
+def _is_told(rule: Rule, text: str, match: re.Match[str], span: TextSpan) -> bool:
+    """Return whether a value is among those of its rule and its sentence states it."""
+    among = not rule.among or any(word in rule.among for word in text[span.start : span.end].lower().split())
+    return among and is_plainly_told(text, match.start(), span.end)
+
+
 def _find_value(rule: Rule, text: str, match: re.Match[str]) -> TextSpan | None:
     """Return the value's span, None when the text after the opening has not the rule's shape."""
     start = match.end()
     window = text[start : start + 2 * MAX_VALUE_BYTES]
     end = _VALUE_END.search(window)
-    if not rule.contracted and (_is_supposed(text, match.start()) or (end and end.group() == "?")):
+    if not rule.contracted and (is_supposed(text, match.start()) or (end and end.group() == "?")):
         return None
     if rule.shape is ValueShape.DAY:
         return _find_day(window, start)
     if rule.shape in _NAMES:
-        name = cut_value(_match_name(rule.shape, match.group(), _LINE_END.split(window, maxsplit=1)[0])).rstrip()
+        name = cut_value(_match_name(rule, match.group(), _LINE_END.split(window, maxsplit=1)[0])).rstrip()
         return TextSpan(start, start + len(name)) if name else None
     said = window[: end.start()] if end else window
     clause = _NEXT_CLAUSE.search(said)
     shaped = _match_shape(rule.shape, said[: clause.start()] if clause else said)
     kept = cut_value(shaped).rstrip()
     return TextSpan(start, start + len(kept)) if kept else None
-
-
-def _is_supposed(text: str, start: int) -> bool:
-    """Return whether the sentence only asks or supposes: "if I moved to", "when I live in"."""
-    return _SUPPOSED.search(text[max(0, start - _SUPPOSED_LENGTH) : start]) is not None
 
 
 def _find_day(window: str, start: int) -> TextSpan | None:
@@ -185,9 +167,8 @@ def _match_shape(shape: ValueShape, value: str) -> str:
             return value if _DOING.match(value) else ""
         case ValueShape.ROLE | ValueShape.TOPIC:
             return "" if (_NO_ROLE if shape is ValueShape.ROLE else _NO_TOPIC).match(value) else value
-        case ValueShape.OBJECT:
-            called = _OBJECT_END.split(value, maxsplit=1)[0].rstrip()
-            return called if len(called.split()) <= MOST_OBJECT_WORDS and not _NO_OBJECT.match(called) else ""
+        case ValueShape.OBJECT | ValueShape.TITLE:
+            return name_object(value, title=shape is ValueShape.TITLE)
         case ValueShape.DIET:
             found = _DIET.match(value)
             return found.group() if found else ""
@@ -204,7 +185,7 @@ def _leading_name(value: str) -> NameRun | None:
     return name if not before or _ARTICLE.match(before) else None
 
 
-def _match_name(shape: ValueShape, opening: str, value: str) -> str:
+def _match_name(rule: Rule, opening: str, value: str) -> str:
     """Return the name at the beginning of a value, empty where it does not fit the opening phrase."""
     name = _leading_name(value)
     if name is None:
@@ -212,14 +193,20 @@ def _match_name(shape: ValueShape, opening: str, value: str) -> str:
     # "My sister is Ana's friend" tells no name.
     word = opening.rsplit(maxsplit=1)[-1].lower()
     owner = name.parts[-1].possessive and word == "is"
-    return "" if owner or (shape is ValueShape.PLACE and not _may_be_place(name, word)) else value[: name.end]
+    wrong = rule.shape is ValueShape.PLACE and not _may_be_place(name, strict=rule.told or word != "in")
+    return "" if owner or wrong or (rule.told and _is_somebodys(name)) else value[: name.end]
 
 
-def _may_be_place(name: NameRun, before: str) -> bool:
-    """Return whether a name may be a place: not listed as another kind, and no ordinary word after "from" or "to"."""
+def _is_somebodys(name: NameRun) -> bool:
+    """Return whether a name is a person's or possessive: "we went to Kim", "to Kim's"."""
+    return name.parts[-1].possessive or (name.name not in known_places() and is_given_name(name.lows[0]))
+
+
+def _may_be_place(name: NameRun, *, strict: bool) -> bool:
+    """Return whether a name may be a place: not listed as another kind and, where `strict`, no ordinary word."""
     if name.name in known_places():
         return True
-    mere = before != "in" and len(name.parts) == 1 and is_word(name.lows[0])
+    mere = strict and len(name.parts) == 1 and is_word(name.lows[0])
     return not mere and name.name not in known_things()
 
 

@@ -16,6 +16,7 @@ LONG = 131_072
 
 FRAGMENTS = st.sampled_from(
     [
+        *("I visited Porto. ", "we went to Porto ", "I bought a ", "never. ", "and I ", "She says "),
         *("I like ", "my name is ", "I moved to ", "my sister ", "our cat is called ", "I'm allergic to "),
         *("Zoë ", "Łódź ", "São Paulo ", "O'Brien ", "Dr. ", "in ", "to ", "and ", "the ", "of ", "Anna's "),
         *("new york ", "rafael ", "The ", "della ", "Marks & ", "Bank ", "April told ", "call maria ", "in lisbon "),
@@ -119,6 +120,7 @@ def _extract(text: str) -> Extraction:
         *("a", "A ", "1 ", "1. ", "@", "a@", "a@a.", "www.", "http://a/www.", "May ", "3 ", "in ", " ", "\n"),
         *("De La ", "I like ", "my sister ", "my sister called ", "Anna and ", "Anna, ", "'s ", "O'", "\u0308"),
         *("Zoë ", "中", "in a ", "20", "2026-", "1/", "Dr. ", "I. ", "University of the ", "my birthday is "),
+        *("I visited Porto ", "I ordered a to ", "and I ", "I bought ", "if I sold the "),
         *("my favourite ", "we moved from ", "Monday, ", "The Hague ", "-", "12 March, ", "a.", "😀"),
         *("Anna and Ben met in Oslo on 3 May. ", "my sister Maud said I like tea. "),
         *("\u0301\u0323", "A\u0301\u0323", "\uff9e\u0301", "\ufdfa ", "my sister A\u0301\u0323"),
