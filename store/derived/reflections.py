@@ -60,11 +60,21 @@ MEMBERS = text("""
            lateral (select u.* from afterturn.agent_memory_unit_t u
                      where u.host_id = :host and u.bank_id = :bank and u.unit_id = f.unit_id and u.active offset 0) u
      order by t.fact_id, t.subject, f.valid_from, f.said, f.position, f.unit_id""")
+# `lapsed`: one of the sources that the last event names has ended, so that no reader tells the reflection.
 REFLECTIONS = text("""
-    select r.reflection_id, r.content, r.aggregate_version, r.active
+    select r.reflection_id, r.content, r.aggregate_version, r.active, exists (
+               select from jsonb_array_elements_text(e.sources) s(id)
+                where (select u.active from afterturn.agent_memory_unit_t u
+                        where u.host_id = :host and u.bank_id = :bank and u.unit_id = cast(s.id as uuid))
+                      is not true) as lapsed
       from unnest(cast(:reflections as uuid[])) t(id),
            lateral (select r.* from afterturn.agent_memory_reflection_t r
-                     where r.host_id = :host and r.bank_id = :bank and r.reflection_id = t.id offset 0) r""")
+                     where r.host_id = :host and r.bank_id = :bank and r.reflection_id = t.id offset 0) r
+      left join lateral (
+               select e.data->'sourceMemoryIds' as sources from afterturn.event_store_t e
+                where e.host_id = :host and e.bank_id = :bank and e.aggregate_key = cast(r.reflection_id as text)
+                  and e.event_type in ('AgentMemoryReflectionCreatedEvent', 'AgentMemoryReflectionUpdatedEvent')
+                order by e.aggregate_version desc limit 1) e on true""")
 #: The weight of a link from a fact to the one that superseded it.
 SUPERSEDES = 1.0
 LINKS = text("""
@@ -174,7 +184,7 @@ def _reflection_event(origin: Origin, id_: UUID, known: Row[Any] | None, derived
     elif not alive:
         kind = EventType.REFLECTION_CREATED
     else:
-        kind = EventType.REFLECTION_UPDATED if known is not None and known.content != content else None
+        kind = EventType.REFLECTION_UPDATED if known is not None and _is_outdated(known, content) else None
     if kind is None:
         return None
     data: dict[str, Any] = {"reflectionId": str(id_)}
@@ -182,6 +192,11 @@ def _reflection_event(origin: Origin, id_: UUID, known: Row[Any] | None, derived
         data |= {"content": content, "sourceMemoryIds": [str(one.unit_id) for one in derived.statements]}
     version = 1 if known is None else known.aggregate_version + 1
     return build_offer(origin, kind, (id_,), data, nth=str(version))
+
+
+def _is_outdated(known: Row[Any], content: str) -> bool:
+    """Return whether a reflection says something else, or the same by a source that has ended."""
+    return bool(known.content != content or known.lapsed)
 
 
 async def _link_events(connection: AsyncConnection, origin: Origin, rows: Sequence[Row[Any]]) -> list[Event]:

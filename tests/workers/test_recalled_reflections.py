@@ -18,6 +18,7 @@ from store.memory.units import Units
 from store.recall.query import Recalled, RecallQuery
 from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
+from store.replay import verify_log
 from tests.workers.conftest import HOST, START, World, now
 from tests.workers.stages import Crew, KnownEmbedder
 from tests.workers.test_insights import say
@@ -165,6 +166,46 @@ async def test_it_is_shown_no_more_once_one_of_its_facts_is_forgotten(world: Wor
     await units.forget(HOST, "default", source)
     with pytest.raises(NotFound):
         await units.get(HOST, "default", one.unit_id)
+
+
+@pytest.mark.parametrize(
+    "said, text",
+    [
+        (("I visited Ghent.", "I visited Porto.", "I visited Porto."), "The user visited: Ghent; Porto."),
+        (("I live in Ghent.", "I moved to Porto.", "I moved to Porto."), "fact_evolution user_home::home: Ghent"),
+    ],
+)
+async def test_it_is_told_from_what_was_said_again_once_the_first_is_forgotten(
+    world: World, said: Sequence[str], text: str
+) -> None:
+    """It says the same, so it is not embedded anew."""
+    crew = await say(world, *said)
+    await crew.drain()
+    units = Units(world.database, now)
+    [one] = [one for one in await drawn(world) if one.text.startswith(text)]
+    _, first, again = await world.sql(
+        "select unit_id from afterturn.agent_memory_unit_t where origin = 'extraction' order by position"
+    )
+    assert first.unit_id in (await units.get(HOST, "default", one.unit_id)).sources
+    vectors = "select xmin, embedding::text from afterturn.unit_vector_t where unit_id = :one"
+    embedded = await world.sql(vectors, one=one.unit_id)
+    await units.forget(HOST, "default", first.unit_id)
+    assert one.unit_id not in {other.unit_id for other in await drawn(world)}
+    await crew.drain()
+    assert [other.text for other in await drawn(world) if other.unit_id == one.unit_id] == [one.text]
+    assert (await units.get(HOST, "default", one.unit_id)).sources[-1] == again.unit_id
+    assert await world.sql(vectors, one=one.unit_id) == embedded
+    assert len(embedded) == 1
+    await world.sql("update afterturn.ledger_t set status = 'pending' where stage = 'projection'")
+    await crew.drain()
+    events = await world.sql(
+        "select event_type from afterturn.event_store_t where aggregate_key = :one order by aggregate_version",
+        one=str(one.unit_id),
+    )
+    assert [row.event_type for row in events] == [EventType.REFLECTION_CREATED, EventType.REFLECTION_UPDATED]
+    report = await verify_log(world.postgres.owner_url)
+    assert report.equal
+    assert all(one.equal for one in report.derived)
 
 
 async def list_visits(world: World) -> None:

@@ -1,6 +1,7 @@
 """An erasure goes on where it stopped, is one however often it is asked for, and can be tried without being done."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from uuid import uuid4
 
@@ -15,6 +16,7 @@ from store.ledger.stages import Stage
 from store.log.append import append_events
 from store.log.catalog import EventType, parse_event_data
 from store.log.envelope import Origin, build_command
+from store.memory.units import Units
 from store.replay import verify_log
 from tests.store.erasure.conftest import Scene
 from tests.store.erasure.dump import dump, lines_with, rows_of
@@ -168,6 +170,42 @@ async def test_a_second_beginning_of_what_lives_hides_nothing_from_an_erasure(sc
     receipt = await scene.erase(Kind.UNIT, units[0])
     assert receipt.counts["reflections"] == 1
     assert lines_with(await dump(scene.world.postgres), "Xanaduvia", "My name is") == []
+    assert (await verify_log(scene.world.postgres.owner_url)).equal
+
+
+@pytest.mark.parametrize(
+    "said, kept",
+    [
+        (
+            ("I visited Ghent.", "I visited Porto with Xanaduvia.", "I visited Porto."),
+            "The user visited: Ghent; Porto.",
+        ),
+        (
+            ("I live in Ghent.", "I moved to Porto, Xanaduvia.", "I moved to Porto."),
+            "fact_evolution user_home::home: Ghent",
+        ),
+    ],
+)
+async def test_what_was_drawn_from_an_erased_text_stays_where_another_says_the_same(
+    scene: Scene, said: Sequence[str], kept: str
+) -> None:
+    for n, words in enumerate(said):
+        await scene.world.append("s", f"t{n}", messages=dialogue(words, "I see."))
+        await scene.crew.drain()
+    living = (
+        "select reflection_id, content from afterturn.agent_memory_reflection_t where active and content like :kept"
+    )
+    before = await scene.world.sql(living, kept=f"{kept}%")
+    assert len(before) == 1
+    await scene.erase(Kind.UNIT, await scene.unit_of("Xanaduvia"))
+    for _ in range(2):
+        assert await scene.world.sql(living, kept=f"{kept}%") == before
+        shown = await Units(scene.world.database, now).get(HOST, "default", before[0].reflection_id)
+        assert len(shown.sources) == 2
+        await scene.crew.drain()
+    assert lines_with(await dump(scene.world.postgres), "Xanaduvia") == []
+    vector = "select 1 from afterturn.unit_vector_t where unit_id = :one"
+    assert len(await scene.world.sql(vector, one=before[0].reflection_id)) == 1
     assert (await verify_log(scene.world.postgres.owner_url)).equal
 
 

@@ -97,6 +97,20 @@ async def test_what_reached_its_end_is_ended_then_erased_and_a_replay_is_equal(y
     assert counted[0].units == len(living)
 
 
+async def test_a_list_outlives_a_member_that_was_said_again(yard: Yard) -> None:
+    for turn, (said, ends) in enumerate([("Ghent", None), ("Porto", DAY), ("Porto", None)]):
+        await say(yard, str(turn), f"I visited {said}.", ends=ends)
+        await Crew(yard.world).drain()
+    listed = "The user visited: Ghent; Porto."
+    assert listed in await recalled(yard, "visited Porto")
+    yard.ahead = 2 * DAY
+    assert listed not in await recalled(yard, "visited Porto")
+    assert await yard.by_hand("ending") == 2
+    await Crew(yard.world).drain()
+    assert listed in await recalled(yard, "visited Porto")
+    assert (await verify_log(yard.world.postgres.owner_url)).equal
+
+
 async def recalled(yard: Yard, asked: str, bank: str = "default", **more: Any) -> list[str]:
     recaller = Recaller(yard.world.database, KnownEmbedder(), RecallSettings(), clock=yard.clock)
     answer = await recaller.recall(HOST, RecallQuery(bank, asked, **{"k": 50, **more}))
