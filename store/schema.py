@@ -1004,6 +1004,19 @@ FACT = Table(
         text("position desc"),
         postgresql_where=text("valid_to is null"),
     ),
+    # WHY: each new fact of a kind reads the newest of its kind and subject, of which there may be very many.
+    Index(
+        "fact_of_kind",
+        "host_id",
+        "bank_id",
+        "fact_id",
+        "subject",
+        text("valid_from desc"),
+        text("said desc"),
+        text("position desc"),
+        text("unit_id desc"),
+        postgresql_where=text("valid_to is null"),
+    ),
 )
 
 #: Units that ended, or whose text changed, since the projection stage last ran, to be subtracted from its counts.

@@ -1,17 +1,24 @@
 """Writes insights: texts derived from facts of one subject; pure functions.
 
 A fact that was stated in more than one turn is stable; one whose value changed has evolved. Source: the consolidation
-of the turn tools' maintenance (fact_stability, fact_evolution). Facts of one kind with several keys are a list.
+of the turn tools' maintenance (fact_stability, fact_evolution). Facts of one kind whose key is their value are a list.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
+from store.text.rules.canonical import fold_text
+from store.text.rules.fact_rules import LIST_PHRASES
+
 #: Characters of the latest statement that are repeated, and values that are told, the newest of them.
 MOST_CHARACTERS = 140
 MOST_VALUES = 8
+#: The most members of a list, the newest of them, and its most characters: each new member writes the list anew.
+LISTED, LIST_CHARACTERS = 16, 1_000
+#: Most words of a member: what takes more to say is no name of a thing.
+MEMBER_WORDS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +50,36 @@ def derive_insight(fact_id: str, statements: Sequence[Statement]) -> str | None:
     return None
 
 
-def derive_list(fact_id: str, statements: Sequence[Statement]) -> str | None:
-    """Return the list of the facts of one kind and subject, one statement of each; None for fewer than two.
+def choose_members(fact_id: str, newest_first: Iterable[Statement]) -> Sequence[Statement]:
+    """Return the members of the list of one kind and subject, in order of time: the newest statement of each key.
 
-    It begins as the last of them: "Ann visited: Porto; Ghent; Granada."
+    `fact_id` is one of LIST_PHRASES. Only statements in the kind's own words that begin as the newest one can be
+    members. Other words with the value may say something else: "Ann's city is Porto." is no visit.
     """
-    if len(statements) <= 1:
+    chosen: dict[str, Statement] = {}
+    begins, characters = "", 0
+    for one in newest_first:
+        said = _find_beginning(fact_id, one)
+        if said is None or one.key in chosen or fold_text(said) != fold_text(begins or said):
+            continue
+        begins, characters = begins or said, characters + len(f"; {one.value}")
+        if len(chosen) == LISTED or len(f"{begins}.") + characters > LIST_CHARACTERS:
+            break
+        chosen[one.key] = one
+    return list(reversed(chosen.values()))
+
+
+def derive_list(fact_id: str, members: Sequence[Statement]) -> str | None:
+    """Return the list of these members, None for fewer than two: "Ann visited: Porto; Ghent; Granada."."""
+    if len(members) <= 1:
         return None
-    begins = statements[-1].content.rpartition(statements[-1].value)[0].rstrip() or fact_id
-    return f"{begins}: {'; '.join(one.value for one in statements)}."
+    return f"{_find_beginning(fact_id, members[-1])}: {'; '.join(one.value for one in members)}."
+
+
+def _find_beginning(fact_id: str, one: Statement) -> str | None:
+    """Return what stands before the value of a statement in the kind's own words; None of any other statement."""
+    fits = one.content.endswith(f"{LIST_PHRASES[fact_id]}{one.value}.") and len(one.value.split()) <= MEMBER_WORDS
+    return one.content.removesuffix(f"{one.value}.").rstrip() if fits else None
 
 
 def _value_changes(statements: Sequence[Statement]) -> Iterator[Statement]:

@@ -14,22 +14,22 @@ from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.facts import Identity, identity_columns
-from store.derived.insights import Statement, derive_insight, derive_list
+from store.derived.insights import LISTED, Statement, choose_members, derive_insight, derive_list
 from store.derived.reflection_vectors import ChangedReflection, open_rows
 from store.derived.temporal_links import read_weights
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
-from store.text.rules.facts import PASSING
+from store.text.rules.fact_rules import LIST_PHRASES
 
 Event = Mapping[str, Any]
+#: The id of a kind of facts, and their subject.
+Kind = tuple[str, str]
 
-#: The most statements of one identity, and members of one list, the newest of them: the reflection's event names each.
-STATED, LISTED = 64, 32
-#: Most words of a member: what takes more to say is no name of a thing.
-MEMBER_WORDS = 6
-#: Kinds of facts that make no list: tasks, and favourites, each of another sort.
-UNLISTED = PASSING | {"user_favourite"}
+#: The most statements of one identity, the newest of them: the reflection's event names each.
+STATED = 64
+#: The newest statements of a kind and subject that are read for a list; some say again what a newer one says.
+READ_FOR_LIST = 4 * LISTED
 #: Identities whose statements are read at a time.
 AT_ONCE = 256
 
@@ -46,20 +46,18 @@ STATEMENTS = text("""
            lateral (select u.* from afterturn.agent_memory_unit_t u
                      where u.host_id = :host and u.bank_id = :bank and u.unit_id = f.unit_id and u.active offset 0) u
      order by f.fact_id, f.subject, f.key, f.valid_from, f.said, f.position, f.unit_id""")
-# The last statement of each fact that holds, of one kind and subject.
+# The newest statements that hold of a kind and subject, of which there may be many: in the order of `fact_of_kind`.
 MEMBERS = text("""
-    select t.fact_id, t.subject, u.unit_id, coalesce(u.turn_id, u.unit_id) as turn_id, u.metadata->>'key' as key,
+    select t.fact_id, t.subject, u.unit_id, coalesce(u.turn_id, u.unit_id) as turn_id, f.key,
            u.metadata->>'value' as value, f.value as folded, u.content, f.valid_from as at
       from unnest(cast(:fact_ids as text[]), cast(:subjects as text[])) as t(fact_id, subject),
-           lateral (select d.*
-                      from (select distinct on (f.key) f.* from afterturn.fact_t f
-                             where f.host_id = :host and f.bank_id = :bank and f.fact_id = t.fact_id
-                               and f.subject = t.subject and f.valid_to is null
-                             order by f.key, f.valid_from desc, f.said desc, f.position desc, f.unit_id desc) d
-                     order by d.valid_from desc, d.said desc, d.position desc, d.unit_id desc limit :members) f,
+           lateral (select f.* from afterturn.fact_t f
+                     where f.host_id = :host and f.bank_id = :bank and f.fact_id = t.fact_id
+                       and f.subject = t.subject and f.valid_to is null
+                     order by f.valid_from desc, f.said desc, f.position desc, f.unit_id desc limit :statements) f,
            lateral (select u.* from afterturn.agent_memory_unit_t u
                      where u.host_id = :host and u.bank_id = :bank and u.unit_id = f.unit_id and u.active offset 0) u
-     order by t.fact_id, t.subject, f.valid_from, f.said, f.position, f.unit_id""")
+     order by t.fact_id, t.subject, f.valid_from desc, f.said desc, f.position desc, f.unit_id desc""")
 # `lapsed`: one of the sources that the last event names has ended, so that no reader tells the reflection.
 REFLECTIONS = text("""
     select r.reflection_id, r.content, r.aggregate_version, r.active, exists (
@@ -111,16 +109,21 @@ def list_id(bank: UUID, fact_id: str, subject: str) -> UUID:
 async def consolidate_facts(connection: AsyncConnection, origin: Origin, identities: Sequence[Identity]) -> bool:
     """Update the reflections and links of these identities by their facts; return whether some are to be embedded.
 
-    At most the last STATED statements of an identity, and LISTED members of a list, are read. The caller holds the
+    At most the last STATED statements of an identity, and READ_FOR_LIST of a list, are read. The caller holds the
     bank's lock for deriving writers, and the log's locks.
     """
-    opened = False
+    opened, listed = False, set[Kind]()
     for at in range(0, len(identities), AT_ONCE):
-        opened |= await _consolidate_stated(connection, origin, identities[at : at + AT_ONCE])
+        stated = identities[at : at + AT_ONCE]
+        kinds = {(one.fact_id, one.subject) for one in stated if one.fact_id in LIST_PHRASES} - listed
+        opened |= await _consolidate_stated(connection, origin, stated, sorted(kinds))
+        listed |= kinds
     return opened
 
 
-async def _consolidate_stated(connection: AsyncConnection, origin: Origin, identities: Sequence[Identity]) -> bool:
+async def _consolidate_stated(
+    connection: AsyncConnection, origin: Origin, identities: Sequence[Identity], kinds: Sequence[Kind]
+) -> bool:
     place = {"host": origin.host, "bank": origin.bank, "statements": STATED}
     rows = (await connection.execute(STATEMENTS, {**place, **identity_columns(identities)})).all()
     stated: dict[Identity, Sequence[Statement]] = dict.fromkeys(identities, ())
@@ -129,7 +132,7 @@ async def _consolidate_stated(connection: AsyncConnection, origin: Origin, ident
     derived = {
         reflection_id(origin.bank, one): _Derived(derive_insight(one.fact_id, said), said)
         for one, said in stated.items()
-    } | await _derive_lists(connection, origin, {(one.fact_id, one.subject) for one in identities})
+    } | await _derive_lists(connection, origin, kinds)
     reflections = await _reflection_events(connection, origin, derived)
     events = [*reflections.values(), *await _link_events(connection, origin, rows)]
     ordered = sorted(events, key=lambda event: str(event["subject"]))
@@ -142,20 +145,17 @@ async def _consolidate_stated(connection: AsyncConnection, origin: Origin, ident
     return True
 
 
-async def _derive_lists(
-    connection: AsyncConnection, origin: Origin, kinds: Iterable[tuple[str, str]]
-) -> dict[UUID, _Derived]:
+async def _derive_lists(connection: AsyncConnection, origin: Origin, kinds: Sequence[Kind]) -> dict[UUID, _Derived]:
     """Return the lists of these kinds of facts and subjects, by reflection id."""
-    listed = sorted(kind for kind in kinds if kind[0] not in UNLISTED)
-    if not listed:
+    if not kinds:
         return {}
-    place = {"host": origin.host, "bank": origin.bank, "members": LISTED}
-    asked = {"fact_ids": [fact_id for fact_id, _ in listed], "subjects": [subject for _, subject in listed]}
+    place = {"host": origin.host, "bank": origin.bank, "statements": READ_FOR_LIST}
+    asked = {"fact_ids": [fact_id for fact_id, _ in kinds], "subjects": [subject for _, subject in kinds]}
     rows = (await connection.execute(MEMBERS, {**place, **asked})).all()
-    stated: dict[tuple[str, str], Sequence[Statement]] = dict.fromkeys(listed, ())
-    for key, found in groupby(rows, lambda row: (row.fact_id, row.subject)):
-        stated[key] = [one for one in _build_statements(found) if len(one.value.split()) <= MEMBER_WORDS]
-    return {list_id(origin.bank, *kind): _Derived(derive_list(kind[0], said), said) for kind, said in stated.items()}
+    members: dict[Kind, Sequence[Statement]] = dict.fromkeys(kinds, ())
+    for kind, found in groupby(rows, lambda row: (row.fact_id, row.subject)):
+        members[kind] = choose_members(kind[0], _build_statements(found))
+    return {list_id(origin.bank, *kind): _Derived(derive_list(kind[0], told), told) for kind, told in members.items()}
 
 
 def _build_statements(rows: Iterable[Row[Any]]) -> Sequence[Statement]:

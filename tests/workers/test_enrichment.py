@@ -107,6 +107,22 @@ async def test_what_a_model_finds_stands_beside_what_the_rules_found(
     ]
 
 
+async def test_a_fact_that_a_model_puts_beside_those_of_a_kind_is_in_no_list(
+    world: World, server: Model, crew_with: MakeCrew
+) -> None:
+    server.says = lambda _turn: facts(
+        *(fact(one, one, fact_id="user_profile", key=key) for one, key in (("34", "age"), ("a nurse", "job"))),
+        fact("Porto", "Porto", fact_id="user_visited"),
+        fact("techno", "techno", fact_id="user_like", key="music"),
+    )
+    said = "I visited Ghent. I visited Lyon. I like jazz. Of Porto, techno: 34, a nurse."
+    await world.append(messages=dialogue(said, "Noted."))
+    await crew_with(server.url).drain()
+    assert len(await statements(world)) == 7
+    told = await world.sql("select content from afterturn.agent_memory_reflection_t where active")
+    assert [row.content for row in told] == ["The user visited: Ghent; Lyon."]
+
+
 async def test_late_facts_are_counted_embedded_and_found_by_word(
     world: World, server: Model, crew_with: MakeCrew
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import store.derived.reflections as reflections_module
 from store.derived.extraction_runs import FollowUp, open_follow_ups
 from store.derived.reflection_vectors import read_lacking
 from store.derived.temporal_links import link_weight
@@ -101,9 +102,38 @@ async def test_a_list_grows_with_its_facts_and_ends_with_the_last_but_one(world:
 
 
 async def test_a_list_holds_the_newest_of_very_many_facts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("store.derived.reflections.LISTED", 2)
+    monkeypatch.setattr("store.derived.insights.LISTED", 2)
     await say(world, "I visited Porto.", "We went to Ghent.", "I visited Granada.")
     assert await reflections(world) == ["The user visited: Ghent; Granada."]
+
+
+async def test_a_list_is_drawn_from_the_newest_statements_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of facts of one moment those of later turns."""
+    monkeypatch.setattr("store.derived.reflections.READ_FOR_LIST", 3)
+    await say(world, "I visited Porto.", "We went to Ghent.", "I visited Granada.", "I visited Granada.")
+    assert "The user visited: Ghent; Granada." in await reflections(world)
+
+
+async def test_likes_and_favourites_are_no_list(world: World) -> None:
+    await say(world, "I love hiking. My favourite dish is goulash.", "I love skiing. My favourite colour is blue.")
+    assert await reflections(world) == []
+
+
+async def test_a_list_is_derived_once_however_many_identities_changed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("store.derived.reflections.AT_ONCE", 2)
+    asked = list[Any]()
+
+    async def derive(connection: Any, origin: Any, kinds: Any) -> Any:
+        asked.extend(kinds)
+        return await derive_lists(connection, origin, kinds)
+
+    derive_lists = reflections_module._derive_lists
+    monkeypatch.setattr(reflections_module, "_derive_lists", derive)
+    await say(world, "I visited Porto. I visited Ghent. I visited Granada. I visited Lyon. I visited Oslo.")
+    assert await reflections(world) == ["The user visited: Porto; Ghent; Granada; Lyon; Oslo."]
+    assert [fact_id for fact_id, _ in asked] == ["user_visited"]
 
 
 async def test_an_insight_is_made_once_whatever_is_delivered_again(world: World) -> None:

@@ -4,8 +4,10 @@ The first five are the contract's (rule-based extraction of the turn tools); the
 """
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from types import MappingProxyType
 
 from store.text.rules.gazetteer import word_list
 from store.text.rules.model import Tier
@@ -67,7 +69,8 @@ def _any_of(found: frozenset[str]) -> str:
 
 
 _HAVE_JUST = "(?:'ve| have)?(?: just| recently| finally)?"
-_RELATIONS = _any_of(word_list("people", "person") | word_list("people", "animal"))
+_RELATION_WORDS = word_list("people", "person") | word_list("people", "animal")
+_RELATIONS = _any_of(_RELATION_WORDS)
 DIETS = "vegetarian|vegan|pescatarian|pescetarian|coeliac|celiac|diabetic|lactose intolerant|gluten intolerant"
 
 # What people did, by kind: each makes a list of its own. The kind's verb stands for all that tell the same. A verb of
@@ -366,3 +369,17 @@ RULES = (
         many=True,
     ),
 )
+
+
+def _iterate_list_phrases() -> Iterator[tuple[str, str]]:
+    for rule in RULES:
+        groups = rule.opening.groupindex
+        if rule.many and rule.key is None and "key" not in groups:
+            phrase = rule.says.removeprefix("{who}").removesuffix("{value}.")
+            for relation in _RELATION_WORDS if "relation" in groups else ("",):
+                yield rule.fact_id.format(relation=relation), phrase.format(relation=relation)
+
+
+#: Kinds of facts whose key is their value, of which a person has many, and what stands between person and value in a
+#: statement of each: `user_visited`, " visited ".
+LIST_PHRASES: Mapping[str, str] = MappingProxyType(dict(_iterate_list_phrases()))

@@ -9,6 +9,7 @@ from sqlalchemy import SelectBase, TextClause, text
 from store import identity
 from store.database import Database
 from store.derived.called_names import CALLED
+from store.derived.reflections import MEMBERS, REFLECTIONS
 from store.memory.memories import LIVES
 from store.memory.session_history import HOLDING, HOLDING_IN_SESSION, RECENT
 from store.memory.turns import TurnStore
@@ -57,6 +58,7 @@ async def generic_plan(database: Database, host: UUID, statement: Statement) -> 
         (RECENT, ("session_id = ",)),
         (HOLDING_IN_SESSION, ("session_id = ", "unit_id = u.unit_id")),
         (LIVES, ("session_id = ",)),
+        (REFLECTIONS, ("reflection_id = t.id", "(aggregate_key)::text = ", "unit_id = (s.id)")),
     ],
     ids=[
         "prepare",
@@ -69,6 +71,7 @@ async def generic_plan(database: Database, host: UUID, statement: Statement) -> 
         "history of a session",
         "facts of a session",
         "a single memory",
+        "reflections and their sources",
     ],
 )
 async def test_what_is_looked_up_is_found_by_its_own_index(
@@ -85,3 +88,11 @@ async def test_the_newest_facts_that_hold_are_read_in_the_order_of_their_index(l
     plan = await generic_plan(lonely, filled, HOLDING)
     assert "using fact_holding" in plan, plan
     assert not any("Sort Key" in line for line in plan.splitlines()), plan
+
+
+async def test_the_newest_facts_of_a_kind_are_read_in_the_order_of_their_index(lonely: Database, filled: UUID) -> None:
+    """The few that were read are sorted, and no others."""
+    plan = await generic_plan(lonely, filled, MEMBERS)
+    assert "using fact_of_kind" in plan, plan
+    sorts = [line for line in plan.splitlines() if "Sort Key" in line]
+    assert [line.strip().startswith("Sort Key: t.fact_id, t.subject") for line in sorts] == [True], plan
