@@ -48,7 +48,7 @@ class Status(StrEnum):
 #: Shortest pause of `jobs drain` between two counts, in seconds.
 POLL_INTERVAL_S = 0.5
 #: Largest share of the time that counting may take.
-SHARE = 0.1
+COUNTING_SHARE = 0.1
 #: Between two lines of progress, in seconds.
 REPORT_INTERVAL_S = 5.0
 #: Counts rows by status.
@@ -217,7 +217,7 @@ async def wait_until_drained(
         if time.monotonic() - said >= REPORT_INTERVAL_S or before is None:
             say(_describe_progress(now, before))
             said, before = time.monotonic(), now
-        pause = max(POLL_INTERVAL_S, (time.monotonic() - began) / SHARE)
+        pause = max(POLL_INTERVAL_S, (time.monotonic() - began) / COUNTING_SHARE)
         await asyncio.sleep(min(pause, max(0.0, timeout_s - now.waited_s)))
 
 

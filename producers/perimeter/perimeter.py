@@ -77,6 +77,11 @@ class Hits:
     memories: Sequence[Memory] = ()
     ignored: tuple[str, ...] = ()
 
+    @property
+    def effort(self) -> int:
+        """What it costs to write this as JSON, in characters of text."""
+        return self._found().effort
+
     def as_json(self) -> dict[str, Any]:
         """Return the answer's JSON; `ignored` only where there is something."""
         answer: dict[str, Any] = {"memories": [memory.as_json() for memory in self._found().memories]}

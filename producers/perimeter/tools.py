@@ -16,6 +16,7 @@ from producers.perimeter.client import build_body
 from producers.perimeter.errors import InvalidCall, PerimeterError, PluginUnavailable
 from producers.perimeter.perimeter import Commit, Committed, Perimeter
 from producers.plugin.wire import LARGEST_LIMIT, Capability, Memory, MemoryKind, NamespaceKind, Time, format_time
+from store.off_loop import run_off_loop
 
 NAMESPACE = "A namespace of list_writable_namespaces; the default is the workspace's own."
 NO_MEMORIES = "No memories found."
@@ -122,7 +123,7 @@ async def _commit_summary(perimeter: Perimeter, caller: CallingWorkspace, given:
 
 async def _search_memory(perimeter: Perimeter, caller: CallingWorkspace, given: SearchArguments) -> Answer:
     hits = await perimeter.search(caller, given.query, given.namespaces, given.kinds, given.limit)
-    return hits.as_json()
+    return await run_off_loop(hits.effort, hits.as_json)
 
 
 async def _forget_memory(perimeter: Perimeter, caller: CallingWorkspace, given: ForgetArguments) -> Answer:

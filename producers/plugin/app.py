@@ -66,10 +66,6 @@ FIELDS = {
 
 #: Fields that are returned exactly as they were sent, or refused: their numbers are read digit for digit.
 AS_SENT = ("metadata", "propagation")
-#: Most bytes of each of them, as JSON without spaces.
-MOST_AS_SENT = 65_536
-#: How many times longer JSON may be when it is written again: 1e15 becomes 1000000000000000.0.
-GROWTH = 5
 
 #: The header that names receipts of erasures, and how many it names.
 RECEIPTS, RECEIPTS_NAMED = "afterturn-erasures", 16
@@ -380,18 +376,15 @@ class _Rounded(float):
 
 
 def _parse_object(raw: bytes, as_sent: Collection[str]) -> dict[str, Any]:
-    """Return the JSON object of a body, the fields `as_sent` digit for digit and limited.
+    """Return the JSON object of a body, the fields `as_sent` digit for digit.
 
     Raises Refusal, and Invalid for too many values.
     """
     limit_json_now(raw)
     try:
         value = orjson.loads(raw)
-        sent = [name for name in as_sent if value.get(name) is not None] if isinstance(value, dict) else []
-        if sent:
+        if isinstance(value, dict) and any(value.get(name) is not None for name in as_sent):
             value = json.loads(raw, parse_float=_parse_number)
-        if len(raw) > MOST_AS_SENT // GROWTH:
-            _limit_as_sent({name: value[name] for name in sent})
     except (ValueError, RecursionError):
         raise _bad_request("the body must be JSON, in UTF-8, and not nested too deeply") from None
     if not isinstance(value, dict):
@@ -399,13 +392,6 @@ def _parse_object(raw: bytes, as_sent: Collection[str]) -> dict[str, Any]:
     if b"\\u0000" in raw and any(isinstance(one, str) and "\0" in one for one in _iterate_leaves(value)):
         raise _bad_request("the body holds the character NUL, which cannot be kept")
     return value
-
-
-def _limit_as_sent(fields: Mapping[str, Any]) -> None:
-    """Raise Refusal for an opaque object that is too long: each of them is written again with every answer."""
-    for name, value in fields.items():
-        if len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()) > MOST_AS_SENT:
-            raise _bad_request(f"{name} has more than {MOST_AS_SENT} bytes of JSON")
 
 
 def _parse_number(text: str) -> float:

@@ -54,8 +54,6 @@ CAPABILITIES = (
 )
 #: Number of immediate attempts of a blocked erasure; then the sweeper runs it.
 ERASE_TRIES = 3
-#: Words of a cursor that names no bank, as earlier code wrote it.
-WITHOUT_BANK = 3
 
 log = structlog.get_logger("afterturn.plugin")
 
@@ -324,8 +322,7 @@ def _write_cursor(last: StoredMemory) -> str:
 
 def _read_cursor(cursor: str) -> ListingCursor:
     try:
-        words = base64.urlsafe_b64decode(cursor.encode("ascii")).decode("ascii").split(" ")
-        pinned, at, memory_id, bank = words if len(words) != WITHOUT_BANK else (*words, str(UUID(int=0)))
+        pinned, at, memory_id, bank = base64.urlsafe_b64decode(cursor.encode("ascii")).decode("ascii").split(" ")
         return ListingCursor(bool(int(pinned)), parse_time(at), UUID(memory_id), UUID(bank))
     except (ValueError, binascii.Error):
         raise Invalid(FieldProblem("cursor", "must be a next_cursor of this plugin")) from None

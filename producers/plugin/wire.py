@@ -40,6 +40,8 @@ DEFAULT_LIMIT = 20
 LARGEST_EMBEDDING = 4096
 #: Most levels of an opaque object: answers that hold one can be written, which pydantic does for 255 levels in all.
 MOST_LEVELS = 100
+#: Most bytes of each of them as JSON, which is written again with every answer.
+MOST_OBJECT_BYTES = 65_536
 #: What a number, and an opaque object, cost to write, in characters of text.
 NUMBER_EFFORT, OBJECT_EFFORT = 8, 2_000
 
@@ -144,9 +146,11 @@ def _check_object(value: Mapping[str, Any]) -> Mapping[str, Any]:
     if is_deeper(value, MOST_LEVELS):
         raise ValueError(f"must be nested at most {MOST_LEVELS} levels deep")
     try:
-        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
-    except (TypeError, ValueError, RecursionError):
+        told = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError):
         raise ValueError("must be JSON: texts without lone surrogates, finite numbers") from None
+    if len(told) > MOST_OBJECT_BYTES:
+        raise ValueError(f"must have at most {MOST_OBJECT_BYTES} bytes of JSON")
     return value
 
 
@@ -254,7 +258,7 @@ class Namespace(_Answer):
 
     @property
     def effort(self) -> int:
-        """What it costs to write this as JSON, as a memory's."""
+        """What it costs to write this as JSON, in characters of text; see `Memory.effort`."""
         return len(self.name) + (OBJECT_EFFORT if self.metadata else 0)
 
 

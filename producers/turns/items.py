@@ -237,8 +237,13 @@ def measure_value(value: Any) -> int:
 
     Sizes of several values add up.
     """
-    if isinstance(value, str):
-        return 2 * len(value) - len(value.encode("ascii", "ignore"))
-    if isinstance(value, dict):
-        return sum(measure_value(one) for one in value.values())
-    return sum(measure_value(one) for one in value) if isinstance(value, list) else 0
+    size, waiting = 0, [value]
+    while waiting:  # not by recursion: a value is measured before its levels are limited
+        one = waiting.pop()
+        if isinstance(one, str):
+            size += 2 * len(one) - len(one.encode("ascii", "ignore"))
+        elif isinstance(one, dict):
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+    return size

@@ -1,4 +1,4 @@
-"""Selects the fresh tail: the newest texts without a vector, which recall embeds with the question (law L4)."""
+"""Selects the fresh tail: the newest texts without a vector, which recall embeds while it searches (law L4)."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence

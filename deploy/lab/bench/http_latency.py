@@ -35,7 +35,7 @@ class TurnEndpoint:
 
     async def p95_ms(self, turns: int, pause_s: float) -> float:
         """Send turns one after the other; return the 95th percentile of the time to the answer, in milliseconds."""
-        talk, took = TurnGenerator(f"door-{next(_names)}"), []
+        talk, took = TurnGenerator(f"endpoint-{next(_names)}"), []
         async with httpx.AsyncClient(base_url=self._api, headers=self._headers, trust_env=False) as client:
             await self._hand_in(client, next(talk))
             for turn in talk.take(turns):

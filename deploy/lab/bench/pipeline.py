@@ -219,11 +219,11 @@ class PipelineBench:
         return Measure("recall_job_p95_over_call", "ms", as_job - at_once, MeasureTarget("<=", 150.0))
 
     async def _measure_acknowledgement(self) -> list[Measure]:
-        door = TurnEndpoint(self.on.stack)
-        quiet = await door.p95_ms(self.sizes.acknowledgements, QUIET_PAUSE_S)
+        endpoint = TurnEndpoint(self.on.stack)
+        quiet = await endpoint.p95_ms(self.sizes.acknowledgements, QUIET_PAUSE_S)
         with pause_workers(self.on.stack):
             host, _ = await self.backlog(SATURATING * self.sizes.banks)
-        busy = await door.p95_ms(self.sizes.acknowledgements, BUSY_PAUSE_S)
+        busy = await endpoint.p95_ms(self.sizes.acknowledgements, BUSY_PAUSE_S)
         if not await self.undone(host):
             raise PipelineUnfinished("the backlog was worked off before the acknowledgements were timed")
         return [

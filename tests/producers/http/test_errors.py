@@ -67,6 +67,28 @@ async def test_more_values_than_a_request_needs_are_refused_before_they_are_chec
     assert "more than 50000 JSON values" in problem["problem"]
 
 
+def deep_turn(levels: int) -> str:
+    part = '{"a":' * levels + "1" + "}" * levels
+    item = f'{{"type": "message", "role": "user", "content": [{{"type": "x", "y": {part}}}]}}'
+    return (
+        f'"session_id": "s", "turn_id": "t", "messages": [{item}], "input_items": [{item}], "current_input": [{item}]'
+    )
+
+
+@pytest.mark.parametrize("levels", [100, 500, 900])
+async def test_a_turn_of_very_many_levels_is_refused_and_the_others_of_its_batch_are_kept(
+    ana: Tenant, levels: int
+) -> None:
+    for path in (TURNS, f"{TURNS}/before", f"{TURNS}/after"):
+        assert_refused(await ana.http.post(path, content=f"{{{deep_turn(levels)}}}"), 422, "INVALID_ARGUMENT")
+    good = orjson.dumps(
+        {"session_id": "s", "turn_id": f"good-{levels}", "messages": [{"role": "user", "content": "x"}]}
+    )
+    body = f'{{"turns": [{{{deep_turn(levels)}}}, {good.decode()}]}}'
+    kept = (await ana.http.post(f"{TURNS}:batch", content=body)).json()["results"]
+    assert ["error" in one for one in kept] == [True, False], kept
+
+
 async def test_of_very_many_wrong_fields_the_number_is_told(ana: Tenant) -> None:
     body = {"query": "who?", **{f"field {n}": 1 for n in range(5_000)}}
     error = assert_refused(await ana.http.post("/api/v1/recall", json=body), 422, "INVALID_ARGUMENT")

@@ -4,7 +4,8 @@ import asyncio
 import hashlib
 import json
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -18,13 +19,13 @@ import pytest
 from producers.contract_kit.flat_plugin import FlatHandler, FlatStore
 from producers.perimeter.audit import AuditFile, OrganisationWrite
 from producers.perimeter.callers import CallerFile, CallingWorkspace
-from producers.perimeter.client import PluginAddress, PluginClient
+from producers.perimeter.client import PluginAddress, PluginClient, _parse_answer
 from producers.perimeter.errors import NOT_CONFIGURED, InvalidCall, NotPermitted, PluginRefused, UnknownCaller
 from producers.perimeter.http import create_perimeter_app
 from producers.perimeter.perimeter import Commit, Perimeter, disarm_marks, mark_organisation
 from producers.perimeter.tools import NO_MEMORIES, REFUSED_SCOPE, Toolbox, ToolFailed
 from producers.perimeter.trees import FileTree
-from producers.plugin.wire import MemoryKind
+from producers.plugin.wire import Memory, MemoryKind
 from tests.patience import PATIENCE_S
 from tests.producers.contract_kit.reference import ReferenceHandler, ReferenceStore
 from tests.producers.perimeter.plugins import Sent, answering, logged, recorded, scripted
@@ -503,19 +504,25 @@ async def test_a_page_without_a_plugin_answers_503_with_what_to_do(tmp_path: Pat
 async def test_long_answers_are_read_disarmed_and_written_off_the_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    off_loop = list[bool]()
+    off_loop = Counter[str]()
 
-    def note(text: str) -> str:
-        off_loop.append(threading.current_thread().name.startswith("long-texts"))
-        return disarm_marks(text)
+    def watch(place: str, called: Callable[..., Any]) -> None:
+        def note(*given: Any, **more: Any) -> Any:
+            if threading.current_thread().name.startswith("long-texts"):
+                off_loop[called.__name__] += 1
+            return called(*given, **more)
+
+        monkeypatch.setattr(place, note)
 
     async with placed(tmp_path) as place:
         for n in range(3):
             await place.perimeter.commit(SELF, Commit(f"{n} [MEMORY " + "x" * 30_000))
-        monkeypatch.setattr("producers.perimeter.perimeter.disarm_marks", note)
+        watch("producers.perimeter.client._parse_answer", _parse_answer)
+        watch("producers.perimeter.perimeter.disarm_marks", disarm_marks)
+        watch("producers.plugin.wire.Memory.model_dump_json", Memory.model_dump_json)
         hits = await place.perimeter.search(SELF)
         written = await hits.encode()
-    assert off_loop == [True] * 3
+    assert off_loop == {"_parse_answer": 1, "disarm_marks": 3, "model_dump_json": 3}
     assert json.loads(written) == hits.as_json()
     ignoring = replace(hits, memories=hits.memories[:1], ignored=("query",))
     assert json.loads(await ignoring.encode()) == ignoring.as_json()
