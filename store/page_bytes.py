@@ -29,7 +29,8 @@ def cut_to_bytes(
 ) -> Select[*tuple[Any, ...]]:
     """Return the first rows of a query with a limit, in this order, until these columns have MOST_BYTES.
 
-    `matched` in each row: how many the query found. A text that was cut off is not read from its table.
+    `matched` in each row: how many the query found. Texts of rows that are cut off are not read
+    from their table, unless the query casts them.
     """
     rows = found.subquery("r")
     size = sum((func.coalesce(func.octet_length(rows.c[name]), inline(0)) for name in texts), inline(0))

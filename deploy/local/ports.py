@@ -1,7 +1,10 @@
 """Finds free TCP ports on loopback, and the process that uses one."""
 
+import atexit
 import secrets
 import socket
+import sys
+from collections import deque
 
 import psutil
 
@@ -10,6 +13,10 @@ LOOPBACK = "127.0.0.1"
 # connecting to its port must not be assigned that very port as its local one.
 FIRST, LAST = 15000, 31999
 ATTEMPTS = 200
+#: The most ports that a process reserves, the last ones.
+MOST_RESERVED = 100
+#: Sockets that are bound to these ports and do not listen.
+_reserved: deque[socket.socket] = deque()
 
 
 def is_free(port: int, host: str = LOOPBACK) -> bool:
@@ -25,12 +32,43 @@ def is_free(port: int, host: str = LOOPBACK) -> bool:
 
 
 def find_free_port() -> int:
-    """Return a free port; raises OSError when none was found."""
+    """Return a free port; raises OSError when none was found.
+
+    On Linux it is reserved for this process and its children: servers, which set SO_REUSEADDR or SO_REUSEPORT, can
+    listen on it, and no other process finds it.
+    """
     for _ in range(ATTEMPTS):
         port = secrets.choice(range(FIRST, LAST + 1))  # not `random`: a library may give two processes the same seed
-        if is_free(port):
+        if _reserve(port):
             return port
     raise OSError("no free port between 15000 and 31999 on 127.0.0.1")
+
+
+def _reserve(port: int) -> bool:
+    holder = socket.socket()
+    try:
+        # Without SO_REUSEADDR yet: this fails where another reservation is, which a server would not notice.
+        holder.bind((LOOPBACK, port))
+    except OSError:
+        holder.close()
+        return False
+    if sys.platform == "linux":  # elsewhere a socket that is bound keeps every server away
+        for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+            holder.setsockopt(socket.SOL_SOCKET, option, 1)
+        _reserved.append(holder)
+        _release(MOST_RESERVED)
+    else:
+        holder.close()
+    return True
+
+
+def _release(kept: int = 0) -> None:
+    """End all reservations but the last ones."""
+    while len(_reserved) > kept:
+        _reserved.popleft().close()
+
+
+atexit.register(_release)
 
 
 def describe_port_user(port: int) -> str:

@@ -19,6 +19,7 @@ from producers.service.gateway_recall import GatewayFinding, GatewayQuestion, Ga
 from producers.service.read_replica import ReadReplica, RecallReader, note_failure
 from producers.service.wire import RequestModel
 from store import identity
+from store.concurrent_calls import gather_or_cancel
 from store.database import Database
 from store.gen_ai_spans import RECORDS, MemoryOperation, trace_memory
 from store.ledger.freshness import Freshness, Waiter, fetch_freshness, merge_freshness
@@ -266,7 +267,7 @@ class RecallCoordinator:
         best, room, read = Evidence(), query.max_tokens, 0
         for at in range(0, len(asked), BANKS_TOGETHER):
             some = asked[at : at + BANKS_TOGETHER]
-            answers = await asyncio.gather(*(self.find(host, one, recaller) for one in some))
+            answers = await gather_or_cancel(*(self.find(host, one, recaller) for one in some))
             found = [replace(item, bank=of.bank) for of, one in zip(some, answers, strict=True) for item in one.items]
             # WHY in each round: an item that is not among the best `k` of some banks is not among those of all.
             items = _merge_items([*items, *found], query.most)

@@ -24,7 +24,7 @@ from store.text.rules.fact_rules import LIST_PHRASES
 
 Event = Mapping[str, Any]
 #: The id of a kind of facts, and their subject.
-Kind = tuple[str, str]
+ListIdentity = tuple[str, str]
 
 #: The most statements of one identity, the newest of them: the reflection's event names each.
 STATED = 64
@@ -58,6 +58,8 @@ MEMBERS = text("""
            lateral (select u.* from afterturn.agent_memory_unit_t u
                      where u.host_id = :host and u.bank_id = :bank and u.unit_id = f.unit_id and u.active offset 0) u
      order by t.fact_id, t.subject, f.valid_from desc, f.said desc, f.position desc, f.unit_id desc""")
+#: The events that give a reflection its text.
+TOLD_EVENTS = [EventType.REFLECTION_CREATED, EventType.REFLECTION_UPDATED]
 # `lapsed`: one of the sources that the last event names has ended, so that no reader tells the reflection.
 REFLECTIONS = text("""
     select r.reflection_id, r.content, r.aggregate_version, r.active, exists (
@@ -71,7 +73,7 @@ REFLECTIONS = text("""
       left join lateral (
                select e.data->'sourceMemoryIds' as sources from afterturn.event_store_t e
                 where e.host_id = :host and e.bank_id = :bank and e.aggregate_key = cast(r.reflection_id as text)
-                  and e.event_type in ('AgentMemoryReflectionCreatedEvent', 'AgentMemoryReflectionUpdatedEvent')
+                  and e.event_type = any(cast(:told as text[]))
                 order by e.aggregate_version desc limit 1) e on true""")
 #: The weight of a link from a fact to the one that superseded it.
 SUPERSEDES = 1.0
@@ -90,7 +92,7 @@ LINKS = text("""
 
 @dataclass(frozen=True, slots=True)
 class _Derived:
-    """What a reflection is to say, and the statements it is drawn from; None: nothing."""
+    """The text of a reflection (None: there is to be none), and the statements it is derived from."""
 
     content: str | None
     statements: Sequence[Statement]
@@ -112,7 +114,7 @@ async def consolidate_facts(connection: AsyncConnection, origin: Origin, identit
     At most the last STATED statements of an identity, and READ_FOR_LIST of a list, are read. The caller holds the
     bank's lock for deriving writers, and the log's locks.
     """
-    opened, listed = False, set[Kind]()
+    opened, listed = False, set[ListIdentity]()
     for at in range(0, len(identities), AT_ONCE):
         stated = identities[at : at + AT_ONCE]
         kinds = {(one.fact_id, one.subject) for one in stated if one.fact_id in LIST_PHRASES} - listed
@@ -122,7 +124,7 @@ async def consolidate_facts(connection: AsyncConnection, origin: Origin, identit
 
 
 async def _consolidate_stated(
-    connection: AsyncConnection, origin: Origin, identities: Sequence[Identity], kinds: Sequence[Kind]
+    connection: AsyncConnection, origin: Origin, identities: Sequence[Identity], kinds: Sequence[ListIdentity]
 ) -> bool:
     place = {"host": origin.host, "bank": origin.bank, "statements": STATED}
     rows = (await connection.execute(STATEMENTS, {**place, **identity_columns(identities)})).all()
@@ -145,14 +147,16 @@ async def _consolidate_stated(
     return True
 
 
-async def _derive_lists(connection: AsyncConnection, origin: Origin, kinds: Sequence[Kind]) -> dict[UUID, _Derived]:
+async def _derive_lists(
+    connection: AsyncConnection, origin: Origin, kinds: Sequence[ListIdentity]
+) -> dict[UUID, _Derived]:
     """Return the lists of these kinds of facts and subjects, by reflection id."""
     if not kinds:
         return {}
     place = {"host": origin.host, "bank": origin.bank, "statements": READ_FOR_LIST}
     asked = {"fact_ids": [fact_id for fact_id, _ in kinds], "subjects": [subject for _, subject in kinds]}
     rows = (await connection.execute(MEMBERS, {**place, **asked})).all()
-    members: dict[Kind, Sequence[Statement]] = dict.fromkeys(kinds, ())
+    members: dict[ListIdentity, Sequence[Statement]] = dict.fromkeys(kinds, ())
     for kind, found in groupby(rows, lambda row: (row.fact_id, row.subject)):
         members[kind] = choose_members(kind[0], _build_statements(found))
     return {list_id(origin.bank, *kind): _Derived(derive_list(kind[0], told), told) for kind, told in members.items()}
@@ -166,7 +170,7 @@ async def _reflection_events(
     connection: AsyncConnection, origin: Origin, derived: Mapping[UUID, _Derived]
 ) -> dict[UUID, Event]:
     """Return the events that bring these reflections in line with their facts, by reflection id."""
-    arguments = {"host": origin.host, "bank": origin.bank, "reflections": list(derived)}
+    arguments = {"host": origin.host, "bank": origin.bank, "reflections": list(derived), "told": TOLD_EVENTS}
     known = {row.reflection_id: row for row in await connection.execute(REFLECTIONS, arguments)}
     return {
         id_: event

@@ -49,7 +49,7 @@ TURNS = 64
 MESSAGES, CHARACTERS = 256, 8192
 #: The most facts that are read of them, the newest; older ones are left to the worker.
 FACTS = 2_000
-#: What a fact costs, in characters of a text.
+#: The cost of reading a fact, in characters of text that are cut into words in the same time.
 _EFFORT = 64
 #: The version name in the fact ids of all versions of the rules: that of the first.
 _RULES, _RULES_BEGIN = "rules-1", "rules-"

@@ -159,7 +159,7 @@ def prepare_turns(
 ) -> Steps[list[AppendableTurn]]:
     """Return the turns in the form `append_turns` takes; turns of living sessions do not begin theirs.
 
-    It is a generator: `in_steps` or `all_at_once` (store/off_loop.py) runs it and gives its result.
+    It is a generator: `run_steps_off_loop` or `run_steps` (store/off_loop.py) runs it and gives its result.
     """
     found: list[AppendableTurn] = []
     for turn in turns:

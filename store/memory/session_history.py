@@ -176,7 +176,7 @@ class SessionHistory:
         self._clock = clock
 
     async def recent(
-        self, host: UUID, bank: str, session_id: str, most: int, most_bytes: int = MOST_BYTES
+        self, host: UUID, bank: str, session_name: str, most: int, most_bytes: int = MOST_BYTES
     ) -> list[KeptMessage]:
         """Return the newest messages of a session, oldest first; none for an unknown session.
 
@@ -184,29 +184,29 @@ class SessionHistory:
         """
         bank_id = identity.bank_id(host, bank)
         async with self._database.tenant(host, ONE_PLAN) as connection:
-            session = identity.session_id(bank_id, session_id)
+            session = identity.session_id(bank_id, session_name)
             rows = await self._read_recent(connection, host, bank_id, session, most=most, most_bytes=most_bytes)
         return _build_messages(rows)
 
-    async def holding(self, host: UUID, bank: str, session_id: str | None, most: int) -> list[HoldingFact]:
+    async def holding(self, host: UUID, bank: str, session_name: str | None, most: int) -> list[HoldingFact]:
         """Return the newest valid facts of a bank.
 
         They include facts of the newest turns, also those of the session, before a worker has processed these.
         """
         bank_id = identity.bank_id(host, bank)
-        session = None if session_id is None else identity.session_id(bank_id, session_id)
+        session = None if session_name is None else identity.session_id(bank_id, session_name)
         async with self._database.tenant(host, ONE_PLAN) as connection:
             return await self._read_holding(connection, host, bank_id, most, session)
 
     async def recent_and_holding(
-        self, host: UUID, bank: str, session_id: str, messages: int, facts: int, *, within: bool
+        self, host: UUID, bank: str, session_name: str, messages: int, facts: int, *, within: bool
     ) -> tuple[list[KeptMessage], list[HoldingFact]]:
         """Return messages (as `recent`) and facts as of one transaction; `within`: the facts of this session alone.
 
         They include facts of the session's newest turns, however many turns of other sessions wait.
         """
         bank_id = identity.bank_id(host, bank)
-        session = identity.session_id(bank_id, session_id)
+        session = identity.session_id(bank_id, session_name)
         async with self._database.tenant(host, ONE_PLAN) as connection:
             rows = await self._read_recent(connection, host, bank_id, session, most=messages)
             waits = not rows or rows[0].facts_wait
@@ -244,22 +244,22 @@ class SessionHistory:
         rows = await fetch_rows(connection, HOLDING_IN_SESSION if within else HOLDING, {**asked, "session": session})
         return _line_up(rows, [one for one in said if not within or one.session_id == session])[:most]
 
-    async def overview(self, host: UUID, bank: str, session_id: str) -> SessionOverview | None:
+    async def overview(self, host: UUID, bank: str, session_name: str) -> SessionOverview | None:
         """Return the counts of a session; None where there is no such session."""
-        asked = _name_session(host, bank, session_id)
+        asked = _name_session(host, bank, session_name)
         async with self._database.tenant(host) as connection:
             row = (await connection.execute(OVERVIEW, {**asked, "now": self._clock()})).one_or_none()
             if row is None:
                 return None
             session = asked["session"]
             facts = await self._read_holding(connection, host, asked["bank"], COUNTED, session, within=True)
-        undone = sum((await self.undone(host, bank, session_id)).values())
+        undone = sum((await self.undone(host, bank, session_name)).values())
         tiers = Counter(fact.tier for fact in facts)
         return SessionOverview(row.turn_count, row.message_count, row.update_ts, tiers, undone)
 
-    async def undone(self, host: UUID, bank: str, session_id: str) -> dict[Stage, int]:
+    async def undone(self, host: UUID, bank: str, session_name: str) -> dict[Stage, int]:
         """Return the number of undone rows of each of our own stages for a session."""
-        asked = _name_session(host, bank, session_id)
+        asked = _name_session(host, bank, session_name)
         async with self._database.tenant(host) as connection:
             rows = (await connection.execute(UNDONE, asked)).all()
         return {Stage(row.stage): row.undone for row in rows}
@@ -290,6 +290,6 @@ def _line_up(rows: Sequence[DriverRow], said: Sequence[SaidFact]) -> list[Holdin
     return [HoldingFact(of.fact_id, *told, said_at) for of, ((said_at, *_), told) in ordered]
 
 
-def _name_session(host: UUID, bank: str, session_id: str) -> dict[str, Any]:
+def _name_session(host: UUID, bank: str, session_name: str) -> dict[str, Any]:
     bank_id = identity.bank_id(host, bank)
-    return {"host": host, "bank": bank_id, "session": identity.session_id(bank_id, session_id)}
+    return {"host": host, "bank": bank_id, "session": identity.session_id(bank_id, session_name)}

@@ -161,9 +161,9 @@ class TurnStore:
             found = self._writes[host] = Coalescer(write, MOST_BYTES, LANES, _weigh_turns, eager=True)
         return found
 
-    async def status(self, host: UUID, bank: str, session_id: str, turn_id: str) -> TurnStatus:
+    async def status(self, host: UUID, bank: str, session_name: str, turn_name: str) -> TurnStatus:
         """Return the turn's status, stage by stage. Raises NotFound for an unknown or foreign turn."""
-        turn = identity.turn_id(identity.session_id(identity.bank_id(host, bank), session_id), turn_id)
+        turn = identity.turn_id(identity.session_id(identity.bank_id(host, bank), session_name), turn_name)
         async with self._database.tenant(host) as connection:
             rows = (await connection.execute(TURN_STATUS, {"host": host, "turn": turn})).all()
         if not rows:

@@ -96,8 +96,8 @@ class StoredMemory:
 
     @property
     def size(self) -> int:
-        """The number of characters that its caller wrote."""
-        return len(self.content) + len(self.propagation or "")
+        """The bytes of what its caller wrote."""
+        return len(self.content.encode()) + len((self.propagation or "").encode())
 
 
 #: A memory to append, with its caller's vector.

@@ -1,6 +1,7 @@
 """Builds the queries of the dense arm: the nearest of all vectors of a bank, or of some lists of its IVFFlat index.
 
-Their rows have `unit_id`, `cosine`, and `drawn`: whether the row is a reflection.
+Their rows have `unit_id`, `cosine`, and `drawn`: whether the row is known to be a reflection; PLAIN and OF_SESSION
+do not tell.
 """
 
 from typing import Any
@@ -155,6 +156,7 @@ def _beside_agent(nearest: Select[*tuple[Any, ...]]) -> CompoundSelect[*tuple[An
     more = case((unit.c.is_named, bindparam("named_more", type_=Double)), else_=ZERO)
     placed = (
         select(near.c.unit_id, near.c.cosine, unit.c.only_asks, (near.c.cosine + more).label("place"))
+        # A vector without a unit is a reflection's.
         .add_columns(func.coalesce(unit.c.drawn, true()).label("drawn"))
         .join_from(near, unit, true(), isouter=True)
         .cte("placed")

@@ -25,7 +25,7 @@ MOST_VECTORS = 2048
 
 
 class TailCache:
-    """A cache of the vectors last embedded with questions, by unit, text and generation; the oldest are dropped.
+    """A cache of the vectors that recalls last embedded, by unit, text and generation; the oldest are dropped.
 
     No entry can be out of date: a corrected text has another key, and a forgotten unit is in no tail.
     """
@@ -83,11 +83,7 @@ class Meanings:
             state.tail_embedding = asyncio.create_task(self._embed_tail(state, tail, end), name="embed the fresh tail")
 
     async def _embed_tail(self, state: RecallState, tail: Sequence[Fresh], end: float) -> None:
-        try:
-            vectors = await self._embed(state, [fresh.content for fresh in tail], end)
-        except Exception as error:  # noqa: BLE001 - after an error of any kind the stored units answer
-            state.degraded.append(f"{NAME}: {type(error).__name__}")
-            return
+        vectors = await self._embed(state, [fresh.content for fresh in tail], end)
         if vectors is None:
             return
         embedded = {fresh.unit_id: vector for fresh, vector in zip(tail, vectors, strict=True)}

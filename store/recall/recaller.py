@@ -58,8 +58,9 @@ ARMS: tuple[Arm, ...] = (DenseArm(), LexicalArm(), TimeArm(), RecentArm(), Pinne
 class Recaller:
     """The facade of recall: answers questions to a bank without waiting for a stage; embeds texts without a vector.
 
-    It makes one call to the embedder between two short transactions, and after them one call to the reranker, if there
-    is one. Embedder, arms and reranker may fail: the answer names those that did and comes from the others.
+    Between two short transactions it embeds the question; fresh texts are embedded while the second one searches.
+    After them it calls the reranker, if there is one. Embedder, arms and reranker may fail: the answer names those
+    that did and comes from the others.
     """
 
     def __init__(
@@ -176,12 +177,14 @@ class Recaller:
     async def _query_arms(self, state: RecallState, arms: Sequence[Arm], *, apart: bool) -> CandidatePool:
         """Return the arms' pool, read in one transaction, or in two if the fresh texts must be waited for.
 
-        No connection is held while the model works or units are ranked.
+        No connection waits for the model, and none is held while units are ranked.
         """
         opened = search_settings(state.lists, filtered=filters.is_filtered(state.filters))
         tail = state.tail_embedding
         async with self._database.tenant(state.host, opened) as connection:
             await query_arms(connection, arms, state, apart=apart)
+            if tail is not None and tail.done():
+                tail.result()  # raises its error
             if tail is None or tail.done():
                 return await self._load_pool(connection, state)
         await tail

@@ -152,7 +152,7 @@ async def add_reflections(
     speakers = find_named_speakers(state.question, state.speakers)
     named = {one.casefold() for one in speakers if one.lower() not in ROLES}
     found_rows = await fetch_rows(connection, TOLD, arguments)
-    # What is known of another is no answer to a question about one.
+    # A question that names one speaker gets no reflection about another.
     rows = [row for row in found_rows if len(named) != 1 or row.name is None or row.name.casefold() in named]
     if not rows:
         return pool

@@ -171,7 +171,8 @@ class RecallSettings(BaseModel):
         default=2000.0,
         gt=0,
         le=60_000,
-        description="time limit for embedding a question; after it, the recall searches by words alone",
+        description="time limit in milliseconds for embedding a question and then the fresh texts; a late question is "
+        "searched by words alone, late texts are found by their words alone",
     )
     candidates: int = Field(
         default=40,

@@ -120,9 +120,10 @@ def select_urgent(tail: Sequence[Fresh]) -> Sequence[Fresh]:
 def select_affordable(
     tail: Sequence[Fresh], question: str, budget_ms: float, estimate_ms: Callable[[Sequence[str]], float]
 ) -> Sequence[Fresh]:
-    """Return the beginning of the tail that is embedded, with the question, within `budget_ms`; at least LEAST texts.
+    """Return the beginning of the tail that can be embedded within `budget_ms`, the question's time included.
 
-    Texts are taken in order, so all texts that are left out are older than those that are embedded.
+    It has at least LEAST texts. Texts are taken in order, so all texts that are left out are older than those that
+    are embedded.
     """
     texts = [question, *(fresh.content for fresh in tail)]
     fits = bisect_right(range(len(texts)), budget_ms, key=lambda count: estimate_ms(texts[: count + 1]))

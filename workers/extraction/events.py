@@ -164,10 +164,8 @@ def _find_place(named: Sequence[Mention]) -> int:
 
 def _reading_of(named: Sequence[Mention]) -> dict[str, str]:
     """Return the name and the kind that these mentions give their entity most often; of equals, the first."""
-    names, kinds = (
-        Counter(format_entity_name(mention) for mention in named),
-        Counter(mention.kind.value for mention in named),
-    )
+    names = Counter(format_entity_name(mention) for mention in named)
+    kinds = Counter(mention.kind.value for mention in named)
     return {"name": names.most_common(1)[0][0], "kind": kinds.most_common(1)[0][0]}
 
 

@@ -137,7 +137,7 @@ _LIST_RULES = (
     _list_rule(
         "visited",
         f"{_DID} (?:(?:went|been|flew|travell?ed|drove) to|(?:was|were|stayed) in|(?:got|came|am|are) back from)",
-        "went to|been to|flew to|led to|drove to|was in|were in|stayed in|back from",
+        "went to|been to|flew to|travelled to|traveled to|drove to|was in|were in|stayed in|back from",
         ValueShape.PLACE,
     ),
     _list_rule(

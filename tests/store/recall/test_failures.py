@@ -128,3 +128,24 @@ async def test_without_the_questions_vector_the_words_answer(
     assert "A puppy is a lot of work." in [one.text for one in answer.items]
     assert all("dense" not in one.arms for one in answer.items)
     assert len(mute.heard) == 1
+
+
+class MuteForTexts(Listening):
+    """The real embedder, which embeds a question and is away when the fresh texts are to follow."""
+
+    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        if self.heard:
+            raise ModelUnreachable("away")
+        return await super().embed(texts)
+
+
+async def test_without_the_fresh_texts_vectors_the_stored_units_answer_by_meaning(memory: Memory) -> None:
+    await memory.say(*SAID)
+    await memory.embed_all()
+    await memory.say("A puppy is a lot of work.")
+    memory.recaller = Recaller(memory.database, MuteForTexts(memory.embedder.inner), memory.settings)
+    answer = await memory.ask("Who is the naughty puppy, and was that a year ago?", explain=True)
+    assert answer.degraded == ("embedding: ModelUnreachable",)
+    by_text = {one.text: one.arms for one in answer.items}
+    assert "dense" in by_text[SAID[0]]
+    assert "dense" not in by_text["A puppy is a lot of work."]

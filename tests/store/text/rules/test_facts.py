@@ -76,6 +76,8 @@ def test_common_durable_facts_are_found(text: str, fact_id: str, key: str, value
         ("I was tired after I painted the shed.", "user_painted", "Ann painted shed."),
         ("We hired a lawyer \u2013 the best one.", "user_hired", "Ann hired lawyer."),
         ("I was in Porto on Sunday.", "user_visited", "Ann visited Porto."),
+        ("I travelled to Porto.", "user_visited", "Ann visited Porto."),
+        ("We traveled to Oslo last year.", "user_visited", "Ann visited Oslo."),
         ("We went to the museum of glass.", "user_visited", "Ann visited museum of glass."),
         ("I took up knitting in May.", "user_goes", "Ann goes knitting."),
         ("I play chess and I am good at it.", "user_plays", "Ann plays chess."),
