@@ -3,11 +3,13 @@
 import asyncio
 import json
 import os
+import pwd
 import shutil
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from uuid import uuid4
 
@@ -16,6 +18,7 @@ from sqlalchemy import NullPool, text
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from deploy.local import EmbeddedPostgres, EmbeddedValkey
+from deploy.local.cluster import ACCOUNT
 from deploy.local.postgres import OWNER
 from store import migrations
 
@@ -23,6 +26,10 @@ from store import migrations
 #: Without a `template` among them it migrates one by its own code.
 LENT = "AFTERTURN_TEST_SERVERS"
 FOLDER_PREFIX = "afterturn-tests-"
+#: A file system in memory. A database, 700 files, is made there in 20 ms, on a disk in 300: the run has a thousand.
+MEMORY = Path("/dev/shm")
+#: The bytes that must be free there, and of the machine's memory, for the run's databases to lie there.
+ROOM = 6 * 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,7 @@ class TestPostgres:
         return replace(self, database=database, **urls)
 
     async def create(self, database: str, template: str = "", by: AsyncConnection | None = None) -> "TestPostgres":
-        """Make a database from the migrated template, or from another (about 0.1 s); `by` an administrator at hand."""
+        """Make a database from the migrated template, or from another; `by` an administrator at hand."""
         await self._execute(f"CREATE DATABASE {database} TEMPLATE {template or self.template} OWNER {OWNER}", by)
         return self.named(database)
 
@@ -81,7 +88,7 @@ class Servers:
     """Starts both servers when first asked, stops and removes them at the end of the run; lent ones it leaves alone."""
 
     def __init__(self) -> None:
-        self._folder: Path | None = None
+        self._folders: list[Path] = []
         self._postgres: EmbeddedPostgres | None = None
         self._valkey: EmbeddedValkey | None = None
         self._urls: dict[str, str] = json.loads(os.environ.get(LENT, "{}"))
@@ -101,19 +108,26 @@ class Servers:
                 server.stop()
         if self._postgres is not None:
             self._postgres.cluster.remove()
-        if self._folder is not None:
-            shutil.rmtree(self._folder)
+        for folder in self._folders:
+            shutil.rmtree(folder)
 
     def _start(self) -> dict[str, str]:
         _remove_folders_of_dead_runs()
-        self._folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-"))
-        self._postgres = EmbeddedPostgres(self._folder, connections=400, durable=False)
-        self._valkey = EmbeddedValkey(self._folder)
+        folder = self._make_folder()
+        if _has_memory():
+            _link_cluster(folder, self._make_folder(MEMORY))
+        self._postgres = EmbeddedPostgres(folder, connections=400, durable=False)
+        self._valkey = EmbeddedValkey(folder)
         self._postgres.start()
         self._valkey.start()
         endpoint = asdict(self._postgres.endpoint)
         names = ("owner_url", "app_url", "operator_url", "superuser_url")
         return {name: endpoint[name] for name in names} | {"valkey": self._valkey.url}
+
+    def _make_folder(self, parent: Path | None = None) -> Path:
+        folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-", dir=parent))
+        self._folders.append(folder)
+        return folder
 
 
 def connected(urls: dict[str, str], worker: int | None = None) -> tuple[TestPostgres, TestValkey]:
@@ -130,9 +144,24 @@ def _make_template(server: TestPostgres) -> str:
     return template.database
 
 
+def _has_memory() -> bool:
+    return MEMORY.is_dir() and min(shutil.disk_usage(MEMORY).free, psutil.virtual_memory().available) > ROOM
+
+
+def _link_cluster(data: Path, target: Path) -> None:
+    """Have the cluster of a data folder lie in another folder, owned by the account that runs it."""
+    cluster = target / "pg"
+    cluster.mkdir(mode=0o700)
+    if os.geteuid() == 0:
+        account = pwd.getpwnam(ACCOUNT)
+        target.chmod(0o711)
+        os.chown(cluster, account.pw_uid, account.pw_gid)
+    (data / "pg").symlink_to(cluster)
+
+
 def _remove_folders_of_dead_runs() -> None:
     """Clear away what a run that was killed could not (its servers died with it)."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*"):
+    for folder in chain.from_iterable(at.glob(f"{FOLDER_PREFIX}*") for at in (Path(tempfile.gettempdir()), MEMORY)):
         pid = int(folder.name.removeprefix(FOLDER_PREFIX).partition("-")[0])
         if not psutil.pid_exists(pid):
             if (folder / "pg").exists():
