@@ -40,6 +40,8 @@ def test_servers_that_share_a_port_listen_on_one_that_was_found() -> None:
             server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             server.bind((LOOPBACK, port))
             server.listen()
+        with socket.create_connection((LOOPBACK, port)) as client:
+            assert client.getpeername() == (LOOPBACK, port)
 
 
 def test_a_port_in_use_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
