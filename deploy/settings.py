@@ -54,8 +54,14 @@ class LogSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    format: LogFormat = Field(default=LogFormat.TEXT, description="text or json")
-    level: LogLevel = Field(default=LogLevel.INFO, description="debug, info, warning or error")
+    format: LogFormat = Field(
+        default=LogFormat.TEXT,
+        description="format of log lines on standard error: text for people, json for a log collector",
+    )
+    level: LogLevel = Field(
+        default=LogLevel.INFO,
+        description="least severe level that is logged: debug (only to look for a fault), info, warning or error",
+    )
 
 
 class ClientSettings(BaseModel):
@@ -117,7 +123,9 @@ class Settings(BaseSettings):
 
     data: Path = Field(
         default_factory=lambda: platformdirs.user_data_path("afterturn"),
-        description="folder in which `afterturn up` keeps its data and other commands find the running stack",
+        description="folder of this machine's state: for `afterturn up` its servers, for API and workers the "
+        "built sentence model and, by default, samples of metrics; all processes of a machine share "
+        "it, and its disk is the one that is watched",
     )
     metrics_dir: Path = Field(
         default_factory=lambda known: known["data"] / "metrics",

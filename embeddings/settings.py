@@ -77,7 +77,12 @@ class RerankerSettings(BaseModel):
         max_length=1024,
         description="cross-encoder: absolute path of a folder, or a model's name on the hub; empty is off",
     )
-    threads: int = Field(default=1, ge=1, le=64, description="threads of one model run")
+    threads: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="threads of one model run; more shorten one call, and take cores from other processes",
+    )
 
     @field_validator("model")
     @classmethod
@@ -104,8 +109,18 @@ class EmbeddingSettings(BaseModel):
     variant: Variant = Field(
         default=Variant.LEAN, description="lean (fast), dynamic (plain 8-bit) or weights (as shipped)"
     )
-    threads: int = Field(default=1, ge=1, le=64, description="threads of one model run")
-    batch_tokens: int = Field(default=256, ge=1, le=65536, description="most tokens of one model run")
+    threads: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="threads of one model run; more shorten one call, and take cores from other processes",
+    )
+    batch_tokens: int = Field(
+        default=256,
+        ge=1,
+        le=65536,
+        description="most tokens of one model run; more give throughput, and take memory and the latency of a batch",
+    )
     reranker: RerankerSettings = Field(default_factory=RerankerSettings)
 
     @model_validator(mode="after")

@@ -12,7 +12,7 @@ from store.text.redaction import Redaction
 
 
 class BrokerSettings(BaseModel):
-    """The Redis or Valkey that says when; `redis://[user:password@]host:port/db`."""
+    """The Redis or Valkey that carries notifications; `redis://[user:password@]host:port/db`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -305,7 +305,7 @@ async def _check_session_defaults(connection: Any) -> None:
     missing = await read_missing_defaults(connection)
     if missing:
         raise SessionDefaultsMissing(
-            f"the login role has no defaults for {', '.join(missing)}: run `afterturn db init`"
+            f"the login role has no defaults for {', '.join(missing)}: run `afterturn db init`, then RECONNECT a pooler"
         )
 
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import Column, Double, Label, cast, extract, func, select, text
+from sqlalchemy import Column, Double, Label, bindparam, cast, extract, func, select, text
 
 from store.database import Database
-from store.schema import CLAIM, LEDGER
+from store.schema import CLAIM, GATE, LEDGER
 
 # Every writing transaction holds a lock on its own id, the only sign of it that any role can see.
 LOOK = text("""
@@ -32,6 +32,13 @@ def _age_s(first: Column[datetime]) -> Label[float]:
 
 
 OVERDUE = select(_CLAIM.stage, _age_s(_CLAIM.lease_until)).where(_CLAIM.lease_until < func.now()).group_by(_CLAIM.stage)
+#: A breaker counts as open for this long after its pause: by then a turn that waits has tried the target again.
+BREAKER_SHOWN = timedelta(minutes=5)
+OPEN_BREAKERS = select(func.count()).where(
+    GATE.c.gate.startswith("gateway:"),
+    GATE.c.failures >= bindparam("breaker_failures"),
+    GATE.c.shut_until > func.now() - BREAKER_SHOWN,
+)
 _UNDONE = func.count().label("undone_rows")
 TOP_TENANTS = (
     select(_ROW.host_id, _UNDONE, _age_s(_ROW.accepted_at))
@@ -56,7 +63,7 @@ class DatabaseSample:
 
     `oldest_writer` is the id of the oldest transaction that writes and has not ended; `overdue_s` the age of the
     oldest lease of a stage that ran out without another worker taking the claim. `written` is the position of the WAL
-    in bytes, `replicas` the positions that each replica, by name, shows.
+    in bytes, `replicas` the positions that each replica, by name, shows. `open_breakers` are gateway targets that fail.
     """
 
     oldest_writer: int | None
@@ -66,14 +73,21 @@ class DatabaseSample:
     overdue_s: Mapping[str, float] = field(default_factory=dict)
     tenants: Sequence[TenantBacklog] = ()
     written: int = 0
+    open_breakers: int = 0
 
 
-async def read_database_sample(database: Database, top_tenants: int = 0) -> DatabaseSample:
-    """Read the gauges as the operator's role, with the backlogs of the `top_tenants` largest."""
+async def read_database_sample(
+    database: Database, top_tenants: int = 0, *, breaker_failures: int = 1
+) -> DatabaseSample:
+    """Read the gauges as the operator's role, with the backlogs of the `top_tenants` largest.
+
+    A gateway target's circuit breaker is open from `breaker_failures` failures in a row on.
+    """
     async with database.operator() as connection:
         seen = (await connection.execute(LOOK)).one()
         replicas = (await connection.execute(REPLICAS)).all()
         overdue = (await connection.execute(OVERDUE)).all()
+        breakers = (await connection.execute(OPEN_BREAKERS, {"breaker_failures": breaker_failures})).scalar_one()
         tenants = (await connection.execute(TOP_TENANTS.limit(top_tenants))).all() if top_tenants else ()
     return DatabaseSample(
         seen.oldest_writer,
@@ -83,4 +97,5 @@ async def read_database_sample(database: Database, top_tenants: int = 0) -> Data
         {row.stage: row.age_s for row in overdue},
         tuple(TenantBacklog(row.host_id, row.undone_rows, row.age_s) for row in tenants),
         seen.written,
+        breakers,
     )

@@ -40,7 +40,12 @@ class DatabaseSettings(BaseModel):
         "no prepared statements, and session defaults come from the roles (`afterturn db init` sets them)",
     )
     pool_size: int = Field(
-        8, ge=1, le=200, strict=True, description="connections in one process's pool; it may grow to twice as many"
+        8,
+        ge=1,
+        le=200,
+        strict=True,
+        description="connections in one process's pool; it may grow to twice as many; raise it when calls wait "
+        "for a connection while PostgreSQL is not slow, and the server's max_connections with it",
     )
 
     @field_validator("url", "operator_url", "owner_url", "replica_url")

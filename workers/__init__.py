@@ -1,5 +1,6 @@
 """The workers: one file per stage, claimed from the ledger; Redis only notifies.
 
-Hands out `create_broker`, `register`, `pools` and `worker` (broker), `Runner` (runner), `Sweeper` (sweeper), the
-stages (`gateway`, `extraction.stage`, `embedding`, `projection`) and `RecallWork` (recall); only `deploy` builds them.
+`broker` has dramatiq's actors and worker, `runner` claims and works, `sweeper` finds missed work; `gateway`,
+`extraction.stage`, `enrichment`, `embedding` and `projection` are the stages, `recall` answers recall jobs. Only
+`deploy` builds them.
 """

@@ -17,7 +17,7 @@ from store.derived.reflection_vectors import find_reflection
 from store.derived.unit_vectors import Unembedded, UnitsToEmbed, derive_reembedding_id, insert_vectors, read_missing
 from store.errors import LeaseLost
 from store.gen_ai_spans import trace_embedding
-from store.ledger.ledger import Claim, LedgerRow, Outcome, close_together
+from store.ledger.ledger import Claim, LedgerRow, Outcome, close_claims
 from store.ledger.stages import Stage
 from store.memory.corrections import corrected_id
 from workers.metrics import EMBEDDED_TEXTS
@@ -63,7 +63,7 @@ class EmbeddingStage:
         outcomes = [Outcome(row.item_id) for claim in claims for row in claim.rows]
         async with self.database.tenant(host, NO_SYNC) as connection:
             await insert_vectors(connection, host, self.embedder.generation, units, vectors)
-            ours = await close_together(connection, claims, outcomes)
+            ours = await close_claims(connection, claims, outcomes)
         EMBEDDED_TEXTS.inc(len(units))
         items = {row.item_id for claim in ours for row in claim.rows}
         return [outcome for outcome in outcomes if outcome.item_id in items]

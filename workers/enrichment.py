@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from embeddings.endpoint import EndpointError
 from store.database import Database
-from store.derived.extraction_runs import begin_run
+from store.derived.readings import record_reading
 from store.ledger.circuit_breakers import Gate, GatePolicy, Passage, gate_name, put_off
 from store.ledger.deliveries import write_audit_row
 from store.ledger.ledger import Claim, LedgerRow, Outcome, close_claim
@@ -26,7 +26,7 @@ from workers.extraction.events import reading_id
 from workers.extraction.llm.answer import NoAnswer
 from workers.extraction.llm.reader import LlmReader, has_user_words
 from workers.extraction.reextraction import find_corrected_unit
-from workers.extraction.writing import run_name, write_reading
+from workers.extraction.writing import reading_name, write_reading
 from workers.settings import EnrichmentSettings
 from workers.stage_work import ClaimSize, Worked
 
@@ -103,8 +103,8 @@ class EnrichmentStage:
         claim, row = reading.claim, reading.row
         outcome = Outcome(row.item_id, "skipped", fault, "the model refused to read it")
         async with self.database.tenant(claim.host_id) as connection:
-            version = run_name(row, reader.version, find_corrected_unit(row, reading.turn, reader.version))
-            await begin_run(connection, claim.host_id, row.bank_id, row.turn_id, version)
+            version = reading_name(row, reader.version, find_corrected_unit(row, reading.turn, reader.version))
+            await record_reading(connection, claim.host_id, row.bank_id, row.turn_id, version)
             await close_claim(connection, claim, [outcome])
         return Worked([outcome])
 

@@ -23,7 +23,7 @@ from store.tenancy.gateway_targets import CHAT, UNSET, Destination, GatewayTarge
 from store.tracing import SpanRole, trace_operation
 from workers import gateway_machine as machine
 from workers.errors import OutcomeUnrecorded
-from workers.metrics import GATEWAY_BREAKER, GATEWAY_CALLS, GATEWAY_SECONDS, GATEWAY_WAITS
+from workers.metrics import GATEWAY_CALLS, GATEWAY_SECONDS, GATEWAY_WAITS
 from workers.retry import RetryPolicy
 from workers.settings import DeliverySettings, GatewayRetry
 from workers.stage_work import ClaimSize, Worked
@@ -166,7 +166,6 @@ class GatewayStage:
     async def _enter(self, target: GatewayTarget) -> Passage:
         """Ask the target's gate, and wait for the rate limit if the wait is at most `PATIENCE_S`."""
         passage = await self.clients.gate(target).enter(PATIENCE_S)
-        GATEWAY_BREAKER.set(self.clients.failing)
         if passage.granted and passage.wait_s > 0:
             GATEWAY_WAITS.labels("turn").inc()
             await asyncio.sleep(passage.wait_s)
@@ -174,7 +173,6 @@ class GatewayStage:
 
     async def _report(self, target: GatewayTarget, error: GatewayError | None) -> None:
         await record_outcome(self.clients.gate(target), error)
-        GATEWAY_BREAKER.set(self.clients.failing)
 
     def _pause_s(self, error: GatewayError | None, way: Handover) -> float | None:
         """Return how many seconds a turn waits after a call that the gateway cannot have processed.

@@ -4,7 +4,7 @@ import collections
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Histogram
 
 from store.ledger.stages import Queue, Stage
 from store.text.rules import Tier
@@ -42,11 +42,6 @@ GATEWAY_WAITS = Counter(
     "afterturn_gateway_waits_total",
     "Deliveries to the Memory Gateway delayed by its rate limit or by an open circuit breaker",
     ["reason"],
-)
-GATEWAY_BREAKER = Gauge(
-    "afterturn_gateway_breaker_open",
-    "Gateway targets whose circuit breaker is open, as the last worker that looked knows",
-    multiprocess_mode="mostrecent",
 )
 MODEL_CALLS = Counter("afterturn_extraction_model_calls_total", "Turns a model was asked to read", ["outcome"])
 MODEL_SECONDS = Histogram(

@@ -1,4 +1,4 @@
-"""The recall stage: answers recall jobs in their rows."""
+"""Answers recall jobs in their rows."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

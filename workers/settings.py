@@ -56,9 +56,9 @@ class ServiceSettings(BaseModel):
 
 
 class DeliverySettings(ServiceSettings):
-    """The Memory Gateway of one host (tenant), and how all gateways are called.
+    """The Memory Gateway of one tenant, and how all gateways are called.
 
-    Other hosts, and single banks, have gateway targets of their own: `afterturn gateway set`.
+    Other tenants, and single banks, have gateway targets of their own: `afterturn gateway set`.
     """
 
     mode: GatewayMode = Field(
@@ -211,7 +211,11 @@ class WorkerSettings(BaseModel):
         description="process priority of workers (nice level); PostgreSQL's processes that serve them get half of it",
     )
     lease_seconds: float = Field(
-        default=30.0, ge=1, le=3600, description="seconds a claim's lease lasts without a heartbeat"
+        default=30.0,
+        ge=1,
+        le=3600,
+        description="seconds a claim's lease lasts without a heartbeat; lower it to have a dead worker's work "
+        "taken over sooner, raise it for machines that stall",
     )
     max_attempts: int = Field(
         default=5, ge=1, le=100, description="attempts of a row before it goes to quarantine (dead letters)"
@@ -229,7 +233,9 @@ class WorkerSettings(BaseModel):
         default=0,
         ge=0,
         le=65535,
-        description="port on which `afterturn worker` serves /metrics, /health/live and /health/ready; 0 serves none",
+        description="port on which `afterturn worker` serves /metrics, /health/live and /health/ready; 0 serves "
+        "none; set it for one `afterturn worker` of a machine, which answers for all that share the "
+        "folder `data`",
     )
 
 
@@ -277,6 +283,7 @@ class MaintenanceSettings(BaseModel):
         default=30.0,
         ge=0,
         le=36_500,
-        description="days after which the text of what had an end and reached it is erased; null keeps it",
+        description="days after `expires_at` of a turn, document, memory or bank after which its text is erased; "
+        "null keeps it; lower it where expired text must go soon",
     )
     semantic_links: SemanticLinkSettings = Field(default_factory=SemanticLinkSettings)

@@ -4,11 +4,12 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 from uuid import UUID
 
 import structlog
 
-from store.derived.pending_words import WaitingWords
+from store.derived.pending_words import PendingWordsIndexer
 from store.ledger.ledger import Ledger
 from store.ledger.stages import Stage
 from store.recall.jobs import RecallJobs
@@ -16,17 +17,21 @@ from workers.metrics import NOTIFICATIONS, SWEEPS
 
 log = structlog.get_logger(__name__)
 
-#: Seconds that one sweep may spend on moving waiting words into the index.
-CARRY_S = 1.0
+#: Seconds that one sweep may spend on indexing pending words.
+INDEX_WORDS_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Notifications:
-    """The calls that notify workers of a stage or of a recall job, and tell whether the queue is `reachable`."""
+class WorkNotifier(Protocol):
+    """What a sweeper asks of a `Notifier`."""
 
-    notify: Callable[[Stage], None]
-    notify_job: Callable[[UUID, UUID], None]
-    reachable: Callable[[], Awaitable[bool]]
+    def notify(self, *stages: Stage) -> None:
+        """Notify the workers of these stages."""
+
+    def notify_job(self, host: UUID, job: UUID) -> None:
+        """Notify workers of a waiting recall job."""
+
+    async def reachable(self) -> bool:
+        """Return whether the queue answers."""
 
 
 @dataclass(slots=True)
@@ -38,11 +43,11 @@ class Sweeper:
 
     ledger: Ledger
     jobs: RecallJobs
-    notifications: Notifications
+    notifier: WorkNotifier
     here: Mapping[Stage, Callable[[], Awaitable[None]]]
     answer: Callable[[UUID, UUID], Awaitable[None]]
     every_s: float
-    words: WaitingWords | None = None
+    words: PendingWordsIndexer | None = None
     chance: Callable[[], float] = field(default=random.random)
     _working: set[asyncio.Future[None]] = field(default_factory=set)
     _answering: "asyncio.Future[None] | None" = None
@@ -64,7 +69,7 @@ class Sweeper:
         """
         stages = await self.ledger.find_ready_stages()
         jobs = await self.jobs.waiting()
-        if (stages or jobs) and not await self.notifications.reachable():
+        if (stages or jobs) and not await self.notifier.reachable():
             log.warning("broker_unreachable", stages=len(stages))
             for stage in self.here.keys() & set(stages):
                 self._work_here(self.here[stage]())
@@ -72,11 +77,11 @@ class Sweeper:
                 self._answering = self._work_here(self._answer_here(jobs))
         for stage in stages:
             NOTIFICATIONS.labels(stage.value).inc()
-            self.notifications.notify(stage)
+            self.notifier.notify(stage)
         for host, job in jobs:
-            self.notifications.notify_job(host, job)
+            self.notifier.notify_job(host, job)
         if self.words is not None:
-            await self.words.carry(CARRY_S)
+            await self.words.index(INDEX_WORDS_S)
         return stages
 
     async def _safely(self) -> None:

@@ -134,7 +134,12 @@ def compose_application(settings: Settings, owned: "_Resources") -> FastAPI:
     counts = LedgerCounts(
         Ledger(owned.database),
         partial(Backlog(owned.database).newly_failed, window),
-        partial(read_database_sample, owned.database, settings.metrics.top_tenants),
+        partial(
+            read_database_sample,
+            owned.database,
+            settings.metrics.top_tenants,
+            breaker_failures=settings.gateway.breaker_failures,
+        ),
     )
     looks = {
         "broker": owned.watch.wrong,
@@ -173,7 +178,7 @@ class _Resources:
     gateway_recall: GatewayRecall
     pressure: Pressure
     batch: MicroBatch
-    words: PendingWordsLimit
+    pending_words_limit: PendingWordsLimit
     words_database: Database
     http: httpx.AsyncClient
     replica: Database | None
@@ -206,7 +211,7 @@ def _build_resources(settings: Settings) -> _Resources:
         gateway_recall=create_gateway_recall(settings.gateway, database, settings.gateway.recall_seconds),
         pressure=pressure,
         batch=_create_micro_batch(database, embedder, model, pressure, notifier),
-        words=PendingWordsLimit(words_database),
+        pending_words_limit=PendingWordsLimit(words_database),
         words_database=words_database,
         http=create_key_client(),
         replica=Database(there) if (there := settings.database.for_replica()) else None,
@@ -232,8 +237,8 @@ def _build_dependencies(settings: Settings, owned: _Resources) -> ServiceDepende
     return replace(
         build_dependencies(database, clock, coordinator, owned.notifier),
         pressure=owned.pressure,
-        embed=owned.batch.offer if settings.pressure.embed_at_once else None,
-        words=owned.words,
+        offer_to_micro_batch=owned.batch.offer if settings.pressure.embed_at_once else None,
+        pending_words_limit=owned.pending_words_limit,
     )
 
 
@@ -265,7 +270,7 @@ async def _open_resources(settings: Settings, owned: _Resources) -> AsyncGenerat
         yield
     await owned.erasing.close()
     await owned.batch.close(MODEL_S)
-    await owned.words.close()
+    await owned.pending_words_limit.close()
     await owned.gateway_recall.close()
     await owned.notifier.close()
     await owned.writeback.close()

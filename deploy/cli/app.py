@@ -11,8 +11,8 @@ from typing import Annotated, Any, NamedTuple
 import structlog
 import typer
 
-from deploy.cli.output import print_notice
 from deploy.cli.remote_options import NAMED, RemoteOptions
+from deploy.notices import print_notice
 
 
 class Command(NamedTuple):

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.cli.options import JsonOption
-from deploy.cli.output import create_console, exit_with, print_json, print_notice
+from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.quality import (
     AblateFlag,
     FormatOption,
@@ -30,6 +30,7 @@ from deploy.lab.bench.measures import BenchOutcome, Measure
 from deploy.lab.bench.quality.settling import StageNotSettled
 from deploy.local import EmbeddedError
 from deploy.local.private_stack import PrivateStackError
+from deploy.notices import print_notice
 from deploy.settings import load_settings
 from deploy.settings_errors import SettingsError
 

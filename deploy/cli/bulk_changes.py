@@ -12,9 +12,10 @@ from deploy.cli.ledger_rows import BankFilter, read_rows
 from deploy.cli.operator_api import OperatorApi, find_operator_api
 from deploy.cli.operator_command import AuditedAct, confirm_change, read_operator_name, run_audited, run_on_database
 from deploy.cli.operator_jobs import Row, change_jobs, read_jobs, read_named_jobs
-from deploy.cli.output import exit_with, print_json, print_notice
+from deploy.cli.output import exit_with, print_json
 from deploy.cli.running_stack import find_running_stack
 from deploy.local.stack import Stack
+from deploy.notices import print_notice
 from store.database import Database
 from store.ledger.listing import Backlog, LedgerEntry, Selection
 from store.ledger.quarantine import TOGETHER, Changed, Quarantine

@@ -7,7 +7,8 @@ import structlog
 import typer
 
 from deploy.cli.options import JsonOption
-from deploy.cli.output import exit_with, print_json, print_notice
+from deploy.cli.output import exit_with, print_json
+from deploy.notices import print_notice
 from workers.settings import WorkerSettings
 
 LEASE_S = WorkerSettings().lease_seconds

@@ -13,13 +13,14 @@ import typer
 from sqlalchemy.exc import SQLAlchemyError
 
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import exit_with, print_json, print_notice
+from deploy.cli.output import exit_with, print_json
 from deploy.lab.isolation import IsolationReport
 from deploy.lab.isolation.fixture import FixtureIncomplete
 from deploy.lab.isolation.run import run_check
 from deploy.local.errors import EmbeddedError
 from deploy.local.private_stack import PrivateStackError, run_private_stack
 from deploy.local.stack import Stack, StackNotRunning, find_stack
+from deploy.notices import print_notice
 from deploy.settings import load_settings
 from deploy.settings_errors import SettingsError
 
@@ -50,14 +51,14 @@ def walls_command(
     """
     # The application in this process would write a line for every try.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    with _open_stack(data) as stack:
-        print_notice(f"{tries:,} requests are made to the stack at {stack.api}")
-        try:
+    try:
+        with _open_stack(data) as stack:
+            print_notice(f"{tries:,} requests are made to the stack at {stack.api}")
             report = asyncio.run(run_check(stack, tries, seed))
-        except FixtureIncomplete as error:
-            raise exit_with(f"isolation could not be checked: {error}", 1) from None
-        except (SQLAlchemyError, httpx.HTTPError, OSError) as error:
-            raise exit_with(f"the stack does not answer ({type(error).__name__})", 1) from None
+    except FixtureIncomplete as error:
+        raise exit_with(f"isolation could not be checked: {error}", 1) from None
+    except (SQLAlchemyError, httpx.HTTPError, OSError) as error:
+        raise exit_with(f"the stack does not answer ({type(error).__name__})", 1) from None
     _print_report(report)
     if as_json:
         print_json(report.as_json())

@@ -10,7 +10,8 @@ from pydantic import BaseModel, SecretStr
 from rich.table import Table
 
 from deploy.cli.options import JsonOption
-from deploy.cli.output import create_console, exit_with, print_json, print_notice, replace_unprintable
+from deploy.cli.output import create_console, exit_with, print_json
+from deploy.notices import print_notice, replace_unprintable
 from deploy.settings import find_settings_without_effect, load_settings
 from deploy.settings_errors import SettingsError
 
@@ -36,7 +37,7 @@ def config_command(
         raise exit_with(f"these settings cannot be used:\n{error}", 2) from None
     shown = {key: (value, loaded.origins.get(key, "default")) for key, value in list_settings(loaded.settings)}
     if loaded.ignored:
-        print_notice(f"not settings, left alone: {', '.join(loaded.ignored)}")
+        print_notice(f"not settings, ignored: {', '.join(loaded.ignored)}")
     for key, why in find_settings_without_effect(loaded).items():
         print_notice(f"{key} changes nothing here: {why}")
     if as_json:

@@ -12,8 +12,9 @@ from rich.table import Table
 
 from deploy.cli import name_arguments
 from deploy.cli.options import JsonOption
-from deploy.cli.output import create_console, exit_with, print_json, print_notice
+from deploy.cli.output import create_console, exit_with, print_json
 from deploy.local.private_files import write_private
+from deploy.notices import print_notice
 
 FILE = "contexts.json"
 LONGEST_KEY = 4096

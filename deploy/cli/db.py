@@ -17,9 +17,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from deploy.cli.database_checks import EXTENSION_SQL, PATIENCE_S, judge_revision, read_row, read_schema_version
 from deploy.cli.doctor_checks import name_error_kind
 from deploy.cli.options import JsonOption
-from deploy.cli.output import create_console, exit_with, print_json, print_notice
+from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import OWNER_VARIABLE, read_settings
 from deploy.cli.scram import make_verifier
+from deploy.notices import print_notice
 from deploy.settings import Settings
 from deploy.settings_layers import name_variable
 from store import migrations
@@ -290,9 +291,8 @@ async def _examine_role(role: str, url: str, *, pooled: bool) -> Check:
             key, f"connects as {name}", f"this is no member of {role}: grant {role} to {_quote_identifier(name)};"
         )
     if missing:
-        return Check(
-            key, f"connects as {name} without {', '.join(missing)}", "run `afterturn db init`; then RELOAD the pooler"
-        )
+        without = f"connects as {name} without {', '.join(missing)}"
+        return Check(key, without, "run `afterturn db init`; then RECONNECT the pooler")
     return Check(key, f"connects as {name}")
 
 

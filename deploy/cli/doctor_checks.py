@@ -157,7 +157,7 @@ async def check_model(patient: DoctorTarget) -> DoctorFinding:
 
 def _describe_model_remedy(settings: EmbeddingSettings) -> str:
     if settings.provider is Provider.REMOTE:
-        return "see whether the server of embedding.remote.url answers, and whether the key and the model are its own"
+        return "see whether embedding.remote.base_url answers, and whether the key and the model are its own"
     return "pip install 'afterturn[embedded]'; if it is damaged, remove the folder models and start again"
 
 

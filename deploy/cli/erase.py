@@ -18,10 +18,11 @@ from deploy.cli import name_arguments
 from deploy.cli.existence import find_host_id, require_existing
 from deploy.cli.operator_command import AuditedAct, run_audited, run_on_database
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import create_console, exit_with, print_json, print_notice, replace_unprintable
+from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import find_running_stack
 from deploy.components.bootstrap import HOST
 from deploy.local.stack import Stack
+from deploy.notices import print_notice, replace_unprintable
 from producers.service.erasures import as_json
 from store.clock import DatabaseClock
 from store.connections import create_owner_engine

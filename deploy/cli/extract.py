@@ -12,15 +12,16 @@ from deploy.cli.existence import require_existing
 from deploy.cli.ledger_rows import BankFilter
 from deploy.cli.operator_command import AuditedAct, run_audited
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import create_console, exit_with, print_json, print_notice
+from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import find_running_stack, read_settings
 from deploy.cli.times import parse_duration
 from deploy.components.reprocessing import ReprocessingProgress, ReprocessingScope, reprocess_turns
 from deploy.local.stack import Stack
+from deploy.notices import print_notice
 from embeddings.registry import create_embedder
 from store.database import Database
-from store.derived import extraction_runs, reflection_vectors
-from store.derived.extraction_runs import Unread
+from store.derived import readings, reflection_vectors
+from store.derived.readings import Unread
 from store.derived.unit_vectors import derive_reembedding_id, find_turns_without_vectors
 from store.ledger.stages import Stage
 from store.tenancy.call_audit import NO_HOST
@@ -48,9 +49,7 @@ class Reextraction:
         self, connection: AsyncConnection, host: UUID, bank: UUID | None, after: int, limit: int
     ) -> Sequence[Unread]:
         """Return turns that the version has not read."""
-        return await extraction_runs.read_unread_turns(
-            connection, host, self.version, bank=bank, after=after, limit=limit
-        )
+        return await readings.read_unread_turns(connection, host, self.version, bank=bank, after=after, limit=limit)
 
     def item(self, one: Unread) -> UUID:
         """Return the id of the ledger row in which this version reads the turn."""

@@ -26,8 +26,9 @@ from deploy.cli.ledger_rows import (
 )
 from deploy.cli.operator_command import AuditedAct, read_operator_name, run_audited
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import exit_with, print_json, replace_unprintable
+from deploy.cli.output import exit_with, print_json
 from deploy.cli.running_stack import find_running_stack
+from deploy.notices import replace_unprintable
 from store.database import Database
 from store.errors import NotFound, NotSettled
 from store.ledger.listing import Backlog, LedgerEntry, Selection

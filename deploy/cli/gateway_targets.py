@@ -17,10 +17,11 @@ from deploy.cli.ledger_rows import SELF
 from deploy.cli.operator_api import find_operator_api, print_rows
 from deploy.cli.operator_command import AuditedAct, read_operator_name, run_audited, run_on_database
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import create_console, exit_with, print_json, print_notice, replace_unprintable
+from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import find_running_stack
 from deploy.components.bootstrap import HOST
 from deploy.local.stack import Stack
+from deploy.notices import print_notice, replace_unprintable
 from producers.service.gateway_clients import canonical_url
 from store import identity
 from store.database import Database

@@ -12,11 +12,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from deploy.cli import name_arguments
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import exit_with, print_json, print_notice
+from deploy.cli.output import exit_with, print_json
 from deploy.cli.running_stack import build_database_settings, find_running_stack
 from deploy.components.bootstrap import HOST
 from deploy.lab.bench.history import History
 from deploy.local.stack import Stack
+from deploy.notices import print_notice
 from store import identity
 from store.database import Database
 from store.errors import StoreError

@@ -15,9 +15,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from deploy.cli.formats import LONGEST_LINE, Format, derive_session_name, detect_format, parse_file
 from deploy.cli.ingest_sources import DocumentFile, SourceRegistrar, derive_title
 from deploy.cli.options import BankOption, DataOption, JsonOption
-from deploy.cli.output import create_console, exit_with, print_json, print_notice, replace_unprintable
+from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
 from deploy.cli.turn_sender import PATIENCE_S, SentCounts, ServiceUnresponsive, TurnSender
+from deploy.notices import print_notice, replace_unprintable
 
 HEAD_BYTES = 1 << 20
 TIMEOUT_S = 30.0

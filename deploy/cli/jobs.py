@@ -28,9 +28,10 @@ from deploy.cli.operator_api import OperatorApi, find_operator_api
 from deploy.cli.operator_command import run_on_database
 from deploy.cli.operator_jobs import count_jobs
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import print_json, print_notice, replace_unprintable
+from deploy.cli.output import print_json
 from deploy.cli.running_stack import find_running_stack
 from deploy.cli.times import parse_duration
+from deploy.notices import Say, print_notice, replace_unprintable
 from store.ledger.listing import Backlog, Selection
 from store.ledger.quarantine import REASON_LENGTH
 from store.ledger.stages import Stage
@@ -197,7 +198,7 @@ class DrainState:
 async def wait_until_drained(
     count: CountRows,
     timeout_s: float,
-    say: Callable[[str], None],
+    say: Say,
     seen: Callable[[DrainState], None],
 ) -> DrainState:
     """Count until nothing is undone or `timeout_s` is over, and return the last count.

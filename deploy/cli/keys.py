@@ -13,12 +13,13 @@ from deploy.cli.existence import find_host_name
 from deploy.cli.operator_api import find_operator_api, print_fields, print_rows
 from deploy.cli.operator_command import AuditedAct, run_audited, run_on_database
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import create_console, exit_with, print_json, print_notice, replace_unprintable
+from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import find_running_stack
 from deploy.cli.times import parse_duration
 from deploy.components.bootstrap import HOST
 from deploy.local.private_files import write_private
 from deploy.local.stack import Stack
+from deploy.notices import print_notice, replace_unprintable
 from store import identity
 from store.database import Database
 from store.errors import NotFound

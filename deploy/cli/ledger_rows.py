@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.cli.existence import find_host_id
-from deploy.cli.output import replace_unprintable
 from deploy.cli.times import parse_duration
 from deploy.components.bootstrap import HOST
+from deploy.notices import replace_unprintable
 from store import identity
 from store.ledger.listing import Backlog, LedgerEntry, Selection, TurnAuditRow
 from store.ledger.stages import Stage

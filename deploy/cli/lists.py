@@ -13,8 +13,9 @@ from rich.table import Table
 
 from deploy.cli import name_arguments
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import create_console, exit_with, print_json, print_notice, replace_unprintable
+from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
+from deploy.notices import print_notice, replace_unprintable
 
 #: Rows per request, and the default length of a list.
 PAGE = 200

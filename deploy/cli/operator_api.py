@@ -8,8 +8,9 @@ from afterturn_client.errors import InvalidRequestError
 from afterturn_client.transport import check_base_url, check_way
 from rich.table import Table
 
-from deploy.cli.output import create_console, exit_with, print_json, replace_unprintable
+from deploy.cli.output import create_console, exit_with, print_json
 from deploy.local.stack import Stack
+from deploy.notices import replace_unprintable
 from store.tenancy.tokens import OPERATOR_PREFIX
 
 #: Time-out of a call, in seconds.

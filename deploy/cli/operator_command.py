@@ -16,9 +16,10 @@ from uuid import UUID
 import typer
 from sqlalchemy.exc import SQLAlchemyError
 
-from deploy.cli.output import exit_with, replace_unprintable
+from deploy.cli.output import exit_with
 from deploy.cli.running_stack import build_database_settings
 from deploy.local.stack import Stack
+from deploy.notices import replace_unprintable
 from store.clock import DatabaseClock
 from store.database import Database
 from store.errors import ResourceBusy

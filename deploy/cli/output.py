@@ -1,4 +1,4 @@
-"""Output of commands: results on standard output, everything else on standard error."""
+"""Results of commands, on standard output, and their exits; notices are deploy.notices."""
 
 import json
 import sys
@@ -8,13 +8,10 @@ from typing import Any
 import typer
 from rich.console import Console
 
+from deploy.notices import print_notice
+
 #: Width without a terminal, in columns.
 PIPE_WIDTH = 400
-
-
-def print_notice(line: str) -> None:
-    """Print a message on standard error."""
-    print(f"afterturn: {replace_unprintable(line)}", file=sys.stderr, flush=True)
 
 
 def print_json(value: Mapping[str, Any]) -> None:
@@ -26,11 +23,6 @@ def exit_with(line: str, status: int) -> typer.Exit:
     """Print a message and return the exit to raise."""
     print_notice(line)
     return typer.Exit(status)
-
-
-def replace_unprintable(text: str) -> str:
-    """Return the text with terminal control characters replaced; line ends are kept."""
-    return "".join(sign if sign.isprintable() or sign == "\n" else "\N{REPLACEMENT CHARACTER}" for sign in text)
 
 
 def create_console() -> Console:

@@ -21,7 +21,7 @@ from sqlalchemy import make_url
 
 from deploy.api.__main__ import main as run_api
 from deploy.api.plugin_address import LISTEN
-from deploy.cli.output import exit_with, print_json, print_notice, replace_unprintable
+from deploy.cli.output import exit_with, print_json
 from deploy.cli.perimeter import perimeter_command
 from deploy.cli.plugin_environment import (
     WorkspacesOption,
@@ -32,6 +32,7 @@ from deploy.cli.plugin_environment import (
 )
 from deploy.cli.processes import ConfigOption, check_settings, config_arguments
 from deploy.cli.times import parse_duration
+from deploy.notices import print_notice, replace_unprintable
 from producers.cutover.backfill import PATIENCE_S, Backfill
 from producers.cutover.checkpoint import Checkpoint
 from producers.cutover.errors import CutoverError

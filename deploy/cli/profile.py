@@ -8,8 +8,9 @@ from afterturn_client.profiles import Fact, Profile, ProfileOptions
 from rich.text import Text
 
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import create_console, exit_with, print_json, replace_unprintable
+from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
+from deploy.notices import replace_unprintable
 
 
 def profile_command(

@@ -11,7 +11,7 @@ import typer
 from afterturn_client import AfterturnError
 from rich.table import Table
 
-from deploy.cli.output import create_console, exit_with, print_json, print_notice
+from deploy.cli.output import create_console, exit_with, print_json
 from deploy.lab.bench.quality.figures import NAMES, CategoryMeans
 from deploy.lab.bench.quality.flags import FlagShares
 from deploy.lab.bench.quality.formats import FORMATS, read_dialogues
@@ -21,6 +21,7 @@ from deploy.lab.bench.quality.run import QualityReport, measure_quality
 from deploy.lab.bench.quality.settling import StageNotSettled
 from deploy.local.private_stack import PrivateStackError, run_private_stack
 from deploy.local.stack import Stack, StackNotRunning, find_stack
+from deploy.notices import print_notice
 from deploy.settings import load_settings
 
 #: The flags whose shares are printed, in this order.

@@ -15,8 +15,9 @@ from rich.table import Table
 
 from deploy.cli.operator_command import AuditedAct, confirm_change, run_audited
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import create_console, exit_with, print_json, print_notice
+from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import find_running_stack, read_settings
+from deploy.notices import print_notice
 from deploy.settings import Settings
 from deploy.worker.turn_queues import open_letters, open_queue, queue_url
 from producers.jobs import PUBLISHED, published_prefix

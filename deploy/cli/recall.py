@@ -15,9 +15,10 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from deploy.cli.options import BankOption, DataOption, JsonOption
-from deploy.cli.output import create_console, exit_with, print_json, replace_unprintable
+from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
 from deploy.cli.times import parse_time
+from deploy.notices import replace_unprintable
 
 MARGIN = "    "
 #: How long an answer is waited for, waiting for a position left out, in seconds.

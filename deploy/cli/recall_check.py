@@ -12,8 +12,9 @@ from rich.table import Table
 from deploy.cli.existence import describe_missing
 from deploy.cli.operator_command import run_on_database
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import create_console, exit_with, print_json, print_notice
+from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import find_running_stack
+from deploy.notices import print_notice
 from store.database import Database
 from store.recall.accuracy_check import CheckedQuestion, StoredBank, compare_searches, find_stored_banks
 from store.recall.settings import RecallSettings

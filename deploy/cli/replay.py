@@ -12,9 +12,10 @@ from rich.text import Text
 from deploy.cli.existence import find_host_id, require_existing
 from deploy.cli.operator_command import AuditedAct, run_audited, run_on_database
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import create_console, exit_with, print_json, print_notice
+from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import find_owner_url, find_running_stack
 from deploy.components.bootstrap import HOST
+from deploy.notices import print_notice
 from store import identity
 from store.database import Database
 from store.errors import ReplayError

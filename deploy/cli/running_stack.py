@@ -35,12 +35,13 @@ KEY_VARIABLE = "AFTERTURN_CLIENT__KEY"
 _USAGE_ERRORS = (BadRequestError, InvalidArgumentError, InvalidRequestError, PermissionDeniedError)
 
 
-def find_running_stack(data: Path | None) -> Stack:
+def find_running_stack(data: Path | None, config: Path | None = None) -> Stack:
     """Return the running stack of a data folder (None: the configured one); exits 2 when none runs.
 
-    When no folder is named and no stack runs in it, the service on the configured servers is returned.
+    When no folder is named and no stack runs in it, the service on the configured servers is returned. `config` is the
+    settings file to read instead of the usual one.
     """
-    settings = read_settings()
+    settings = read_settings(config)
     if data is None and (service := find_service_elsewhere(settings)):
         return service
     try:

@@ -5,9 +5,10 @@ from typing import Annotated
 import typer
 
 from deploy.cli.options import JsonOption
-from deploy.cli.output import exit_with, print_json, print_notice
+from deploy.cli.output import exit_with, print_json
 from deploy.local import EmbeddedError
 from deploy.local.private_stack import PrivateStackError
+from deploy.notices import print_notice
 
 
 def soak_command(

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from deploy.notices import Say
 from store.errors import ResourceBusy
 from store.ledger.ledger import PUBLIC_STATUSES, StageCounts
 from store.ledger.stages import Stage
@@ -55,9 +56,7 @@ class Speeds:
         return speeds
 
 
-async def poll_forever(
-    look: Callable[[], Awaitable[T]], every: timedelta, say: Callable[[str], None]
-) -> AsyncGenerator[T]:
+async def poll_forever(look: Callable[[], Awaitable[T]], every: timedelta, say: Say) -> AsyncGenerator[T]:
     """Yield the counts forever; report once while the database does not answer, and keep polling."""
     away = False
     while True:

@@ -18,11 +18,12 @@ from deploy.cli.ledger_rows import format_seconds
 from deploy.cli.operator_api import find_operator_api, print_fields
 from deploy.cli.operator_command import run_on_database
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import create_console, print_json, print_notice
+from deploy.cli.output import create_console, print_json
 from deploy.cli.running_stack import find_running_stack
 from deploy.cli.stage_progress import Speed, Speeds, poll_forever
 from deploy.cli.times import parse_duration
 from deploy.local.stack import Stack
+from deploy.notices import print_notice
 from store.database import Database
 from store.ledger.ledger import PUBLIC_STATUSES, Ledger, StageCounts
 from store.ledger.stages import TURN_STAGES, Stage

@@ -19,8 +19,8 @@ from afterturn_client import (
     UnauthenticatedError,
 )
 
-from deploy.cli.deferred_interrupt import defer_interrupt
 from deploy.cli.parsed import BadLine, Parsed, ParsedTurn
+from deploy.local.deferred_interrupt import defer_interrupt
 from embeddings.retry import Again, Backoff, Retry
 
 T = TypeVar("T")

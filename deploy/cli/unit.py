@@ -12,8 +12,9 @@ from rich.text import Text
 
 from deploy.cli.operator_command import confirm_change
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import create_console, print_json, print_notice, replace_unprintable
+from deploy.cli.output import create_console, print_json
 from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
+from deploy.notices import print_notice, replace_unprintable
 
 MARGIN = "    "
 

@@ -8,9 +8,10 @@ import typer
 
 from deploy.cli.operator_api import print_rows
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import exit_with, print_json, print_notice
+from deploy.cli.output import exit_with, print_json
 from deploy.cli.running_stack import find_running_stack
 from deploy.cli.times import parse_duration
+from deploy.notices import print_notice
 
 if TYPE_CHECKING:
     from store.ledger.workers import WorkerListed

@@ -163,4 +163,4 @@ class BrokerMonitor:
 
 def _log_problem(flaw: BrokerProblem) -> None:
     tell = log.error if flaw.loses else log.warning
-    tell("the broker is not as it should be", what=flaw.what, remedy=flaw.remedy)
+    tell("broker_unfit", what=flaw.what, remedy=flaw.remedy)

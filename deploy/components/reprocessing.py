@@ -6,7 +6,7 @@ twice.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
@@ -14,8 +14,9 @@ from uuid import UUID
 from sqlalchemy import bindparam, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from deploy.notices import Say
 from store.database import Database
-from store.derived.extraction_runs import FollowUp, Unread, open_follow_ups
+from store.derived.readings import FollowUp, Unread, open_follow_ups
 from store.ledger.stages import Stage
 from store.schema import HOST, LEDGER
 from store.sql_constants import inline
@@ -85,7 +86,7 @@ async def reprocess_turns(
     *,
     ahead: int,
     timeout_s: float,
-    say: Callable[[str], None],
+    say: Say,
 ) -> ReprocessingProgress:
     """Open work for turns that lack it, at most `ahead` undone rows at a time; wait for its end up to `timeout_s`."""
     begun = said = time.monotonic()

@@ -62,7 +62,12 @@ PIPELINE = Dashboard(
             "Rows settled a second", "ops", query_rate("afterturn_stage_total", "stage, status"), "{{stage}} {{status}}"
         ),
         Panel("Age of a row when it is settled, p95", "s", "afterturn:stage_age_seconds:p95_5m", "{{stage}}"),
-        Panel("Dead letters", "short", 'max by (stage) (afterturn_ledger_rows{status="dead"})', "{{stage}}"),
+        Panel(
+            "Dead letters, unknown outcomes",
+            "short",
+            'max by (stage, status) (afterturn_ledger_rows{status=~"dead|unknown"})',
+            "{{stage}} {{status}}",
+        ),
         Panel(
             "Attempts that failed",
             "ops",
@@ -149,7 +154,7 @@ SERVERS = Dashboard(
         Panel("Recalls of the replica", "ops", query_rate("afterturn_replica_recalls_total", "outcome"), "{{outcome}}"),
         Panel("Wait for a connection, p95", "s", "afterturn:pool_wait_seconds:p95_5m"),
         Panel("Calls without a connection in time", "ops", query_rate("afterturn_pool_timeouts_total")),
-        Panel("Free space", "bytes", "min(afterturn_disk_free_bytes)"),
+        Panel("Free space of the data folder", "bytes", "min(afterturn_disk_free_bytes)"),
         Panel("Rows pruned", "ops", query_rate("afterturn_maintenance_removed_total", "task"), "{{task}}"),
         Panel("Notifications", "ops", query_rate("afterturn_rings_total", "outcome"), "{{outcome}}"),
         Panel("Notification delay, p95", "s", "afterturn:notification_delay_seconds:p95_5m", "{{queue}}"),

@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from deploy.lab.bench.talk import TurnGenerator
 from deploy.lab.bench.usage import StackUsage, read_usage
 from deploy.local.private_stack import run_private_stack
 from deploy.local.stack import Stack
+from deploy.notices import Say
 
 MIB = 1024 * 1024
 #: Warm-up of models, pools and caches before the baseline: share of the whole time, and its longest duration.
@@ -32,8 +33,6 @@ NAMESPACE = "custom:soak"
 QUEUE = "soak"
 ENVIRONMENT = {"AFTERTURN_QUEUE__TENANTS": json.dumps({QUEUE: "default"})}
 PATIENCE_S = 60.0
-
-Say = Callable[[str], None]
 
 
 @dataclass(slots=True)

@@ -26,6 +26,7 @@ from deploy.local.errors import StartFailed
 from deploy.local.ports import LOOPBACK, find_free_port
 from deploy.local.private_folder import DATA, open_private_folder
 from deploy.local.services import LIVE, READY
+from deploy.notices import Say
 
 #: How long a process may take until it is ready on a busy machine, in seconds.
 READY_S = 240.0
@@ -35,8 +36,6 @@ LOOK_S = 0.5
 #: Name of the load's call to the readiness check.
 PROBE = "health"
 ORDERS = ("migrate first", "code first")
-
-Say = Callable[[str], None]
 
 
 class UpgradeBroken(Exception):

@@ -18,6 +18,8 @@ LAUNCHER = Path(__file__).with_name("launch.py")
 POLL_SECONDS = 0.02
 STANDARD_ERROR = 2
 TAIL_BYTES = 2000
+#: Folder of the processes' logs, within a data folder.
+LOGS = "logs"
 #: A log above this size is rotated; one old generation is kept.
 LOG_BYTES = 16 * 1024 * 1024
 

@@ -22,6 +22,7 @@ from deploy.local.restarts import DeathCounter
 from deploy.local.services import Services, describe_api, describe_workers
 from deploy.local.stack import FILE, Stack, StackProcess
 from deploy.local.supervisor import RunningChild, Supervisor
+from deploy.notices import Say
 from deploy.observability.disk_space import guard_disk
 from deploy.settings import Settings
 
@@ -57,7 +58,7 @@ class LocalStack:
         settings: Settings,
         *,
         worker_count: int,
-        say: Callable[[str], None],
+        say: Say,
         ready: Callable[[Stack], None],
         config: Path | None = None,
         parts: StackFactories | None = None,

@@ -16,7 +16,7 @@ from sqlalchemy import NullPool, make_url, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deploy.local import child, survivors
-from deploy.local.child import Child
+from deploy.local.child import LOGS, Child
 from deploy.local.cluster import SUPERUSER, Cluster, find_cluster, server_environment
 from deploy.local.ports import LOOPBACK, find_free_port
 from deploy.local.private_files import ensure_password
@@ -71,7 +71,7 @@ class EmbeddedPostgres:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.cluster: Cluster = find_cluster(data)
         self._port = port or find_free_port()
-        self._log = data / "logs" / "postgres.log"
+        self._log = data / LOGS / "postgres.log"
         own = {"listen_addresses": LOOPBACK, "port": str(self._port), "max_connections": str(connections)}
         self._durable = durable
         self._settings = own | SETTINGS | ({} if durable else NOT_DURABLE)

@@ -10,11 +10,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.cli.deferred_interrupt import defer_interrupt
-from deploy.cli.output import print_notice
 from deploy.local import survivors
+from deploy.local.child import LOGS
 from deploy.local.cluster import list_cluster_folders
+from deploy.local.deferred_interrupt import defer_interrupt
 from deploy.local.folder_lock import FolderInUse, FolderLock, is_held
+from deploy.notices import print_notice
 
 PREFIX = "afterturn-private-"
 #: The servers' data folder, within a private folder.
@@ -36,13 +37,17 @@ class OrphanedFolders:
 def open_private_folder(name: str) -> Iterator[Path]:
     """Yield a temporary folder that is locked while this process lives; servers work in its subfolder `data`.
 
-    Afterwards their processes are killed, and folder and database are removed; a Ctrl-C waits for that. Leftovers of
-    killed commands are removed first. `name`, the command's, becomes part of the folder's name.
+    Afterwards their processes are killed, and folder and database are removed; a Ctrl-C waits for that. When the block
+    raises an Exception, the servers' logs are copied elsewhere first, and a notice says where. Leftovers of killed
+    commands are removed before all. `name`, the command's, becomes part of the folder's name.
     """
     remove_orphaned_folders()
     folder, lock = _create_locked_folder(name)
     try:
         yield folder
+    except Exception:
+        _keep_logs(folder / DATA / LOGS, name)
+        raise
     except KeyboardInterrupt:
         print_notice("interrupted: ending the servers of its own, and removing what they kept")
         raise
@@ -94,6 +99,19 @@ def _create_locked_folder(name: str) -> tuple[Path, FolderLock]:
     unlocked = Path(tempfile.mkdtemp(prefix=f"afterturn-unlocked-{name}-"))
     lock = FolderLock(unlocked)
     return unlocked.rename(unlocked.with_name(unlocked.name.replace("afterturn-unlocked-", PREFIX, 1))), lock
+
+
+def _keep_logs(logs: Path, name: str) -> None:
+    """Copy the logs of servers that are about to be removed: without them nobody can tell why a command failed."""
+    if not logs.is_dir() or not any(logs.iterdir()):
+        return
+    kept = Path(tempfile.mkdtemp(prefix=f"afterturn-logs-{name}-"))
+    try:
+        shutil.copytree(logs, kept, dirs_exist_ok=True)
+    except (OSError, shutil.Error) as error:
+        print_notice(f"logs of its servers could not all be kept in {kept}: {error}")
+    else:
+        print_notice(f"logs of its servers are kept in {kept}; remove it when you have read them")
 
 
 def _list_private_folders() -> Iterator[Path]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from deploy.api.plugin_address import ListenAddress
 from deploy.components.bootstrap import HOST, BootstrapKeys
 from deploy.local import Child, PostgresEndpoint, survivors
+from deploy.local.child import LOGS
 from deploy.local.ports import LOOPBACK
 from deploy.settings import Settings
 from workers.settings import GatewayMode, sealing_keys
@@ -72,7 +73,7 @@ class Services:
 
     def log(self, name: str) -> Path:
         """Return the log file of a process; it does not use our output, which may have no reader."""
-        return self.settings.data / "logs" / f"{name}.log"
+        return self.settings.data / LOGS / f"{name}.log"
 
     def is_live(self) -> bool:
         """Return whether the API answers."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from deploy.local.child import Child, kill_process_group
 from deploy.local.errors import StartFailed
+from deploy.notices import Say
 from deploy.observability.samples import NO_SPACE
 
 DEATHS_ALLOWED = 5
@@ -41,7 +42,7 @@ class Supervisor:
     def __init__(
         self,
         *,
-        say: Callable[[str], None],
+        say: Say,
         on_death: Callable[[str], None] = lambda _name: None,
         on_change: Callable[[tuple[RunningChild, ...]], None] = lambda _running: None,
     ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import redis
 
 from deploy.local import child, survivors
-from deploy.local.child import Child
+from deploy.local.child import LOGS, Child
 from deploy.local.cluster import server_environment
 from deploy.local.ports import LOOPBACK, find_free_port
 from deploy.local.private_files import ensure_password, write_private
@@ -38,7 +38,7 @@ class EmbeddedValkey:
         self.folder = data.resolve() / "valkey"
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._port = port or find_free_port()
-        self._log = data / "logs" / "valkey.log"
+        self._log = data / LOGS / "valkey.log"
         self._password = ensure_password(data / "passwords", "valkey")
         self._process: subprocess.Popen[bytes] | None = None
 

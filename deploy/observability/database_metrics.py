@@ -1,4 +1,4 @@
-"""Gauges of the database: age of the oldest writing transaction, connections, replica lag, overdue claims, tenants."""
+"""Gauges of the database: oldest writing transaction, connections, replica lag, overdue claims, breakers, tenants."""
 
 import time
 from collections import deque
@@ -77,6 +77,11 @@ class DatabaseGauges(Collector):
             ),
             ("afterturn_database_connections", "Client connections to the PostgreSQL server", seen.connections),
             ("afterturn_database_connections_max", "max_connections of the PostgreSQL server", seen.most_connections),
+            (
+                "afterturn_gateway_breaker_open",
+                "Gateway targets whose circuit breaker is open, for all workers",
+                seen.open_breakers,
+            ),
         ):
             yield GaugeMetricFamily(name, text, value=value)
 

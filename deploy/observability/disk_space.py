@@ -20,6 +20,8 @@ CHECK_INTERVAL_S = 1.0
 #: Writes resume when this many times the reserve is free, so that the state does not flip around one threshold.
 RESUME_FACTOR = 2
 TIMEOUT_S = 5
+#: The embedded database, within a data folder.
+DATABASE = "pg"
 
 READ_ONLY = text("alter system set default_transaction_read_only = on")
 WRITABLE = text("alter system reset default_transaction_read_only")
@@ -31,14 +33,19 @@ def free_bytes(data: Path) -> int:
 
     For a folder that does not exist, the nearest parent counts. `DIR/pg` is a link when `afterturn up` runs as root.
     """
-    return min(shutil.disk_usage(_nearest_folder(folder)).free for folder in (data, (data / "pg").resolve()))
+    return min(shutil.disk_usage(_nearest_folder(folder)).free for folder in (data, (data / DATABASE).resolve()))
 
 
 def describe_shortage(data: Path, settings: HealthSettings) -> str | None:
-    """Return a message that disk space is short and what follows from it; None while there is enough."""
+    """Return a message that disk space is short and what follows from it; None while there is enough.
+
+    Only the embedded database is made read-only.
+    """
     free = free_bytes(data)
     if free >= settings.disk_low_bytes:
         return None
+    if not (data / DATABASE).exists():
+        return f"disk: {free >> 20} MiB are free in the data folder"
     if free < settings.disk_reserve_bytes:
         return f"disk: {free >> 20} MiB are free, writes are refused until {_resume_bytes(settings) >> 20} MiB are"
     return f"disk: {free >> 20} MiB are free; below {settings.disk_reserve_bytes >> 20} MiB writes are refused"

@@ -161,7 +161,7 @@ class _LedgerGauges(Collector):
     def _health_gauges(self) -> Iterable[Metric]:
         """Return the gauges behind `/health/ready`, without values while the ledger cannot be read."""
         newly = GaugeMetricFamily("afterturn_quarantine_new_rows", "Rows that came into quarantine lately")
-        degraded = GaugeMetricFamily("afterturn_degraded", "1: ready, but not as it should be", labels=["reason"])
+        degraded = GaugeMetricFamily("afterturn_degraded", "1: degraded for this reason, and ready", labels=["reason"])
         if self._seen.counts:
             newly.add_metric([], self._seen.newly_failed)
             wrong = {strain.kind for strain in find_health_issues(self._seen, self._settings)}

@@ -45,7 +45,7 @@ from producers.service.memory import MemoryFacade
 from producers.service.recall_coordinator import RecallCoordinator
 from store.clock import DatabaseClock
 from store.database import Database
-from store.derived.pending_words import WaitingWords
+from store.derived.pending_words import PendingWordsIndexer
 from store.erasure import Erasures
 from store.ledger.deliveries import DeliveryWriter
 from store.ledger.freshness import Waiter
@@ -67,7 +67,7 @@ from workers.recall import RecallWork
 from workers.retry import RetryPolicy
 from workers.runner import Runner
 from workers.stage_work import StageWork
-from workers.sweeper import Notifications, Sweeper
+from workers.sweeper import Sweeper
 
 #: How long work in flight may take to end when the process is told to stop, in seconds.
 GRACE_S = 3.0
@@ -230,11 +230,11 @@ async def _build_resources(
     sweeper = Sweeper(
         ledger=ledger,
         jobs=jobs,
-        notifications=Notifications(notifier.notify, notifier.notify_job, notifier.reachable),
+        notifier=notifier,
         here={stage: runner.drain for stage, runner in runners.items()},
         answer=recall.answer,
         every_s=settings.worker.sweep_seconds,
-        words=WaitingWords(database),
+        words=PendingWordsIndexer(database),
     )
     needs = Needs(
         Pruning(database),

@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from producers.errors import FieldProblem, Invalid
 from producers.http.error_responses import Malformed
+from producers.service.bodies import parse_body
 from producers.service.fields import POSITION_MAX, BankName
 from producers.service.json_values import limit_json, limit_values
-from producers.service.turns import parse_body
 from store.errors import NotFound
 
 P = TypeVar("P", bound=BaseModel)

@@ -14,8 +14,8 @@ from producers.errors import FieldProblem, Invalid
 from producers.mcp.arguments import DEFAULT, SearchArguments
 from producers.mcp.tools import search_memory
 from producers.service.banks import BanksParameters
+from producers.service.bodies import parse_body
 from producers.service.memory import MemoryFacade
-from producers.service.turns import parse_body
 from store.errors import NotFound
 from store.tenancy.keys import Grant
 

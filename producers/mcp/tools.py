@@ -19,9 +19,9 @@ from producers.mcp.arguments import (
     ToolArguments,
     TurnArguments,
 )
+from producers.service.bodies import parse_body
 from producers.service.memory import MemoryFacade
 from producers.service.recall_json import MOST_BYTES, RecalledUnit, ReferenceMessage, answer_as_json
-from producers.service.turns import parse_body
 from producers.service.wire import Done, WireModel
 from producers.turns.directories import DirectoryQuery
 from producers.turns.requests import KeptTurn, PreparedTurn

@@ -42,8 +42,8 @@ from producers.plugin.wire import (
     SearchRequest,
     is_namespace,
 )
+from producers.service.bodies import MOST_PROBLEMS
 from producers.service.json_values import limit_json_now
-from producers.service.turns import MOST_PROBLEMS
 from producers.settings import ApiSettings
 from store.database_outage import is_outage
 from store.errors import NotFound, OverQuota, RateLimited, ResourceBusy, TurnBusy

@@ -10,7 +10,7 @@ from afterturn_client.envelopes import RECALL
 from pydantic import BaseModel, ConfigDict, Field
 
 from producers.errors import FieldProblem, Invalid, TooLarge
-from producers.service.turns import parse_body
+from producers.service.bodies import parse_body
 from store.tracing import read_traceparent
 
 #: Fields in which a publisher might name a tenant; they are ignored, because the queue decides the tenant.

@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from producers.errors import FieldProblem, Invalid
+from producers.service.bodies import parse_body
 from producers.service.fields import Text
-from producers.service.turns import limit_text, parse_body
+from producers.service.turns import limit_text
 from producers.service.wire import RequestModel
 from producers.settings import ApiSettings
 

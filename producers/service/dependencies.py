@@ -40,8 +40,9 @@ class ServiceDependencies:
     memories: Memories
     pressure: Pressure | None = None
     #: Starts to embed new turns (host, ids, characters in all) at once; False: they are left to the workers.
-    embed: Callable[[UUID, Sequence[UUID], int], bool] | None = None
-    words: PendingWordsLimit | None = None
+    offer_to_micro_batch: Callable[[UUID, Sequence[UUID], int], bool] | None = None
+    #: Has a caller wait whose bank has too many pending words.
+    pending_words_limit: PendingWordsLimit | None = None
     #: Ends expired units and banks on request; workers do so by schedule.
     ending: ExpiryTask | None = None
 

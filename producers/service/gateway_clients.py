@@ -83,11 +83,6 @@ class GatewayClients:
             found = self._gates[target.target_id] = Gate(self._database, name, self._call_policy.policy)
         return found
 
-    @property
-    def failing(self) -> int:
-        """The number of targets with an open circuit breaker, as far as this process knows."""
-        return sum(gate.failing for gate in self._gates.values())
-
     async def aclose(self) -> None:
         """Close all connections."""
         for posts in self._posts.values():

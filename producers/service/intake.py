@@ -12,12 +12,13 @@ from producers import fair_queue, metrics
 from producers.errors import PermissionDenied, ProducerError
 from producers.service.authorisation import Action, require_write
 from producers.service.banks import assign_author
+from producers.service.bodies import parse_body
 from producers.service.call_place import note_place
 from producers.service.dependencies import ServiceDependencies
 from producers.service.gateway_calls import AddBody, split_into_turns
 from producers.service.load_shedding import Shed
 from producers.service.redacting import Redactor
-from producers.service.turns import BatchBody, Judged, limit_call, parse_body, read_turn
+from producers.service.turns import BatchBody, Judged, limit_call, read_turn
 from producers.settings import ApiSettings
 from producers.turns.items import measure_value
 from store import identity
@@ -169,9 +170,9 @@ class Intake:
                 self._dependencies.notifier.notify(Stage.EMBEDDING)
         if any(isinstance(answer, Appended) and answer.delivers for answer in answers):
             self._dependencies.notifier.notify(Stage.GATEWAY)
-        if self._dependencies.words is not None:
+        if self._dependencies.pending_words_limit is not None:
             # Waits while too many words are pending: recall reads those one by one.
-            await self._dependencies.words.add_units(grant.host_id, _count_units(grant.host_id, new))
+            await self._dependencies.pending_words_limit.wait_for_room(grant.host_id, _count_units(grant.host_id, new))
         return [answer.error if isinstance(answer, Refused) else answer for answer in answers]
 
     async def _redact(self, grant: Grant, turns: list[NewTurn]) -> list[NewTurn]:
@@ -181,7 +182,7 @@ class Intake:
 
     def _offer_to_micro_batch(self, host: UUID, turns: list[NewTurn]) -> bool:
         characters = sum(len(message.content) for turn in turns for message in turn.messages)
-        offered = self._dependencies.embed
+        offered = self._dependencies.offer_to_micro_batch
         return offered is not None and offered(host, [_turn_identity(host, turn) for turn in turns], characters)
 
 

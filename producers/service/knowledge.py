@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from producers import fair_queue
 from producers.service.authorisation import Action, require_write
 from producers.service.banks import describe_keeper, resolve_speaker
+from producers.service.bodies import parse_body
 from producers.service.dependencies import ServiceDependencies
 from producers.service.fields import BankName, Moment, Name, Text, field_error
 from producers.service.paging import (
@@ -22,7 +23,7 @@ from producers.service.paging import (
     read_priority,
 )
 from producers.service.redacting import Redactor
-from producers.service.turns import limit_metadata, limit_text, parse_body
+from producers.service.turns import limit_metadata, limit_text
 from producers.service.wire import Done, RequestModel, WireModel
 from producers.settings import ApiSettings
 from store.ledger.stages import Stage

@@ -9,6 +9,7 @@ from typing import Any
 from producers.errors import PermissionDenied
 from producers.service.authorisation import Action, require_write
 from producers.service.banks import BANKS, BankBody, BankChange, BanksParameters, choose_space, fit_name, listable_names
+from producers.service.bodies import parse_body
 from producers.service.dependencies import ServiceDependencies
 from producers.service.intake import Intake
 from producers.service.knowledge import Knowledge
@@ -20,7 +21,6 @@ from producers.service.recall_service import RecallService
 from producers.service.session_calls import SessionCalls
 from producers.service.single_memories import SingleMemories
 from producers.service.turn_lifecycle import TurnLifecycle
-from producers.service.turns import parse_body
 from producers.service.units import Revisions
 from producers.settings import ApiSettings
 from store.derived.persons import Person

@@ -9,10 +9,10 @@ from typing import Any
 
 from producers.errors import FieldProblem, Invalid
 from producers.service.authorisation import require_write
+from producers.service.bodies import parse_body
 from producers.service.dependencies import ServiceDependencies
 from producers.service.redacting import Redactor
 from producers.service.turn_lifecycle import TurnLifecycle
-from producers.service.turns import parse_body
 from producers.settings import ApiSettings
 from producers.turns.items import measure_value
 from producers.turns.requests import AfterTurnBody, BeforeTurnBody, read_after, read_before, read_place

@@ -14,10 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.exc import IntegrityError
 
 from producers.errors import FieldProblem, Invalid
+from producers.service.bodies import parse_body
 from producers.service.fields import BankName, Name, Text
 from producers.service.operator_work import AT, KEY_ID, TENANT_ID, OperatorWork
 from producers.service.paging import MAX_LISTED, ListOrder, Page, PageAnswer, PageParameters, read_name
-from producers.service.turns import parse_body
 from producers.service.wire import RequestModel, WireModel
 from store import identity
 from store.database import Database

@@ -9,6 +9,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 
 from producers.errors import FieldProblem, Invalid
+from producers.service.bodies import parse_body
 from producers.service.fields import BankName, Name, Text
 from producers.service.paging import (
     CURSOR_CHARACTERS,
@@ -18,7 +19,6 @@ from producers.service.paging import (
     read_moment,
     read_position,
 )
-from producers.service.turns import parse_body
 from producers.service.wire import Done, RequestModel, WireModel
 from store import identity
 from store.database import Database

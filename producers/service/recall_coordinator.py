@@ -25,7 +25,7 @@ from store.gen_ai_spans import RECORDS, MemoryOperation, trace_memory
 from store.ledger.freshness import Freshness, Waiter, fetch_freshness, merge_freshness
 from store.log.storable import check_text
 from store.memory.directives import Directive
-from store.recall.budget import fit_with_pins as which_fit
+from store.recall.budget import fit_with_pins
 from store.recall.passages import CHARACTERS_PER_TOKEN
 from store.recall.pinned_arm import limit_pinned
 from store.recall.preparation import DIRECTIVES
@@ -251,7 +251,7 @@ class RecallCoordinator:
     async def answer_across_banks(self, host: UUID, body: RecallBody, banks: Sequence[str]) -> RecallResult:
         """Return one answer from several banks, each searched alike; every item names its bank.
 
-        `freshness` is the lowest of theirs, with their undone rows added up. It has no directives, which are for
+        `freshness` is that of `merge_freshness`. It has no directives, which are for
         readers of a single bank. Without any bank, it says nothing of the named one, which may be another user's.
         Raises PositionBeyondLog.
         """
@@ -259,7 +259,7 @@ class RecallCoordinator:
             return RecallResult((), AwaitedFreshness(Freshness(0, 0, 0, 0, 0), 0, met=True), 0.0)
         return await self._answer_locally(host, body, banks)
 
-    async def _find_in_banks(
+    async def _search_banks(
         self, host: UUID, query: RecallQuery, banks: Sequence[str], recaller: RecallReader
     ) -> RecallAnswer:
         asked = [replace(query, bank=bank, without=(*query.without, DIRECTIVES)) for bank in banks]
@@ -267,7 +267,7 @@ class RecallCoordinator:
         best, room, read = Evidence(), query.max_tokens, 0
         for at in range(0, len(asked), BANKS_TOGETHER):
             some = asked[at : at + BANKS_TOGETHER]
-            answers = await gather_or_cancel(*(self.find(host, one, recaller) for one in some))
+            answers = await gather_or_cancel(*(self.search_bank(host, one, recaller) for one in some))
             found = [replace(item, bank=of.bank) for of, one in zip(some, answers, strict=True) for item in one.items]
             # WHY in each round: an item that is not among the best `k` of some banks is not among those of all.
             items = _merge_items([*items, *found], query.most)
@@ -278,18 +278,18 @@ class RecallCoordinator:
             degraded |= dict.fromkeys(part for one in answers for part in one.degraded)
         if room is not None:
             sizes, pinned = [item.tokens or 0 for item in items], [item.pinned for item in items]
-            items = [items[n] for n in which_fit(sizes, pinned, room)]
+            items = [items[n] for n in fit_with_pins(sizes, pinned, room)]
         return RecallAnswer(
             tuple(items), merge_freshness(fresh), degraded=tuple(degraded), evidence=best, room=room, characters=read
         )
 
     async def _answer_locally(self, host: UUID, body: RecallBody, banks: Sequence[str] = ()) -> RecallResult:
-        start = time.perf_counter()
-        recaller, met = await self._choose_reader(host, body.min_position, body.wait_ms)
+        recaller, waited, met = await self._choose_reader(host, body.min_position, body.wait_ms)
         begin = time.perf_counter()
         query = body.query_of_store(host)
-        found = await (self._find_in_banks(host, query, banks, recaller) if banks else self.find(host, query, recaller))
-        waited = round((begin - start) * 1000) if body.min_position is not None else 0
+        found = await (
+            self._search_banks(host, query, banks, recaller) if banks else self.search_bank(host, query, recaller)
+        )
         took = (time.perf_counter() - begin) * 1000
         freshly = AwaitedFreshness(found.freshness, waited, met)
         return RecallResult(
@@ -308,41 +308,44 @@ class RecallCoordinator:
         self, host: UUID, query: RecallQuery, min_position: int | None, wait_ms: int
     ) -> tuple[RecallAnswer, AwaitedFreshness]:
         """Wait until a position is shown, then return the store's answer. Raises PositionBeyondLog."""
-        start = time.perf_counter()
-        recaller, met = await self._choose_reader(host, min_position, wait_ms)
-        waited = 0 if min_position is None else round((time.perf_counter() - start) * 1000)
-        found = await self.find(host, query, recaller)
+        recaller, waited, met = await self._choose_reader(host, min_position, wait_ms)
+        found = await self.search_bank(host, query, recaller)
         return found, AwaitedFreshness(found.freshness, waited, met)
 
-    async def _choose_reader(self, host: UUID, min_position: int | None, wait_ms: int) -> tuple[RecallReader, bool]:
-        """Return the recaller to use, and whether it shows the position.
+    async def _choose_reader(
+        self, host: UUID, min_position: int | None, wait_ms: int
+    ) -> tuple[RecallReader, int, bool]:
+        """Return the recaller to use, the milliseconds of waiting for the position, and whether it shows it.
 
         It is the replica where the call names a position and the replica shows it within `wait_ms`, else the primary.
         Raises PositionBeyondLog.
         """
         if min_position is None:
-            return self._recaller, True
+            return self._recaller, 0, True
+        start, recaller = time.perf_counter(), self._recaller
         if self._replica is None:
-            return self._recaller, await self._waiter.shown(host, min_position, wait_ms)
-        if await self._replica.shows(host, min_position, wait_ms):
-            return self._replica.recaller, True
-        return self._recaller, await self._waiter.shown(host, min_position, 0)
+            met = await self._waiter.shown(host, min_position, wait_ms)
+        elif met := await self._replica.shows(host, min_position, wait_ms):
+            recaller = self._replica.recaller
+        else:
+            met = await self._waiter.shown(host, min_position, 0)
+        return recaller, round((time.perf_counter() - start) * 1000), met
 
-    async def find(self, host: UUID, query: RecallQuery, recaller: RecallReader | None = None) -> RecallAnswer:
+    async def search_bank(self, host: UUID, query: RecallQuery, recaller: RecallReader | None = None) -> RecallAnswer:
         """Return the answer of a recaller (None: the primary), and measure its time; the primary replaces a replica."""
         place = (query.bank, query.session_name, None)
         with metrics.RECALL_SECONDS.time(), trace_memory(MemoryOperation.SEARCH, host, [place]) as span:
             if recaller is None or recaller is self._recaller:
                 answer = await self._recaller.recall(host, query)
             else:
-                answer = await self._find_on_replica(host, query, recaller)
+                answer = await self._search_replica(host, query, recaller)
             span.note({RECORDS: len(answer.items)})
         fair_queue.charge_tenant(answer.characters)
         for part in answer.degraded:
             metrics.RECALL_DEGRADED.labels(part.partition(":")[0]).inc()
         return answer
 
-    async def _find_on_replica(self, host: UUID, query: RecallQuery, recaller: RecallReader) -> RecallAnswer:
+    async def _search_replica(self, host: UUID, query: RecallQuery, recaller: RecallReader) -> RecallAnswer:
         try:
             answer = await recaller.recall(host, query)
         except Exception as error:  # noqa: BLE001 - what is no outage is raised again

@@ -11,11 +11,11 @@ from uuid import UUID
 from producers import fair_queue, metrics
 from producers.errors import FieldProblem, Invalid
 from producers.service.banks import listable_names, reaches_bank, resolve_speaker
+from producers.service.bodies import parse_body
 from producers.service.dependencies import ServiceDependencies
 from producers.service.gateway_calls import SearchBody, build_answer, build_query
 from producers.service.load_shedding import Shed
 from producers.service.recall_coordinator import AwaitedFreshness, RecallBody, RecallJobBody, RecallResult
-from producers.service.turns import parse_body
 from producers.settings import ApiSettings
 from store.errors import NotFound
 from store.ledger.freshness import compute_poll_delay
@@ -112,7 +112,9 @@ class RecallService:
             body = parse_body(SearchBody, asked)
             await self._dependencies.reach(grant, body.bank)
             question = build_query(body)
-            found = await self._dependencies.recall_coordinator.find(grant.host_id, question) if question else None
+            found = (
+                await self._dependencies.recall_coordinator.search_bank(grant.host_id, question) if question else None
+            )
         return build_answer(body, found.items if found else ())
 
     async def freshness(

@@ -8,11 +8,12 @@ from pydantic import AfterValidator, Field
 
 from producers.service.authorisation import Action, require_write
 from producers.service.banks import resolve_speaker
+from producers.service.bodies import parse_body
 from producers.service.dependencies import ServiceDependencies
 from producers.service.fields import BankName, Moment, Name, Text, field_error, session_name
 from producers.service.framing import strip_frames
 from producers.service.redacting import Redactor
-from producers.service.turns import limit_metadata, limit_text, parse_body
+from producers.service.turns import limit_metadata, limit_text
 from producers.service.wire import Done, RequestModel
 from producers.settings import ApiSettings
 from store.ledger.stages import Stage

@@ -14,6 +14,7 @@ from uuid import UUID
 from producers import fair_queue, metrics
 from producers.service.authorisation import require_write
 from producers.service.banks import assign_author
+from producers.service.bodies import parse_body
 from producers.service.call_place import note_place
 from producers.service.dependencies import ServiceDependencies
 from producers.service.intake import Intake, time_call
@@ -21,7 +22,6 @@ from producers.service.recall_coordinator import MAX_QUERY_BYTES, AwaitedFreshne
 from producers.service.recall_json import freshness_json
 from producers.service.recall_service import count_question
 from producers.service.redacting import Redactor
-from producers.service.turns import parse_body
 from producers.settings import ApiSettings
 from producers.turns.history import choose_delta, choose_history, cut_history, keep_paired
 from producers.turns.items import KEPT, Item, choose_role, count_tokens, measure_value, render_item

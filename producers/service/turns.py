@@ -6,7 +6,7 @@ frame, or blank, is left out; a turn without messages left is refused.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
 
 import orjson
@@ -16,12 +16,12 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainValidator,
-    ValidationError,
     WithJsonSchema,
     model_validator,
 )
 
 from producers.errors import FieldProblem, Invalid, ProducerError, TooLarge
+from producers.service.bodies import parse_body
 from producers.service.fields import BankName, Moment, Name, SessionName, Text, TurnName, field_error
 from producers.service.framing import strip_frames
 from producers.service.wire import RequestModel
@@ -39,12 +39,8 @@ MAX_METADATA_BYTES = 16_384
 MAX_METADATA_BYTES_OF_CALL = 4_194_304
 #: Most tags of a turn, and the metadata key under which they are stored.
 MAX_TAGS = 64
-#: Wrong fields of a request that are told one by one.
-MOST_PROBLEMS = 100
 TAGS = "tags"
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
-
-B = TypeVar("B", bound=BaseModel)
 
 #: A valid turn, or the error that refuses it.
 Judged = NewTurn | ProducerError | NotFound
@@ -169,28 +165,6 @@ class BatchBody(RequestModel):
     )
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"turns": [TurnBody.EXAMPLE]}
-
-
-def parse_body(model: type[B], value: Any) -> B:
-    """Return the JSON value as a body of this model. Raises Invalid with every broken rule, without values."""
-    if not isinstance(value, dict):
-        raise Invalid(FieldProblem("", "must be a JSON object"))
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        if (count := error.error_count()) > MOST_PROBLEMS:
-            raise Invalid(
-                FieldProblem(
-                    "", f"has {count} wrong fields; at most {MOST_PROBLEMS} are listed: send fewer items in a call"
-                )
-            ) from None
-        found = error.errors(include_url=False, include_context=False, include_input=False)
-    raise Invalid(*(FieldProblem(_format_path(one["loc"]), one["msg"]) for one in found))
-
-
-def _format_path(place: tuple[int | str, ...]) -> str:
-    """Return a dotted path; names chosen by the sender are cut."""
-    return ".".join(str(step)[:64].encode(errors="replace").decode() for step in place)
 
 
 def read_turn(value: Any, settings: ApiSettings) -> NewTurn:

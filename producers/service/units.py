@@ -5,11 +5,11 @@ from typing import Any
 from uuid import UUID
 
 from producers.service.authorisation import Action, require_user_erasure, require_write
+from producers.service.bodies import parse_body
 from producers.service.corrections import parse_correction
 from producers.service.dependencies import ServiceDependencies
 from producers.service.erasures import ErasureBody, may_see_receipt, read_scope
 from producers.service.redacting import Redactor
-from producers.service.turns import parse_body
 from producers.settings import ApiSettings
 from store.erasure import ErasureTarget, Kind, Receipt
 from store.errors import NotFound, ResourceBusy

@@ -98,9 +98,9 @@ REPOST = (
     _fill_table("posting_t", projection.EXPECTED_POSTINGS).on_conflict_do_nothing(),
 )
 _TIE, _ENTITY = schema.UNIT_ENTITY.c, schema.ENTITY.c
-_REMOVED = _TIE.removed_at.is_(None)
+_STANDS = _TIE.removed_at.is_(None)
 MARK_LINKS = (
-    update(schema.UNIT_ENTITY).values(counted=_REMOVED).where(in_bank(schema.UNIT_ENTITY), _TIE.counted != _REMOVED)
+    update(schema.UNIT_ENTITY).values(counted=_STANDS).where(in_bank(schema.UNIT_ENTITY), _TIE.counted != _STANDS)
 )
 _MENTIONED = projection.EXPECTED_MENTIONS.columns(_ENTITY.entity_id, _ENTITY.mention_count).subquery("mentioned")
 MENTIONS = (

@@ -28,41 +28,41 @@ TOO_MANY = 500
 #: Most banks that are counted; beyond it, all counts start again.
 MOST_BANKS = 10_000
 
-LADEN = text("""
+SELECT_BANKS = text("""
     select host_id, bank_id from afterturn.unit_word_t where not posted
      group by host_id, bank_id having count(*) >= :many order by count(*) desc limit 16""")
 
-WAITING = text("""
+COUNT_PENDING = text("""
     select count(*) from (select from afterturn.unit_word_t
                            where host_id = :host and bank_id = :bank and not posted limit :many) w""")
 
 
-class WaitingWords:
-    """Finds banks with many unindexed words over all hosts and indexes these, each as its own tenant."""
+class PendingWordsIndexer:
+    """Finds banks with many pending words over all tenants and indexes these, each as its own tenant."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def carry(self, seconds: float) -> int:
+    async def index(self, seconds: float) -> int:
         """Index words for about `seconds`, in bounded transactions; return the number of transactions.
 
         A bank that another transaction holds is left for the next call.
         """
         until = time.monotonic() + seconds
         async with self._database.operator() as connection:
-            laden = (await connection.execute(LADEN, {"many": MANY})).all()
+            laden = (await connection.execute(SELECT_BANKS, {"many": MANY})).all()
         done = 0
         for row in laden:
             more = True
             with suppress(ResourceBusy):
                 while more and time.monotonic() < until:
-                    more = await carry_words(self._database, row.host_id, row.bank_id)
+                    more = await index_words(self._database, row.host_id, row.bank_id)
                     done += 1
         return done
 
 
 class PendingWordsLimit:
-    """Indexes words beside bulk writers, so that no bank has many more unindexed units than a recall can read.
+    """Indexes words beside bulk writers, so that no bank has many more pending units than a recall can read.
 
     While the stages keep up, it only counts now and then. A caller that writes faster than words are indexed waits.
     Belongs to one event loop.
@@ -74,7 +74,7 @@ class PendingWordsLimit:
         self._added: Counter[tuple[UUID, UUID]] = Counter()
         self._indexing: dict[tuple[UUID, UUID], asyncio.Task[None]] = {}
 
-    async def add_units(self, host: UUID, units: Mapping[UUID, int]) -> None:
+    async def wait_for_room(self, host: UUID, units: Mapping[UUID, int]) -> None:
         """Count accepted units by bank; return when the caller may write more."""
         if len(self._added) > MOST_BANKS:
             self._added.clear()
@@ -85,7 +85,7 @@ class PendingWordsLimit:
                 while (before := self._indexing.get(place)) is not None:
                     await asyncio.wait([before])
                 del self._added[place]
-                self._indexing[place] = asyncio.create_task(self._index(host, bank), name="carry words")
+                self._indexing[place] = asyncio.create_task(self._index(host, bank), name="index words")
 
     async def close(self) -> None:
         """Stop indexing, and wait for the transactions under way."""
@@ -97,8 +97,8 @@ class PendingWordsLimit:
         try:
             more = True
             while more and self._many and await self._is_over_limit(host, bank):
-                more = await carry_words(self._database, host, bank)
-        except Exception as error:  # noqa: BLE001 - the turns are accepted: after an error of any kind workers carry their words
+                more = await index_words(self._database, host, bank)
+        except Exception as error:  # noqa: BLE001 - the turns are accepted: after an error of any kind workers index their words
             log.warning("pending_words_failed", error=type(error).__name__)
         finally:
             # Set before the task ends, because callers that wait for it check it again.
@@ -106,11 +106,11 @@ class PendingWordsLimit:
 
     async def _is_over_limit(self, host: UUID, bank: UUID) -> bool:
         async with self._database.tenant(host) as connection:
-            found = await connection.execute(WAITING, {"host": host, "bank": bank, "many": self._many})
+            found = await connection.execute(COUNT_PENDING, {"host": host, "bank": bank, "many": self._many})
             return int(found.scalar_one()) >= self._many
 
 
-async def carry_words(database: Database, host: UUID, bank: UUID) -> bool:
+async def index_words(database: Database, host: UUID, bank: UUID) -> bool:
     """Index the words of a bounded number of a bank's units, in a transaction; return whether more may wait."""
     async with database.tenant(host, NO_SYNC) as connection:
-        return await projection.carry_words(connection, host, bank)
+        return await projection.index_words(connection, host, bank)

@@ -221,7 +221,7 @@ async def lock_words(connection: AsyncConnection, bank: UUID) -> None:
     await connection.execute(LOCK_WORDS, {"bank": bank})
 
 
-async def carry_words(connection: AsyncConnection, host: UUID, bank: UUID) -> bool:
+async def index_words(connection: AsyncConnection, host: UUID, bank: UUID) -> bool:
     """Move the waiting words of at most UNITS_LIMIT units into the word index; return whether more may wait.
 
     Neither takes nor waits for the locks of deriving writers.

@@ -11,7 +11,7 @@ from uuid import UUID, uuid5
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.derived.extraction_runs import FollowUp, Unread, open_follow_ups
+from store.derived.readings import FollowUp, Unread, open_follow_ups
 from store.derived.unit_vectors import CHARACTERS_READ, Unembedded, derive_reembedding_id
 from store.ledger.ledger import LedgerRow
 from store.ledger.stages import Stage

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.derived.extraction_runs import Unread
+from store.derived.readings import Unread
 
 #: How many characters of a text are read: more than the 256 tokens of a vector ever hold.
 CHARACTERS_READ = 8192

@@ -51,7 +51,7 @@ class Freshness:
 
 
 def merge_freshness(of: Sequence[Freshness]) -> Freshness:
-    """Return the freshness of several banks read together: each stage's lowest position, the sum of undone rows."""
+    """Return the freshness of several banks: the highest position, each stage's lowest progress, all undone rows."""
     return Freshness(
         max(one.position for one in of),
         min(one.embedded for one in of),

@@ -244,7 +244,7 @@ class Ledger:
         held: list[Claim] = []
         for ours in of.values():
             async with self._database.operator_call() as connection:
-                held += await close_together(connection, ours, outcomes, wait)
+                held += await close_claims(connection, ours, outcomes, wait)
         return held
 
     async def counts(self) -> dict[Stage, StageCounts]:
@@ -293,11 +293,11 @@ async def close_claim(connection: AsyncConnection, claim: Claim, outcomes: Seque
     Rows without an outcome are ready for the next claim, without a counted attempt. Raises LeaseLost when the
     claim is not held any more: the caller's transaction must then be rolled back.
     """
-    if not await close_together(connection, [claim], outcomes):
+    if not await close_claims(connection, [claim], outcomes):
         raise LeaseLost("the lease expired and another worker has the work")
 
 
-async def close_together(
+async def close_claims(
     connection: AsyncConnection, claims: Sequence[Claim], outcomes: Sequence[Outcome], wait: timedelta | None = None
 ) -> list[Claim]:
     """Record the outcomes of many claims of one host and stage and release them, like `close_claim`.

@@ -130,7 +130,7 @@ class WordReanalysis:
                 terms = (await connection.execute(DROP, {**key, "units": same})).scalars().all()
                 await connection.execute(projection.FORGET_TERMS, {**key, "terms": terms})
                 await postings.insert_postings(connection, host, bank, [cut[unit][1] for unit in same])
-                await projection.carry_words(connection, host, bank)
+                await projection.index_words(connection, host, bank)
             await connection.execute(GO_ON, then)
             await connection.execute(SETTLED, {**key, "usual": AUTO})
         return len(same)

@@ -14,7 +14,7 @@ from sqlalchemy import Row, Select, Text, Uuid, and_, any_, bindparam, cast, fun
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived import bank_state, postings
-from store.derived.extraction_runs import FollowUp, open_follow_ups
+from store.derived.readings import FollowUp, open_follow_ups
 from store.errors import ConcurrencyError, NotFound, TurnBusy
 from store.ledger.stages import Stage
 from store.log.append import append_events, read_versions

@@ -27,7 +27,7 @@ from store.log.envelope import Origin, build_offer
 from store.log.locks import ENTER_LOG, hold_lock, share_lock
 from store.memory import authorship
 from store.memory.authorship import Author
-from store.memory.prepared_turns import AppendableTurn, build_turn_event, index_text
+from store.memory.offered_turns import OfferedTurn, build_turn_event, index_text
 from store.memory.turn_writes import attach_traceparent, write_offered
 from store.off_loop import Steps, run_off_loop, run_steps_off_loop
 from store.page_bytes import PageRows, build_page, cut_to_bytes
@@ -303,7 +303,7 @@ def _by_agent(host: UUID, document: NewDocument) -> dict[str, str]:
 
 def _prepare_document(
     host: UUID, document: NewDocument, doc: UUID, chunks: Sequence[str], now: datetime, *, rules: WordRules
-) -> Steps[AppendableTurn]:
+) -> Steps[OfferedTurn]:
     """Return a document in the form `append_turns` takes, as one turn of a session of its own; works in steps."""
     bank = identity.bank_id(host, document.bank)
     origin = Origin(host, bank, identity.user_id(host, document.user_id), now)
@@ -322,9 +322,9 @@ def _prepare_document(
             **({"expiresAt": document.expires_at} if document.expires_at else {}),
         }
         said = index_text(lexical_text(document.title, at, chunk, rules), rules)
-        events.append(build_turn_event(origin, EventType.UNIT_RETAINED, (unit,), data, said=said))
+        events.append(build_turn_event(origin, EventType.UNIT_RETAINED, (unit,), data, indexed=said))
         yield
-    return AppendableTurn(
+    return OfferedTurn(
         turn=doc,
         bank=bank,
         session=doc,

@@ -24,7 +24,7 @@ from store.expiry import NOW
 from store.log.catalog import EventType
 from store.log.envelope import Origin
 from store.memory import corrections
-from store.memory.prepared_turns import AppendableTurn, build_turn_event, index_text
+from store.memory.offered_turns import OfferedTurn, build_turn_event, index_text
 from store.memory.turn_writes import attach_traceparent, write_offered
 from store.memory.units import ForgottenUnit, Units
 from store.off_loop import run_off_loop
@@ -47,7 +47,7 @@ LIVES = select(
 ).where(in_bank(UNIT), _UNIT.session_id == bindparam("session"), _UNIT.seq.is_not(None), _UNIT.origin == "memory")
 
 #: Appends a new memory in one call; returns its outcome (`append_turns`) and position.
-Append = Callable[[AppendableTurn], Awaitable[tuple[str, int | None]]]
+Append = Callable[[OfferedTurn], Awaitable[tuple[str, int | None]]]
 #: Called before an existing memory is replaced; raises where that is not allowed.
 Permit = Callable[[UUID], Awaitable[None]]
 #: Writes more with a replaced memory, in the same transaction, which holds its bank's lock shared; raises where the
@@ -198,7 +198,7 @@ class Memories:
             return None
         return KeptMemory(identity.unit_id(turn, 0), position, created=True, changed=True)
 
-    async def _append(self, host: UUID, prepared: AppendableTurn) -> tuple[str, int | None]:
+    async def _append(self, host: UUID, prepared: OfferedTurn) -> tuple[str, int | None]:
         [(outcome, position, _)] = await write_offered(self._database, host, [prepared])
         return outcome, position
 
@@ -251,7 +251,7 @@ def _state_of(memory: NewMemory, created_at: datetime) -> dict[str, Any]:
     }
 
 
-def prepare_memory(origin: Origin, memory: NewMemory, turn: UUID, rules: WordRules) -> AppendableTurn:
+def prepare_memory(origin: Origin, memory: NewMemory, turn: UUID, rules: WordRules) -> OfferedTurn:
     """Return a new memory in the form `append_turns` takes: a turn with one unit."""
     unit, session = identity.unit_id(turn, 0), memory_session(origin.bank, memory.memory_id)
     state = _state_of(memory, memory.created_at or origin.at)
@@ -260,7 +260,7 @@ def prepare_memory(origin: Origin, memory: NewMemory, turn: UUID, rules: WordRul
     retained = {**place, **state, **by, "origin": "memory", "bytes": _size_of(memory)}
     bank = bank_created_fields(origin.host, memory.bank, memory.private_to)
     said = index_text(lexical_text(memory.title, state["eventDate"], memory.content, rules), rules)
-    return AppendableTurn(
+    return OfferedTurn(
         turn=turn,
         bank=origin.bank,
         session=session,
@@ -273,6 +273,6 @@ def prepare_memory(origin: Origin, memory: NewMemory, turn: UUID, rules: WordRul
         begins=True,
         events=[
             build_turn_event(origin, EventType.BANK_CREATED, (), bank),
-            build_turn_event(origin, EventType.UNIT_RETAINED, (unit,), retained, said=said),
+            build_turn_event(origin, EventType.UNIT_RETAINED, (unit,), retained, indexed=said),
         ],
     )

@@ -6,13 +6,13 @@ from itertools import chain, islice
 from uuid import UUID
 
 from store.database import Database
-from store.memory.prepared_turns import AppendableTurn
+from store.memory.offered_turns import OfferedTurn
 from store.tenancy.quotas import retry_on_quota
 from store.tracing import current_traceparent
 
 #: The outcome of a turn (store/sql/turns.sql explains the words), its position, and whether an accepted turn is
 #: delivered to a gateway.
-Outcome = tuple[str, int | None, bool]
+AppendOutcome = tuple[str, int | None, bool]
 
 #: The function that APPEND calls; a schema of another version lacks a function of this name and signature.
 SIGNATURE = "afterturn.append_turns(uuid, afterturn.offered_turn[], boolean)"
@@ -22,22 +22,22 @@ APPEND = "select outcomes, positions, delivers from afterturn.append_turns($1, $
 APPEND_TRACED = "select outcomes, positions, delivers from afterturn.append_traced_turns($1, $2, $3, $4)"
 
 
-def attach_traceparent(turn: AppendableTurn) -> AppendableTurn:
+def attach_traceparent(turn: OfferedTurn) -> OfferedTurn:
     """Return the turn with the traceparent of the current request, if that is traced."""
     return replace(turn, traceparent=traceparent) if (traceparent := current_traceparent()) else turn
 
 
-async def write_together(
-    database: Database, host: UUID, turns: Sequence[Sequence[AppendableTurn]]
-) -> list[list[Outcome]]:
+async def write_coalesced(
+    database: Database, host: UUID, turns: Sequence[Sequence[OfferedTurn]]
+) -> list[list[AppendOutcome]]:
     """Write turns of many callers in one call; a turn whose bank or session is locked does not wait, but is `held`."""
     found = iter(await write_offered(database, host, list(chain.from_iterable(turns)), wait=False))
     return [list(islice(found, len(some))) for some in turns]
 
 
 async def write_offered(
-    database: Database, host: UUID, turns: Sequence[AppendableTurn], *, wait: bool = True
-) -> list[Outcome]:
+    database: Database, host: UUID, turns: Sequence[OfferedTurn], *, wait: bool = True
+) -> list[AppendOutcome]:
     """Append turns in one call; return the outcome of each. A repeated turn is sent again after the first is written.
 
     Where another writer used up a quota meanwhile, nothing was written and the call is repeated; at last it raises
@@ -53,7 +53,9 @@ async def write_offered(
     return [found[n] for n in range(len(turns))]
 
 
-async def _write_turns(database: Database, host: UUID, turns: Sequence[AppendableTurn], *, wait: bool) -> list[Outcome]:
+async def _write_turns(
+    database: Database, host: UUID, turns: Sequence[OfferedTurn], *, wait: bool
+) -> list[AppendOutcome]:
     if not turns:
         return []
     statement, arguments = APPEND, list[object](append_arguments(host, turns, wait=wait))
@@ -61,20 +63,20 @@ async def _write_turns(database: Database, host: UUID, turns: Sequence[Appendabl
     if any(traceparents):
         statement, arguments = APPEND_TRACED, [*arguments, traceparents]
 
-    async def write() -> list[Outcome]:
+    async def write() -> list[AppendOutcome]:
         [(outcomes, positions, delivers)] = await database.fetch(statement, *arguments)
         return list(zip(outcomes, positions, delivers, strict=True))
 
     return await retry_on_quota(write)
 
 
-def append_arguments(host: UUID, turns: Sequence[AppendableTurn], *, wait: bool) -> tuple[UUID, list[object], bool]:
+def append_arguments(host: UUID, turns: Sequence[OfferedTurn], *, wait: bool) -> tuple[UUID, list[object], bool]:
     """Return the arguments of APPEND: host, turns (at least one, none twice), whether to wait for other writers."""
     follows = _count_earlier(turn.session for turn in turns)
     return host, [_as_offered(turn, before) for turn, before in zip(turns, follows, strict=True)], wait
 
 
-def _as_offered(turn: AppendableTurn, follows: int) -> tuple[object, ...]:
+def _as_offered(turn: OfferedTurn, follows: int) -> tuple[object, ...]:
     """Return a turn as the fields of `afterturn.offered_turn`."""
     return (
         turn.turn,

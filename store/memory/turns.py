@@ -16,17 +16,17 @@ from store.errors import NotFound, QuotaExceeded, ResourceBusy, StoreError, Turn
 from store.ledger.ledger import StageStatus, public_status
 from store.ledger.stages import Stage
 from store.memory.listings import Listings
-from store.memory.open_turns import OpenTurns
-from store.memory.prepared_turns import (
-    AppendableTurn,
+from store.memory.offered_turns import (
     NewMessage,
     NewTurn,
-    PreparationContext,
+    OfferContext,
+    OfferedTurn,
+    build_offered_turns,
     estimate_effort,
-    prepare_turns,
 )
+from store.memory.open_turns import OpenTurns
 from store.memory.session_history import SessionHistory
-from store.memory.turn_writes import Outcome, attach_traceparent, write_offered, write_together
+from store.memory.turn_writes import AppendOutcome, attach_traceparent, write_coalesced, write_offered
 from store.off_loop import run_steps_off_loop
 from store.schema import HOST, TURN
 from store.tenancy.languages import Languages
@@ -97,7 +97,9 @@ class TurnStore:
         self.sessions = SessionHistory(database, clock)
         self.open = OpenTurns(database, clock)
         self.listings = Listings(database, clock)
-        self._writes: WeakValueDictionary[UUID, Coalescer[list[AppendableTurn], list[Outcome]]] = WeakValueDictionary()
+        self._writes: WeakValueDictionary[UUID, Coalescer[list[OfferedTurn], list[AppendOutcome]]] = (
+            WeakValueDictionary()
+        )
         self._digest_keys: dict[UUID, bytes] = {}
         # Sessions that were alive when last written to: their turns need no events that begin bank and session.
         self._living: set[UUID] = set()
@@ -106,10 +108,10 @@ class TurnStore:
     async def append(self, host: UUID, turns: Sequence[NewTurn]) -> list[Appended | Refused]:
         """Append turns in one transaction and one call, and return an answer for each, in order.
 
-        An accepted turn is durable, readable, and has a ledger row for every stage. The same turn and body again
-        is a duplicate with the first position; another body is refused with TurnConflict; a turn that another
-        request is writing at this moment with TurnBusy; one for which a quota has no room with QuotaExceeded or
-        RateLimited. A refused turn undoes no other.
+        An accepted turn is durable, readable, and has a ledger row for every stage that it opens. The same turn and
+        body again is a duplicate with the first position; another body is refused with TurnConflict; a turn that
+        another request is writing at this moment with TurnBusy; one for which a quota has no room with QuotaExceeded
+        or RateLimited. A refused turn undoes no other.
         """
         now = self._clock()
         answers = await self._append(host, turns, now)
@@ -122,8 +124,8 @@ class TurnStore:
 
     async def _append(self, host: UUID, turns: Sequence[NewTurn], now: datetime) -> list[Appended | Refused]:
         """Write turns; repeat those whose session had ended unknown to this process, with the events that begin it."""
-        known = PreparationContext(await self._digest_key(host), self._living, await self._languages.of(host))
-        offered = await run_steps_off_loop(estimate_effort(turns), prepare_turns(host, turns, now, known))
+        known = OfferContext(await self._digest_key(host), self._living, await self._languages.of(host))
+        offered = await run_steps_off_loop(estimate_effort(turns), build_offered_turns(host, turns, now, known))
         found = await self._write(host, [attach_traceparent(turn) for turn in offered])
         unborn = [n for n, (outcome, *_) in enumerate(found) if outcome == "unborn"]
         answers = [_build_answer(outcome) for outcome in found]
@@ -138,26 +140,26 @@ class TurnStore:
         )
         return answers
 
-    async def _write(self, host: UUID, offered: list[AppendableTurn]) -> list[Outcome]:
+    async def _write(self, host: UUID, offered: list[OfferedTurn]) -> list[AppendOutcome]:
         """Write turns together with other callers'; those whose bank or session is locked wait on their own."""
-        found = await self._together(host).ask(offered)
+        found = await self._find_coalescer(host).ask(offered)
         if held := [n for n, (outcome, *_) in enumerate(found) if outcome == "held"]:
             again = await self._write_alone(host, [offered[n] for n in held])
             for n, outcome in zip(held, again, strict=True):
                 found[n] = outcome
         return found
 
-    async def _write_alone(self, host: UUID, offered: list[AppendableTurn]) -> list[Outcome]:
+    async def _write_alone(self, host: UUID, offered: list[OfferedTurn]) -> list[AppendOutcome]:
         """Write turns whose bank or session is locked, waiting for the lock; after a lock timeout they are busy."""
         try:
             return await write_offered(self._database, host, offered)
         except ResourceBusy:
             return [("busy", None, False)] * len(offered)
 
-    def _together(self, host: UUID) -> Coalescer[list[AppendableTurn], list[Outcome]]:
+    def _find_coalescer(self, host: UUID) -> Coalescer[list[OfferedTurn], list[AppendOutcome]]:
         """Return the coalescer that joins concurrent appends of a host; under load each one costs less."""
         if (found := self._writes.get(host)) is None:
-            write = partial(write_together, self._database, host)
+            write = partial(write_coalesced, self._database, host)
             found = self._writes[host] = Coalescer(write, MOST_BYTES, LANES, _weigh_turns, eager=True)
         return found
 
@@ -194,11 +196,11 @@ class TurnStore:
         return self._digest_keys[host]
 
 
-def _weigh_turns(turns: list[AppendableTurn]) -> int:
+def _weigh_turns(turns: list[OfferedTurn]) -> int:
     return sum(turn.weight for turn in turns)
 
 
-def _build_answer(found: Outcome) -> Appended | Refused:
+def _build_answer(found: AppendOutcome) -> Appended | Refused:
     outcome, position, delivers = found
     if outcome == "busy":
         return Refused(TurnBusy(BUSY))

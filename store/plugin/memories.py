@@ -23,7 +23,7 @@ from store.driver_rows import DriverRow
 from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import NotFound
 from store.memory.memories import Memories, NewMemory, memory_session
-from store.memory.prepared_turns import AppendableTurn
+from store.memory.offered_turns import OfferedTurn
 from store.memory.turn_writes import append_arguments
 from store.memory.turns import MOST_BYTES
 from store.plugin.marks import MARK, has_mark, is_marked, read_mark
@@ -101,7 +101,7 @@ class StoredMemory:
 
 
 #: A memory to append, with its caller's vector.
-Offered = tuple[AppendableTurn, CallersVector | None]
+Offered = tuple[OfferedTurn, CallersVector | None]
 #: The outcome of appending it (`append_plugin_memories`), and its position.
 Outcome = tuple[str, int | None]
 #: Bytes of one number of a vector on the wire.
@@ -133,16 +133,16 @@ class PluginMemories:
         await self._memories.keep(host, kept, permit, append, partial(beside, memory_id, memory.vector))
         return memory_id
 
-    async def _append(self, host: UUID, vector: CallersVector | None, memory: AppendableTurn) -> Outcome:
+    async def _append(self, host: UUID, vector: CallersVector | None, memory: OfferedTurn) -> Outcome:
         """Append a memory with its vector, coalesced with concurrent writes. Raises NotFound without its namespace."""
-        outcome, position = await self._together(host).ask((memory, vector))
+        outcome, position = await self._find_coalescer(host).ask((memory, vector))
         if outcome == "held":
             [(outcome, position)] = await self._write(host, [(memory, vector)], wait=True)
         if outcome == "gone":
             raise NotFound(NO_NAMESPACE)
         return outcome, position
 
-    def _together(self, host: UUID) -> Coalescer[Offered, Outcome]:
+    def _find_coalescer(self, host: UUID) -> Coalescer[Offered, Outcome]:
         """Return the tenant's coalescer of concurrent writes: the higher the load, the cheaper is each write."""
         if (found := self._writes.get(host)) is None:
             write = partial(self._write, host, wait=False)

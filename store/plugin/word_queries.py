@@ -39,7 +39,13 @@ from sqlalchemy import (
 from store.ledger.stages import Stage
 from store.plugin.marks import ASKED_KINDS, BANKS, HOST, KINDS, is_memory_of, read_field
 from store.plugin.namespaces import LASTING
-from store.recall.waiting import WORD, match_terms, open_words, pack_postings_alone, select_waiting
+from store.recall.pending_word_queries import (
+    WORD,
+    match_terms,
+    open_words,
+    pack_postings_alone,
+    select_pending_postings,
+)
 from store.schema import BANK_STATISTICS, LEDGER, POSTING, TERM, UNIT, UNIT_VECTOR
 from store.sql_constants import ONE, ZERO, inline
 
@@ -137,7 +143,7 @@ def _select_words(*, of_memories: bool) -> CompoundSelect[*tuple[Any, ...]]:
     )
     posted = _group_by_term(posting).join_from(_ASKED, posting, true())
     living = func.array(select(_LIVING.c.bank_id).scalar_subquery())
-    word = select_waiting(and_(WORD.c.host_id == HOST, WORD.c.bank_id == any_(living))).subquery("p")
+    word = select_pending_postings(and_(WORD.c.host_id == HOST, WORD.c.bank_id == any_(living))).subquery("p")
     waiting = _group_by_term(word).where(word.c.seq >= ZERO)
     if not of_memories:
         return union_all(posted.where(_IS_AFFORDABLE), waiting)

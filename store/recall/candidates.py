@@ -14,7 +14,7 @@ from store.recall.dense import Products, compute_products
 from store.recall.pool import Candidate, CandidatePool
 from store.recall.reflections import add_reflections
 from store.recall.state import RecallState
-from store.recall.unindexed import add_unindexed
+from store.recall.unstored_units import add_unstored
 
 #: Characters of each text, from its beginning, that ranking reads; a message may have 256 KiB.
 CHARACTERS = 4000
@@ -44,15 +44,15 @@ async def load_pool(connection: AsyncConnection, state: RecallState) -> Candidat
         "seqs": [seq for _, seq in places],
     }
     found = await fetch_rows(connection, POOL, {**arguments, **state.filters})
-    rows = [row for row in found if row.unit_id not in state.unindexed.replaced]
+    rows = [row for row in found if row.unit_id not in state.unstored.replaced]
     candidates = [Candidate(*row[:_FIELDS]) for row in rows]
     numbers = np.array([row[_FIELDS + 2 :] for row in rows], dtype=np.float64).reshape(-1, 6)
     stored = np.nan_to_num(numbers)
     near = Products(stored[:, :3], stored[:, 3:], ~np.isnan(numbers[:, :3]))
     if state.tail_vectors and state.vector is not None:
         around = [(row.unit_id, row.before_id, row.after_id) for row in rows]
-        await _add_tail(connection, state, state.vector, near, around)
-    pool = add_unindexed(state, CandidatePool(candidates, near), units)
+        await _set_tail_products(connection, state, state.vector, near, around)
+    pool = add_unstored(state, CandidatePool(candidates, near), units)
     return await add_reflections(connection, state, pool, units)
 
 
@@ -66,7 +66,7 @@ async def read_whole_texts(
     return {row.unit_id: row.content for row in await fetch_rows(connection, TEXTS, arguments)}
 
 
-async def _add_tail(
+async def _set_tail_products(
     connection: AsyncConnection,
     state: RecallState,
     question: NDArray[np.float32],

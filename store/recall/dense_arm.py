@@ -60,7 +60,7 @@ class DenseArm:
         return settings.ranking.dense_weight
 
     async def find(self, connection: AsyncConnection, state: RecallState) -> ArmResult:
-        """Return the nearest stored units; none if the question has no vector. `add_tail` adds fresh texts."""
+        """Return the nearest stored units; none if the question has no vector. `rank_tail_units` adds fresh texts."""
         if state.vector is None:
             return ArmResult([], [], lambda pool: np.zeros(len(pool)))
         rows = await _find_nearest(connection, state)
@@ -78,7 +78,7 @@ class DenseArm:
         return ArmResult([*_take_nearest(state.nearest, state), *drawn], [], score)
 
 
-def add_tail(state: RecallState) -> None:
+def rank_tail_units(state: RecallState) -> None:
     """Let the fresh texts that have been embedded take their places among the nearest units that the arm found."""
     found, question = state.found.get(DenseArm.name), state.vector
     if found is not None and question is not None and state.tail_vectors:

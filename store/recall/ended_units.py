@@ -32,8 +32,8 @@ from store.recall import filters
 from store.recall.pinned_arm import is_pinned
 from store.recall.pool import Candidate
 from store.recall.question import Question
-from store.recall.state import RecallState, Unindexed
-from store.recall.unindexed import pack_posting
+from store.recall.state import RecallState, UnstoredUnits
+from store.recall.unstored_units import pack_posting
 from store.schema import BANK, EVENT_STORE, TIME, UNIT, in_bank
 from store.sql_constants import ONE, inline
 
@@ -142,11 +142,11 @@ def _select_ended() -> Select[*tuple[Any, ...]]:
 ENDED = _select_ended()
 
 
-async def read_ended_units(connection: AsyncConnection, state: RecallState) -> Unindexed:
+async def read_ended_units(connection: AsyncConnection, state: RecallState) -> UnstoredUnits:
     """Return the ended units that pass the filters, in the question's transaction; none without `as_of`, `known_at`."""
     query = state.query
     if query.as_of is None and query.known_at is None:
-        return Unindexed()
+        return UnstoredUnits()
     arguments = {
         **filters.filter_parameters(query, state.bank),
         # The log tells which texts were recorded later: a row's own time is that of its end.
@@ -160,7 +160,7 @@ async def read_ended_units(connection: AsyncConnection, state: RecallState) -> U
     }
     rows = await fetch_rows(connection, ENDED, arguments)
     words = await run_off_loop(sum(len(row.content) for row in rows), _pack_words, rows, state.question)
-    return Unindexed({row.unit_id: _build_candidate(row) for row in rows}, words)
+    return UnstoredUnits({row.unit_id: _build_candidate(row) for row in rows}, words)
 
 
 def _pack_words(rows: Sequence[DriverRow], question: Question) -> dict[str, bytes]:

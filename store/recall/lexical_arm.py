@@ -59,8 +59,8 @@ async def _read_postings(connection: AsyncConnection, state: RecallState) -> Map
         {} if filtered else {term: state.pending_postings[term] for term in terms if term in state.pending_postings}
     )
     packed = defaultdict[str, bytes](bytes, waiting)
-    unindexed = state.unindexed.words
-    for term, some in (*found, *((term, unindexed[term]) for term in terms if term in unindexed)):
+    unstored = state.unstored.words
+    for term, some in (*found, *((term, unstored[term]) for term in terms if term in unstored)):
         packed[term] += some
     postings = {term: np.frombuffer(all_of_it, dtype=POSTING) for term, all_of_it in packed.items()}
     return correct_postings(postings, state.earlier, terms)

@@ -15,7 +15,7 @@ from sqlalchemy import (
 )
 
 from store.recall.filters import filter_conditions
-from store.recall.waiting import WORD, find_place, pack_postings, select_waiting
+from store.recall.pending_word_queries import WORD, find_place, pack_postings, select_pending_postings
 from store.schema import POSTING, UNIT, in_bank
 from store.sql_constants import ONE
 
@@ -48,7 +48,7 @@ def _select_posted(postings: FromClause) -> Select[str, bytes]:
 
 
 PLAIN = _select_posted(_POSTING)
-_WAITING = select_waiting(in_bank(WORD), _pass_filters(WORD)).subquery("p")
+_WAITING = select_pending_postings(in_bank(WORD), _pass_filters(WORD)).subquery("p")
 # Preparation has read the pending words, but without the question's filters, so here they are read again.
 FILTERED = union_all(
     _select_posted(_pass_filters(_POSTING)),

@@ -20,8 +20,8 @@ from store.off_loop import run_off_loop
 from store.recall import filters
 from store.recall.pool import Candidate
 from store.recall.question import Question
-from store.recall.state import RecallState, Unindexed
-from store.recall.unindexed import pack_posting
+from store.recall.state import RecallState, UnstoredUnits
+from store.recall.unstored_units import pack_posting
 from store.schema import UNIT, in_bank
 from store.sql_constants import ONE
 
@@ -58,17 +58,17 @@ IN_LINE = text("""
 _EFFORT = 120
 
 
-async def read_pending_facts(connection: AsyncConnection, state: RecallState) -> Unindexed:
+async def read_pending_facts(connection: AsyncConnection, state: RecallState) -> UnstoredUnits:
     """Return the pending facts that pass the question's filters, in its transaction; none if it asks for no facts."""
     query = state.query
     # A fact has neither role nor tags: a question that filters by them asks for no fact.
     if FACT_KIND not in query.kinds or query.roles or query.tags:
-        return Unindexed()
+        return UnstoredUnits()
     place = {"host": state.host, "bank": state.bank}
     own = filters.own_session(query, state.bank)
     found = await read_said_facts(connection, ONE_BANK, {**place, "now": state.now}, session=own, user=query.user)
     if not found:
-        return Unindexed()
+        return UnstoredUnits()
     wanted = {**filters.filter_parameters(query, state.bank, ended_by=state.now), "metadata": None}
     arguments = {**place, **wanted, "facts": [one.unit_id for one in found], "sources": [one.source for one in found]}
     written = {row.unit_id: row.is_written for row in await fetch_rows(connection, PASSING, arguments)}
@@ -80,7 +80,7 @@ async def read_pending_facts(connection: AsyncConnection, state: RecallState) ->
     told = [one for one in said if not written[one.unit_id] and one.unit_id not in replaced]
     told = [one for one in reversed(told) if query.metadata.items() <= fact_metadata(one.fact).items()]
     words = await run_off_loop(_EFFORT * len(told), _pack_words, told, state.question)
-    return Unindexed({one.unit_id: _build_candidate(one) for one in told}, words, replaced)
+    return UnstoredUnits({one.unit_id: _build_candidate(one) for one in told}, words, replaced)
 
 
 def _find_replaced(in_line: Sequence[DriverRow], said: Sequence[SaidFact]) -> frozenset[UUID]:

@@ -28,7 +28,7 @@ from store.recall.question import EFFORT, parse_question, rename_speakers
 from store.recall.recent_arm import build_recent_parameters
 from store.recall.state import DEFAULT_MEAN_LENGTH, RecallState
 from store.recall.tail import CHARACTERS, Fresh
-from store.recall.unindexed import build_tail, join_unindexed
+from store.recall.unstored_units import join_unstored, list_texts_to_embed
 
 #: The name in `RecallQuery.without` that leaves the bank's directives out.
 DIRECTIVES = "directives"
@@ -69,15 +69,15 @@ async def prepare_search(connection: AsyncConnection, state: RecallState) -> boo
         [words] = await fetch_rows(connection, WORDS, {**key, "terms": terms})
         state.speakers, frequency, state.pending_postings = _of_words(words)
     pending, ended = await read_pending_facts(connection, state), await read_ended_units(connection, state)
-    state.unindexed = join_unindexed(pending, ended)
-    for term, packed in state.unindexed.words.items():
+    state.unstored = join_unstored(pending, ended)
+    for term, packed in state.unstored.words.items():
         frequency[term] = frequency.get(term, 0) + len(packed) // POSTING.itemsize
     units = max(int(row.units), *frequency.values(), 1)
     state.statistics = Statistics(
         units, row.mean_length or DEFAULT_MEAN_LENGTH, correct_frequency(frequency, state.earlier, terms)
     )
     state.unembedded = [Fresh(UUID(unit), *rest) for unit, *rest in orjson.loads(row.tail or "[]")]
-    state.unembedded = build_tail(state) if state.unindexed.candidates else state.unembedded
+    state.unembedded = list_texts_to_embed(state) if state.unstored.candidates else state.unembedded
     state.directives = [Directive(UUID(one), *rest) for one, *rest in orjson.loads(row.standing or "[]")]
     state.skipped = _recent_window(query, state.bank, row.newest)
     state.lists = row.lists or 0

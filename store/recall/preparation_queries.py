@@ -1,4 +1,4 @@
-"""The statement that reads a bank's statistics, directives and pending texts before a search, built from its parts."""
+"""The statement that reads a bank's statistics, directives and texts without a vector, built from its parts."""
 
 from typing import Any
 
@@ -31,10 +31,10 @@ from sqlalchemy import (
 )
 
 from store.recall.filters import ENDED_BY, has_not_expired, known_by_then
+from store.recall.pending_word_queries import WORD, pack_postings, select_pending_postings
 from store.recall.pinned_arm import PINNED
 from store.recall.recent_arm import JUST_SAID
 from store.recall.tail import TAIL
-from store.recall.waiting import WORD, pack_postings, select_waiting
 from store.schema import (
     BANK,
     BANK_STATISTICS,
@@ -111,7 +111,7 @@ def _select_terms() -> Select[*tuple[Any, ...]]:
 
 def _group_waiting() -> CTE:
     """Return the pending postings, grouped by term."""
-    word = select_waiting(in_bank(WORD)).subquery("p")
+    word = select_pending_postings(in_bank(WORD)).subquery("p")
     return (
         select(
             word.c.term,

@@ -23,7 +23,7 @@ from store.recall.as_of import restore_texts
 from store.recall.budget import cut_to_budget, select_directives
 from store.recall.candidates import load_pool, read_whole_texts
 from store.recall.deduplication import DistinctUnit, deduplicate_ranking
-from store.recall.dense_arm import DenseArm, add_tail, search_settings
+from store.recall.dense_arm import DenseArm, rank_tail_units, search_settings
 from store.recall.evidence import weigh_evidence
 from store.recall.fusion import Ranking, fuse_scores
 from store.recall.lexical_arm import LexicalArm
@@ -58,9 +58,9 @@ ARMS: tuple[Arm, ...] = (DenseArm(), LexicalArm(), TimeArm(), RecentArm(), Pinne
 class Recaller:
     """The facade of recall: answers questions to a bank without waiting for a stage; embeds texts without a vector.
 
-    Between two short transactions it embeds the question; fresh texts are embedded while the second one searches.
-    After them it calls the reranker, if there is one. Embedder, arms and reranker may fail: the answer names those
-    that did and comes from the others.
+    Between two short transactions it embeds the question; fresh texts are embedded while the second one searches, and
+    a third reads what was found where they take longer than the search. After them it calls the reranker, if there is
+    one. Embedder, arms and reranker may fail: the answer names those that did and comes from the others.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class Recaller:
             return await self._load_pool(connection, state)
 
     async def _load_pool(self, connection: AsyncConnection, state: RecallState) -> CandidatePool:
-        add_tail(state)
+        rank_tail_units(state)
         pool = await load_pool(connection, state)
         state.steps.done("load")
         return restore_texts(pool, state.earlier)

@@ -186,10 +186,15 @@ class RecallSettings(BaseModel):
         default=30_000,
         ge=0,
         le=1_000_000_000,
-        description="banks of up to this number of units are searched exactly; larger ones by the vector index",
+        description="banks of up to this number of units are searched exactly; larger ones by the vector index; "
+        "raise it for exact answers in larger banks, at more time a recall",
     )
     read_units: int = Field(
-        default=18_000, ge=1, le=1_000_000, description="vectors to read in the nearest lists of the vector index"
+        default=18_000,
+        ge=1,
+        le=1_000_000,
+        description="vectors to read in the nearest lists of the vector index; more finds more and is slower; "
+        "raise it when `afterturn recall-check` finds less than 98 %",
     )
     answer_tokens: int = Field(
         default=2000,

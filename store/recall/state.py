@@ -42,7 +42,7 @@ class ArmResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Unindexed:
+class UnstoredUnits:
     """Facts that no worker has written yet, units that ended after the moment of the question, and their words.
 
     The newest stand first; `words` are packed postings by the question's terms. `replaced` are the stored facts that
@@ -66,7 +66,7 @@ class RecallState:
     have passed the `filters`. `skipped` are the messages that `skip_recent` leaves out, `pinned` the pinned units,
     `just_said` the newest messages with their times. `earlier` are texts as of `known_at` of units that were
     corrected after it. `pending_postings` are the packed postings of units whose words are not in the index yet;
-    `unindexed` are facts that no worker has written, if the question asks for facts, and units that ended after its
+    `unstored` are facts that no worker has written, if the question asks for facts, and units that ended after its
     moment.
 
     `Meanings.embed` fills the question's `vector`, of the model's `generation` (None after a failure), and begins to
@@ -98,7 +98,7 @@ class RecallState:
     earlier: Mapping[UUID, EarlierText] = field(default_factory=dict, repr=False)
     pending_postings: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     filters: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    unindexed: Unindexed = field(default_factory=Unindexed, repr=False)
+    unstored: UnstoredUnits = field(default_factory=UnstoredUnits, repr=False)
 
     vector: NDArray[np.float32] | None = field(default=None, repr=False)
     tail_vectors: Mapping[UUID, NDArray[np.float32]] = field(default_factory=dict, repr=False)

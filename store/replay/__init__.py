@@ -1,6 +1,6 @@
 """Replay: rebuilds projections from the log, compares them row by row, and swaps or repairs them.
 
-`verify` compares, `swap` compares and then replaces, `repair` mends one host or bank in place.
+`verify_log` compares, `swap_tables` compares and then replaces, `repair_scope` mends one tenant or bank in place.
 """
 
 from store.replay.report import ReplayReport, TableReport

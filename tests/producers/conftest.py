@@ -147,7 +147,9 @@ def build(
     dependencies = ServiceDependencies(
         TurnStore(database, clock), units, recalls, jobs, notifier, banks, erasures, *known
     )
-    dependencies = replace(dependencies, ending=ExpiryTask(database, clock), pressure=pressure, embed=embed)
+    dependencies = replace(
+        dependencies, ending=ExpiryTask(database, clock), pressure=pressure, offer_to_micro_batch=embed
+    )
 
     async def metrics() -> bytes:
         return b"# nothing\n"

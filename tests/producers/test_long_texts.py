@@ -8,7 +8,7 @@ import pytest
 
 from store import off_loop
 from store.derived import postings
-from store.memory import documents, prepared_turns
+from store.memory import documents, offered_turns
 from store.recall import meaning, pool, preparation, recaller
 from tests.producers.conftest import Tenant
 
@@ -46,7 +46,7 @@ async def say(ana: Tenant, turn_id: str, content: str) -> None:
 async def test_a_turn_is_cut_into_words(
     ana: Tenant, monkeypatch: pytest.MonkeyPatch, places: Places, text: str, *, in_loop: bool
 ) -> None:
-    places.watch(monkeypatch, prepared_turns, "analyse_message")
+    places.watch(monkeypatch, offered_turns, "analyse_message")
     await say(ana, "1", text)
     assert places.in_loop == {in_loop}
 
@@ -56,7 +56,7 @@ async def test_a_document_is_cut_into_units_and_these_into_words(
     ana: Tenant, monkeypatch: pytest.MonkeyPatch, places: Places, text: str, *, in_loop: bool
 ) -> None:
     places.watch(monkeypatch, documents, "split_chunks")
-    places.watch(monkeypatch, prepared_turns, "analyse_text")
+    places.watch(monkeypatch, offered_turns, "analyse_text")
     assert (await ana.http.post("/api/v1/docs", json={"content": text})).status_code == 201
     assert places.in_loop == {in_loop}
 
@@ -65,7 +65,7 @@ async def test_the_same_document_again_is_not_read_again(
     ana: Tenant, monkeypatch: pytest.MonkeyPatch, places: Places
 ) -> None:
     first = (await ana.http.post("/api/v1/docs", json={"content": LONG})).json()
-    places.watch(monkeypatch, prepared_turns, "analyse_text")
+    places.watch(monkeypatch, offered_turns, "analyse_text")
     again = await ana.http.post("/api/v1/docs", json={"content": LONG})
     assert (again.status_code, again.json()) == (200, first | {"duplicate": True})
     assert places.in_loop == set()

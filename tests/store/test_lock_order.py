@@ -16,7 +16,7 @@ from store.erasure import Erasures, ErasureTarget, Kind
 from store.log.bulk import append_bulk
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
-from store.memory.prepared_turns import PreparationContext, prepare_turns
+from store.memory.offered_turns import OfferContext, build_offered_turns
 from store.memory.turn_writes import APPEND, append_arguments
 from store.memory.turns import TurnStore
 from store.off_loop import run_steps
@@ -59,7 +59,7 @@ async def test_a_writer_that_meets_who_counts_the_quota_is_served(
     await TurnStore(database, lambda: NOON).append(host, [turn()])
     await Quotas(database, lambda: NOON).set(name, None, QuotaLimits(max_banks=9))
     bank = "new" if counting in {new_bank, loaded} else "home"
-    offered = run_steps(prepare_turns(host, [turn("t2", bank=bank)], NOON, PreparationContext(b"", (), {})))
+    offered = run_steps(build_offered_turns(host, [turn("t2", bank=bank)], NOON, OfferContext(b"", (), {})))
     async with database.tenant(host) as writer:
         await writer.execute(WRITES, {"host": host})
         task = asyncio.ensure_future(counting(database, host))
@@ -79,7 +79,7 @@ async def test_what_is_free_after_an_erasure_is_counted_while_writers_go_on(data
     await TurnStore(database, lambda: NOON).append(host, [turn(), turn("t2", session="s2")])
     await Quotas(database, lambda: NOON).set(name, None, QuotaLimits(max_turns=9))
     offered = run_steps(
-        prepare_turns(host, [turn("t3", session="s3", bank="other")], NOON, PreparationContext(b"", (), {}))
+        build_offered_turns(host, [turn("t3", session="s3", bank="other")], NOON, OfferContext(b"", (), {}))
     )
     async with database.tenant(host) as writer:
         driver: Any = (await writer.get_raw_connection()).driver_connection

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from uuid import UUID
 
-from store.ledger.ledger import Claim, Outcome, close_claim, close_together
+from store.ledger.ledger import Claim, Outcome, close_claim, close_claims
 from store.ledger.stages import Stage
 from tests.workers.conftest import HOST, World, turn_uuid
 
@@ -68,6 +68,6 @@ async def test_closing_together_settles_what_is_still_held_and_leaves_the_rest(w
     await world.sql("update afterturn.claim_t set epoch = 0 where stream_id = :s", s=held[1].stream_id)
     async with world.database.tenant(HOST) as connection:
         outcomes = [Outcome(row.item_id) for one in held for row in one.rows]
-        closed = await close_together(connection, held, outcomes)
+        closed = await close_claims(connection, held, outcomes)
     assert closed == [held[0], held[2]]
     assert await world.statuses(Stage.EMBEDDING) == ["done", "running", "done"]

@@ -13,7 +13,7 @@ from store.ledger.stages import Stage
 from store.log import append
 from store.log.catalog import EventType
 from store.log.envelope import Origin
-from store.memory import directives, prepared_turns, turn_writes
+from store.memory import directives, offered_turns, turn_writes
 from store.memory.directives import NewLink
 from store.memory.documents import Documents, NewDocument, content_hash
 from store.memory.turns import NewTurn
@@ -94,7 +94,7 @@ async def test_a_document_forgotten_while_a_turn_of_it_comes_takes_the_turn_alon
     doc = (await documents.register(HOST, NewDocument("default", content_hash(b"a file")))).doc_id
     turn = NewTurn("default", "s", "of the file", dialogue(), doc_id=doc)
     offered = off_loop.run_steps(
-        prepared_turns.prepare_turns(HOST, [turn], now(), prepared_turns.PreparationContext(b"", (), {}))
+        offered_turns.build_offered_turns(HOST, [turn], now(), offered_turns.OfferContext(b"", (), {}))
     )
     async with world.database.tenant(HOST) as connection:
         driver: Any = (await connection.get_raw_connection()).driver_connection
@@ -128,7 +128,7 @@ async def test_facts_go_with_what_they_are_being_drawn_from(world: World, monkey
 async def test_a_unit_is_forgotten_while_its_vector_is_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await world.append()
     first, _ = await messages(world)
-    close, forgetting = ledger.close_together, list[asyncio.Task[Any]]()
+    close, forgetting = ledger.close_claims, list[asyncio.Task[Any]]()
 
     async def forgotten_meanwhile(*arguments: Any) -> Any:
         """Forget when the vectors are written and the claim is still to be closed."""
@@ -136,7 +136,7 @@ async def test_a_unit_is_forgotten_while_its_vector_is_written(world: World, mon
         forgetting.append(await goes_on(world, units.forget(HOST, "default", first, with_facts=True)))
         return await close(*arguments)
 
-    monkeypatch.setattr(embedding, "close_together", forgotten_meanwhile)
+    monkeypatch.setattr(embedding, "close_claims", forgotten_meanwhile)
     await Crew(world).drain(Stage.EMBEDDING)
     await asyncio.gather(*forgetting)
     monkeypatch.undo()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import store.derived.reflections as reflections_module
-from store.derived.extraction_runs import FollowUp, open_follow_ups
+from store.derived.readings import FollowUp, open_follow_ups
 from store.derived.reflection_vectors import read_lacking
 from store.derived.temporal_links import link_weight
 from store.derived.unit_vectors import derive_reembedding_id

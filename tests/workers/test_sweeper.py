@@ -19,7 +19,7 @@ from tests.patience import PATIENCE_S, until
 from tests.workers.conftest import HOST, World, now
 from tests.workers.stages import Crew
 from workers.recall import RecallWork
-from workers.sweeper import Notifications, Sweeper
+from workers.sweeper import Sweeper
 
 QUESTION = {"bank": "default", "query": "Where is Anna?"}
 
@@ -32,14 +32,14 @@ class Recorded:
     stages: list[Stage] = field(default_factory=list)
     jobs: list[tuple[UUID, UUID]] = field(default_factory=list)
 
+    def notify(self, *stages: Stage) -> None:
+        self.stages.extend(stages)
+
     def notify_job(self, host: UUID, job: UUID) -> None:
         self.jobs.append((host, job))
 
     async def reachable(self) -> bool:
         return self.up
-
-    def notifications(self) -> Notifications:
-        return Notifications(self.stages.append, self.notify_job, self.reachable)
 
 
 @dataclass
@@ -64,7 +64,7 @@ def sweeper(world: World, recorded: Recorded) -> Sweeper:
     crew = Crew(world)
     here = {stage: crew.runner(stage).drain for stage in Stage}
     answer = work(world, Answers()).answer
-    return Sweeper(world.ledger, RecallJobs(world.database, now), recorded.notifications(), here, answer, every_s=0.05)
+    return Sweeper(world.ledger, RecallJobs(world.database, now), recorded, here, answer, every_s=0.05)
 
 
 @pytest.mark.law("L1")

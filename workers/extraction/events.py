@@ -127,7 +127,7 @@ def _mention_events(
                 "entityId": str(entity),
                 "mentions": len(named),
                 "place": _find_place(named),
-                **_reading_of(named),
+                **_usual_name_and_kind(named),
                 "spans": [[m.span.start, m.span.end] for m in named if m.span is not None],
                 "extractor": version,
             },
@@ -162,7 +162,7 @@ def _find_place(named: Sequence[Mention]) -> int:
     return min(0 if mention.span is None else 1 + mention.span.start for mention in named)
 
 
-def _reading_of(named: Sequence[Mention]) -> dict[str, str]:
+def _usual_name_and_kind(named: Sequence[Mention]) -> dict[str, str]:
     """Return the name and the kind that these mentions give their entity most often; of equals, the first."""
     names = Counter(format_entity_name(mention) for mention in named)
     kinds = Counter(mention.kind.value for mention in named)

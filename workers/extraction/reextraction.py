@@ -6,7 +6,7 @@ from uuid import UUID, uuid5
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived import locks
-from store.derived.extraction_runs import FollowUp
+from store.derived.readings import FollowUp
 from store.ledger.ledger import LedgerRow
 from store.ledger.stages import Stage
 from store.memory.corrections import reread_id

@@ -10,8 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import NO_SYNC, Database
 from store.derived import locks, postings
-from store.derived.extraction_runs import FollowUp, open_follow_ups
-from store.ledger.ledger import Claim, LedgerRow, Outcome, close_together, lock_held_claims
+from store.derived.readings import FollowUp, open_follow_ups
+from store.ledger.ledger import Claim, LedgerRow, Outcome, close_claims, lock_held_claims
 from store.ledger.stages import Stage
 from store.log.append import append_events
 from store.log.envelope import Origin
@@ -33,10 +33,10 @@ class ExtractionStage:
 
     database: Database
     #: The extractor version of the model that reads the turns next; None: no model does.
-    then: str | None = None
+    model_version: str | None = None
     languages: Languages = field(init=False)
     #: One thread applies rules at a time: several would only compete for the interpreter lock.
-    reading: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
+    rules_lock: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
     stage: ClassVar[Stage] = Stage.EXTRACTION
     #: While the rules are applied to one bank's turns, another's are written.
     claim_size: ClassVar[ClaimSize] = ClaimSize(streams=16, rows=16, by_bank=True, at_once=2)
@@ -50,7 +50,7 @@ class ExtractionStage:
         rows = [row for claim in claims for row in claim.rows]
         turns = await read_messages(self.database, host, [(bank, row.turn_id) for row in rows])
         rules = rules_for_writing(await self.languages.of(host), bank)
-        async with self.reading:
+        async with self.rules_lock:
             derived = await asyncio.to_thread(_derive_all, host, rows, turns, rules)
         async with self.database.tenant(host, NO_SYNC) as connection:
             await locks.lock_bank(connection, bank)
@@ -61,13 +61,13 @@ class ExtractionStage:
             }
             facts = await self._write(connection, host, rows, derived, again)
             outcomes = [Outcome(row.item_id) for row in rows]
-            await close_together(connection, ours, outcomes)
+            await close_claims(connection, ours, outcomes)
         for row in rows:
             for tier in derived[row.turn_id].tiers if row.turn_id in derived else ():
                 FACT_WRITE.labels(tier).inc()
         ready_stages = {Stage.PROJECTION}
         ready_stages |= {Stage.EMBEDDING} if facts else set()
-        ready_stages |= {Stage.ENRICHMENT} if self.then is not None else set()
+        ready_stages |= {Stage.ENRICHMENT} if self.model_version is not None else set()
         return Worked(outcomes, frozenset(ready_stages))
 
     async def _write(
@@ -96,8 +96,8 @@ class ExtractionStage:
         read = [row for row in rows if row.item_id not in again]
         wanted = [_embedding_row(row, first[row.turn_id]) for row in read if row.turn_id in first]
         wanted += [follow for row in rows if row.item_id in again for follow in build_follow_ups(row)]
-        if self.then is not None:
-            wanted += [_reading_row(row, self.then) for row in rows]
+        if self.model_version is not None:
+            wanted += [_reading_row(row, self.model_version) for row in rows]
         await open_follow_ups(connection, host, wanted)
         return bool(with_facts)
 

@@ -1,12 +1,12 @@
-"""Writes a further extraction of a turn: new facts, the run's record, follow-up work."""
+"""Writes a further extraction of a turn: new facts, the record of the reading, follow-up work."""
 
 from collections.abc import Sequence
 from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.derived import extraction_runs, locks, postings
-from store.derived.extraction_runs import FollowUp
+from store.derived import locks, postings, readings
+from store.derived.readings import FollowUp
 from store.derived.said_facts import fact_unit_id
 from store.ledger.ledger import Claim, LedgerRow
 from store.ledger.stages import Stage
@@ -38,12 +38,12 @@ async def write_reading(
     again = find_corrected_unit(row, turn, version)
     await locks.lock_bank(connection, bank)
     if (
-        not await extraction_runs.begin_run(connection, host, bank, row.turn_id, run_name(row, version, again))
+        not await readings.record_reading(connection, host, bank, row.turn_id, reading_name(row, version, again))
         or not turn
     ):
         return frozenset()
     # No other version brings back a fact that has ended; but a corrected text may state again what it stated before.
-    known = await extraction_runs.read_known_facts(connection, host, bank, row.turn_id, ended=again is None)
+    known = await readings.read_known_facts(connection, host, bank, row.turn_id, ended=again is None)
     found = select_new(found, known)
     rules = languages.rules_for_writing(await languages.read_languages(connection, host), bank)
     derived = derive_events(Origin(host, bank, turn[0].user_id, row.accepted_at), turn, found, version, rules=rules)
@@ -56,14 +56,14 @@ async def write_reading(
         return frozenset()
     await postings.insert_postings(connection, host, bank, derived.words)
     units = [fact_unit_id(row.turn_id, fact, version) for fact in found.facts]
-    first = await extraction_runs.find_first_position(connection, host, bank, units) or position
+    first = await readings.find_first_position(connection, host, bank, units) or position
     wanted = _follow_ups(row, derived, version, first) if again is None else build_follow_ups(row)
-    await extraction_runs.open_follow_ups(connection, host, wanted)
+    await readings.open_follow_ups(connection, host, wanted)
     return frozenset(one.stage for one in wanted)
 
 
-def run_name(row: LedgerRow, version: str, again: UUID | None) -> str:
-    """Return the name under which the run of a version on a turn, or on a corrected message of it, is recorded."""
+def reading_name(row: LedgerRow, version: str, again: UUID | None) -> str:
+    """Return the name of a version's reading of a turn, or of a corrected message of it."""
     return version if again is None else f"{version}@{row.position}"
 
 

@@ -1,7 +1,7 @@
 """`afterturn bench append`: measures the store's write path, with one measure for each promise about it."""
 
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from statistics import median
@@ -15,6 +15,7 @@ from deploy.lab.bench.floors import Floors
 from deploy.lab.bench.history import History
 from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
 from deploy.lab.bench.servers import BenchServers, open_bench_servers
+from deploy.notices import Say
 from store.database import Database
 from store.log.bulk import append_bulk
 from store.replay.shadow import ReplayScope, Shadow
@@ -22,8 +23,6 @@ from store.replay.shadow import ReplayScope, Shadow
 CONNECTIONS = 8
 #: Opens the servers that `run` takes.
 servers = open_bench_servers
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from deploy.lab.bench.talk import TurnGenerator
 from deploy.lab.bench.usage import StackUsage, read_usage
 from deploy.local.private_stack import run_private_stack
 from deploy.local.stack import Stack
+from deploy.notices import Say
 from store.connections import create_owner_engine
 
-Say = Callable[[str], None]
 MIB = 1024 * 1024
 #: Pause between two checks whether the ledger is drained, in seconds.
 PAUSE_S = 0.5

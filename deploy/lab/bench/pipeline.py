@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from statistics import median
@@ -18,9 +18,10 @@ from deploy.lab.bench.material import repeat_conversation
 from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
 from deploy.lab.bench.pipeline_stack import PipelineStack, open_pipeline_stack
 from deploy.lab.demo.stack import pause_workers
+from deploy.notices import Say
 from embeddings.settings import Variant
 from store.database import Database
-from store.derived.pending_words import WaitingWords
+from store.derived.pending_words import PendingWordsIndexer
 from store.memory.turns import NewTurn, TurnStore
 
 #: Opens the stack that `run` takes.
@@ -34,7 +35,6 @@ SATURATING = 4
 #: Longest wait until the stages are done, in seconds.
 PATIENCE_S = 900.0
 
-Say = Callable[[str], None]
 
 UNDONE = text("select exists (select from afterturn.ledger_t where host_id = any(:hosts) and undone)")
 LEFT = text("""
@@ -207,7 +207,7 @@ class PipelineBench:
             await self.done(host)
             with pause_workers(idle):
                 host, turns = await self.backlog(self.sizes.idle_banks)
-                await WaitingWords(self.database).carry(PATIENCE_S)
+                await PendingWordsIndexer(self.database).index(PATIENCE_S)
             started = time.monotonic()
             await self.done(host)
             seconds = time.monotonic() - started

@@ -12,6 +12,7 @@ from deploy.lab.bench import gateway_process
 from deploy.lab.bench.processor_times import read_cpu_seconds, read_family_seconds
 from deploy.lab.bench.servers import BenchServers, find_stack_servers
 from deploy.local import Child, child, ports, survivors
+from deploy.local.child import LOGS
 from deploy.local.private_stack import run_private_stack
 from deploy.local.stack import Stack, StackProcess
 from producers.service.gateway_clients import canonical_url
@@ -76,7 +77,7 @@ class PipelineStack:
             yield self.stack.model_copy(update={"processes": processes})
 
     def _spawn_idle_worker(self, name: str) -> Child:
-        log = self.data / "logs" / f"{name}.log"
+        log = self.data / LOGS / f"{name}.log"
         return Child(
             name=name,
             argv=(sys.executable, "-P", "-m", IDLE),

@@ -25,6 +25,7 @@ from deploy.lab.bench.recall.speed import RecallServers, servers, split_lanes
 from deploy.lab.bench.row_floor import read_transaction_mark, time_bare_writes
 from deploy.lab.bench.timing import Action, compute_p50_ms, compute_p95_ms, run_lanes
 from deploy.lab.demo.data import load_demo
+from deploy.notices import Say
 from embeddings.protocol import Embedder
 from embeddings.registry import create_embedder
 from producers.settings import PluginSettings
@@ -58,7 +59,6 @@ MARK = text("""
 
 UNDONE = text("select exists (select from afterturn.ledger_t l where l.host_id = :host and l.undone)")
 
-Say = Callable[[str], None]
 Ask = Callable[[BenchQuestion], Awaitable[None]]
 
 

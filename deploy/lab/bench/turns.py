@@ -24,6 +24,7 @@ from deploy.lab.bench.recall.filling import BankFiller, Phrases
 from deploy.lab.bench.talk import TurnGenerator
 from deploy.lab.bench.timing import compute_p50_ms, compute_p95_ms, run_lanes
 from deploy.lab.demo.data import load_demo
+from deploy.notices import Say
 from embeddings.protocol import Embedder
 from embeddings.registry import create_embedder
 from producers.notifications import Notifier
@@ -50,7 +51,6 @@ REDIS_S = 0.5
 
 #: Opens the servers that `run` takes.
 servers = speed.servers
-Say = Callable[[str], None]
 Lane = list[Callable[[], Awaitable[object]]]
 
 

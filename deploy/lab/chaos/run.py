@@ -4,7 +4,7 @@ import asyncio
 import random
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -28,6 +28,7 @@ from deploy.local.private_folder import open_private_folder
 from deploy.local.private_stack import PrivateStackError, run_private_stack
 from deploy.local.services import LIVE
 from deploy.local.stack import Stack, StackNotRunning
+from deploy.notices import Say
 from store import replay
 from store.errors import ReplayError
 from workers.settings import WorkerSettings
@@ -46,8 +47,6 @@ NOTHING = text("select 1")
 
 #: Errors that end a run before its outcome.
 BROKE_OFF = (PrivateStackError, EmbeddedError, StackNotRunning, DatabaseGone, ProcessGone, StagesUnfinished)
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

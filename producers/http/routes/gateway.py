@@ -12,6 +12,7 @@ from producers.http.authentication import get_authenticator, get_memory, wait_fo
 from producers.http.middleware import REQUEST_ID
 from producers.http.openapi import LIMITED, CallerClass, DescribedAnswer, describe_route
 from producers.http.requests import json_response, read_body
+from producers.service.bodies import parse_body
 from producers.service.gateway_calls import (
     AddAnswer,
     AddBody,
@@ -21,7 +22,6 @@ from producers.service.gateway_calls import (
     SearchAnswer,
     SearchBody,
 )
-from producers.service.turns import parse_body
 from store.errors import NotFound
 from store.tenancy.keys import Grant
 

@@ -14,6 +14,7 @@ from producers.http.requests import (
     read_body,
     read_parameters,
 )
+from producers.service.bodies import parse_body
 from producers.service.recall_coordinator import RecallBody, RecallJobBody
 from producers.service.recall_json import (
     MOST_BYTES,
@@ -23,7 +24,6 @@ from producers.service.recall_json import (
     answer_as_json,
     freshness_json,
 )
-from producers.service.turns import parse_body
 from producers.service.wire import FreshnessBlock
 from store.errors import NotFound, PositionBeyondLog, QuotaExceeded, RateLimited
 from store.recall.jobs import RecallJob

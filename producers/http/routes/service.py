@@ -93,9 +93,14 @@ def service_routes(health: HealthCheck, metrics: Metrics) -> APIRouter:
         "/metrics",
         **describe_route(
             "Prometheus metrics",
-            "Metrics of all processes of this service; no label names a tenant.",
+            "Metrics of all processes of this service. No label names a tenant, unless `metrics.top_tenants` is set.",
             CallerClass.ANYONE,
-            {200: DescribedAnswer("the metrics", text='afterturn_requests_total{status="200"} 7.0\n')},
+            {
+                200: DescribedAnswer(
+                    "the metrics",
+                    text='afterturn_http_requests_total{method="POST",route="/api/v1/turns",status="201"} 7.0\n',
+                )
+            },
         ),
     )
     async def scrape(request: Request) -> Response:

@@ -11,10 +11,11 @@ from producers.http import error_responses
 from producers.http.authentication import RecallCall, TenantCall
 from producers.http.openapi import LIMITED, CallerClass, DescribedAnswer, Failure, describe_route
 from producers.http.requests import BankParameters, json_response, read_body, read_parameters
+from producers.service.bodies import parse_body
 from producers.service.fields import SessionName, TurnName
 from producers.service.intake import TurnResult
 from producers.service.listings import TurnsAnswer, TurnsParameters, row_as_json
-from producers.service.turns import BatchBody, TurnBody, parse_body
+from producers.service.turns import BatchBody, TurnBody
 from producers.service.wire import Done, WireModel
 from producers.turns.requests import AfterTurnAnswer, AfterTurnBody, BeforeTurnAnswer, BeforeTurnBody
 from store.errors import NotFound, PositionBeyondLog, TurnConflict

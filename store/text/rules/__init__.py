@@ -1,6 +1,6 @@
 """Extraction rules: names, places, dates, addresses and durable facts of a turn. Pure.
 
-Hands out `extract`, `VERSION`, `canonical` and the types of `store.text.rules.model`.
+Hands out `extract_turn`, `VERSION`, `canonical_name` and the types of `store.text.rules.model`.
 """
 
 from store.text.rules.canonical import canonical_name

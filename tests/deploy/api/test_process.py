@@ -208,8 +208,8 @@ async def test_the_servers_process_that_carries_words_steps_back_for_whoever_ask
     owned, beside = _build_resources(settings), Database(settings.database)
     try:
         for _ in ("the first look", "who waits for it"):
-            await owned.words.add_units(HOST, {HOST: TOO_MANY})
-        await owned.words.close()
+            await owned.pending_words_limit.wait_for_room(HOST, {HOST: TOO_MANY})
+        await owned.pending_words_limit.close()
         async with beside.operator() as connection:
             serving = [process for (process,) in await connection.execute(OF_THE_APP)]
         assert [os.getpriority(os.PRIO_PROCESS, process) for process in serving] == [nice]

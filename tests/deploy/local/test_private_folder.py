@@ -13,6 +13,7 @@ import pytest
 from deploy.cli.doctor_checks import DoctorTarget
 from deploy.cli.orphaned_databases import find_orphaned_databases
 from deploy.local import cluster
+from deploy.local.child import LOGS
 from deploy.local.folder_lock import FolderLock
 from deploy.local.private_folder import DATA, find_orphaned_folders, open_private_folder
 from deploy.settings import load_settings
@@ -192,3 +193,24 @@ def test_a_database_whose_server_runs_is_neither_named_nor_removed(
         with open_private_folder("demo"):
             assert folder.exists()
             assert home.exists()
+
+
+@pytest.mark.usefixtures("system")
+def test_when_the_command_fails_the_logs_of_its_servers_are_kept_and_named(
+    temporary: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ValueError, match="failed"), open_private_folder("walls") as folder:
+        (folder / DATA / LOGS).mkdir(parents=True)
+        (folder / DATA / LOGS / "api.log").write_text("why it failed")
+        raise ValueError("failed")
+    (kept,) = temporary.iterdir()
+    assert [(log.name, log.read_text()) for log in kept.iterdir()] == [("api.log", "why it failed")]
+    assert f"are kept in {kept};" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("system")
+def test_a_command_that_fails_before_its_servers_wrote_keeps_nothing(temporary: Path) -> None:
+    with pytest.raises(ValueError, match="failed"), open_private_folder("walls") as folder:
+        (folder / DATA / LOGS).mkdir(parents=True)
+        raise ValueError("failed")
+    assert list(temporary.iterdir()) == []

@@ -28,6 +28,7 @@ WELL: dict[str, tuple[float, float]] = {
     'afterturn_recall_degraded_total{part="dense"}': (3, 0),
     'afterturn_ledger_oldest_undone_seconds{stage="embedding"}': (4, 0),
     "afterturn_quarantine_new_rows": (0, 0),
+    'afterturn_ledger_rows{stage="embedding",status="pending"}': (0, 0),
     'afterturn_shed_total{what="batches"}': (7, 0),
     "afterturn_disk_free_bytes": (5e10, 0),
     'afterturn_stage_leases_lost_total{stage="extraction"}': (2, 0),
@@ -52,10 +53,11 @@ WELL: dict[str, tuple[float, float]] = {
     'afterturn_notification_delay_seconds_bucket{queue="stages",le="60.0"}': (0, 30),
     'afterturn_notification_delay_seconds_bucket{queue="stages",le="+Inf"}': (0, 30),
 }
-#: For each alert, what is otherwise, and the labels of the alert.
-FAULTS: dict[str, tuple[dict[str, tuple[float, float]], dict[str, str]]] = {
+#: For each alert, what is otherwise (None: there are no samples), and the labels of the alert.
+FAULTS: dict[str, tuple[dict[str, tuple[float, float] | None], dict[str, str]]] = {
     "AfterturnApiDown": ({'up{job="afterturn-api"}': (0, 0)}, {}),
     "AfterturnWorkersDown": ({'up{job="afterturn-worker"}': (0, 0)}, {}),
+    "AfterturnDatabaseAway": ({'afterturn_ledger_rows{stage="embedding",status="pending"}': None}, {}),
     "AfterturnTurnErrorsFast": ({TURNS % 503: (0, 12)}, {}),
     "AfterturnTurnErrorsSlow": ({TURNS % 503: (0, 5)}, {}),
     "AfterturnRecallErrorsFast": ({RECALLS % 503: (0, 12)}, {}),
@@ -104,10 +106,11 @@ def expected(name: str, labels: dict[str, str]) -> dict[str, Any]:
 
 def case(fault: str | None) -> dict[str, Any]:
     """One test of promtool: the series, and for every alert whether it fires."""
-    otherwise = FAULTS[fault][0] if fault else {}
+    shown = {**WELL, **(FAULTS[fault][0] if fault else {})}
     fires = {fault, TOO.get(str(fault))} - {None}
     series = [
-        {"series": name, "values": f"{first}+{more}x{MINUTES}"} for name, (first, more) in (WELL | otherwise).items()
+        {"series": name, "values": f"_x{MINUTES}" if value is None else f"{value[0]}+{value[1]}x{MINUTES}"}
+        for name, value in shown.items()
     ]
     checked = [
         {"eval_time": f"{MINUTES}m", "alertname": name, "exp_alerts": [expected(name, labels)] if name in fires else []}

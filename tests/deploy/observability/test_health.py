@@ -1,4 +1,4 @@
-"""Readiness: what fails, what is merely not as it should be, and why."""
+"""Readiness: what fails, what is merely degraded, and why."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -10,6 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from deploy.api.health import ApiHealth
+from deploy.observability.disk_space import DATABASE
 from deploy.observability.health_rules import LedgerSample
 from deploy.observability.metrics import LedgerCounts
 from deploy.settings import HealthSettings
@@ -98,11 +99,21 @@ async def test_work_that_is_too_old_degrades(stack: Stack) -> None:
     assert (await stack.health.ready()).status == "ready"
 
 
-async def test_a_disk_that_is_nearly_full_degrades(stack: Stack) -> None:
+async def test_a_disk_that_is_nearly_full_degrades(stack: Stack, tmp_path: Path) -> None:
+    stack.data = tmp_path
+    (tmp_path / DATABASE).mkdir()
     stack.settings = HealthSettings(disk_low_bytes=1 << 60, disk_reserve_bytes=0)
     assert (await stack.health.ready()).degraded[0].endswith("MiB are free; below 0 MiB writes are refused")
     stack.settings = HealthSettings(disk_low_bytes=1 << 60, disk_reserve_bytes=1 << 59)
     assert "MiB are free, writes are refused until" in (await stack.health.ready()).degraded[0]
+
+
+async def test_a_disk_without_the_database_degrades_and_no_write_is_said_to_be_refused(
+    stack: Stack, tmp_path: Path
+) -> None:
+    stack.data = tmp_path
+    stack.settings = HealthSettings(disk_low_bytes=1 << 60, disk_reserve_bytes=1 << 59)
+    assert (await stack.health.ready()).degraded[0].endswith("MiB are free in the data folder")
 
 
 async def test_quarantine_degrades_while_it_grows(stack: Stack) -> None:

@@ -8,9 +8,9 @@ import httpx
 import pytest
 from afterturn_client.gateway import GatewayClient, GatewayMessage
 
+from producers.service.bodies import parse_body
 from producers.service.gateway_calls import AddBody, shorten_name, shorten_session_name, split_into_turns
 from producers.service.redacting import Redactor
-from producers.service.turns import parse_body
 from producers.settings import ApiSettings
 from store.identity import host_id
 from store.text.redaction import Redaction

@@ -7,9 +7,9 @@ from typing import Any
 import orjson
 import pytest
 
+from producers.service.bodies import parse_body
 from producers.service.recall_coordinator import AwaitedFreshness, RecallBody, RecallResult
 from producers.service.recall_json import as_json
-from producers.service.turns import parse_body
 from store.identity import host_id
 from store.ledger.freshness import Freshness
 from tests.producers.conftest import Tenant, World

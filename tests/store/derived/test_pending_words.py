@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from store import identity
 from store.database import Database
 from store.derived import locks, pending_words, projection
-from store.derived.pending_words import PendingWordsLimit, WaitingWords
+from store.derived.pending_words import PendingWordsIndexer, PendingWordsLimit
 from store.memory.turns import TurnStore
 from store.memory.units import Units
 from tests.patience import PATIENCE_S, until
@@ -47,10 +47,10 @@ async def test_many_waiting_words_are_carried_and_counted_and_few_are_left_to_th
     laden, light = await new_host(lonely), await new_host(lonely)
     await say(lonely, laden, pending_words.MANY)
     await say(lonely, light, pending_words.MANY - 1)
-    assert await WaitingWords(lonely).carry(60) > 0
+    assert await PendingWordsIndexer(lonely).index(60) > 0
     assert await rows(lonely, laden, COUNTS) == [(0, pending_words.MANY, pending_words.MANY, pending_words.MANY)]
     assert await rows(lonely, light, COUNTS) == [(pending_words.MANY - 1, 0, 0, 0)]
-    assert await WaitingWords(lonely).carry(60) == 0
+    assert await PendingWordsIndexer(lonely).index(60) == 0
 
 
 async def test_words_are_carried_though_somebody_is_at_work_on_their_bank(lonely: Database) -> None:
@@ -58,7 +58,7 @@ async def test_words_are_carried_though_somebody_is_at_work_on_their_bank(lonely
     await say(lonely, host, pending_words.MANY)
     async with lonely.tenant(host) as connection:
         await locks.lock_bank(connection, identity.bank_id(host, "home"))
-        assert await WaitingWords(lonely).carry(60) == 1
+        assert await PendingWordsIndexer(lonely).index(60) == 1
     assert await rows(lonely, host, COUNTS) == [(0, pending_words.MANY, pending_words.MANY, pending_words.MANY)]
 
 
@@ -67,10 +67,10 @@ async def test_a_unit_that_somebody_is_changing_is_passed_over_and_carried_later
     await say(lonely, host, pending_words.MANY)
     async with lonely.tenant(host) as connection:
         await connection.execute(text("select from afterturn.unit_word_t where not posted limit 1 for update"))
-        assert await WaitingWords(lonely).carry(60) == 1
+        assert await PendingWordsIndexer(lonely).index(60) == 1
     assert await rows(lonely, host, COUNTS) == [(1, *3 * (pending_words.MANY - 1,))]
     async with lonely.tenant(host) as connection:
-        await projection.carry_words(connection, host, identity.bank_id(host, "home"))
+        await projection.index_words(connection, host, identity.bank_id(host, "home"))
     assert await rows(lonely, host, COUNTS) == [(0, *3 * (pending_words.MANY,))]
 
 
@@ -78,9 +78,9 @@ async def test_two_who_carry_the_words_of_a_bank_take_turns(database: Database, 
     await say(database, host, 2)
     bank = identity.bank_id(host, "home")
     async with database.tenant(host) as first:
-        await projection.carry_words(first, host, bank)
+        await projection.index_words(first, host, bank)
         await TurnStore(database, lambda: NOON).append(host, [turn("later", "another quokka wakes")])
-        second = asyncio.create_task(pending_words.carry_words(database, host, bank))
+        second = asyncio.create_task(pending_words.index_words(database, host, bank))
         await until(lambda: waits(database, bank), "the second waits")
         assert not second.done()
     await second
@@ -93,7 +93,7 @@ async def test_a_unit_that_is_forgotten_while_its_words_are_carried_leaves_none(
     bank = identity.bank_id(host, "home")
     [(unit,)] = await rows(database, host, "select unit_id from unit_word_t")
     async with database.tenant(host) as carrying:
-        await projection.carry_words(carrying, host, bank)
+        await projection.index_words(carrying, host, bank)
         forgetting = asyncio.create_task(Units(database, lambda: NOON).forget(host, "home", unit))
         await until(lambda: waits_for_a_row(database), "who forgets waits")
     await forgetting
@@ -120,7 +120,7 @@ async def test_who_brings_turns_faster_than_their_words_are_carried_waits_for_th
         await projection.lock_words(connection, bank)
         for batch in range(2):
             await say(database, host, 10, f"of-{batch}")
-            bringing = asyncio.create_task(kept.add_units(host, {bank: 10}))
+            bringing = asyncio.create_task(kept.wait_for_room(host, {bank: 10}))
             if not batch:
                 await bringing
         await until(lambda: waits(database, bank), "the first carrying waits")
@@ -136,15 +136,15 @@ async def test_nobody_waits_for_words_that_somebody_else_is_changing(database: D
     async with database.tenant(host) as connection, asyncio.timeout(PATIENCE_S):
         await connection.execute(text("select from afterturn.unit_word_t for update"))
         for _ in range(2):
-            await kept.add_units(host, {bank: 10})
+            await kept.wait_for_room(host, {bank: 10})
     await kept.close()
 
 
 async def test_few_waiting_words_are_left_to_the_stages(database: Database, host: UUID) -> None:
     bank, kept = identity.bank_id(host, "home"), PendingWordsLimit(database, many=10)
     await say(database, host, 9)
-    await kept.add_units(host, {bank: 9})
-    await kept.add_units(host, {bank: 1})
+    await kept.wait_for_room(host, {bank: 9})
+    await kept.wait_for_room(host, {bank: 1})
     await kept.close()
     assert (await rows(database, host, COUNTS))[0][0] == 9
 
@@ -156,7 +156,7 @@ async def test_a_turn_is_accepted_though_its_words_cannot_be_carried(fresh_datab
     kept = PendingWordsLimit(gone, many=1)
     with capture_logs() as said:
         for _ in range(2):
-            await kept.add_units(host, {host: 1})
+            await kept.wait_for_room(host, {host: 1})
         await kept.close()
     await gone.close()
     assert {line["event"] for line in said} == {"pending_words_failed"}
@@ -165,7 +165,7 @@ async def test_a_turn_is_accepted_though_its_words_cannot_be_carried(fresh_datab
 async def test_carrying_ends_when_its_time_is_over(lonely: Database) -> None:
     host = await new_host(lonely)
     await say(lonely, host, pending_words.MANY)
-    assert await WaitingWords(lonely).carry(0) == 0
+    assert await PendingWordsIndexer(lonely).index(0) == 0
     assert (await rows(lonely, host, COUNTS))[0][0] == pending_words.MANY
 
 
@@ -180,6 +180,6 @@ async def test_a_unit_is_carried_for_the_same_price_however_many_wait_beside_it(
         await connection.execute(FILL, {"host": host, "posted": False})
     await engine.dispose()
     async with lonely.tenant(host) as connection:
-        assert await projection.carry_words(connection, host, host)
+        assert await projection.index_words(connection, host, host)
         fetched = (await connection.execute(text(FETCHED))).scalar_one()
     assert fetched < 10 * projection.UNITS_LIMIT

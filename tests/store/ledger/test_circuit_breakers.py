@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from store.database import Database
+from store.database_gauges import read_database_sample
 from store.ledger.circuit_breakers import Gate, GatePolicy, gate_name
 
 POLICY = GatePolicy(threshold=3, cooldown_s=60.0)
@@ -68,6 +69,30 @@ async def test_calls_that_begin_together_ask_once_where_there_is_no_rate(
     passages = await asyncio.gather(*(gate.enter() for _ in range(8)))
     assert [passage.granted for passage in passages] == [True] * 8
     assert next(asked) == 1
+
+
+async def test_an_open_breaker_of_a_gateway_is_counted_until_it_closes_or_nobody_tries(database: Database) -> None:
+    async def count_open() -> int:
+        return (await read_database_sample(database, breaker_failures=POLICY.threshold)).open_breakers
+
+    before, gateway = await count_open(), gate_name("gateway", uuid4().hex)
+    [gate] = gates(database, gateway, count=1)
+    await fail(gate, 2)
+    assert await count_open() == before
+    await fail(gate, 1)
+    assert await count_open() == before + 1
+    await fail(gates(database, gate_name("model", uuid4().hex), count=1)[0], 3)
+    await cool(database, gateway)
+    assert await count_open() == before + 1
+    await gate.report(well=True)
+    assert await count_open() == before
+    await fail(gate, 3)
+    async with database.call() as connection:
+        await connection.execute(
+            text("update public.afterturn_gate set shut_until = now() - interval '6 minutes' where gate = :gate"),
+            {"gate": gateway},
+        )
+    assert await count_open() == before
 
 
 async def test_a_success_between_failures_keeps_the_gate_open(database: Database, name: str) -> None:

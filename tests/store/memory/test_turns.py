@@ -15,7 +15,7 @@ from store.ledger.stages import TURN_STAGES
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_command
-from store.memory.prepared_turns import PreparationContext, prepare_turns
+from store.memory.offered_turns import OfferContext, build_offered_turns
 from store.memory.turn_writes import APPEND, append_arguments
 from store.memory.turns import Appended, NewMessage, NewTurn, Refused, TurnStore
 from store.off_loop import run_steps
@@ -210,7 +210,7 @@ async def test_turns_that_come_while_others_are_written_share_the_next_transacti
             waiting.append(asyncio.create_task(turns.append(host, [turn("t1", session=f"s{n}")])))
             await until(partial(waits, database, n), "a lane is taken")
         waiting += [asyncio.create_task(turns.append(host, [turn("t1", session=f"s{n}")])) for n in range(3, 8)]
-        await until(lambda: len(turns._together(host)._waiting) == len(waiting) - 2, "the others wait for a lane")
+        await until(lambda: len(turns._find_coalescer(host)._waiting) == len(waiting) - 2, "the others wait for a lane")
     answers = [answer for [answer] in await asyncio.gather(*waiting)]
     assert all(isinstance(answer, Appended) and not answer.duplicate for answer in answers)
     last = answers[-1]
@@ -280,7 +280,7 @@ async def test_an_append_that_breaks_in_the_middle_leaves_nothing(
     turns: TurnStore, database: Database, host: UUID
 ) -> None:
     await turns.append(host, [turn("t1")])
-    offered = run_steps(prepare_turns(host, [turn("t2")], NOON, PreparationContext(b"", (), {})))
+    offered = run_steps(build_offered_turns(host, [turn("t2")], NOON, OfferContext(b"", (), {})))
     async with database.tenant(host) as connection:
         driver: Any = (await connection.get_raw_connection()).driver_connection
         assert await driver.fetchval(APPEND, *append_arguments(host, offered, wait=True)) == ["accepted"]

@@ -38,7 +38,7 @@ async def _settle(memory: Memory) -> None:
     bank = identity.bank_id(memory.host, BANK)
     async with memory.database.tenant(memory.host) as connection:
         await locks.lock_bank(connection, bank)
-        await projection.carry_words(connection, memory.host, bank)
+        await projection.index_words(connection, memory.host, bank)
 
 
 def _place(answer: RecallAnswer, text: str) -> int:

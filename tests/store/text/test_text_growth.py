@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from store.log.storable import check_json, check_text
-from store.memory.prepared_turns import index_text
+from store.memory.offered_turns import index_text
 from store.recall import rules
 from store.recall.dense import compute_products
 from store.recall.pool import Candidate, CandidatePool

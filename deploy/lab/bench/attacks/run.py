@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from deploy.lab.bench.attacks.victim import Victim, VictimCall, compute_call_p95
 from deploy.lab.bench.measures import Machine
 from deploy.local.private_stack import run_private_stack
 from deploy.local.stack import Stack
+from deploy.notices import Say
 from store import identity
 from store.connections import create_owner_engine
 from store.database import Database
@@ -36,7 +37,6 @@ MIB = 1024 * 1024
 
 SIZE = text("select pg_database_size(current_database())")
 
-Say = Callable[[str], None]
 #: All attacks; those that leave much work for the workers come last.
 ATTACKS: Sequence[Attack] = (*connections.ATTACKS, *floods.ATTACKS, *contents.ATTACKS)
 

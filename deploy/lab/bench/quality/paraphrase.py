@@ -1,7 +1,7 @@
 """`afterturn bench paraphrase`: measures whether a new statement is found by other words as well as a settled one."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from deploy.lab.bench.quality.settling import StageNotSettled, wait_until_settle
 from deploy.lab.bench.servers import find_stack_servers
 from deploy.local.private_stack import run_private_stack
 from deploy.local.stack import Stack, StackNotRunning, find_stack
+from deploy.notices import Say
 
 #: Number of results per answer, and the number of first results in which the statement should be.
 DEPTH = 20
@@ -26,8 +27,6 @@ NOT_FOUND = DEPTH + 1
 #: Turns per request while a bank is filled.
 PRIOR_BATCH = 50
 #: Of a private stack.
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 from uuid import uuid4
@@ -32,10 +32,10 @@ from deploy.lab.bench.quality.flags import (
 from deploy.lab.bench.quality.material import Dialogue, DialogueMessage, DialogueQuestion
 from deploy.lab.bench.quality.settling import StageNotSettled, wait_until_settled
 from deploy.local.stack import Stack
+from deploy.notices import Say
 from store.recall.names import NAMES
 from store.recall.reflections import REFLECTIONS
 
-Say = Callable[[str], None]
 Answer = TypeVar("Answer")
 
 #: Limits of one request in turns and characters; the service accepts 2 MiB.

@@ -24,6 +24,7 @@ from deploy.lab.bench.timing import compute_p50_ms, compute_p95_ms, run_lanes
 from deploy.lab.demo.data import load_demo
 from deploy.local.private_stack import run_private_stack
 from deploy.local.stack import Stack, StackNotRunning, find_stack
+from deploy.notices import Say
 from deploy.settings import load_settings
 from embeddings.registry import create_embedder
 from embeddings.settings import EmbeddingSettings
@@ -36,7 +37,6 @@ CLIENTS = 8
 LARGE = "large"
 API, DATABASE = "api", "postgres"
 
-Say = Callable[[str], None]
 Ask = Callable[[BenchQuestion], Awaitable[None]]
 
 

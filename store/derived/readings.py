@@ -2,7 +2,7 @@
 
 The rules' first reading of a turn is its extraction row in the ledger. Further readings (a model besides the rules, a
 newer version over history) are recorded here, so that a model is not asked twice for one turn although its ledger rows
-are pruned; the findings of two runs are not compared.
+are pruned; the findings of two readings are not compared.
 """
 
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ class FollowUp:
     accepted_at: datetime
 
 
-async def begin_run(connection: AsyncConnection, host: UUID, bank: UUID, turn: UUID, version: str) -> bool:
+async def record_reading(connection: AsyncConnection, host: UUID, bank: UUID, turn: UUID, version: str) -> bool:
     """Record that a version has read a turn, in the transaction that writes its findings. False: it was recorded."""
     arguments = {"host": host, "bank": bank, "turn": turn, "version": version}
     return (await connection.execute(BEGIN, arguments)).first() is not None

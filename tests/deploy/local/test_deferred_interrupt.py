@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from deploy.cli.deferred_interrupt import defer_interrupt
+from deploy.local.deferred_interrupt import defer_interrupt
 
 
 def test_an_interrupt_waits_for_the_end_of_the_block() -> None:

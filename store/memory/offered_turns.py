@@ -61,8 +61,8 @@ class NewTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class PreparationContext:
-    """The context in which turns are prepared: their host's digest key, known living sessions, banks' word rules."""
+class OfferContext:
+    """What offered turns are built with: their host's digest key, known living sessions, banks' word rules."""
 
     digest_key: bytes = field(repr=False)
     living: Container[UUID]
@@ -83,7 +83,7 @@ TurnEvent = tuple[str, str, str, str, str, str | None, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class AppendableTurn:
+class OfferedTurn:
     """A turn in the form that `append_turns` takes (store/sql/turns.sql describes the fields)."""
 
     turn: UUID
@@ -111,21 +111,21 @@ def build_turn_event(
     parts: tuple[object, ...],
     data: Mapping[str, Any],
     *,
-    said: IndexedText | None = None,
+    indexed: IndexedText | None = None,
     nth: str = "1",
 ) -> TurnEvent:
     """Return one event of a turn; `parts`, `data` and `nth` are those of `build_offer`."""
     offer = build_offer(origin, event, parts, data, nth=nth)
-    told = (None, None) if said is None else (said.terms, said.length)
-    return offer["id"], offer["type"], offer["aggregate"], offer["subject"], orjson.dumps(data).decode(), *told
+    words = (None, None) if indexed is None else (indexed.terms, indexed.length)
+    return offer["id"], offer["type"], offer["aggregate"], offer["subject"], orjson.dumps(data).decode(), *words
 
 
 def index_text(text: str, rules: WordRules) -> IndexedText:
     """Return the index terms of a text by the bank's rules."""
-    return _build_said(analyse_text(text, rules))
+    return _build_index_terms(analyse_text(text, rules))
 
 
-def _build_said(terms: Terms) -> IndexedText:
+def _build_index_terms(terms: Terms) -> IndexedText:
     return IndexedText(orjson.dumps(terms.counts).decode(), terms.length)
 
 
@@ -154,21 +154,21 @@ def estimate_effort(turns: Sequence[NewTurn]) -> int:
     return sum(len(m.content) for turn in turns for m in turn.messages) + 500 * len(turns)
 
 
-def prepare_turns(
-    host: UUID, turns: Sequence[NewTurn], now: datetime, known: PreparationContext
-) -> Steps[list[AppendableTurn]]:
+def build_offered_turns(
+    host: UUID, turns: Sequence[NewTurn], now: datetime, known: OfferContext
+) -> Steps[list[OfferedTurn]]:
     """Return the turns in the form `append_turns` takes; turns of living sessions do not begin theirs.
 
     It is a generator: `run_steps_off_loop` or `run_steps` (store/off_loop.py) runs it and gives its result.
     """
-    found: list[AppendableTurn] = []
+    found: list[OfferedTurn] = []
     for turn in turns:
-        offered = yield from _prepare_turn(host, turn, now, known)
+        offered = yield from _build_offered_turn(host, turn, now, known)
         found.append(offered)
     return found
 
 
-def _prepare_turn(host: UUID, turn: NewTurn, now: datetime, known: PreparationContext) -> Steps[AppendableTurn]:
+def _build_offered_turn(host: UUID, turn: NewTurn, now: datetime, known: OfferContext) -> Steps[OfferedTurn]:
     """Return one turn in the form `append_turns` takes: its identity, its events and its words."""
     bank = identity.bank_id(host, turn.bank)
     session = identity.session_id(bank, turn.session_name)
@@ -176,21 +176,21 @@ def _prepare_turn(host: UUID, turn: NewTurn, now: datetime, known: PreparationCo
     origin = Origin(host, bank, identity.user_id(host, turn.user_id), now)
     place = {"sessionId": session, "sessionName": turn.session_name, "turnId": turn_id, "turnName": turn.turn_name}
     units = [identity.unit_id(turn_id, n) for n in range(len(turn.messages))]
-    said = [m.occurred_at or turn.occurred_at or now for m in turn.messages]
+    said_at = [m.occurred_at or turn.occurred_at or now for m in turn.messages]
     rules = rules_for_writing(known.rules, bank)
     sizes = _message_sizes(turn)
-    said_there = place | ({"agentDefId": identity.agent_id(host, turn.agent)} if turn.agent else {})
+    unit_place = place | ({"agentDefId": identity.agent_id(host, turn.agent)} if turn.agent else {})
     begins = session not in known.living
     events = _beginning_events(origin, turn, session) if begins else []
     digest = _digest_turn(turn, known.digest_key)
-    appended = {**_appended_event(turn, place, units, said), "bodyDigest": digest.hex()}
+    appended = {**_appended_event(turn, place, units, said_at), "bodyDigest": digest.hex()}
     events.append(build_turn_event(origin, EventType.SESSION_APPENDED, (session,), appended, nth=str(turn_id)))
-    for n, (unit, message, at) in enumerate(zip(units, turn.messages, said, strict=True)):
-        data = {**_retained_event(turn, n, unit, at, said_there), "bytes": sizes[n]}
-        terms = analyse_message(message.name or message.role, at, message.content, rules)
-        events.append(build_turn_event(origin, EventType.UNIT_RETAINED, (unit,), data, said=_build_said(terms)))
+    for n, (unit, message, at) in enumerate(zip(units, turn.messages, said_at, strict=True)):
+        data = {**_retained_event(turn, n, unit, at, unit_place), "bytes": sizes[n]}
+        indexed = _build_index_terms(analyse_message(message.name or message.role, at, message.content, rules))
+        events.append(build_turn_event(origin, EventType.UNIT_RETAINED, (unit,), data, indexed=indexed))
         yield
-    return AppendableTurn(
+    return OfferedTurn(
         turn=turn_id,
         bank=bank,
         session=session,
@@ -225,7 +225,7 @@ def _beginning_events(origin: Origin, turn: NewTurn, session: UUID) -> list[Turn
 
 
 def _appended_event(
-    turn: NewTurn, place: Mapping[str, object], units: Sequence[UUID], said: Sequence[datetime]
+    turn: NewTurn, place: Mapping[str, object], units: Sequence[UUID], said_at: Sequence[datetime]
 ) -> dict[str, Any]:
     """Return the data of the history event: who spoke when, and the unit that holds the text."""
     return {
@@ -233,7 +233,7 @@ def _appended_event(
         "metadata": dict(turn.metadata),
         "messages": [
             {"unitId": unit, "role": m.role, "name": m.name, "timestamp": at}
-            for unit, m, at in zip(units, turn.messages, said, strict=True)
+            for unit, m, at in zip(units, turn.messages, said_at, strict=True)
         ],
     }
 

@@ -79,7 +79,7 @@ def match_terms(opened: FromClause) -> FromClause:
     return select(asked.c.term, times).where(opened.c.terms.has_key(asked.c.term)).offset(ZERO).lateral("m")
 
 
-def select_waiting(in_banks: ColumnElement[bool], words: FromClause = WORD) -> Select[*tuple[Any, ...]]:
+def select_pending_postings(in_banks: ColumnElement[bool], words: FromClause = WORD) -> Select[*tuple[Any, ...]]:
     """Select the pending postings of the asked terms.
 
     `in_banks` is the condition that selects the banks of WORD; `words` may join other tables to WORD.

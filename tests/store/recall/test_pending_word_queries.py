@@ -37,7 +37,7 @@ class Carrier:
 
     async def find(self, _connection: AsyncConnection, _state: RecallState) -> ArmResult:
         async with self._memory.database.tenant(self._memory.host) as connection:
-            await projection.carry_words(connection, self._memory.host, self._memory.bank)
+            await projection.index_words(connection, self._memory.host, self._memory.bank)
 
         def nothing(pool: CandidatePool) -> NDArray[np.float64]:
             return np.zeros(len(pool))
