@@ -12,7 +12,9 @@ from uuid import UUID
 import dramatiq
 import redis
 from dramatiq.asyncio import async_to_sync
+from dramatiq.broker import Consumer
 from dramatiq.brokers.redis import RedisBroker
+from dramatiq.common import q_name
 from dramatiq.middleware import TimeLimit
 
 from producers.jobs import QUEUES, RECALL_ACTOR, STAGE_ACTORS
@@ -65,7 +67,29 @@ class DelayMeter(dramatiq.Middleware):
         NOTIFICATION_DELAY.labels(message.queue_name).observe(max(0.0, late_s))
 
 
-def create_broker(settings: BrokerSettings) -> RedisBroker:
+class NothingDelayed(Consumer):
+    """An empty consumer for dramatiq's queue of delayed messages, where messages are never delayed."""
+
+    def __init__(self, pause_s: float) -> None:
+        """Keep the pause between two looks at whether to stop, in seconds."""
+        self._pause_s = pause_s
+
+    def __next__(self) -> None:
+        """Wait for the pause; there is no message."""
+        time.sleep(self._pause_s)
+
+
+class NotificationBroker(RedisBroker):
+    """dramatiq's broker without looks at its queues of delayed messages, which cost as much as those at the others."""
+
+    def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 5000) -> Consumer:
+        """Return a consumer of a queue; `timeout` is its longest pause between two looks, in milliseconds."""
+        if q_name(queue_name) != queue_name:
+            return NothingDelayed(timeout / 1000)
+        return super().consume(queue_name, prefetch, timeout)
+
+
+def create_broker(settings: BrokerSettings) -> NotificationBroker:
     """Return a broker that is not connected yet; its client times out within seconds and raises."""
     client = redis.Redis.from_url(
         settings.url.get_secret_value(),
@@ -73,7 +97,7 @@ def create_broker(settings: BrokerSettings) -> RedisBroker:
         socket_timeout=ANSWER_S,
         health_check_interval=15,
     )
-    return RedisBroker(  # type: ignore[no-untyped-call]  # dramatiq leaves it without annotations
+    return NotificationBroker(  # type: ignore[no-untyped-call]  # dramatiq leaves it without annotations
         client=client,
         namespace=settings.namespace,
         middleware=[TimeLimit(time_limit=TIME_LIMIT_MS), DelayMeter()],

@@ -31,6 +31,7 @@ from dramatiq.middleware import Middleware, TimeLimit
 from producers.jobs import PUBLISHED
 from producers.queue.acceptance import Rejection, TryAgain
 from producers.queue.dead_letters import DeadLetters
+from workers.broker import NothingDelayed
 
 #: Seconds between two looks into an empty queue, and between two heartbeats.
 LOOK_S, HEARTBEAT_S = 0.2, 1.0
@@ -186,13 +187,6 @@ def _connection_errors() -> Iterator[None]:
         raise ConnectionClosed(error) from None  # type: ignore[no-untyped-call]  # dramatiq leaves it without annotations
 
 
-class _NothingDelayed(Consumer):
-    """An empty consumer for dramatiq's queue of delayed messages, which is not used: retries wait in `later`."""
-
-    def __next__(self) -> None:
-        time.sleep(HEARTBEAT_S)
-
-
 class _PutBackFailed(Middleware):
     """Middleware that has a message put back when its actor raised; dramatiq acknowledges the others."""
 
@@ -225,7 +219,9 @@ class TurnQueueBroker(RedisBroker):
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 5000) -> Consumer:
         """Return a consumer of a queue that fetches at most `prefetch` messages ahead."""
         del timeout
-        return _NothingDelayed() if q_name(queue_name) != queue_name else TurnConsumer(self, queue_name, prefetch)
+        if q_name(queue_name) != queue_name:
+            return NothingDelayed(HEARTBEAT_S)  # retries wait in `later`
+        return TurnConsumer(self, queue_name, prefetch)
 
 
 def register_queue_actors(broker: TurnQueueBroker, accept: Accept, letters: DeadLetters) -> None:

@@ -55,7 +55,14 @@ from store.ledger.workers import WorkerRegistry
 from store.maintenance import ExpiryTask, Pruning, Schedule, WordReanalysis
 from store.recall.jobs import RecallJobs
 from store.recall.recaller import Recaller
-from workers.broker import ActorDependencies, build_pools, build_worker, create_broker, register_actors
+from workers.broker import (
+    ActorDependencies,
+    NotificationBroker,
+    build_pools,
+    build_worker,
+    create_broker,
+    register_actors,
+)
 from workers.embedding import EmbeddingStage
 from workers.enrichment import EnrichmentStage, model_gate
 from workers.extraction.llm.reader import LlmReader, build_reader
@@ -131,7 +138,7 @@ def run_worker(settings: Settings, stages: Callable[..., Sequence[StageWork]] | 
     reader).
     """
     logs.configure_logging(settings.log)
-    logging.getLogger("dramatiq.broker.RedisBroker").addFilter(_is_worth_logging)
+    logging.getLogger(f"dramatiq.broker.{NotificationBroker.__name__}").addFilter(_is_worth_logging)
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from dramatiq.brokers.redis import RedisBroker
+from dramatiq.errors import ConnectionClosed
 from dramatiq.middleware import TimeLimit
 from pydantic import SecretStr
 
@@ -73,6 +74,17 @@ def test_a_pool_fetches_no_message_that_it_has_no_thread_for(
     mine, pause = pool.queue.value, POLL_RECALL_MS if pool.queue is Queue.RECALL else POLL_STAGE_MS
     assert seen == [(mine, pool.threads, pause), (f"{mine}.DQ", pool.threads, pause)]
     assert working.worker_threads == pool.threads
+
+
+@pytest.mark.parametrize("queue", Queue)
+def test_queues_of_delayed_messages_are_not_asked_for_as_no_message_is_delayed(
+    broker: RedisBroker, queue: Queue
+) -> None:
+    """The broker is not connected: a look into a queue would raise."""
+    delayed = broker.consume(f"{queue}.DQ", timeout=1)
+    assert next(delayed) is None
+    with pytest.raises(ConnectionClosed):
+        next(broker.consume(queue, timeout=1))
 
 
 def test_messages_of_a_killed_process_come_back_within_minutes_and_those_of_a_busy_one_stay(
