@@ -17,8 +17,7 @@ StoreError
 ├── PositionBeyondLog   a read asked for a position that was never issued
 ├── SessionDefaultsMissing  a login role behind a pooler does not begin its sessions as the service needs
 ├── InvalidDatabaseUrl  a URL of the settings does not say which PostgreSQL, or how it is secured
-├── InvalidEvent        an event's type, ids, envelope or data are not what the catalog says
-│   └── LegacyEvent     it belongs to the older family of tables, which is kept apart
+├── InvalidEvent        an event's ids or data are not what the catalog says
 ├── EventRefused        the log did not take an event: of which aggregate type, what it expected, what it found
 │   ├── ConcurrencyError    another writer wrote that version of the aggregate
 │   ├── VersionGap          the version before this one is not in the log
@@ -122,11 +121,7 @@ class InvalidDatabaseUrl(StoreError):
 
 
 class InvalidEvent(StoreError):
-    """An event's type, ids, envelope or data are not what the catalog says."""
-
-
-class LegacyEvent(InvalidEvent):
-    """The event belongs to the older family of tables, which is kept apart."""
+    """An event's ids or data are not what the catalog says."""
 
 
 class EventRefused(StoreError):

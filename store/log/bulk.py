@@ -48,7 +48,7 @@ async def append_bulk(
     if_absent: bool = False,
     batch: int = BATCH,
 ) -> Loaded:
-    """Append events made by `build_offer`, `build_command` or `build_reoffer`, in order, a transaction for each batch.
+    """Append events made by `build_offer` or `build_command`, in order, a transaction for each batch.
 
     `events` is iterated in a thread. Each batch follows the rules of `append_events` and locks its banks exclusively.
     `project=False` writes the log only: a repair must follow before anything reads. A refusal (ConcurrencyError,

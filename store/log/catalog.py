@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from store.errors import InvalidEvent, LegacyEvent
+from store.errors import InvalidEvent
 from store.log import event_data as data
 
 #: Bytes of an aggregate id that the log's column holds.
@@ -64,19 +64,6 @@ class EventType(StrEnum):
     SESSION_APPENDED = "AgentSessionHistoryAppendedEvent"
     SESSION_COMPACTED = "AgentSessionHistoryCompactedEvent"
     SESSION_DELETED = "AgentSessionHistoryDeletedEvent"
-
-
-#: Names of an older family: its tables (agent_memory_t, the first agent_session_history_t) are not ours, and its
-#: names must never be taken for events of this one.
-LEGACY = frozenset(
-    {
-        "AgentMemoryCreatedEvent",
-        "AgentMemoryUpdatedEvent",
-        "AgentMemoryDeletedEvent",
-        "AgentSessionHistoryUpdatedEvent",
-        "AgentSessionHistoryUpsertedEvent",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +157,6 @@ ID_FIELDS: Mapping[Aggregate, tuple[str, ...]] = MappingProxyType(
     {aggregate: tuple(spec.ids) for aggregate, spec in AGGREGATES.items()}
 )
 
-#: Events that begin an aggregate's life, or begin it again.
-BEGINNINGS = frozenset(event for event, spec in EVENTS.items() if spec.begins)
-
 #: Data fields that are columns of the log, and not repeated in the stored data.
 COLUMNS = frozenset({"hostId", "bankId", "aggregateVersion", "newAggregateVersion"})
 
@@ -209,16 +193,6 @@ def parse_event_data(event: EventType, told: Mapping[str, Any]) -> data.EventDat
         raise InvalidEvent(f"{event.value}: {data.describe_faults(error)}") from None
 
 
-def parse_event_type(name: str) -> EventType:
-    """Return the event type called `name`. Raises LegacyEvent for the older family's, InvalidEvent for unknown ones."""
-    if name in LEGACY:
-        raise LegacyEvent("this event belongs to an older family of tables and is kept apart")
-    try:
-        return EventType(name)
-    except ValueError:
-        raise InvalidEvent("no such event type") from None
-
-
 def aggregate_id(*parts: object) -> str:
     """Join the parts of an aggregate id by bars; every part is required and holds no bar itself.
 
@@ -231,8 +205,3 @@ def aggregate_id(*parts: object) -> str:
     if len(joined.encode()) > AGGREGATE_ID_LIMIT:
         raise InvalidEvent(f"an aggregate id is limited to {AGGREGATE_ID_LIMIT} bytes")
     return joined
-
-
-def aggregate_id_of(aggregate: Aggregate, told: Mapping[str, object]) -> str:
-    """Return the aggregate id that an event's data (camelCase) names. Raises InvalidEvent for a missing part."""
-    return aggregate_id(*(told.get(name) for name in ("hostId", "bankId", *ID_FIELDS[aggregate])))

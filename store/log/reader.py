@@ -1,35 +1,20 @@
-"""Reads the log in the order of its commits, without gaps, and keeps a checkpoint.
+"""What a reader of the log needs that follows it in the order of its commits, without gaps, and keeps a checkpoint.
 
 A position is drawn before its transaction commits, so a higher one may be seen first. Readers therefore follow
 (xid, position) and stop below the oldest transaction that still runs. A checkpoint is written in the transaction that
 writes the events' effects, so each event takes effect once. Source: Emmett's reading rule.
 """
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
-from uuid import UUID
+from dataclasses import dataclass
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.pool import NullPool
 
 from store.connections import create_owner_engine
-from store.database import Database
-from store.errors import RestoredElsewhere
 
 AT_HOME = text("""
     select c.system_identifier = s.system_identifier from public.afterturn_cluster c, pg_control_system() s""")
-PAGE = text("""
-    select cast(cast(e.xid as text) as bigint) as xid, e.position, e.id, e.event_type,
-           afterturn.aggregate_id(e.host_id, e.bank_id, e.aggregate_key) as aggregate_id, e.aggregate_version,
-           e.bank_id, e.user_id, e.event_ts, afterturn.cloud_event(e) as payload, e.metadata - 'source' as metadata
-      from afterturn.event_store_t e
-     where e.host_id = :host and (e.xid, e.position) > (cast(cast(:xid as text) as xid8), cast(:position as bigint))
-       and e.xid < pg_snapshot_xmin(pg_current_snapshot())
-     order by e.xid, e.position limit :limit""")
 OPEN = text("insert into afterturn.subscription_t values (:host, :name, '0', 0) on conflict do nothing")
 # One reader of a subscription at a time: the others wait here and continue after its checkpoint.
 HOLD = text("""
@@ -50,63 +35,6 @@ class LogPosition:
 
     xid: int = 0
     position: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class LoggedEvent:
-    """An event of the log; `payload` is the whole CloudEvent, `metadata` its extension attributes."""
-
-    place: LogPosition
-    id: UUID
-    type: str
-    aggregate_id: str
-    version: int
-    bank_id: UUID
-    user_id: UUID
-    at: datetime
-    payload: Mapping[str, Any] = field(repr=False)
-    metadata: Mapping[str, Any] | None = field(repr=False)
-
-
-async def read_events(connection: AsyncConnection, host: UUID, after: LogPosition, limit: int) -> list[LoggedEvent]:
-    """Return the next events of a host after a place, at most `limit`, inside the tenant's transaction.
-
-    Later calls return later events only. Raises RestoredElsewhere when the log was restored from another cluster,
-    until `restamp_log` was run.
-    """
-    if not await is_log_of_cluster(connection):
-        raise RestoredElsewhere("this log was restored from another cluster and must be stamped for this one")
-    arguments = {"host": host, "xid": str(after.xid), "position": after.position, "limit": limit}
-    rows = await connection.execute(PAGE, arguments)
-    return [LoggedEvent(LogPosition(row.xid, row.position), *row[2:]) for row in rows]
-
-
-class Subscription:
-    """A named reader of one host's log; several processes may serve it, one reads at a time."""
-
-    def __init__(self, database: Database, host: UUID, name: str) -> None:
-        self._database = database
-        self._key = {"host": host, "name": name}
-        self._host = host
-
-    @asynccontextmanager
-    async def page(self, limit: int = 500) -> AsyncGenerator[tuple[AsyncConnection, Sequence[LoggedEvent]]]:
-        """Open the tenant's transaction and yield it with the next events.
-
-        Unless the block raises, its writes and the checkpoint after these events are committed together. The commit
-        waits for the disk, also for the events that were read: those of stages do not wait themselves, and a server
-        that crashes may lose the last of them and give their positions to others. Do what cannot be undone elsewhere
-        after the block.
-        """
-        async with self._database.tenant(self._host) as connection:
-            await connection.execute(OPEN, self._key)
-            row = (await connection.execute(HOLD, self._key)).one()
-            events = await read_events(connection, self._host, LogPosition(row.xid, row.position), limit)
-            yield connection, events
-            if events:
-                last = events[-1].place
-                place = {"xid": str(last.xid), "position": last.position}
-                await connection.execute(ADVANCE, {**self._key, **place})
 
 
 async def is_log_of_cluster(connection: AsyncConnection) -> bool:

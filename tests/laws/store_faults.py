@@ -276,11 +276,11 @@ FAULTS = (
     Mutant(
         law="L5",
         fault="a reader of the log passes by what is still being written",
-        file="store/log/reader.py",
-        before="       and e.xid < pg_snapshot_xmin(pg_current_snapshot())\n",
-        after="",
-        held_by="tests/store/log/test_reader.py",
-        tests=("test_a_reader_stops_before_what_is_still_being_written_and_misses_nothing",),
+        file="store/derived/semantic_links.py",
+        before="\n           and e.xid < pg_snapshot_xmin(pg_current_snapshot())\n",
+        after="\n",
+        held_by="tests/workers/maintenance/test_semantic_links.py",
+        tests=("test_a_text_that_is_still_being_written_is_not_passed_by",),
     ),
     Mutant(
         law="L2",

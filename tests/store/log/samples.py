@@ -4,8 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
 
+from store.log.catalog import EVENTS
 from store.log.catalog import EventType as E
 
+#: Events that begin an aggregate's life, or begin it again.
+BEGINNINGS = frozenset(event for event, spec in EVENTS.items() if spec.begins)
 WHEN = "2026-02-03T04:05:06+00:00"
 
 

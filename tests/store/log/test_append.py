@@ -11,10 +11,10 @@ import pytest
 from store.database import Database
 from store.errors import ConcurrencyError, EventRefused, MissingParent, VersionGap
 from store.log.append import append_events, read_versions
-from store.log.catalog import BEGINNINGS, EVENTS, EventType
+from store.log.catalog import EVENTS, EventType
 from store.log.envelope import Origin, build_command
 from tests.store.conftest import rows
-from tests.store.log.samples import sample, uuid_of
+from tests.store.log.samples import BEGINNINGS, sample, uuid_of
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 BANK = uuid_of("bank")

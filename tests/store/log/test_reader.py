@@ -1,7 +1,7 @@
 """Reading the log: every event once, in the order of commits, whatever else is being written."""
 
 import asyncio
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 from sqlalchemy import text
@@ -12,14 +12,14 @@ from store.errors import RestoredElsewhere
 from store.log.append import append_events
 from store.log.bulk import append_bulk
 from store.log.catalog import EventType
-from store.log.reader import LogPosition, Subscription, read_events, restamp_log
+from store.log.reader import LogPosition, restamp_log
 from tests.patience import until
 from tests.servers import TestPostgres
-from tests.store.conftest import new_host, rows, settled
+from tests.store.conftest import new_host, settled
+from tests.store.log.reading import next_page, read_events
 from tests.store.log.test_append import append, event
 
 E = EventType
-PLACES = "select xid::text::bigint, position from event_store_t order by xid, position"
 
 
 @pytest.fixture
@@ -34,7 +34,6 @@ async def keys(database: Database, host: UUID, after: LogPosition | None = None)
     return [f.payload["data"].get("docId", "bank") for f in found], found[-1].place if found else after or LogPosition()
 
 
-@pytest.mark.law("L5")
 async def test_a_reader_stops_before_what_is_still_being_written_and_misses_nothing(
     database: Database, bank: UUID
 ) -> None:
@@ -69,38 +68,6 @@ async def test_readers_of_a_busy_log_see_every_event_once(database: Database, ba
     assert sorted(seen) == sorted(["bank", *(o["data"]["docId"] for o in offers)])
 
 
-async def test_what_a_block_wrote_and_its_checkpoint_are_one(database: Database, bank: UUID) -> None:
-    await append(database, bank, [event(bank, E.DOC_CREATED, key=f"{n}") for n in range(5)])
-    await settled(database, bank)
-    note = text("insert into bank_statistics_t values (:h, :b, :n, 0)")
-    subscription = Subscription(database, bank, "notes")
-    with pytest.raises(RuntimeError):
-        async with subscription.page(3) as (connection, events):
-            await connection.execute(note, {"h": bank, "b": uuid4(), "n": len(events)})
-            raise RuntimeError
-    while True:
-        async with subscription.page(4) as (connection, events):
-            if not events:
-                break
-            await connection.execute(note, {"h": bank, "b": uuid4(), "n": len(events)})
-    assert await rows(database, bank, "select units from bank_statistics_t order by 1") == [(2,), (4,)]
-
-
-async def test_two_processes_serve_a_subscription_without_seeing_an_event_twice(database: Database, bank: UUID) -> None:
-    await append(database, bank, [event(bank, E.DOC_CREATED, key=f"{n}") for n in range(20)])
-    await settled(database, bank)
-
-    async def serve() -> list[UUID]:
-        seen = []
-        for _ in range(12):
-            async with Subscription(database, bank, "shared").page(3) as (_, events):
-                seen += [e.id for e in events]
-        return seen
-
-    both = [e for served in await asyncio.gather(serve(), serve()) for e in served]
-    assert len(both) == len(set(both)) == 21
-
-
 async def test_reading_goes_through_the_index_as_the_tenant(database: Database, bank: UUID) -> None:
     async with database.tenant(bank) as connection:
         # A handful of rows is as well sorted; what counts is that the index can do without.
@@ -126,14 +93,11 @@ async def test_a_restored_log_is_stamped_anew_and_every_subscription_goes_on_whe
     for n in range(6):
         await append(lonely, host, [event(host, E.DOC_CREATED, key=f"{n}")])
     await settled(lonely, host)
-    first, second = Subscription(lonely, host, "first"), Subscription(lonely, host, "second")
-    async with first.page(2):
-        pass
-    async with second.page(5):
+    async with next_page(lonely, host, "first", 2), next_page(lonely, host, "second", 5):
         pass
     await _restored_elsewhere(fresh_database)
     with pytest.raises(RestoredElsewhere):
-        async with first.page():
+        async with next_page(lonely, host, "first"):
             pass
     # Somebody wrote before it was stamped.
     await append(lonely, host, [event(host, E.DOC_CREATED, key="6")])
@@ -142,9 +106,9 @@ async def test_a_restored_log_is_stamped_anew_and_every_subscription_goes_on_whe
     assert await restamp_log(fresh_database.owner_url) == 0
     await append(lonely, host, [event(host, E.DOC_CREATED, key="8")])
     await settled(lonely, host)
-    async with first.page() as (_, events):
+    async with next_page(lonely, host, "first") as events:
         assert [e.payload["data"]["docId"] for e in events] == [_doc(host, n) for n in range(1, 9)]
-    async with second.page() as (_, events):
+    async with next_page(lonely, host, "second") as events:
         assert [e.payload["data"]["docId"] for e in events] == [_doc(host, n) for n in range(4, 9)]
     seen, _ = await keys(lonely, host)
     assert seen == ["bank", *(_doc(host, n) for n in range(9))]

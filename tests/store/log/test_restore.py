@@ -14,11 +14,11 @@ from deploy.local import EmbeddedPostgres, PostgresEndpoint
 from store.database import Database
 from store.errors import RestoredElsewhere
 from store.log.catalog import EventType
-from store.log.reader import Subscription
 from store.replay import verify_log
 from tests.dumps import AS_OWNER, EVERY_TENANT, dumped, restored
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host, settings_of, settled
+from tests.store.log.reading import next_page
 from tests.store.log.test_append import append, event
 
 E = EventType
@@ -55,18 +55,18 @@ async def test_a_log_restored_into_a_second_cluster_goes_on(
     for doc in docs[:4]:
         await append(lonely, host, [doc])
     await settled(lonely, host)
-    async with Subscription(lonely, host, "reader").page(3) as (_, events):
+    async with next_page(lonely, host, "reader", 3) as events:
         assert len(events) == 3
     dump = await dumped(fresh_database.owner_url, *AS_OWNER, environment=EVERY_TENANT)
     await restored(elsewhere.owner_url, dump)
     there = Database(settings_of(elsewhere))
     with pytest.raises(RestoredElsewhere):
-        async with Subscription(there, host, "reader").page():
+        async with next_page(there, host, "reader"):
             pass
     urls = (elsewhere.owner_url, elsewhere.app_url, elsewhere.operator_url, elsewhere.superuser_url)
     await asyncio.to_thread(bootstrap_database, tmp_path, PostgresEndpoint("127.0.0.1", 0, *urls))
     await append(there, host, [docs[4]])
-    async with Subscription(there, host, "reader").page() as (_, events):
+    async with next_page(there, host, "reader") as events:
         assert [str(e.id) for e in events] == [doc["id"] for doc in docs[2:]]
     await there.close()
     assert (await verify_log(elsewhere.owner_url)).equal

@@ -7,7 +7,8 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from store.log.catalog import BEGINNINGS, EVENTS, Aggregate, EventType
+from store.log.catalog import EVENTS, Aggregate, EventType
+from tests.store.log.samples import BEGINNINGS
 
 E, A = EventType, Aggregate
 Key = tuple[str, ...]

@@ -203,6 +203,24 @@ async def test_texts_wait_for_vectors_and_the_order_these_come_in_makes_no_diffe
     assert await pairs(yard.world) == [("boats two", "boats one")]
 
 
+@pytest.mark.law("L5")
+async def test_a_text_that_is_still_being_written_is_not_passed_by(yard: Yard) -> None:
+    """A slow writer begins first and commits last: a reader by position alone would pass it by."""
+    await say(yard.world, "boats one", "rain one")
+    await settled(yard.world)
+    assert await link(yard) == 0
+    corrected = await unit(yard.world, "rain one")
+    origin = Origin(HOST, BANK, identity.user_id(HOST, None), now())
+    async with yard.world.database.tenant(HOST) as writer:
+        await correct_unit(writer, origin, corrected, "boats two", None)
+        await say(yard.world, "snow one", session="quick")
+        await Crew(yard.world, TopicEmbedder()).drain(Stage.EMBEDDING)
+        assert await links_of(yard.world).step(HOST) is None
+    await settled(yard.world)
+    await link(yard)
+    assert await pairs(yard.world) == [("boats two", "boats one")]
+
+
 async def test_what_never_gets_a_vector_is_passed_by(yard: Yard) -> None:
     await say(yard.world, "boats one", "boats two", "boats three")
     await yard.world.sql(

@@ -6,10 +6,10 @@ from deploy.components.bootstrap import HOST as HOST_NAME
 from deploy.lab.bench.history import ARCHIVE_EVERY, History
 from store import identity
 from store.log.catalog import EventType
-from store.log.envelope import build_reoffer
 from store.replay import ReplayScope, verify_log
 from store.tenancy.keys import Keys
 from tests.deploy.operated import Operated
+from tests.store.log.reading import build_reoffer
 from tests.store.log.samples import cloud_event
 
 HOST = UUID("6f1b2c1e-6c1d-5f0e-9a57-8c8a0f2d7b11")
