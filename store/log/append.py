@@ -10,9 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.log.refusals import translate_refusals
 
-APPEND_EVENTS = text(
-    "select afterturn.append_events(:host, cast(:events as jsonb), cast(:expected as jsonb), :if_absent)"
-)
+APPEND_EVENTS = text("select afterturn.append_events(:host, cast(:events as jsonb), '{}', :if_absent)")
 VERSIONS = text("""
     select s.subject, afterturn.logged_version(:host, s.subject) as version
       from unnest(cast(:subjects as text[])) s(subject)""")
@@ -23,7 +21,6 @@ async def append_events(
     host: UUID,
     events: Sequence[Mapping[str, Any]],
     *,
-    expected: Mapping[str, int] | None = None,
     if_absent: bool = False,
 ) -> int | None:
     """Append events made by `build_offer` or `build_command`, in their order, inside the tenant's transaction.
@@ -31,10 +28,9 @@ async def append_events(
     Returns the last position.
 
     An event whose id the log knows is the same event again and changes nothing; None means that nothing was new.
-    `expected` are versions of aggregates (by aggregate id; 0 for one that does not exist) that the caller saw: one that
-    changed since raises ConcurrencyError. So does a version that another event took, unless `if_absent`: then the
-    first writer's event stays, as stages need that append what exists at most once. Writers that may meet on an
-    aggregate pass their events sorted by subject, so that they cannot deadlock.
+    A version that another event took raises ConcurrencyError, unless `if_absent`: then the first writer's event stays,
+    as stages need that append what exists at most once. Writers that may meet on an aggregate pass their events sorted
+    by subject, so that they cannot deadlock.
 
     Raises ConcurrencyError, VersionGap (its predecessor is not in the log), MissingParent, or QuotaExceeded (of banks
     that begin); the transaction has then failed and must write nothing.
@@ -44,7 +40,6 @@ async def append_events(
     arguments = {
         "host": host,
         "events": orjson.dumps(events).decode(),
-        "expected": orjson.dumps(dict(expected or {})).decode(),
         "if_absent": if_absent,
     }
     with translate_refusals():

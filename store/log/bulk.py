@@ -27,7 +27,7 @@ STAGE = """
         version bigint, data jsonb, metadata jsonb);
     truncate pg_temp.bulk_event"""
 EMPTY = "truncate pg_temp.bulk_event"
-APPEND = text("select afterturn.append_bulk(:host, :if_absent, :project, :wait)")
+APPEND = text("select afterturn.append_bulk(:host, false, :project, :wait)")
 COLUMNS = ("ord", "id", "type", "aggregate", "subject", "bank", "user", "ts", "version", "data", "metadata")
 
 
@@ -45,7 +45,6 @@ async def append_bulk(
     events: Iterable[Mapping[str, Any]],
     *,
     project: bool = True,
-    if_absent: bool = False,
     batch: int = BATCH,
 ) -> Loaded:
     """Append events made by `build_offer` or `build_command`, in order, a transaction for each batch.
@@ -54,7 +53,7 @@ async def append_bulk(
     `project=False` writes the log only: a repair must follow before anything reads. A refusal (ConcurrencyError,
     VersionGap, MissingParent) ends the load; earlier batches stay, and the same load may be sent again.
     """
-    write = partial(_write_batch, database, {"host": host, "if_absent": if_absent, "project": project})
+    write = partial(_write_batch, database, {"host": host, "project": project})
     stream = iter(events)
     offered, appended = 0, 0
     last: asyncio.Task[int] | None = None
