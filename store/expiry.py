@@ -15,12 +15,6 @@ from store.schema import BANK, TIME
 NOW = bindparam("now", type_=TIME)
 #: A time at which nothing has expired yet.
 BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
-#: Condition that a unit or bank of this alias has not expired at `:now`.
-LASTS = "({of}.expires_at is null or {of}.expires_at > cast(:now as timestamptz))"
-#: Condition that the bank `:bank` has not expired; also true for a bank that does not exist.
-BANK_LASTS = """not exists (
-    select from afterturn.agent_memory_bank_t ending
-     where ending.host_id = :host and ending.bank_id = :bank and ending.expires_at <= cast(:now as timestamptz))"""
 
 
 def row_lasts(of: FromClause) -> ColumnElement[bool]:

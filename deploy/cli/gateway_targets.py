@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 from uuid import UUID
 
 import typer
@@ -29,8 +29,6 @@ from store.errors import NotFound, SealBroken, TargetTaken
 from store.tenancy.gateway_targets import GatewayTarget, GatewayTargets, GatewayUser, ListedTarget, seal_place
 from store.tenancy.sealing import Sealer
 from workers.settings import DeliverySettings, Scope, sealing_keys
-
-T = TypeVar("T")
 
 TenantOption = Annotated[
     str,

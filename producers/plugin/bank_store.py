@@ -52,8 +52,6 @@ CAPABILITIES = (
     Capability.CURSOR,
     Capability.EXPORT,
 )
-#: Number of immediate attempts of a blocked erasure; then the sweeper runs it.
-ERASE_TRIES = 3
 
 log = structlog.get_logger("afterturn.plugin")
 

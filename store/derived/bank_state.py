@@ -175,13 +175,3 @@ async def rebuild_bank(connection: AsyncConnection, host: UUID, bank: UUID) -> N
         await connection.execute(statement, place)
     await entity_profiles.rebuild_profiles(connection, host, bank)
     await facts.rebuild_facts(connection, host, bank)
-
-
-async def read_contents(connection: AsyncConnection, host: UUID, bank: UUID) -> dict[str, list[tuple[Any, ...]]]:
-    """Return the derived rows of a bank by table, sorted, so that two equal states give equal values."""
-    found = {}
-    for table in TABLES:
-        columns = _list_columns(table)
-        query = select(*columns).where(in_bank(_find_table(table))).order_by(*columns)
-        found[table] = [tuple(row) for row in await connection.execute(query, {"host": host, "bank": bank})]
-    return found

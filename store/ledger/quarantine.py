@@ -29,10 +29,6 @@ DROP = text("select afterturn.drop_rows(:host, :stage, cast(:items as uuid[]), :
 RESOLVE = text("""
     select afterturn.resolve_delivery(:host, :item, cast(:from as text[]), :status, :reason, cast(:told as jsonb))""")
 
-#: The selection of `retry`: rows in quarantine.
-QUARANTINED = ("dead", "unknown")
-#: Statuses that `drop` ends: all but those of a delivery that may be under way.
-DROPPABLE = ("pending", "running", "dead", "unknown", "add_unknown", "add_failed", "flush_failed")
 #: Deliveries a person may settle.
 UNSETTLED = ("add_unknown", "add_failed", "flush_failed")
 

@@ -8,9 +8,6 @@ one user. A key of a user or an agent creates banks in a name space of its own, 
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
-#: Most bytes of a bank's name.
-NAME_BYTES = 256
-
 
 @dataclass(frozen=True, slots=True)
 class Space:

@@ -11,6 +11,7 @@ from store.ledger.stages import Stage
 from store.memory.corrections import Corrected
 from store.memory.units import Units
 from store.replay import verify_log
+from tests.store.derived_rows import read_contents
 from tests.workers.conftest import BANK, HOST, World, dialogue, now
 from tests.workers.stages import Crew, held
 
@@ -89,9 +90,9 @@ async def test_a_corrected_memory_is_what_its_log_says_and_its_counts_are_exact(
     assert report.equal
     assert all(one.equal for one in report.derived)
     async with world.database.tenant(HOST) as connection:
-        counted = await bank_state.read_contents(connection, HOST, BANK)
+        counted = await read_contents(connection, HOST, BANK)
         await bank_state.rebuild_bank(connection, HOST, BANK)
-        assert await bank_state.read_contents(connection, HOST, BANK) == counted
+        assert await read_contents(connection, HOST, BANK) == counted
 
 
 async def test_a_corrected_fact_holds_no_place_in_time_and_stays_a_memory(world: World) -> None:
@@ -172,9 +173,9 @@ async def exact(world: World) -> None:
     assert all(one.equal for one in report.derived)
     assert await world.sql("select 1 from afterturn.ledger_t where undone") == []
     async with world.database.tenant(HOST) as connection:
-        counted = await bank_state.read_contents(connection, HOST, BANK)
+        counted = await read_contents(connection, HOST, BANK)
         await bank_state.rebuild_bank(connection, HOST, BANK)
-        assert await bank_state.read_contents(connection, HOST, BANK) == counted
+        assert await read_contents(connection, HOST, BANK) == counted
 
 
 async def test_a_corrected_message_is_read_again(world: World) -> None:

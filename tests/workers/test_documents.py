@@ -1,8 +1,8 @@
 """A document passes the stages as a turn does, and leaves nothing derived behind when it is forgotten."""
 
-from store.derived import bank_state
 from store.ledger.stages import Stage
 from store.memory.documents import Documents, NewDocument, content_hash
+from tests.store.derived_rows import read_contents
 from tests.workers.conftest import BANK, HOST, World, now
 from tests.workers.stages import Crew
 
@@ -31,7 +31,7 @@ async def test_a_forgotten_document_leaves_nothing_derived_behind(world: World) 
     await documents.forget(HOST, "default", added.doc_id)
     await crew.drain()
     async with world.database.tenant(HOST) as connection:
-        left = await bank_state.read_contents(connection, HOST, BANK)
+        left = await read_contents(connection, HOST, BANK)
     assert left.pop("bank_statistics_t") == [(0, 0)]
     assert {mentions for _, mentions in left.pop("agent_memory_entity_t")} == {0}
     assert not any(left.values())

@@ -7,12 +7,12 @@ from uuid import UUID
 
 import pytest
 
-from store.derived import bank_state
 from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import NotFound
 from store.ledger.stages import Stage
 from store.memory.memories import KeptMemory, Memories, NewMemory
 from store.replay import verify_log
+from tests.store.derived_rows import read_contents
 from tests.workers.conftest import BANK, HOST, World, now
 from tests.workers.stages import Crew, held
 
@@ -104,7 +104,7 @@ async def test_a_memory_that_ended_is_gone_and_begins_anew_under_its_id(world: W
             await gone
     await crew.drain()
     async with world.database.tenant(HOST) as connection:
-        left = await bank_state.read_contents(connection, HOST, BANK)
+        left = await read_contents(connection, HOST, BANK)
     assert left.pop("bank_statistics_t") == [(0, 0)]
     assert {mentions for _, mentions in left.pop("agent_memory_entity_t")} == {0}
     assert not any(left.values())

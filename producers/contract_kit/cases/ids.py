@@ -10,7 +10,6 @@ from producers.contract_kit.wire import LARGEST_LIMIT, parse_instant
 
 PARALLEL_WRITES = 101
 SAME_WRITES = 12
-_FAILED = 500
 _CLIENT_ERRORS = range(400, 500)
 
 

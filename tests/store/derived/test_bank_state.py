@@ -32,6 +32,7 @@ from tests.examples import examples
 from tests.patience import PATIENCE_S
 from tests.servers import TestPostgres
 from tests.store.conftest import blocked, settings_of
+from tests.store.derived_rows import read_contents
 from tests.workers.loops import LoopThread, loop_thread
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -232,10 +233,10 @@ class Play:
 
     async def compare(self) -> None:
         async with self.database.tenant(self.host) as connection:
-            step_by_step = await bank_state.read_contents(connection, self.host, self.bank)
+            step_by_step = await read_contents(connection, self.host, self.bank)
             await self.check_facts(connection)
             await bank_state.rebuild_bank(connection, self.host, self.bank)
-            from_nothing = await bank_state.read_contents(connection, self.host, self.bank)
+            from_nothing = await read_contents(connection, self.host, self.bank)
         assert told(step_by_step) == told(from_nothing)
 
     async def nothing_is_amiss(self, owner: AsyncEngine) -> None:
@@ -367,4 +368,4 @@ async def test_what_is_forgotten_while_its_turn_is_counted_is_taken_back_by_the_
     await bank.advance(0, 0)
     await bank.compare()
     async with database.tenant(bank.host) as connection:
-        assert (await bank_state.read_contents(connection, bank.host, bank.bank))["term_t"] == []
+        assert (await read_contents(connection, bank.host, bank.bank))["term_t"] == []

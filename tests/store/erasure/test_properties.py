@@ -24,6 +24,7 @@ from store.memory.units import Units
 from store.replay import verify_log
 from tests.examples import examples
 from tests.servers import TestPostgres
+from tests.store.derived_rows import read_contents
 from tests.store.erasure.dump import dump, lines_with
 from tests.workers.conftest import HOST, World, now, open_world
 from tests.workers.loops import LoopThread, loop_thread
@@ -207,9 +208,9 @@ class Story:
         report = await verify_log(self.world.postgres.owner_url)
         assert [table for table in report.tables if not table.equal] == []
         async with self.world.database.tenant(HOST) as connection:
-            kept = await bank_state.read_contents(connection, HOST, self.bank)
+            kept = await read_contents(connection, HOST, self.bank)
             await bank_state.rebuild_bank(connection, HOST, self.bank)
-            made = await bank_state.read_contents(connection, HOST, self.bank)
+            made = await read_contents(connection, HOST, self.bank)
         for state in (kept, made):
             state["bank_statistics_t"] = [row for row in state["bank_statistics_t"] if row != (0, 0)]
         assert made == kept

@@ -24,6 +24,7 @@ from store.replay import verify_log
 from store.tenancy.banks import Banks
 from store.tenancy.keys import Keys
 from store.tenancy.quotas import QuotaLimits, Quotas
+from tests.store.derived_rows import read_contents
 from tests.store.erasure.conftest import Scene
 from tests.store.erasure.dump import dump, lines_with
 from tests.store.log.samples import named, sample
@@ -63,9 +64,9 @@ async def whole(scene: Scene) -> None:
     report = await verify_log(scene.world.postgres.owner_url)
     assert [table for table in report.tables if not table.equal] == []
     async with scene.world.database.tenant(HOST) as connection:
-        kept = await bank_state.read_contents(connection, HOST, BANK)
+        kept = await read_contents(connection, HOST, BANK)
         await bank_state.rebuild_bank(connection, HOST, BANK)
-        assert await bank_state.read_contents(connection, HOST, BANK) == kept
+        assert await read_contents(connection, HOST, BANK) == kept
 
 
 @pytest.mark.law("L5")

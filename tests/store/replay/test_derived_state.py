@@ -15,6 +15,7 @@ from store.replay import ReplayScope, repair_scope, swap_tables, verify_log
 from store.replay.derived import check_derived
 from store.tenancy import languages
 from tests.servers import TestPostgres
+from tests.store.derived_rows import read_contents
 from tests.workers.conftest import BANK, HOST, World, dialogue, now, open_world
 from tests.workers.stages import Crew
 
@@ -41,13 +42,13 @@ async def told(fresh_database: TestPostgres) -> AsyncIterator[World]:
 
 async def state(world: World) -> State:
     async with world.database.tenant(HOST) as connection:
-        return await bank_state.read_contents(connection, HOST, BANK)
+        return await read_contents(connection, HOST, BANK)
 
 
 async def rebuilt(world: World) -> State:
     async with world.database.tenant(HOST) as connection:
         await bank_state.rebuild_bank(connection, HOST, BANK)
-        return await bank_state.read_contents(connection, HOST, BANK)
+        return await read_contents(connection, HOST, BANK)
 
 
 async def repaired(world: World) -> None:

@@ -31,6 +31,7 @@ from store.log.envelope import Origin, build_command
 from store.replay import ReplayScope, verify_log
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host, settings_of
+from tests.store.derived_rows import read_contents
 from tests.store.log.samples import named, sample
 from tests.store.replay.erasing import NothingThere, erased
 from tests.store.replay.model import Model, Offer, RefusedByModel
@@ -211,9 +212,9 @@ class LogMachine(RuleBasedStateMachine):
     async def _derived_equals_its_rebuild(self, bank: UUID) -> None:
         await self._count(bank)
         async with self.database.tenant(self.host) as connection:
-            kept = await bank_state.read_contents(connection, self.host, bank)
+            kept = await read_contents(connection, self.host, bank)
             await bank_state.rebuild_bank(connection, self.host, bank)
-            assert meant(await bank_state.read_contents(connection, self.host, bank)) == meant(kept)
+            assert meant(await read_contents(connection, self.host, bank)) == meant(kept)
 
     async def _rows(self) -> dict[tuple[Any, ...], tuple[Any, ...]]:
         async with self.database.tenant(self.host) as connection:

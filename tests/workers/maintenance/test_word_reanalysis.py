@@ -11,6 +11,7 @@ from store.memory.units import Units
 from store.replay import verify_log
 from store.tenancy.banks import Banks
 from store.text.word_rules import AUTO
+from tests.store.derived_rows import read_contents
 from tests.workers.conftest import BANK, HOST, dialogue, now
 from tests.workers.maintenance.conftest import Yard
 from tests.workers.stages import Crew
@@ -52,9 +53,9 @@ async def test_the_words_of_a_bank_follow_its_language_and_are_counted_as_if_fro
     facts = await yard.world.sql("select value from afterturn.fact_t")
     assert [row.value for row in facts] == ["anna"]
     async with yard.world.database.tenant(HOST) as connection:
-        counted = await bank_state.read_contents(connection, HOST, BANK)
+        counted = await read_contents(connection, HOST, BANK)
         await bank_state.rebuild_bank(connection, HOST, BANK)
-        assert await bank_state.read_contents(connection, HOST, BANK) == counted
+        assert await read_contents(connection, HOST, BANK) == counted
     report = await verify_log(yard.world.postgres.owner_url)
     assert report.equal
     assert all(one.equal for one in report.derived)
@@ -113,9 +114,9 @@ async def test_a_unit_that_is_corrected_or_forgotten_meanwhile_has_no_words_twic
     assert report.equal
     assert all(one.equal for one in report.derived)
     async with yard.world.database.tenant(HOST) as connection:
-        counted = await bank_state.read_contents(connection, HOST, BANK)
+        counted = await read_contents(connection, HOST, BANK)
         await bank_state.rebuild_bank(connection, HOST, BANK)
-        assert await bank_state.read_contents(connection, HOST, BANK) == counted
+        assert await read_contents(connection, HOST, BANK) == counted
 
 
 async def test_a_bank_that_is_not_there_has_no_language(yard: Yard) -> None:

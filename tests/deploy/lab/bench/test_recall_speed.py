@@ -19,6 +19,7 @@ from tests.client.loopback import loopback
 from tests.deploy.lab.bench.test_append import left_behind
 from tests.deploy.native_double import KEY, NativeDouble
 from tests.patience import wait_until
+from tests.store.derived_rows import read_contents
 
 SMALL = RecallSizes(units=200, banks=2, bank_units=60, rounds=1, questions=8, checked=2)
 PROMISED = {
@@ -60,9 +61,9 @@ async def test_a_filled_bank_is_as_the_stages_would_have_left_it(on: RecallServe
             await BankFiller(here.owner, host, await Phrases.read(embedder)).fill("b", 50)
             bank = identity.bank_id(host, "b")
             async with database.tenant(host) as connection:
-                filled = await bank_state.read_contents(connection, host, bank)
+                filled = await read_contents(connection, host, bank)
                 await bank_state.rebuild_bank(connection, host, bank)
-                assert filled == await bank_state.read_contents(connection, host, bank)
+                assert filled == await read_contents(connection, host, bank)
             assert len(filled["term_t"]) > 50
         finally:
             await embedder.close()
