@@ -10,15 +10,18 @@ TOKENS_PER_TEXT = 6.0
 TOKENS_PER_RUN = 12.0
 #: Limit of a slow run's influence, as a multiple of the pace so far.
 SLOWEST = 2.0
+#: Milliseconds per token before anything was measured.
+FIRST_GUESS_MS = 0.1
+#: Share of the newest run in the average.
+NEWEST_WEIGHT = 0.2
 
 
 class TokenPace:
     """A moving average of milliseconds per token; starts from a guess and follows the measurements."""
 
-    def __init__(self, max_tokens: int, ms_per_token: float = 0.1, weight: float = 0.2) -> None:
+    def __init__(self, max_tokens: int) -> None:
         self._max_tokens = max_tokens
-        self._ms_per_token = ms_per_token
-        self._weight = weight
+        self._ms_per_token = FIRST_GUESS_MS
 
     def estimate_ms(self, texts: Sequence[str]) -> float:
         """Return the milliseconds these texts would take; 0 for no texts."""
@@ -28,7 +31,7 @@ class TokenPace:
         """Include in the average that these texts took `took_ms` milliseconds."""
         if texts:
             found = min(took_ms / self._tokens(texts), SLOWEST * self._ms_per_token)
-            self._ms_per_token += self._weight * (found - self._ms_per_token)
+            self._ms_per_token += NEWEST_WEIGHT * (found - self._ms_per_token)
 
     def _tokens(self, texts: Sequence[str]) -> float:
         longest = float(self._max_tokens)

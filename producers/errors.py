@@ -72,9 +72,9 @@ class TooSlow(ProducerError):
 class Unauthenticated(ProducerError):
     """No key, or an invalid one. `challenge`: the answer's header that says how to get one."""
 
-    def __init__(self, message: str, challenge: str = "Bearer") -> None:
+    def __init__(self, message: str) -> None:
         super().__init__(message)
-        self.challenge = challenge
+        self.challenge = "Bearer"
 
 
 class PermissionDenied(ProducerError):

@@ -157,11 +157,10 @@ def trace_operation(
     *,
     kind: SpanRole = SpanRole.INTERNAL,
     parent: str | None = None,
-    links: Sequence[str] = (),
 ) -> Generator[TraceSpan]:
     """Trace a block by a span, begun like `start_span`; the block's operations are its children."""
     if not is_tracing():
         yield NO_SPAN
         return
-    with enter_span(start_span(name, attributes or {}, kind=kind, parent=parent, links=links)) as span:
+    with enter_span(start_span(name, attributes or {}, kind=kind, parent=parent)) as span:
         yield span

@@ -37,10 +37,9 @@ def query_rate(name: str, by: str = "") -> str:
     return f"sum by ({by}) (rate({name}[5m]))" if by else f"sum(rate({name}[5m]))"
 
 
-def query_quantile(share: float, name: str, by: str = "") -> str:
-    """Return the PromQL expression of a histogram's quantile over five minutes, by a label."""
-    labels = f"le, {by}" if by else "le"
-    return f"histogram_quantile({share}, sum by ({labels}) (rate({name}_bucket[5m])))"
+def query_quantile(share: float, name: str) -> str:
+    """Return the PromQL expression of a histogram's quantile over five minutes."""
+    return f"histogram_quantile({share}, sum by (le) (rate({name}_bucket[5m])))"
 
 
 PIPELINE = Dashboard(

@@ -63,14 +63,14 @@ class PostgresEndpoint:
 class EmbeddedPostgres:
     """The PostgreSQL of a data folder, with the database `afterturn` and its three login roles."""
 
-    def __init__(self, data: Path, *, port: int = 0, connections: int = 100, durable: bool = True) -> None:
-        """Use this data folder (created if missing) and port (0: a free one, kept as long as this object).
+    def __init__(self, data: Path, *, connections: int = 100, durable: bool = True) -> None:
+        """Use this data folder (created if missing) and a free port, kept as long as this object.
 
         `connections` is PostgreSQL's max_connections. `durable=False` is for tests: no fsync, no synchronous commit.
         """
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.cluster: Cluster = find_cluster(data)
-        self._port = port or find_free_port()
+        self._port = find_free_port()
         self._log = data / LOGS / "postgres.log"
         own = {"listen_addresses": LOOPBACK, "port": str(self._port), "max_connections": str(connections)}
         self._durable = durable

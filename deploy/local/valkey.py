@@ -33,11 +33,11 @@ maxmemory-policy noeviction
 class EmbeddedValkey:
     """The Valkey of a data folder; its files are in DIR/valkey."""
 
-    def __init__(self, data: Path, *, port: int = 0) -> None:
-        """Use this data folder (created if missing) and port (0: a free one, kept as long as this object)."""
+    def __init__(self, data: Path) -> None:
+        """Use this data folder (created if missing) and a free port, kept as long as this object."""
         self.folder = data.resolve() / "valkey"
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._port = port or find_free_port()
+        self._port = find_free_port()
         self._log = data / LOGS / "valkey.log"
         self._password = ensure_password(data / "passwords", "valkey")
         self._process: subprocess.Popen[bytes] | None = None

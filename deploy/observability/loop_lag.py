@@ -20,13 +20,13 @@ LOOP_LAG_SECONDS = Histogram(
 )
 
 
-async def record_loop_lag(process: str, pause_s: float = PAUSE_S) -> None:
+async def record_loop_lag(process: str) -> None:
     """Record the lag of the running event loop in the histogram, until cancelled; `process` is `api` or `worker`."""
     observed = LOOP_LAG_SECONDS.labels(process)
     while True:
         began = time.monotonic()
-        await asyncio.sleep(pause_s)
-        observed.observe(max(0.0, time.monotonic() - began - pause_s))
+        await asyncio.sleep(PAUSE_S)
+        observed.observe(max(0.0, time.monotonic() - began - PAUSE_S))
 
 
 @asynccontextmanager

@@ -25,7 +25,7 @@ ADVANCE = text("""
      where host_id = :host and name = :name""")
 RESTAMP = text("select afterturn.restamp()")
 SKIP = text("select setval('afterturn.log_position_seq', nextval('afterturn.log_position_seq') + :many)")
-#: Positions that a restore to a point in time leaves out by default: more than a lost time can have given.
+#: Positions that a restore to a point in time leaves out: more than a lost time can have given.
 LOST_POSITIONS = 1_000_000_000
 
 
@@ -55,7 +55,7 @@ async def restamp_log(owner_url: str) -> int:
         await engine.dispose()
 
 
-async def skip_lost_positions(owner_url: str, many: int = LOST_POSITIONS) -> int:
+async def skip_lost_positions(owner_url: str) -> int:
     """Advance a restored log beyond every position that lost events can have had; return the first new position.
 
     A base backup that is restored to a point in time keeps the cluster's identity and the meaning of its xids, but
@@ -65,6 +65,6 @@ async def skip_lost_positions(owner_url: str, many: int = LOST_POSITIONS) -> int
     engine = create_owner_engine(owner_url, poolclass=NullPool)
     try:
         async with engine.begin() as connection:
-            return int((await connection.execute(SKIP, {"many": many})).scalar_one())
+            return int((await connection.execute(SKIP, {"many": LOST_POSITIONS})).scalar_one())
     finally:
         await engine.dispose()

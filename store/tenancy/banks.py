@@ -191,15 +191,13 @@ class Banks:
             found = await connection.execute(KNOWN, {"host": host, "bank": identity.bank_id(host, name)})
             return found.scalar() is not None
 
-    async def of_user(
-        self, host: UUID, space: Space, user: str, *, names: list[str] | None = None, limit: int = MOST_OF_USER
-    ) -> list[str]:
+    async def of_user(self, host: UUID, space: Space, user: str, *, names: list[str] | None = None) -> list[str]:
         """Return the names of banks that a user wrote to, the last one first, as a caller of `space` may see them."""
         arguments = {
             "host": host,
             "user": identity.user_id(host, user),
             "names": names,
-            "limit": limit,
+            "limit": MOST_OF_USER,
             "now": self._clock(),
         }
         async with self._database.scoped(host, *space_ids(host, space)) as connection:

@@ -4,8 +4,7 @@ The language is the bank's own state, changed by an event. From then on words ar
 questions are analysed by both, until maintenance has analysed every older unit's words anew.
 """
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
@@ -99,9 +98,9 @@ _USUAL = Rules(rules_of(AUTO), (rules_of(AUTO),))
 class Languages:
     """A cache of banks' word rules, at most a few seconds old."""
 
-    def __init__(self, database: Database, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._known = RecentAnswers(self._read, BELIEVED_S, MOST_HOSTS, clock)
+        self._known = RecentAnswers(self._read, BELIEVED_S, MOST_HOSTS)
 
     async def of(self, host: UUID) -> dict[UUID, Rules]:
         """Return the rules of a host's banks by id, for those that have others than the usual ones."""

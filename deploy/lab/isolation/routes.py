@@ -166,16 +166,14 @@ def _make_change_route(ask: Callable[[Trial], TrialRequest]) -> TrialRoute:
     return TrialRoute(ask, by_id=True, others=SharedRights.MUST_NOT)
 
 
-def _make_erase_route(
-    kind: str, *, by_id: bool = False, others: SharedRights = SharedRights.MUST_NOT, **named: Callable[[Trial], str]
-) -> TrialRoute:
+def _make_erase_route(kind: str, *, by_id: bool = False, **named: Callable[[Trial], str]) -> TrialRoute:
     def ask(one: Trial) -> TrialRequest:
         target = {} if kind == "user" else {"bank": one.bank}
         return TrialRequest(
             "POST", "/api/v1/erasures", {"kind": kind, **target, **{key: of(one) for key, of in named.items()}}
         )
 
-    return TrialRoute(ask, by_id, others, seldom=True)
+    return TrialRoute(ask, by_id, SharedRights.MUST_NOT, seldom=True)
 
 
 def _make_recall_routes(path: str, **job: Any) -> dict[str, TrialRoute]:
@@ -407,9 +405,9 @@ ROUTES |= {
 }
 
 
-def _make_namespace_route(method: str, ending: str = "", body: dict[str, Any] | None = None) -> TrialRoute:
+def _make_namespace_route(method: str, body: dict[str, Any] | None = None) -> TrialRoute:
     def ask(one: Trial) -> TrialRequest:
-        return TrialRequest(method, f"/v1/namespaces/{name_namespace(one.bank)}{ending}", body)
+        return TrialRequest(method, f"/v1/namespaces/{name_namespace(one.bank)}", body)
 
     return _make_read_route(ask)
 
