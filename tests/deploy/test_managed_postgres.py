@@ -14,13 +14,13 @@ from sqlalchemy import NullPool, make_url, text
 
 from deploy.cli.erase import vacuum_tables
 from deploy.components.bootstrap import HOST, bootstrap_database
+from deploy.lab.removal import remove_hosts
 from deploy.local import EmbeddedPostgres, PostgresEndpoint, child
 from deploy.local.ports import find_free_port
 from store import identity, migrations
 from store.connections import create_engine
 from store.derived.vector_indexes import VectorIndexes
 from store.replay import ReplayScope, repair_scope, swap_tables, verify_log
-from store.tenancy.removal import remove_hosts
 from tests.dumps import AS_OWNER, EVERY_TENANT, dumped
 from tests.patience import until
 from tests.processes import spawned

@@ -23,6 +23,7 @@ from deploy.cli.erase import vacuum_tables
 from deploy.lab.bench.bench_database import open_bench_database
 from deploy.lab.bench.servers import BenchServers
 from deploy.lab.chaos.database_observer import open_observer
+from deploy.lab.removal import remove_hosts
 from deploy.local.child import Account, build_account_arguments
 from deploy.local.ports import LOOPBACK, find_free_port
 from producers.settings import BrokerSettings
@@ -34,7 +35,6 @@ from store.errors import InvalidDatabaseUrl
 from store.log.reader import restamp_log
 from store.replay import run as replay
 from store.settings import DatabaseSettings
-from store.tenancy.removal import remove_hosts
 from tests.certificates import Authority
 from tests.packages import program
 from tests.patience import wait_until

@@ -11,6 +11,7 @@ from sqlalchemy import NullPool, TableClause, delete, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from deploy.lab.bench.servers import BenchServers
+from deploy.lab.removal import tenant_table
 from embeddings.retry import AT_ONCE, Retry
 from store import identity
 from store.connections import create_owner_engine
@@ -19,7 +20,6 @@ from store.database_outage import DEADLOCK, retry_after_states
 from store.ledger.stages import STAGES, TURN_STAGES, Stream
 from store.settings import DatabaseSettings
 from store.tenancy.keys import Keys
-from store.tenancy.removal import tenant_table
 
 #: Retries after a deadlock: workers may still be changing the rows, in another order.
 DELETE_AGAIN = Retry(AT_ONCE, attempts=20)

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from deploy.lab.demo.data import DemoData, DemoQuestion, DemoTurn, FreshWrite, TurnName
+from deploy.lab.demo.entities import most_mentioned
 from deploy.lab.demo.outcome import (
     FRESH_FIRST,
     DemoOutcome,
@@ -25,7 +26,6 @@ from deploy.local.private_stack import run_private_stack
 from deploy.local.stack import Stack
 from store import identity
 from store.database import Database
-from store.derived.entities import most_mentioned
 from store.ledger.ledger import PUBLIC_STATUSES
 from store.ledger.stages import TURN_STAGES
 from store.settings import DatabaseSettings

@@ -19,6 +19,7 @@ from deploy.lab.isolation.routes import find_uncovered_routes
 from deploy.lab.isolation.tables import find_empty_tables
 from deploy.lab.isolation.transport import Send, TrialRequest, send_in_process, send_over_http
 from deploy.lab.isolation.trials import IsolationReport, TrialChannel, check_isolation
+from deploy.lab.removal import remove_hosts
 from deploy.local.stack import Stack
 from producers.http.app import create_app
 from producers.http.routes.service import Readiness
@@ -49,7 +50,6 @@ from store.recall.settings import RecallSettings
 from store.settings import DatabaseSettings
 from store.tenancy.banks import Banks
 from store.tenancy.keys import Keys
-from store.tenancy.removal import remove_hosts
 
 #: One try in this many is made over HTTP.
 HTTP_SHARE = 20

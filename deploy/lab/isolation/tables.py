@@ -7,8 +7,8 @@ from sqlalchemy import NullPool, literal, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deploy.lab.isolation.fixture import IsolationFixture
+from deploy.lab.removal import TABLES, tenant_table
 from store.connections import create_owner_engine
-from store.tenancy.removal import TABLES, tenant_table
 
 #: Tables of a tenant that may be empty during the check, each with the reason.
 MAY_BE_EMPTY = {

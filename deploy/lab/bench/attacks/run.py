@@ -20,6 +20,7 @@ from deploy.lab.bench.attacks.memory import MemoryWatch
 from deploy.lab.bench.attacks.report import AttackOutcome, AttackReport, Baseline
 from deploy.lab.bench.attacks.victim import Victim, VictimCall, compute_call_p95_ms, run_victim
 from deploy.lab.bench.measures import Machine
+from deploy.lab.removal import remove_hosts
 from deploy.local.private_stack import run_private_stack
 from deploy.local.stack import Stack
 from deploy.notices import Say
@@ -28,7 +29,6 @@ from store.connections import create_owner_engine
 from store.database import Database
 from store.settings import DatabaseSettings
 from store.tenancy.keys import Keys
-from store.tenancy.removal import remove_hosts
 
 ENVIRONMENT = {"AFTERTURN_PRESSURE__RECALL_JOB_ROWS": str(RECALL_JOB_ROWS)}
 #: The victim has recovered when its last WELL_S seconds met the targets; the longest wait for that is RECOVERY_S.

@@ -22,6 +22,7 @@ from deploy.lab.isolation.run import build_application
 from deploy.lab.isolation.tables import MAY_BE_EMPTY, find_empty_tables
 from deploy.lab.isolation.transport import Send, TrialReply, send_in_process
 from deploy.lab.isolation.trials import CASES, compare_replies
+from deploy.lab.removal import TABLES, remove_hosts
 from producers.errors import PermissionDenied
 from producers.notifications import Notifier
 from producers.plugin.openapi import ROUTES as PLUGIN_ROUTES
@@ -35,7 +36,6 @@ from store.derived.persons import Person, PersonKey, Persons
 from store.memory.directives import Curation
 from store.tenancy.banks import Banks
 from store.tenancy.keys import Grant, Keys
-from store.tenancy.removal import TABLES, remove_hosts
 from store.tenancy.spaces import Space
 from tests.producers.conftest import broker_of, database_of
 from tests.producers.schemas import HeldToSchema
