@@ -74,9 +74,5 @@ async def read_row(url: str, question: TextClause) -> Any:
 
     Raises SQLAlchemyError, OSError or TimeoutError when the database does not answer.
     """
-    engine = create_engine(url, timeout_s=PATIENCE_S, driver=NAMELESS, poolclass=NullPool)
-    try:
-        async with engine.connect() as connection:
-            return (await connection.execute(question)).one()
-    finally:
-        await engine.dispose()
+    async with create_engine(url, timeout_s=PATIENCE_S, driver=NAMELESS, poolclass=NullPool).connect() as connection:
+        return (await connection.execute(question)).one()

@@ -228,11 +228,8 @@ def _quote_identifier(name: str) -> str:
 @asynccontextmanager
 async def _open_connection(url: str) -> AsyncGenerator[AsyncConnection]:
     engine = create_engine(url, timeout_s=PATIENCE_S, driver=NAMELESS, poolclass=NullPool, isolation_level="AUTOCOMMIT")
-    try:
-        async with engine.connect() as connection:
-            yield connection
-    finally:
-        await engine.dispose()
+    async with engine.connect() as connection:
+        yield connection
 
 
 def _migrate_schema(owner: str) -> None:

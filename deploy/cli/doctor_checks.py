@@ -308,11 +308,8 @@ async def _check_migrations(owner_url: str, *, foreign: bool) -> DoctorFinding:
 async def fetch_row(url: str, query: TextClause, *, pooled: bool = False) -> Sequence[Any] | None:
     """Return the first row of a query over a connection made as the service does, so that it fails in the same ways."""
     engine = service_engine(url, pooled=pooled, poolclass=NullPool)
-    try:
-        async with asyncio.timeout(ANSWER_SECONDS), engine.connect() as connection:
-            return (await connection.execute(query)).first()
-    finally:
-        await engine.dispose()
+    async with asyncio.timeout(ANSWER_SECONDS), engine.connect() as connection:
+        return (await connection.execute(query)).first()
 
 
 async def _describe_redis(client: Redis) -> str:

@@ -232,12 +232,8 @@ def _try_vacuum(stack: Stack) -> bool:
 
 async def vacuum_tables(owner_url: str) -> None:
     """Vacuum the tables whose dead rows hold what was erased, as far as no running transaction still reads them."""
-    engine = create_owner_engine(owner_url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
-    try:
-        async with engine.connect() as connection:
-            await connection.execute(text(f"vacuum {', '.join(f'afterturn.{name}' for name in VACUUMED)}"))
-    finally:
-        await engine.dispose()
+    async with create_owner_engine(owner_url, poolclass=NullPool, isolation_level="AUTOCOMMIT").connect() as connection:
+        await connection.execute(text(f"vacuum {', '.join(f'afterturn.{name}' for name in VACUUMED)}"))
 
 
 def _render_receipt(receipt: Receipt, aliases: Sequence[str], *, dry_run: bool) -> Group:

@@ -26,13 +26,10 @@ LAST = ("agent_memory_bank_t", "host_t")
 async def remove_hosts(owner_url: str, hosts: Sequence[UUID]) -> None:
     """Delete every row of these hosts; their running work is fenced."""
     engine = create_owner_engine(owner_url, poolclass=NullPool)
-    try:
-        async with engine.connect() as connection:
-            tables = [str(row[0]) for row in await connection.execute(TABLES)]
-        await _empty_tables(engine, [table for table in CLAIMS if table in tables], hosts)
-        await _empty_tables(engine, [*(table for table in tables if table not in LAST), *LAST], hosts)
-    finally:
-        await engine.dispose()
+    async with engine.connect() as connection:
+        tables = [str(row[0]) for row in await connection.execute(TABLES)]
+    await _empty_tables(engine, [table for table in CLAIMS if table in tables], hosts)
+    await _empty_tables(engine, [*(table for table in tables if table not in LAST), *LAST], hosts)
 
 
 def tenant_table(name: str) -> TableClause:

@@ -193,4 +193,3 @@ class EmbeddedPostgres:
         )
         async with engine.connect() as connection:
             yield connection
-        await engine.dispose()

@@ -60,22 +60,19 @@ async def guard_disk(settings: Settings, endpoint: PostgresEndpoint) -> None:
     engine = create_engine(
         endpoint.superuser_url, timeout_s=TIMEOUT_S, isolation_level="AUTOCOMMIT", poolclass=NullPool
     )
-    try:
-        while True:
-            free = await asyncio.to_thread(free_bytes, settings.data)
-            limit = _resume_bytes(settings.health) if refused else settings.health.disk_reserve_bytes
-            if (free < limit) != refused:
-                try:
-                    async with engine.connect() as connection:
-                        await _set_read_only(connection, read_only=not refused)
-                except Exception as error:  # noqa: BLE001 - the next look tries again after any error
-                    log.warning("disk_guard_failed", error=type(error).__name__, free_bytes=free)
-                else:
-                    refused = not refused
-                    log.warning("disk_space_short" if refused else "disk_space_back", free_bytes=free)
-            await asyncio.sleep(CHECK_INTERVAL_S)
-    finally:
-        await engine.dispose()
+    while True:
+        free = await asyncio.to_thread(free_bytes, settings.data)
+        limit = _resume_bytes(settings.health) if refused else settings.health.disk_reserve_bytes
+        if (free < limit) != refused:
+            try:
+                async with engine.connect() as connection:
+                    await _set_read_only(connection, read_only=not refused)
+            except Exception as error:  # noqa: BLE001 - the next look tries again after any error
+                log.warning("disk_guard_failed", error=type(error).__name__, free_bytes=free)
+            else:
+                refused = not refused
+                log.warning("disk_space_short" if refused else "disk_space_back", free_bytes=free)
+        await asyncio.sleep(CHECK_INTERVAL_S)
 
 
 async def _set_read_only(connection: AsyncConnection, *, read_only: bool) -> None:

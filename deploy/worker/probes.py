@@ -69,11 +69,8 @@ def _render_metrics(settings: Settings) -> bytes:
 def _look_at_database(url: str) -> tuple[HTTPStatus, str, bytes]:
     async def look() -> None:
         engine = create_engine(url, timeout_s=ANSWER_S, poolclass=NullPool)
-        try:
-            async with asyncio.timeout(ANSWER_S), engine.connect() as connection:
-                await connection.execute(text("select 1"))
-        finally:
-            await engine.dispose()
+        async with asyncio.timeout(ANSWER_S), engine.connect() as connection:
+            await connection.execute(text("select 1"))
 
     try:
         asyncio.run(look())

@@ -199,11 +199,8 @@ class VectorIndexes:
     @asynccontextmanager
     async def _owner(self) -> AsyncGenerator[AsyncConnection]:
         engine = create_owner_engine(self._owner_url, timeout_s=5, isolation_level="AUTOCOMMIT", poolclass=NullPool)
-        try:
-            async with engine.connect() as connection:
-                yield connection
-        finally:
-            await engine.dispose()
+        async with engine.connect() as connection:
+            yield connection
 
 
 def count_lists(vectors: int, most: int = MOST_LISTS) -> int:

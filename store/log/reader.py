@@ -47,12 +47,8 @@ async def restamp_log(owner_url: str) -> int:
 
     Appends wait meanwhile. Every subscription goes on exactly where it was.
     """
-    engine = create_owner_engine(owner_url, poolclass=NullPool)
-    try:
-        async with engine.begin() as connection:
-            return int((await connection.execute(RESTAMP)).scalar_one())
-    finally:
-        await engine.dispose()
+    async with create_owner_engine(owner_url, poolclass=NullPool).begin() as connection:
+        return int((await connection.execute(RESTAMP)).scalar_one())
 
 
 async def skip_lost_positions(owner_url: str) -> int:
@@ -62,9 +58,5 @@ async def skip_lost_positions(owner_url: str) -> int:
     would issue the positions of the lost time again. After this call, no position that a reader still has is issued to
     another event.
     """
-    engine = create_owner_engine(owner_url, poolclass=NullPool)
-    try:
-        async with engine.begin() as connection:
-            return int((await connection.execute(SKIP, {"many": LOST_POSITIONS})).scalar_one())
-    finally:
-        await engine.dispose()
+    async with create_owner_engine(owner_url, poolclass=NullPool).begin() as connection:
+        return int((await connection.execute(SKIP, {"many": LOST_POSITIONS})).scalar_one())

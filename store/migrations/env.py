@@ -100,7 +100,6 @@ async def _run_migrations() -> None:
             await connection.run_sync(_migrate_schema)
         if await session.scalar(FIND_REVISION) == newest_revision():
             await session.run_sync(build_missing_indexes)
-    await engine.dispose()
 
 
 asyncio.run(_run_migrations())

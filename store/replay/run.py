@@ -1,8 +1,7 @@
 """The three modes of a replay: compare, swap, and repair in place."""
 
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
@@ -52,10 +51,10 @@ async def verify_log(
     ReplayError when the log cannot be replayed.
     """
     started = time.monotonic()
-    async with _open_engine(owner_url) as engine:
-        shadow = Shadow(engine, scope, VERIFIED)
-        report = await _verify_shadow(shadow, started, progress, resume=resume)
-        await shadow.drop()
+    engine = _create_engine(owner_url)
+    shadow = Shadow(engine, scope, VERIFIED)
+    report = await _verify_shadow(shadow, started, progress, resume=resume)
+    await shadow.drop()
     return report
 
 
@@ -68,16 +67,16 @@ async def swap_tables(owner_url: str, *, progress: Progress | None = None, resum
     swap. Raises ReplayError when running transactions leave no moment for it, or something is erased meanwhile.
     """
     started = time.monotonic()
-    async with _open_engine(owner_url) as engine:
-        shadow = Shadow(engine, EVERYTHING, SWAPPED)
-        report = await _verify_shadow(shadow, started, progress, resume=resume)
-        async with engine.begin() as connection:
-            await connection.execute(FINISH, {"schema": shadow.schema})
-        concerned = await _run_when_quiet(engine, shadow, report, _put_in_place)
-        await shadow.drop()
-        if not all(one.equal for one in report.derived):
-            concerned = await _concerned_banks(engine, EVERYTHING)
-        await derived.rebuild_derived(engine, concerned)
+    engine = _create_engine(owner_url)
+    shadow = Shadow(engine, EVERYTHING, SWAPPED)
+    report = await _verify_shadow(shadow, started, progress, resume=resume)
+    async with engine.begin() as connection:
+        await connection.execute(FINISH, {"schema": shadow.schema})
+    concerned = await _run_when_quiet(engine, shadow, report, _put_in_place)
+    await shadow.drop()
+    if not all(one.equal for one in report.derived):
+        concerned = await _concerned_banks(engine, EVERYTHING)
+    await derived.rebuild_derived(engine, concerned)
     return report
 
 
@@ -90,12 +89,12 @@ async def repair_scope(owner_url: str, scope: ReplayScope, *, progress: Progress
     if scope.host is None:
         raise ReplayError("a repair in place needs one tenant, or one bank of it")
     started = time.monotonic()
-    async with _open_engine(owner_url) as engine:
-        shadow = Shadow(engine, scope, REPAIRED)
-        report = await _verify_shadow(shadow, started, progress, resume=False)
-        await _run_when_quiet(engine, shadow, report, _correct_rows)
-        await shadow.drop()
-        await derived.rebuild_derived(engine, await _concerned_banks(engine, scope))
+    engine = _create_engine(owner_url)
+    shadow = Shadow(engine, scope, REPAIRED)
+    report = await _verify_shadow(shadow, started, progress, resume=False)
+    await _run_when_quiet(engine, shadow, report, _correct_rows)
+    await shadow.drop()
+    await derived.rebuild_derived(engine, await _concerned_banks(engine, scope))
     return report
 
 
@@ -187,16 +186,11 @@ def _sqlstate_of(error: DBAPIError) -> str:
     return state_of(error) or type(error).__name__
 
 
-@asynccontextmanager
-async def _open_engine(owner_url: str) -> AsyncGenerator[AsyncEngine]:
+def _create_engine(owner_url: str) -> AsyncEngine:
     settings = {
         "timezone": "UTC",
         "jit": "off",
         "application_name": "afterturn replay",
         "search_path": "afterturn,public",
     }
-    engine = create_owner_engine(owner_url, driver={"server_settings": settings}, poolclass=NullPool)
-    try:
-        yield engine
-    finally:
-        await engine.dispose()
+    return create_owner_engine(owner_url, driver={"server_settings": settings}, poolclass=NullPool)

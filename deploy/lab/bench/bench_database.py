@@ -127,4 +127,3 @@ async def open_bench_database(servers: BenchServers) -> AsyncGenerator[BenchData
     finally:
         if servers.shared:
             await here.remove()
-        await engine.dispose()

@@ -176,12 +176,8 @@ async def _wait_until_done(stack: Stack) -> None:
 
 
 async def _read_sizes(stack: Stack) -> dict[str, int]:
-    engine = create_owner_engine(stack.owner_url.get_secret_value(), poolclass=NullPool)
-    try:
-        async with engine.connect() as connection:
-            return {row.name: row.bytes for row in await connection.execute(SIZES)}
-    finally:
-        await engine.dispose()
+    async with create_owner_engine(stack.owner_url.get_secret_value(), poolclass=NullPool).connect() as connection:
+        return {row.name: row.bytes for row in await connection.execute(SIZES)}
 
 
 def _group_small(grown: Mapping[str, float]) -> dict[str, float]:

@@ -51,13 +51,9 @@ class StackUsage:
 
 async def read_usage(stack: Stack) -> StackUsage:
     """Return a sample of a stack on this machine: its processes, connections and ledger."""
-    engine = create_owner_engine(stack.owner_url.get_secret_value(), poolclass=NullPool)
-    try:
-        async with engine.connect() as connection:
-            connections = int((await connection.execute(CONNECTIONS)).scalar_one())
-            undone = int((await connection.execute(UNDONE)).scalar_one())
-    finally:
-        await engine.dispose()
+    async with create_owner_engine(stack.owner_url.get_secret_value(), poolclass=NullPool).connect() as connection:
+        connections = int((await connection.execute(CONNECTIONS)).scalar_one())
+        undone = int((await connection.execute(UNDONE)).scalar_one())
     parts = dict[str, Usage]()
     for process in stack.processes:
         name = "workers" if process.name.startswith("worker") else process.name

@@ -40,13 +40,9 @@ LOG = text("""
 
 async def find_empty_tables(owner_url: str, hosts: Sequence[UUID]) -> list[str]:
     """Return the tenant tables without a row of these hosts, except those that may be empty."""
-    engine = create_owner_engine(owner_url, poolclass=NullPool)
-    try:
-        async with engine.connect() as connection:
-            tables = [str(row[0]) for row in await connection.execute(TABLES)]
-            return [one for one in tables if one not in MAY_BE_EMPTY and not await _has_rows(connection, one, hosts)]
-    finally:
-        await engine.dispose()
+    async with create_owner_engine(owner_url, poolclass=NullPool).connect() as connection:
+        tables = [str(row[0]) for row in await connection.execute(TABLES)]
+        return [one for one in tables if one not in MAY_BE_EMPTY and not await _has_rows(connection, one, hosts)]
 
 
 async def _has_rows(connection: AsyncConnection, table: str, hosts: Sequence[UUID]) -> bool:
@@ -57,10 +53,6 @@ async def _has_rows(connection: AsyncConnection, table: str, hosts: Sequence[UUI
 
 async def hash_bank_logs(owner_url: str, fixture: IsolationFixture) -> Mapping[UUID, str]:
     """Return a digest of each bank's log; every change of a bank adds an event to the log, or erases one."""
-    engine = create_owner_engine(owner_url, poolclass=NullPool)
-    try:
-        async with engine.connect() as connection:
-            found = await connection.execute(LOG, {"hosts": fixture.host_ids, "banks": fixture.bank_ids})
-            return {row.bank_id: row.digest for row in found}
-    finally:
-        await engine.dispose()
+    async with create_owner_engine(owner_url, poolclass=NullPool).connect() as connection:
+        found = await connection.execute(LOG, {"hosts": fixture.host_ids, "banks": fixture.bank_ids})
+        return {row.bank_id: row.digest for row in found}

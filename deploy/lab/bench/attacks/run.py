@@ -160,7 +160,6 @@ async def open_tenant_factory(stack: Stack) -> AsyncGenerator[TenantFactory]:
         yield TenantFactory(stack, owner, Keys(database))
     finally:
         await database.close()
-        await owner.dispose()
 
 
 @dataclass(frozen=True, slots=True)
