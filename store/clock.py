@@ -14,6 +14,7 @@ from typing import Self
 import structlog
 from sqlalchemy import text
 
+from store.concurrent_calls import run_meanwhile
 from store.database import Database
 from store.database_outage import may_pass
 
@@ -85,14 +86,10 @@ class DatabaseClock:
     @asynccontextmanager
     async def running(self, patience_s: float = 1.0) -> AsyncGenerator[None]:
         """Ask the database at intervals during the block, which begins with its first answer or after `patience_s`."""
-        task = asyncio.create_task(self.run(), name="clock")
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self.known(), patience_s)
-        try:
+        async with run_meanwhile(self.run(), "clock"):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.known(), patience_s)
             yield
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
 
     async def run(self) -> None:
         """Ask the database at intervals until cancelled; after a failure ask again sooner."""

@@ -1,7 +1,8 @@
-"""Runs calls at once, so that none of them outlives the failure of another."""
+"""Runs calls at once, so that none of them outlives the failure of another, or the block that needs it."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 R = TypeVar("R")
@@ -21,3 +22,17 @@ async def gather_or_cancel(*calls: Coroutine[Any, Any, R]) -> list[R]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
+
+
+@asynccontextmanager
+async def run_meanwhile(work: Coroutine[Any, Any, None], name: str) -> AsyncGenerator[asyncio.Task[None]]:
+    """Run `work` in a task of this name while the block runs; yield the task, which has ended when the block is left.
+
+    Its own error ends the work, and not the block.
+    """
+    task = asyncio.create_task(work, name=name)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])

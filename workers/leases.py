@@ -2,12 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 
 import structlog
 
+from store.concurrent_calls import run_meanwhile
 from store.ledger.ledger import Claim, Ledger
 from workers.metrics import LEASES_LOST
 
@@ -16,18 +17,12 @@ log = structlog.get_logger(__name__)
 Jobs = Mapping[asyncio.Task[None], Sequence[Claim]]
 
 
-@asynccontextmanager
-async def keep_leases(ledger: Ledger, jobs: Jobs, lease: timedelta) -> AsyncGenerator[None]:
+def keep_leases(ledger: Ledger, jobs: Jobs, lease: timedelta) -> AbstractAsyncContextManager[object]:
     """Renew the claims of the running tasks every third of a lease; cancel a task that has lost all of its claims.
 
     While the database is out of reach, tasks go on until their lease must have run out.
     """
-    keeper = asyncio.create_task(_renew_leases(ledger, jobs, lease))
-    try:
-        yield
-    finally:
-        keeper.cancel()
-        await asyncio.gather(keeper, return_exceptions=True)
+    return run_meanwhile(_renew_leases(ledger, jobs, lease), "renew leases")
 
 
 async def _renew_leases(ledger: Ledger, jobs: Jobs, lease: timedelta) -> None:

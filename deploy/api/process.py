@@ -7,7 +7,7 @@ import socket
 import sys
 import threading
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -55,6 +55,7 @@ from producers.service.read_replica import ReadReplica
 from producers.service.recall_coordinator import RecallCoordinator
 from producers.settings import BrokerSettings
 from store.clock import DatabaseClock
+from store.concurrent_calls import run_meanwhile
 from store.database import Database
 from store.database_gauges import read_database_sample
 from store.derived.pending_words import PendingWordsLimit
@@ -311,12 +312,8 @@ class _BackgroundModel:
     def wrong(self) -> str:
         return self._wrong
 
-    @asynccontextmanager
-    async def loading(self) -> AsyncGenerator[None]:
-        task = asyncio.create_task(self._load(), name=f"load {self._what}")
-        yield
-        task.cancel()
-        await asyncio.wait([task])
+    def loading(self) -> AbstractAsyncContextManager[object]:
+        return run_meanwhile(self._load(), f"load {self._what}")
 
     async def _load(self) -> None:
         if self._model is None:

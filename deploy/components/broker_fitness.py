@@ -6,8 +6,8 @@ every problem of a broker that was unavailable at start and came back: turns are
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from itertools import islice
 
@@ -17,6 +17,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from producers.settings import BrokerSettings
+from store.concurrent_calls import run_meanwhile
 
 log = structlog.get_logger(__name__)
 
@@ -150,15 +151,9 @@ class BrokerMonitor:
             if not await asyncio.to_thread(self.look):
                 await asyncio.sleep(self.every_s)
 
-    @asynccontextmanager
-    async def running(self) -> AsyncGenerator[None]:
+    def running(self) -> AbstractAsyncContextManager[object]:
         """Run the check in the background while the block runs."""
-        task = asyncio.create_task(self.run(), name="look at the broker")
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
+        return run_meanwhile(self.run(), "look at the broker")
 
 
 def _log_problem(flaw: BrokerProblem) -> None:

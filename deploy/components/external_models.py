@@ -4,9 +4,8 @@ Models on other machines are recorded so that an erasure can name them; the sent
 the database know whose vectors they see.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from urllib.parse import urlsplit
 
 import structlog
@@ -16,6 +15,7 @@ from embeddings.protocol import Embedder
 from embeddings.remote import derive_generation
 from embeddings.retry import Retry, wait_evenly
 from embeddings.settings import Provider
+from store.concurrent_calls import run_meanwhile
 from store.database import Database
 from store.database_outage import may_pass
 from store.live_model import note_live_model
@@ -55,15 +55,11 @@ async def record_models(database: Database, settings: Settings, embedder: Embedd
     await Retry(wait_evenly(RETRY_INTERVAL_S)).call(record, again)
 
 
-@asynccontextmanager
-async def record_models_meanwhile(database: Database, settings: Settings, embedder: Embedder) -> AsyncGenerator[None]:
+def record_models_meanwhile(
+    database: Database, settings: Settings, embedder: Embedder
+) -> AbstractAsyncContextManager[object]:
     """Record the models of this process in the background while the block runs."""
-    task = asyncio.create_task(record_models(database, settings, embedder), name="note models")
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
+    return run_meanwhile(record_models(database, settings, embedder), "note models")
 
 
 def _parse_host(url: str) -> str:

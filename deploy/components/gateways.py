@@ -16,6 +16,7 @@ from producers.service.gateway_clients import (
     canonical_url,
 )
 from producers.service.gateway_recall import GatewayRecall
+from store.concurrent_calls import run_meanwhile
 from store.database import Database
 from store.database_outage import is_outage
 from store.errors import SealBroken, TargetTaken
@@ -91,13 +92,11 @@ async def store_configured_target(database: Database, settings: DeliverySettings
 
     When they name none, end the target that earlier settings made.
     """
-    task = asyncio.create_task(_follow_targets(GatewayTargets(database), settings), name="follow the gateway settings")
-    await asyncio.wait({task}, timeout=AT_START_S)
-    try:
+    async with run_meanwhile(
+        _follow_targets(GatewayTargets(database), settings), "follow the gateway settings"
+    ) as task:
+        await asyncio.wait({task}, timeout=AT_START_S)
         yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 async def _follow_targets(targets: GatewayTargets, settings: DeliverySettings) -> None:

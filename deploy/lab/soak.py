@@ -17,6 +17,7 @@ from deploy.lab.bench.usage import StackUsage, read_usage
 from deploy.local.private_stack import run_private_stack
 from deploy.local.stack import Stack
 from deploy.notices import Say
+from store.concurrent_calls import run_meanwhile
 
 MIB = 1024 * 1024
 #: Warm-up of models, pools and caches before the baseline: share of the whole time, and its longest duration.
@@ -122,10 +123,8 @@ async def _run_soak(stack: Stack, minutes: float, per_second: float, say: Say) -
         baseline = await _wait_settled(stack, queue, None)
         say(f"baseline: {_serialise_usage(baseline)}; load for {60 * minutes - warm_up:.0f} s")
         loaded = [baseline]
-        looking = asyncio.create_task(_watch_stack(stack, queue, loaded))
-        await load.run(60 * minutes - warm_up, per_second)
-        looking.cancel()
-        await asyncio.wait([looking])
+        async with run_meanwhile(_watch_stack(stack, queue, loaded), "watch the stack"):
+            await load.run(60 * minutes - warm_up, per_second)
         after = await _wait_settled(stack, queue, baseline)
     return Soaked(minutes, load.calls, baseline, loaded, after)
 

@@ -5,10 +5,11 @@ Import it only when the folder of samples is known (deploy/api/__main__.py, depl
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 
 from prometheus_client import Histogram
+
+from store.concurrent_calls import run_meanwhile
 
 #: Pause between two measurements, in seconds.
 PAUSE_S = 0.5
@@ -29,10 +30,6 @@ async def record_loop_lag(process: str) -> None:
         observed.observe(max(0.0, time.monotonic() - began - PAUSE_S))
 
 
-@asynccontextmanager
-async def measure_loop_lag(process: str) -> AsyncGenerator[None]:
+def measure_loop_lag(process: str) -> AbstractAsyncContextManager[object]:
     """Record the lag of the running event loop in the histogram while the block runs."""
-    task = asyncio.create_task(record_loop_lag(process), name="measure the lag of the event loop")
-    yield
-    task.cancel()
-    await asyncio.wait([task])
+    return run_meanwhile(record_loop_lag(process), "measure the lag of the event loop")

@@ -1,10 +1,10 @@
-"""Calls that run at once end together, and their error is the first one's."""
+"""Calls that run at once end together, with their error or with the block that they run beside."""
 
 import asyncio
 
 import pytest
 
-from store.concurrent_calls import gather_or_cancel
+from store.concurrent_calls import gather_or_cancel, run_meanwhile
 
 
 class Calls:
@@ -55,3 +55,26 @@ async def test_who_is_cancelled_leaves_none_running() -> None:
     with pytest.raises(asyncio.CancelledError):
         await whole
     assert calls.ended == ["a", "b"]
+
+
+async def test_what_runs_meanwhile_has_ended_when_its_block_is_left_by_an_error() -> None:
+    calls = Calls()
+
+    async def work() -> None:
+        await calls.wait("a")
+
+    with pytest.raises(ConnectionRefusedError):
+        async with run_meanwhile(work(), "a of the test") as task:
+            await asyncio.sleep(0)
+            assert (calls.begun, task.get_name()) == (["a"], "a of the test")
+            raise ConnectionRefusedError("away")
+    assert calls.ended == ["a"]
+
+
+async def test_an_error_of_what_runs_meanwhile_does_not_end_the_block() -> None:
+    async def work() -> None:
+        raise ConnectionRefusedError("away")
+
+    async with run_meanwhile(work(), "fails") as task:
+        await asyncio.wait([task])
+    assert isinstance(task.exception(), ConnectionRefusedError)
