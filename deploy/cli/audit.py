@@ -11,10 +11,10 @@ from rich.text import Text
 from deploy.cli.existence import find_host_id, require_existing
 from deploy.cli.ledger_rows import HostOption, LimitOption
 from deploy.cli.operator_api import find_operator_api
-from deploy.cli.operator_api import print_rows as print_api_rows
 from deploy.cli.operator_command import run_on_database
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import create_console, print_json
+from deploy.cli.output import print_rows as print_api_rows
 from deploy.cli.running_stack import find_running_stack
 from deploy.cli.times import parse_duration
 from deploy.notices import print_notice, replace_unprintable

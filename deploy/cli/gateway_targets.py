@@ -14,10 +14,10 @@ from rich.table import Table
 from deploy.cli import name_arguments
 from deploy.cli.existence import find_host_id, find_host_name
 from deploy.cli.ledger_rows import SELF
-from deploy.cli.operator_api import find_operator_api, print_rows
+from deploy.cli.operator_api import find_operator_api
 from deploy.cli.operator_command import AuditedAct, read_operator_name, run_audited, run_on_database
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import create_console, exit_with, print_json
+from deploy.cli.output import create_console, exit_with, print_json, print_rows
 from deploy.cli.running_stack import find_running_stack
 from deploy.components.bootstrap import HOST
 from deploy.local.stack import Stack

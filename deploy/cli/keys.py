@@ -10,10 +10,10 @@ from rich.table import Table
 
 from deploy.cli import name_arguments
 from deploy.cli.existence import find_host_name
-from deploy.cli.operator_api import find_operator_api, print_fields, print_rows
+from deploy.cli.operator_api import find_operator_api
 from deploy.cli.operator_command import AuditedAct, run_audited, run_on_database
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import create_console, exit_with, print_json
+from deploy.cli.output import create_console, exit_with, print_fields, print_json, print_rows
 from deploy.cli.running_stack import find_running_stack
 from deploy.cli.times import parse_duration
 from deploy.components.bootstrap import HOST

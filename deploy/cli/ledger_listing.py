@@ -14,10 +14,10 @@ from deploy.cli import ledger_rows
 from deploy.cli.existence import require_existing
 from deploy.cli.ledger_rows import BankFilter
 from deploy.cli.operator_api import find_operator_api
-from deploy.cli.operator_api import print_rows as print_api_rows
 from deploy.cli.operator_command import run_on_database
 from deploy.cli.operator_jobs import find_tenant, read_jobs
 from deploy.cli.output import create_console, exit_with, print_json
+from deploy.cli.output import print_rows as print_api_rows
 from deploy.cli.running_stack import find_running_stack
 from deploy.notices import print_notice
 from store.database import Database

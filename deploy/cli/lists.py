@@ -9,13 +9,12 @@ from typing import Annotated, Any
 
 import typer
 from afterturn_client import Afterturn, Page
-from rich.table import Table
 
 from deploy.cli import name_arguments
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import create_console, exit_with, print_json
+from deploy.cli.output import exit_with, print_fields, print_rows
 from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
-from deploy.notices import print_notice, replace_unprintable
+from deploy.notices import print_notice
 
 #: Rows per request, and the default length of a list.
 PAGE = 200
@@ -68,7 +67,7 @@ def show_bank(
     """
     with _open_client(data, bank) as client:
         found = _find_row(client, _read_banks, "bank", bank)
-        _print_one({**_as_json(found), "freshness": _as_json(client.freshness())}, as_json=as_json)
+        print_fields({**_as_json(found), "freshness": _as_json(client.freshness())}, as_json=as_json)
 
 
 @sessions_app.command("list")
@@ -98,7 +97,7 @@ def show_session(
     """
     with _open_client(data, bank) as client:
         found = _find_row(client, _read_sessions, "session_id", session)
-        _print_one(_as_json(found), as_json=as_json)
+        print_fields(_as_json(found), as_json=as_json)
 
 
 @turns_app.command("list")
@@ -133,7 +132,7 @@ def show_turn(
     **Example:** `afterturn turns show monday 1 --bank support`
     """
     with _open_client(data, bank) as client:
-        _print_one(_as_json(client.turn_status(session, turn)), as_json=as_json)
+        print_fields(_as_json(client.turn_status(session, turn)), as_json=as_json)
 
 
 @users_app.command("list")
@@ -162,7 +161,7 @@ def show_user(
     **Example:** `afterturn users show ana`
     """
     with _open_client(data, "default") as client:
-        _print_one(_as_json(_find_row(client, _read_users, "name", user, "user")), as_json=as_json)
+        print_fields(_as_json(_find_row(client, _read_users, "name", user, "user")), as_json=as_json)
 
 
 @contextmanager
@@ -203,34 +202,9 @@ def _find_row(client: Afterturn, read: Callable[[Afterturn, str | None], Page[An
 
 def _print_page(name: str, page: Page[Any], *, as_json: bool) -> None:
     rows = [_as_json(row) for row in page.rows]
-    if as_json:
-        print_json({name: rows, "cursor": page.cursor, "has_more": page.cursor is not None})
-        return
-    if rows:
-        table = Table(*rows[0], box=None, pad_edge=False)
-        for row in rows:
-            table.add_row(*(_format_value(value) for value in row.values()))
-        create_console().print(table)
-    if page.cursor:
+    print_rows({name: rows, "cursor": page.cursor, "has_more": page.cursor is not None}, name, as_json=as_json)
+    if page.cursor and not as_json:
         print_notice(f"there are more: go on with --cursor {page.cursor}")
-
-
-def _print_one(shown: Mapping[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        print_json(shown)
-        return
-    table = Table("", "", box=None, pad_edge=False, show_header=False)
-    for name, value in shown.items():
-        table.add_row(name, _format_value(value))
-    create_console().print(table)
-
-
-def _format_value(value: Any) -> str:
-    if isinstance(value, list):
-        return "\n".join(map(_format_value, value))
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_format_value(one)}" for name, one in value.items() if one not in (None, [], {}))
-    return "" if value is None else replace_unprintable(str(value))
 
 
 def _as_json(value: Any) -> Any:

@@ -1,14 +1,12 @@
 """The operator's interface over HTTP, for commands whose context has an operator's key: no database is needed."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.transport import check_base_url, check_way
-from rich.table import Table
 
-from deploy.cli.output import create_console, exit_with, print_json
+from deploy.cli.output import exit_with
 from deploy.local.stack import Stack
 from deploy.notices import replace_unprintable
 from store.tenancy.tokens import OPERATOR_PREFIX
@@ -47,30 +45,6 @@ def find_operator_api(stack: Stack) -> OperatorApi | None:
     """Return the operator API when the context has an operator's key; None: use the database."""
     key = stack.key.get_secret_value() if stack.key else ""
     return OperatorApi(stack, key) if key.startswith(OPERATOR_PREFIX) else None
-
-
-def print_rows(answer: Mapping[str, Any], name: str, *, as_json: bool) -> None:
-    """Print a list: its rows as a table, or the answer as JSON."""
-    if as_json:
-        print_json(answer)
-        return
-    rows: Sequence[Mapping[str, Any]] = answer[name]
-    if rows:
-        table = Table(*rows[0], box=None, pad_edge=False)
-        for row in rows:
-            table.add_row(*("" if value is None else replace_unprintable(str(value)) for value in row.values()))
-        create_console().print(table)
-
-
-def print_fields(answer: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print an object, one field a line."""
-    if as_json:
-        print_json(answer)
-        return
-    table = Table("", "", box=None, pad_edge=False, show_header=False)
-    for name, value in answer.items():
-        table.add_row(name, "" if value is None else replace_unprintable(str(value)))
-    create_console().print(table)
 
 
 def _read_refusal(reply: httpx.Response) -> str:

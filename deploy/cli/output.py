@@ -2,13 +2,14 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
-from deploy.notices import print_notice
+from deploy.notices import print_notice, replace_unprintable
 
 #: Width without a terminal, in columns.
 PIPE_WIDTH = 400
@@ -17,6 +18,30 @@ PIPE_WIDTH = 400
 def print_json(value: Mapping[str, Any]) -> None:
     """Print one line of JSON in ASCII, so that no character in it can end the line."""
     print(json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(", ", ": ")), flush=True)
+
+
+def print_rows(answer: Mapping[str, Any], name: str, *, as_json: bool) -> None:
+    """Print a list: its rows as a table, or the answer as JSON."""
+    if as_json:
+        print_json(answer)
+        return
+    rows: Sequence[Mapping[str, Any]] = answer[name]
+    if rows:
+        table = Table(*rows[0], box=None, pad_edge=False)
+        for row in rows:
+            table.add_row(*map(_format_value, row.values()))
+        create_console().print(table)
+
+
+def print_fields(answer: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print an object, one field a line, or as JSON."""
+    if as_json:
+        print_json(answer)
+        return
+    table = Table("", "", box=None, pad_edge=False, show_header=False)
+    for name, value in answer.items():
+        table.add_row(name, _format_value(value))
+    create_console().print(table)
 
 
 def exit_with(line: str, status: int) -> typer.Exit:
@@ -31,3 +56,11 @@ def create_console() -> Console:
     Output to a pipe has unlimited width, so that nothing is cut off.
     """
     return Console(markup=False, highlight=False, emoji=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+
+
+def _format_value(value: Any) -> str:
+    if isinstance(value, list):
+        return "\n".join(map(_format_value, value))
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_format_value(one)}" for name, one in value.items() if one not in (None, [], {}))
+    return "" if value is None else replace_unprintable(str(value))

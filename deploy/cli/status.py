@@ -15,10 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.cli.ledger_rows import format_seconds
-from deploy.cli.operator_api import find_operator_api, print_fields
+from deploy.cli.operator_api import find_operator_api
 from deploy.cli.operator_command import run_on_database
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import create_console, print_json
+from deploy.cli.output import create_console, print_fields, print_json
 from deploy.cli.running_stack import find_running_stack
 from deploy.cli.stage_progress import Speed, Speeds, poll_forever
 from deploy.cli.times import parse_duration

@@ -7,10 +7,10 @@ import typer
 
 from deploy.cli import name_arguments
 from deploy.cli.existence import find_host_id
-from deploy.cli.operator_api import find_operator_api, print_fields, print_rows
+from deploy.cli.operator_api import find_operator_api
 from deploy.cli.operator_command import run_on_database
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import exit_with
+from deploy.cli.output import exit_with, print_fields, print_rows
 from deploy.cli.running_stack import find_running_stack
 from store.database import Database
 from store.errors import NotFound

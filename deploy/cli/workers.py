@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deploy.cli.operator_api import print_rows
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import exit_with, print_json
+from deploy.cli.output import exit_with, print_json, print_rows
 from deploy.cli.running_stack import find_running_stack
 from deploy.cli.times import parse_duration
 from deploy.notices import print_notice
