@@ -1,6 +1,5 @@
 """`afterturn context`: named remote services, each with URL and API key, in a file that only the user can read."""
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -11,13 +10,13 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 from rich.table import Table
 
 from deploy.cli import name_arguments
+from deploy.cli.key_input import read_key
 from deploy.cli.options import JsonOption
 from deploy.cli.output import create_console, exit_with, print_json
 from deploy.local.private_files import write_private
 from deploy.notices import print_notice
 
 FILE = "contexts.json"
-LONGEST_KEY = 4096
 
 context_app = typer.Typer(
     help="Save remote services under names, and choose the one that commands use.",
@@ -154,17 +153,8 @@ def _write_contexts(contexts: Contexts) -> None:
 
 
 def _read_key(file: Path | None) -> str:
-    """Return the key, one word, from the file or standard input; exits 2 when there is none."""
-    try:
-        if file is not None:
-            said = file.read_text(encoding="utf-8")
-        elif sys.stdin.isatty():
-            said = str(typer.prompt("The key", hide_input=True, err=True))
-        else:
-            said = sys.stdin.read(LONGEST_KEY + 1)
-    except (OSError, UnicodeDecodeError) as error:
-        raise exit_with(f"the key cannot be read ({type(error).__name__})", 2) from None
-    key = said.strip()
-    if not key or len(key) > LONGEST_KEY or len(key.split()) != 1:
+    """Return the key, one word, as a header holds it; exits 2 when there is none."""
+    key = read_key(file, "The key")
+    if len(key.split()) != 1:
         raise exit_with("the key must be one word on one line", 2)
     return key

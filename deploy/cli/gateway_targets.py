@@ -1,6 +1,5 @@
 """`afterturn gateway set|unset|list-targets|reseal`: the Memory Gateway that receives a tenant's or bank's turns."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +12,7 @@ from rich.table import Table
 
 from deploy.cli import name_arguments
 from deploy.cli.existence import find_host_id, find_host_name
+from deploy.cli.key_input import read_key
 from deploy.cli.ledger_rows import SELF
 from deploy.cli.operator_api import find_operator_api
 from deploy.cli.operator_command import AuditedAct, read_operator_name, run_audited, run_on_database
@@ -58,8 +58,6 @@ ProjectName = Annotated[
     typer.Option(parser=name_arguments.parse_name, metavar="NAME", help="Project scope (`project_id`) at the gateway."),
 ]
 SCOPES: TypeAdapter[tuple[Scope, ...]] = TypeAdapter(tuple[Scope, ...])
-#: Longest key in characters; a longer input is not a key.
-LONGEST_KEY = 4096
 
 
 def set_command(
@@ -103,7 +101,7 @@ def set_command(
     if not sealer:
         raise exit_with("there is no key to seal with: set gateway.sealing_keys and restart", 2)
     host_id = find_host_id(host)
-    sealed = sealer.seal(_read_key(user_key_file), seal_place(host_id, user))
+    sealed = sealer.seal(read_key(user_key_file, "The user's key at the gateway"), seal_place(host_id, user))
 
     async def put(database: Database, act: AuditedAct) -> ListedTarget:
         targets = GatewayTargets(database)
@@ -232,24 +230,6 @@ def _parse_scopes(wanted: Sequence[str] | None) -> tuple[str, ...]:
     except ValidationError:
         allowed = "current_chat, resources or all_user_memory"
         raise typer.BadParameter(f"must be {allowed}", param_hint="--scope") from None
-
-
-def _read_key(file: Path | None) -> str:
-    """Return the key, one line, from the file, a prompt or standard input; exits 2 when there is none."""
-    try:
-        if file is not None:
-            with file.open(encoding="utf-8") as opened:
-                said = opened.read(LONGEST_KEY + 1)
-        elif sys.stdin.isatty():
-            said = typer.prompt("The user's key at the gateway", hide_input=True, err=True)
-        else:
-            said = sys.stdin.read(LONGEST_KEY + 1)
-    except (OSError, UnicodeDecodeError) as error:
-        raise exit_with(f"the key cannot be read ({type(error).__name__})", 2) from None
-    key = said.strip()
-    if not key or len(said) > LONGEST_KEY or len(key.splitlines()) != 1:
-        raise exit_with(f"the key must be one line of at most {LONGEST_KEY} characters", 2)
-    return key
 
 
 def _create_sealer(stack: Stack) -> Sealer:

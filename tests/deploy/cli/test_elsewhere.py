@@ -57,6 +57,14 @@ def test_contexts_are_kept_for_their_owner_used_listed_and_removed(home: Path) -
     assert run("--context", "eu", "status").exit_code == 2
 
 
+@pytest.mark.parametrize("said", ["", "two words", "one\ntwo", SECRET + "\n" * 5000])
+def test_the_key_of_a_context_is_one_word_of_a_file_that_is_not_read_for_ever(home: Path, said: str) -> None:
+    (home / "key").write_text(said)
+    refused = run("context", "add", "prod", "--url", "https://memory.example", "--key-file", str(home / "key"))
+    assert (refused.exit_code, "the key must be one" in refused.stderr) == (2, True)
+    assert list(home.rglob("contexts.json")) == []
+
+
 def test_an_operators_key_serves_commands_without_a_database(home: Path, service: Loopback) -> None:
     assert home
     assert run("context", "add", "here", "--url", service.url, stdin=OPERATOR).exit_code == 0
