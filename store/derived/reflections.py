@@ -17,7 +17,7 @@ from store.derived.facts import Identity, identity_columns
 from store.derived.insights import LISTED, Statement, choose_members, derive_insight, derive_list
 from store.derived.reflection_vectors import ChangedReflection, open_rows
 from store.derived.temporal_links import read_weights
-from store.log.append import append_events
+from store.log.append import append_events, order_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
 from store.text.rules.fact_rules import LIST_PHRASES
@@ -137,7 +137,7 @@ async def _consolidate_stated(
     } | await _derive_lists(connection, origin, kinds)
     reflections = await _reflection_events(connection, origin, derived)
     events = [*reflections.values(), *await _link_events(connection, origin, rows)]
-    ordered = sorted(events, key=lambda event: str(event["subject"]))
+    ordered = order_events(events)
     position = await append_events(connection, origin.host, ordered)
     living = [id_ for id_, event in reflections.items() if event["type"] != EventType.REFLECTION_DELETED]
     if position is None or not living:

@@ -21,7 +21,7 @@ from store.derived.locks import resume_ended
 from store.derived.nearest_units import Nearness, NearPair, SearchedUnit, Size, estimate_size
 from store.errors import RestoredElsewhere
 from store.identity import user_id
-from store.log.append import append_events
+from store.log.append import append_events, order_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
 from store.log.reader import ADVANCE, HOLD, OPEN, LogPosition, is_log_of_cluster
@@ -194,7 +194,7 @@ class NearLinks:
         for bank, found in near.items():
             origin = Origin(host, bank, user_id(host, None), self._clock())
             events += await self._events(connection, origin, page.texts[bank], found)
-        ordered = sorted(events, key=lambda event: str(event["subject"]))
+        ordered = order_events(events)
         await append_events(connection, host, ordered, if_absent=True)
         await connection.execute(ADVANCE, {**key, "xid": str(page.upto.xid), "position": page.upto.position})
         return len(events)

@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.log.append import append_events
+from store.log.append import append_events, order_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
 
@@ -47,7 +47,7 @@ async def link_turns(connection: AsyncConnection, origin: Origin, turns: Sequenc
     """
     found = await _read_followed(connection, origin, turns)
     events = [_link_event(origin, row.former, row.later, row.gap) for row in found if not row.linked]
-    await append_events(connection, origin.host, sorted(events, key=lambda event: str(event["subject"])))
+    await append_events(connection, origin.host, order_events(events))
 
 
 async def read_weights(

@@ -25,7 +25,7 @@ from store.erasure.units import (
     settle_derived,
 )
 from store.erasure.versions import Remainder, Version, strip_user
-from store.log.append import append_events, read_versions
+from store.log.append import append_events, order_events, read_versions
 from store.log.catalog import EVENTS, ID_FIELDS, Aggregate, EventType
 from store.log.envelope import build_command, build_offer
 from store.memory import corrections
@@ -189,7 +189,7 @@ async def _unlink_mentions(place: LockedBank, unit: UUID, mentions: Sequence[Any
         for one in mentions
         if one.linked
     ]
-    await append_events(place.connection, place.erasure.host, sorted(events, key=lambda event: str(event["subject"])))
+    await append_events(place.connection, place.erasure.host, order_events(events))
 
 
 def _state_of(place: LockedBank, kind: Aggregate, data: Mapping[str, Any]) -> Mapping[str, Any] | None:

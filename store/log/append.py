@@ -1,6 +1,6 @@
 """Appends events of stages and commands, each at most once, and projects them in the same transaction."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -29,8 +29,8 @@ async def append_events(
 
     An event whose id the log knows is the same event again and changes nothing; None means that nothing was new.
     A version that another event took raises ConcurrencyError, unless `if_absent`: then the first writer's event stays,
-    as stages need that append what exists at most once. Writers that may meet on an aggregate pass their events sorted
-    by subject, so that they cannot deadlock.
+    as stages need that append what exists at most once. Writers that may meet on an aggregate order their events
+    (`order_events`).
 
     Raises ConcurrencyError, VersionGap (its predecessor is not in the log), MissingParent, or QuotaExceeded (of banks
     that begin); the transaction has then failed and must write nothing.
@@ -46,6 +46,15 @@ async def append_events(
         row = await connection.execute(APPEND_EVENTS, arguments)
     position: int | None = row.scalar()
     return position
+
+
+def order_events(events: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return events by the aggregate that each belongs to, those of one aggregate in the order they were given.
+
+    Writers that may meet on several aggregates append in this order: two that wrote them in different orders would
+    deadlock, each waiting for the row of an aggregate that the other one holds.
+    """
+    return sorted(events, key=lambda event: str(event["subject"]))
 
 
 async def read_versions(connection: AsyncConnection, host: UUID, subjects: Sequence[str]) -> dict[str, int]:

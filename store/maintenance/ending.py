@@ -15,7 +15,7 @@ from store import identity
 from store.database import Database
 from store.derived import bank_state
 from store.expiry import NOW
-from store.log.append import append_events
+from store.log.append import append_events, order_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
 from store.log.locks import ENTER_LOG, hold_lock
@@ -164,7 +164,7 @@ async def _append_ends(connection: AsyncConnection, origin: Origin, units: dict[
         build_offer(origin, EventType.UNIT_DELETED, (unit,), {"unitId": str(unit)}, nth=str(version + 1))
         for unit, version in units.items()
     ]
-    position = await append_events(connection, origin.host, sorted(ends, key=lambda event: str(event["subject"])))
+    position = await append_events(connection, origin.host, order_events(ends))
     if position is None:
         return 0
     await bank_state.request_recount(connection, origin, position)

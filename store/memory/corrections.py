@@ -17,7 +17,7 @@ from store.derived import bank_state, postings
 from store.derived.readings import FollowUp, open_follow_ups
 from store.errors import ConcurrencyError, NotFound, TurnBusy
 from store.ledger.stages import Stage
-from store.log.append import append_events, read_versions
+from store.log.append import append_events, order_events, read_versions
 from store.log.catalog import Aggregate, EventType, aggregate_id
 from store.log.envelope import Origin, build_command, build_offer
 from store.log.locks import ENTER_LOG, hold_lock, share_lock
@@ -161,7 +161,7 @@ async def correct_unit(
         *(_ended_event(origin, fact) for fact in facts),
         *await _unlink_events(connection, origin, found, content),
     ]
-    position = await append_events(connection, origin.host, sorted(events, key=lambda event: str(event["subject"])))
+    position = await append_events(connection, origin.host, order_events(events))
     if position is None:
         raise NotFound("no such unit")
     await _write_follow_ups(connection, origin, found, content, position)
@@ -235,7 +235,7 @@ async def _set_state(
     reworded = _changes_words(found, state)
     unnamed = await _unlink_events(connection, origin, found, str(state["content"])) if reworded else ()
     events = [updated, *beside, *unnamed]
-    position = await append_events(connection, origin.host, sorted(events, key=lambda one: str(one["subject"])))
+    position = await append_events(connection, origin.host, order_events(events))
     if position is None:
         raise NotFound("no such unit")
     if reworded:

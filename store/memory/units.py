@@ -18,7 +18,7 @@ from store.derived import bank_state
 from store.derived.said_facts import FACT_KIND, ONE_BANK, SaidFact, fact_metadata, read_said_facts
 from store.errors import NotFound, TurnBusy
 from store.expiry import bank_lasts, row_lasts
-from store.log.append import append_events
+from store.log.append import append_events, order_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
 from store.memory import authorship, corrections, reflections
@@ -254,12 +254,12 @@ async def _said_here_alone(connection: AsyncConnection, host: UUID, bank: UUID, 
     return {row.unit_id: row.aggregate_version for row in rows if row.unit_id in gone - {unit.unit_id}}
 
 
-def _end_events(origin: Origin, units: Mapping[UUID, int]) -> list[dict[str, Any]]:
+def _end_events(origin: Origin, units: Mapping[UUID, int]) -> list[Mapping[str, Any]]:
     ends = [
         build_offer(origin, EventType.UNIT_DELETED, (unit,), {"unitId": str(unit)}, nth=str(version + 1))
         for unit, version in units.items()
     ]
-    return sorted(ends, key=lambda event: str(event["subject"]))
+    return order_events(ends)
 
 
 def _unit_of_reflection(found: ReflectionSources) -> Unit:
