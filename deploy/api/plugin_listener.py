@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from starlette.requests import Request
 
 from deploy.api.plugin_address import ListenAddress
+from producers.bearer import read_bearer
 from producers.errors import Unauthenticated
 from producers.fair_queue import FairQueue
 from producers.http.middleware import GRANT
@@ -37,8 +38,8 @@ def make_store_finder(parts: PluginParts, authenticate: Callable[[str], Awaitabl
     """Return a function that finds the store of a request on the API's own port, by the key in its header."""
 
     async def store_of(request: Request) -> BankPluginStore:
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        grant = await authenticate(token.strip()) if scheme.lower() == "bearer" and token else None
+        token = read_bearer(request.headers)
+        grant = await authenticate(token) if token else None
         if grant is None:
             raise Unauthenticated("a valid key is needed: Authorization: Bearer <key>")
         request.scope[GRANT] = grant

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from fastapi import Depends, Request
 
+from producers.bearer import read_bearer
 from producers.errors import PermissionDenied, Unauthenticated
 from producers.fair_queue import RECALL_WEIGHT, weight_of
 from producers.http.middleware import ENTER, GRANT
@@ -44,7 +45,7 @@ async def authenticate_and_queue(request: Request, keys: Authenticator, weight: 
     `weight`: the call's weight; None: by the size of its body. Raises Unauthenticated, Overloaded; PermissionDenied for
     a key of another interface.
     """
-    token = _read_bearer(request)
+    token = read_bearer(request.headers)
     if token.startswith(OPERATOR_PREFIX):
         raise PermissionDenied("a key of an operator opens /api/v1/operator/* only")
     grant = await keys.authenticate(token) if token else None
@@ -68,12 +69,6 @@ async def wait_for_slot(request: Request, grant: Grant, weight: int | None = Non
 
 async def _measure_body(request: Request) -> int:
     return len(await request.body()) if request.method in WITH_BODY else 0
-
-
-def _read_bearer(request: Request) -> str:
-    """Return the bearer's token; empty where there is none."""
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def get_memory(request: Request) -> MemoryFacade:
@@ -127,7 +122,7 @@ class AuthenticatedOperator:
 async def _admit_operator(request: Request) -> AuthenticatedOperator:
     """Return an operator's call. Raises Unauthenticated, Overloaded; PermissionDenied for a key of a tenant."""
     operations: Operations = request.app.state.operations
-    token = _read_bearer(request)
+    token = read_bearer(request.headers)
     if not token:
         raise Unauthenticated(KEY_NEEDED)
     key = await operations.keys.authenticate(token)

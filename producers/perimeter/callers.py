@@ -8,7 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from starlette.requests import Request
+
+from producers.bearer import read_bearer
 from producers.perimeter.errors import UnknownCaller
+
+KEY_NEEDED = "a valid key is needed: Authorization: Bearer <key>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,13 @@ class Callers(Protocol):
     async def find(self, key: str) -> CallingWorkspace:
         """Return the caller of this key. Raises UnknownCaller."""
         ...
+
+
+def read_key(request: Request) -> str:
+    """Return the key of a request. Raises UnknownCaller where it has none."""
+    if key := read_bearer(request.headers):
+        return key
+    raise UnknownCaller(KEY_NEEDED)
 
 
 class CallerFile:
@@ -47,5 +59,5 @@ class CallerFile:
         else:
             if key and len(workspaces) == 1 and isinstance(workspaces[0], str):
                 return CallingWorkspace(workspaces[0], key)
-            raise UnknownCaller("a valid key is needed: Authorization: Bearer <key>")
+            raise UnknownCaller(KEY_NEEDED)
         raise UnknownCaller(f"the file of keys ({self._file.name}) cannot be read: {problem}")

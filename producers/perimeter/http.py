@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from producers.perimeter.callers import Callers, CallingWorkspace
+from producers.perimeter.callers import Callers, CallingWorkspace, read_key
 from producers.perimeter.client import build_body
 from producers.perimeter.errors import InvalidCall, NotConfigured, PerimeterError, UnknownCaller, WorkspaceNotFound
 from producers.perimeter.mcp import PerimeterMcp
@@ -79,10 +79,7 @@ async def _answer_unknown(_request: Request, error: Exception) -> Response:
 
 async def _authenticate(request: Request, callers: Callers) -> CallingWorkspace:
     """Return the caller by the key. Raises UnknownCaller; WorkspaceNotFound where the path names another workspace."""
-    scheme, _, key = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer":
-        raise UnknownCaller("a valid key is needed: Authorization: Bearer <key>")
-    caller = await callers.find(key.strip())
+    caller = await callers.find(read_key(request))
     if caller.workspace != request.path_params["id"]:
         raise WorkspaceNotFound("there is no such workspace")
     return caller

@@ -12,8 +12,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from producers.mcp.server import hide_input_in_errors
-from producers.perimeter.callers import Callers, CallingWorkspace
-from producers.perimeter.errors import UnknownCaller
+from producers.perimeter.callers import Callers, CallingWorkspace, read_key
 from producers.perimeter.tools import Answer, Toolbox, ToolFailed
 
 INSTRUCTIONS = (
@@ -44,10 +43,7 @@ class PerimeterMcp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request. Raises UnknownCaller before it reads the body."""
-        scheme, _, key = Request(scope).headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer":
-            raise UnknownCaller("a valid key is needed: Authorization: Bearer <key>")
-        scope[CALLER] = await self._callers.find(key.strip())
+        scope[CALLER] = await self._callers.find(read_key(Request(scope)))
         manager = StreamableHTTPSessionManager(
             self._server, json_response=True, stateless=True, max_request_body_size=MOST_BYTES
         )

@@ -1,0 +1,14 @@
+"""The key of a request stands in one header, in one form."""
+
+import pytest
+from starlette.datastructures import Headers
+
+from producers.bearer import read_bearer
+
+
+@pytest.mark.parametrize(
+    "said, token",
+    [("Bearer k", "k"), ("bearer  k ", "k"), ("Bearer", ""), ("Bearer ", ""), ("Basic k", ""), ("k", ""), (None, "")],
+)
+def test_the_key_is_what_follows_the_scheme(said: str | None, token: str) -> None:
+    assert read_bearer(Headers({} if said is None else {"Authorization": said})) == token
