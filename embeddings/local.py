@@ -18,6 +18,7 @@ from embeddings.errors import EmbedderClosed, ModelMismatch
 from embeddings.minilm.reference import LEAST_COSINE, TEXTS, least_cosine
 from embeddings.model_files import MAX_TOKENS, model_folder
 from embeddings.pace import TokenPace
+from embeddings.readable_text import clean_text
 from embeddings.settings import EmbeddingSettings, Variant
 
 if TYPE_CHECKING:
@@ -163,18 +164,13 @@ class LocalEmbedder:
         return vectors
 
     def _run(self, model: "TextEmbedding", texts: list[str]) -> NDArray[np.float32]:
-        readable = [_clean_text(text) for text in texts]
+        readable = [clean_text(text, _MAX_CHARACTERS) for text in texts]
         if len(readable) == 1:
             return np.asarray(list(model.embed(readable)), dtype=np.float32)
         vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
         for batch in group_by_length([model.token_count(text) for text in readable], self._settings.batch_tokens):
             vectors[batch] = list(model.embed([readable[i] for i in batch], batch_size=len(batch)))
         return vectors
-
-
-def _clean_text(text: str) -> str:
-    """Return the text cut to the model's window, with lone surrogates, which cannot be encoded, replaced."""
-    return text[:_MAX_CHARACTERS].encode(errors="replace").decode()
 
 
 def _open_model(folder: Path, threads: int) -> "TextEmbedding":

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from embeddings.errors import EmbedderClosed, RerankerUnusable
+from embeddings.readable_text import clean_text
 from embeddings.rerank_files import model_file
 from embeddings.settings import RerankerSettings
 
@@ -76,7 +77,7 @@ class CrossEncoder:
 
     def _score(self, question: str, texts: list[str], gone: threading.Event) -> NDArray[np.float32]:
         model = self._loaded()
-        pairs = [(_clean_text(question), _clean_text(text)) for text in texts]
+        pairs = [(clean_text(question, MAX_CHARACTERS), clean_text(text, MAX_CHARACTERS)) for text in texts]
         scores = np.zeros(len(texts), dtype=np.float32)
         # Padding costs as much as text, so texts of similar length share a run.
         order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
@@ -169,8 +170,3 @@ def _open_cross_encoder(
         )
     except Exception as error:  # fastembed and onnxruntime raise their own types
         raise RerankerUnusable(f"{name} cannot be loaded: {type(error).__name__}") from error
-
-
-def _clean_text(text: str) -> str:
-    """Return the text cut to the model's window, with lone surrogates, which cannot be encoded, replaced."""
-    return text[:MAX_CHARACTERS].encode(errors="replace").decode()

@@ -31,7 +31,8 @@ OFF_S = 5.0
 NOW = text("select clock_timestamp()")
 
 
-def _machine_time() -> datetime:
+def read_machine_time() -> datetime:
+    """Return this machine's time in UTC."""
     return datetime.now(UTC)
 
 
@@ -44,7 +45,7 @@ class DatabaseClock:
     def __init__(
         self,
         database: Database,
-        machine: Callable[[], datetime] = _machine_time,
+        machine: Callable[[], datetime] = read_machine_time,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database

@@ -9,12 +9,13 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import structlog
 
 from embeddings.errors import ModelUnreachable
+from store.clock import read_machine_time
 from store.database_outage import is_outage, may_pass
 from store.errors import LeaseLost, ResourceBusy
 from store.ledger.ledger import Claim, Ledger, LedgerRow, Outcome, public_status
@@ -39,10 +40,6 @@ BUSY_PAUSE = timedelta(seconds=10)
 Clock = Callable[[], datetime]
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 @dataclass(slots=True)
 class Runner:
     """The loop that works off one stage's ready rows, on one event loop.
@@ -57,7 +54,7 @@ class Runner:
     retry_policy: RetryPolicy
     lease: timedelta
     worker: str
-    clock: Clock = _utc_now
+    clock: Clock = read_machine_time
     pause_s: float = OUTAGE_PAUSE_S
     notification_wait_s: float = NOTIFICATION_WAIT_S
     stopping: bool = False

@@ -3,7 +3,6 @@
 Every parser yields turns, and bad lines with their numbers, in the order of the file; no content makes it raise.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ from deploy.cli.chat import parse_chat_turns
 from deploy.cli.chat_document import begins_with_message
 from deploy.cli.parsed import BadLine, Parsed, check_turn, derive_turn_name, describe_first_error
 from producers.turns.items import is_item
+from store.identity import digest_name
 
 #: The service's default limit for a request, in bytes; a longer line cannot be sent.
 LONGEST_LINE = 2_097_152
@@ -97,7 +97,7 @@ def derive_session_name(file_name: str) -> str:
     raw = name.encode(errors="replace")
     if len(raw) <= LONGEST_SESSION_ID and name not in {"", ".", ".."}:
         return raw.decode()
-    return f"{raw[:64].decode(errors='ignore')}~{hashlib.sha256(raw).hexdigest()[:32]}"
+    return digest_name(raw.decode())
 
 
 def _parse_jsonl(stream: BinaryIO, longest: int) -> Iterator[Parsed]:

@@ -14,7 +14,6 @@ from deploy.cli.formats import LONGEST_LINE
 from deploy.cli.parsed import BadLine, Parsed, ParsedTurn
 from deploy.cli.turn_sender import PATIENCE_S, SentCounts, call_with_retry, retry_after_s
 
-_PIECE = 1 << 20
 #: Bytes of `"doc_id":"<36 characters>",` in a request.
 _NAMED_BYTES = 48
 TITLE_BYTES = 256
@@ -63,11 +62,8 @@ def register_document(ask: Callable[[], DocumentReceipt], patience_s: float) -> 
 
 def hash_file(file: Path) -> str:
     """Return the hexadecimal SHA-256 of a file."""
-    digest = hashlib.sha256()
     with file.open("rb") as stream:
-        while piece := stream.read(_PIECE):
-            digest.update(piece)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def derive_title(file: Path) -> str:

@@ -1,6 +1,5 @@
 """Describes a Prometheus that runs beside `afterturn up`, with the rules and alerts of deploy/prometheus."""
 
-import http.client
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import yaml
 
 from deploy.local.child import Child
 from deploy.local.errors import StartFailed
+from deploy.local.http_probe import fetch_answer
 from deploy.local.ports import LOOPBACK, find_free_port
 from deploy.local.services import Services
 
@@ -71,11 +71,4 @@ def select_alerts() -> dict[str, Any]:
 
 
 def _is_ready(port: int) -> bool:
-    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=ANSWER_S)
-    try:
-        connection.request("GET", "/-/ready")
-        return connection.getresponse().status == http.client.OK
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
+    return fetch_answer(LOOPBACK, port, "/-/ready", ANSWER_S) is not None

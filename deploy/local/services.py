@@ -1,6 +1,5 @@
 """Describes the API and the workers as child processes: command lines and environment."""
 
-import http.client
 import os
 import sys
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from deploy.api.plugin_address import ListenAddress
 from deploy.components.bootstrap import HOST, BootstrapKeys
 from deploy.local import Child, PostgresEndpoint, survivors
 from deploy.local.child import LOGS
+from deploy.local.http_probe import fetch_answer
 from deploy.local.ports import LOOPBACK
 from deploy.settings import Settings
 from workers.settings import GatewayMode, sealing_keys
@@ -84,16 +84,7 @@ class Services:
         return LOADING in (self._fetch_answer(READY) or b"")
 
     def _fetch_answer(self, path: str) -> bytes | None:
-        """Return the body of the API's answer, or None unless its status is 200."""
-        connection = http.client.HTTPConnection(self.address, self.port, timeout=HEALTH_SECONDS)
-        try:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            return answer.read() if answer.status == http.client.OK else None
-        except (OSError, http.client.HTTPException):
-            return None
-        finally:
-            connection.close()
+        return fetch_answer(self.address, self.port, path, HEALTH_SECONDS)
 
     def _memory_plugin(self) -> dict[str, str]:
         if self.plugin is None:

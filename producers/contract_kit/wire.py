@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 #: The contract that the kit judges by; GUIDE.md has its changelog.
 CONTRACT = "1.0.0"
@@ -120,3 +121,12 @@ def _optional_problem(memory: Wire) -> str | None:
 
 def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
+
+
+def is_uuid(value: object) -> bool:
+    """Return whether a value is written as a UUID."""
+    try:
+        UUID(str(value))
+    except ValueError:
+        return False
+    return True

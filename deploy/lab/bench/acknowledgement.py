@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from typing import Self
 from uuid import UUID
@@ -12,15 +11,11 @@ from deploy.lab.bench.floors import Floors, Rows
 from deploy.lab.bench.talk import BANK, TurnGenerator
 from deploy.lab.bench.timing import compute_p50_ms, run_lanes
 from store import identity
+from store.clock import read_machine_time
 from store.database import Database
 from store.memory.turns import Appended, NewTurn, TurnStore
 
 WARM_UP_TURNS = 20
-
-
-def read_clock() -> datetime:
-    """Return the current time in UTC."""
-    return datetime.now(UTC)
 
 
 class TurnNotAccepted(Exception):
@@ -44,7 +39,7 @@ class AcknowledgementBench:
 
     def __init__(self, ground: BenchDatabase, database: Database, floors: Floors, host: UUID, lanes: int) -> None:
         self._ground, self._database, self._floors, self._host = ground, database, floors, host
-        self._store = TurnStore(database, read_clock)
+        self._store = TurnStore(database, read_machine_time)
         self._talks = [TurnGenerator(f"lane-{lane}-of-{lanes}") for lane in range(lanes)]
 
     async def warmed_up(self) -> Self:

@@ -12,12 +12,12 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from deploy.lab.bench.acknowledgement import read_clock
 from deploy.lab.bench.bench_database import BenchDatabase
 from deploy.lab.bench.material import repeat_conversation
 from deploy.lab.chaos.undisturbed import run_all_stages
 from embeddings.registry import create_embedder
 from embeddings.settings import EmbeddingSettings
+from store.clock import read_machine_time
 from store.database import Database
 from store.memory.turns import NewTurn, TurnStore
 
@@ -43,7 +43,7 @@ async def measure_footprint(here: BenchDatabase, banks: int) -> dict[str, float]
         return {}
     database = here.database(4)
     try:
-        host, store = await here.new_host(database), TurnStore(database, read_clock)
+        host, store = await here.new_host(database), TurnStore(database, read_machine_time)
         first, *others = (list(_split_messages(turns)) for turns in repeat_conversation(banks + 1))
         await _append_turns(database, store, host, [first])
         before, wal_before = await _read_sizes(here)

@@ -6,12 +6,13 @@ from uuid import UUID
 
 import psutil
 
-from deploy.lab.bench.acknowledgement import append_new_turns, derive_turn_ids, read_clock
+from deploy.lab.bench.acknowledgement import append_new_turns, derive_turn_ids
 from deploy.lab.bench.bench_database import BenchDatabase
 from deploy.lab.bench.history import History
 from deploy.lab.bench.measures import Measure, MeasureTarget
 from deploy.lab.bench.talk import TurnGenerator
 from deploy.lab.bench.timing import compute_p50_ms, run_lanes
+from store.clock import read_machine_time
 from store.log.bulk import append_bulk
 from store.memory.turns import TurnStore
 
@@ -25,7 +26,11 @@ async def measure_long_session(ground: BenchDatabase, length: int, rounds: int, 
     """Compare the time of an append to a long session with that to new sessions, alternating in the same bank."""
     database = ground.database(1)
     try:
-        host, store, talk = await ground.new_host(database), TurnStore(database, read_clock), TurnGenerator("long")
+        host, store, talk = (
+            await ground.new_host(database),
+            TurnStore(database, read_machine_time),
+            TurnGenerator("long"),
+        )
         await _extend_session(ground, store, host, talk, max(length - rounds * turns, 0))
         long, fresh = [], []
         for n in range(rounds):

@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy import text
 
 from deploy.lab.bench import row_floor, stage_floors
-from deploy.lab.bench.acknowledgement import append_new_turns, read_clock
+from deploy.lab.bench.acknowledgement import append_new_turns
 from deploy.lab.bench.bench_database import BenchDatabase, open_bench_database
 from deploy.lab.bench.http_latency import BUSY_PAUSE_S, QUIET_PAUSE_S, Questions, TurnEndpoint
 from deploy.lab.bench.material import repeat_conversation
@@ -20,6 +20,7 @@ from deploy.lab.bench.pipeline_stack import PipelineStack, open_pipeline_stack
 from deploy.lab.demo.stack import pause_workers
 from deploy.notices import Say
 from embeddings.settings import Variant
+from store.clock import read_machine_time
 from store.database import Database
 from store.derived.pending_words import PendingWordsIndexer
 from store.memory.turns import NewTurn, TurnStore
@@ -140,7 +141,7 @@ class PipelineBench:
 
     async def backlog(self, banks: int) -> tuple[UUID, list[NewTurn]]:
         """Append the conversation to several banks of a new tenant, alternating between them; return host and turns."""
-        host, store = await self.here.new_host(self.database), TurnStore(self.database, read_clock)
+        host, store = await self.here.new_host(self.database), TurnStore(self.database, read_machine_time)
         await self.on.hand_over(self.database, host)
         turns = list(chain.from_iterable(zip(*repeat_conversation(banks), strict=True)))
         for start in range(0, len(turns), APPEND_BATCH):

@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from functools import partial
 from itertools import cycle, islice
 from typing import Any
@@ -30,6 +29,7 @@ from embeddings.protocol import Embedder
 from embeddings.registry import create_embedder
 from producers.settings import PluginSettings
 from store import identity
+from store.clock import read_machine_time
 from store.derived.vector_indexes import VectorIndexes
 from store.memory.memories import memory_session
 from store.plugin.memories import name_memory
@@ -210,7 +210,7 @@ class PluginBench:
         """Measure the share of an exact filtered search's ten best results that are found; equal scores count."""
         unbounded = self.on.recall.model_copy(update={"postings": 2**31 - 1, "embed_deadline_ms": 60_000})
         database = self.here.database(1, begun=_pass_over_indexes)
-        exact = PluginSearch(database, self.embedder, unbounded, _utc_now, PluginSettings().near, few=0)
+        exact = PluginSearch(database, self.embedder, unbounded, read_machine_time, PluginSettings().near, few=0)
         there = found = 0
         try:
             for question in await self._build_questions(name, self.sizes.checked):
@@ -288,7 +288,3 @@ async def _time_in_turns(ways: Sequence[Ask], questions: Sequence[BenchQuestion]
 async def _pass_over_indexes(driver: Any) -> None:
     """Make a connection search vectors without the index of lists, which would search only a part of them."""
     await driver.execute("set enable_indexscan = off")
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)

@@ -9,11 +9,12 @@ from uuid import UUID
 
 from sqlalchemy import make_url
 
-from deploy.lab.bench.acknowledgement import append_new_turns, derive_turn_ids, read_clock
+from deploy.lab.bench.acknowledgement import append_new_turns, derive_turn_ids
 from deploy.lab.bench.bench_database import BenchDatabase
 from deploy.lab.bench.measures import Measure, MeasureTarget
 from deploy.lab.bench.talk import TurnGenerator
 from deploy.lab.bench.timing import MILLISECONDS, run_lanes
+from store.clock import read_machine_time
 from store.memory.turns import NewTurn, TurnStore
 
 CHUNK = 65536
@@ -80,7 +81,7 @@ async def measure_round_trips(ground: BenchDatabase) -> Measure:
         through = url.set(host="127.0.0.1", port=port).render_as_string(hide_password=False)
         database = ground.database(1, through)
         try:
-            host, store = await ground.new_host(database), TurnStore(database, read_clock)
+            host, store = await ground.new_host(database), TurnStore(database, read_machine_time)
             counts = [
                 await _count_fewest_trips(ground, relay, store, host, messages) for messages in (1, MANY_MESSAGES)
             ]
@@ -110,7 +111,11 @@ async def measure_own_cpu(ground: BenchDatabase, turns: int) -> Measure:
     """Measure this process's processor time for a turn: analysis, events, the call and its answer."""
     database = ground.database(1)
     try:
-        host, store, talk = await ground.new_host(database), TurnStore(database, read_clock), TurnGenerator("cpu")
+        host, store, talk = (
+            await ground.new_host(database),
+            TurnStore(database, read_machine_time),
+            TurnGenerator("cpu"),
+        )
         await _time_appends(ground, store, host, talk.take(WARM_UP_TURNS))
         offered = talk.take(turns)
         spent = await _time_appends(ground, store, host, offered)

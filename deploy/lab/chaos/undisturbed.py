@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from pydantic import SecretStr
 
@@ -17,6 +17,7 @@ from deploy.local.private_folder import DATA, open_private_folder
 from embeddings.protocol import Embedder
 from embeddings.retry import Backoff
 from store import identity, migrations
+from store.clock import read_machine_time
 from store.database import Database
 from store.errors import NotFound
 from store.ledger.ledger import Ledger
@@ -73,7 +74,7 @@ async def ingest_undisturbed(
     async with _open_database(app_url, operator_url) as database:
         await Keys(database).create(HOST, "undisturbed")
         await _write_knowledge(database, papers, rules)
-        store = TurnStore(database, _read_clock)
+        store = TurnStore(database, read_machine_time)
         for start in range(0, len(turns), BATCH):
             some = [_make_turn(turn) for turn in turns[start : start + BATCH]]
             answers = await store.append(identity.host_id(HOST), some)
@@ -88,11 +89,11 @@ async def _write_knowledge(
     """Write documents and directives as the API does, once for each accepted change."""
     host, curation, documents = (
         identity.host_id(HOST),
-        Curation(database, _read_clock),
-        Documents(database, _read_clock),
+        Curation(database, read_machine_time),
+        Documents(database, read_machine_time),
     )
     for bank in {one.bank for one in papers} | {one.bank for one in rules}:
-        await Banks(database, _read_clock).create(host, None, bank)
+        await Banks(database, read_machine_time).create(host, None, bank)
     for paper in papers:
         await documents.add(host, NewDocument(paper.bank, paper.digest, paper.content, occurred_at=paper.at))
     for rule in rules:
@@ -152,7 +153,3 @@ def _make_turn(turn: ChaosTurn) -> NewTurn:
 
 def _notify_none(_stage: Stage) -> None:
     """Send no notification, because the only worker polls."""
-
-
-def _read_clock() -> datetime:
-    return datetime.now(UTC)

@@ -1,12 +1,12 @@
 """MemoryWrite.id: the caller's key of idempotency, unique within a namespace."""
 
 import asyncio
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from producers.contract_kit.findings import as_text
 from producers.contract_kit.probe import BAD_REQUEST, CREATED, NO_CONTENT, Probe, memory_contents, memory_ids
 from producers.contract_kit.registry import case
-from producers.contract_kit.wire import LARGEST_LIMIT, parse_instant
+from producers.contract_kit.wire import LARGEST_LIMIT, is_uuid, parse_instant
 
 PARALLEL_WRITES = 101
 SAME_WRITES = 12
@@ -18,7 +18,7 @@ async def are_minted_when_omitted(probe: Probe) -> None:
     """Two equal writes without an id are two memories, each with a UUID of its own."""
     namespace = await probe.namespace()
     minted = {await probe.remember(namespace), await probe.remember(namespace)}
-    probe.judge_last("two ids", holds=len(minted) == 2 and all(map(_is_uuid, minted)), saw=minted)  # noqa: PLR2004 - it wrote two
+    probe.judge_last("two ids", holds=len(minted) == 2 and all(map(is_uuid, minted)), saw=minted)  # noqa: PLR2004 - it wrote two
     listed = await probe.found(namespace)
     probe.judge_last("both memories", holds=set(memory_ids(listed)) == minted, saw=memory_ids(listed))
 
@@ -133,11 +133,3 @@ async def same_id_in_parallel_is_one_memory(probe: Probe) -> None:
         probe.expect(answer, CREATED)
     listed = memory_contents(await probe.found(namespace))
     probe.judge_last("one of the versions", holds=len(listed) == 1 and listed[0] in written, saw=listed)
-
-
-def _is_uuid(value: str) -> bool:
-    try:
-        UUID(value)
-    except ValueError:
-        return False
-    return True

@@ -1,13 +1,12 @@
 """POST /v1/namespaces/{name}/memories: what is accepted, what is refused, what is stored."""
 
 from datetime import timedelta
-from uuid import UUID
 
 from producers.contract_kit.client import namespace_path
 from producers.contract_kit.findings import as_text
 from producers.contract_kit.probe import BAD_REQUEST, CREATED, NOT_FOUND, OK, Probe, memory_contents
 from producers.contract_kit.registry import case
-from producers.contract_kit.wire import MEMORY_KINDS, SOURCES, parse_instant
+from producers.contract_kit.wire import MEMORY_KINDS, SOURCES, is_uuid, parse_instant
 
 #: The most by which a plugin may round its times.
 A_SECOND = timedelta(seconds=1)
@@ -27,7 +26,7 @@ async def minimal(probe: Probe) -> None:
     if not probe.expect(answer, CREATED):
         return
     memory_id = str(answer.get("id"))
-    probe.judge(answer, "`id` that is a UUID", holds=_is_uuid(memory_id))
+    probe.judge(answer, "`id` that is a UUID", holds=is_uuid(memory_id))
     probe.judge(answer, f"`namespace` {namespace}", holds=answer.get("namespace") == namespace)
     for memory in (listed := await probe.found(namespace)):
         expected = {
@@ -134,7 +133,7 @@ async def null_is_as_absent(probe: Probe) -> None:
     namespace = await probe.namespace()
     answer = await probe.write(namespace, id=None, expires_at=None, propagation=None, embedding=None)
     if probe.expect(answer, CREATED):
-        probe.judge(answer, "`id` that is a UUID", holds=_is_uuid(answer.get("id")))
+        probe.judge(answer, "`id` that is a UUID", holds=is_uuid(answer.get("id")))
     listed = await probe.found(namespace)
     probe.judge_last("the one memory", holds=len(listed) == 1, saw=f"{len(listed)} memories")
 
@@ -150,11 +149,3 @@ async def created_at_is_now(probe: Probe) -> None:
         times = [time for time in map(parse_instant, named) if time is not None]
         holds = len(times) == len(named) and times[0] - A_SECOND <= times[1] <= times[2] + A_SECOND
         probe.judge_last("created_at between those of the two namespaces", holds=holds, saw=named)
-
-
-def _is_uuid(value: object) -> bool:
-    try:
-        UUID(str(value))
-    except ValueError:
-        return False
-    return True

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from deploy.cli.app import build_cli
 from deploy.lab.bench import append
-from deploy.lab.bench.acknowledgement import AcknowledgementBench, derive_turn_ids, read_clock
+from deploy.lab.bench.acknowledgement import AcknowledgementBench, derive_turn_ids
 from deploy.lab.bench.acknowledgement import append_new_turns as append_turns
 from deploy.lab.bench.append import AppendSizes, run
 from deploy.lab.bench.bench_database import open_bench_database
@@ -21,6 +21,7 @@ from deploy.lab.bench.measures import BenchOutcome
 from deploy.lab.bench.servers import BenchServers
 from deploy.lab.bench.talk import TurnGenerator
 from deploy.lab.bench.turn_costs import measure_round_trips
+from store.clock import read_machine_time
 from store.connections import create_owner_engine
 from store.database import Database
 from store.ledger.ledger import Ledger
@@ -120,7 +121,7 @@ async def test_workers_of_a_running_stack_find_nothing_of_a_bench(grounds: Bench
             turns = TurnGenerator("s").take(3)
             session, ids = derive_turn_ids(host, turns)
             async with here.kept_from_workers(host, [session], ids):
-                await append_turns(TurnStore(database, read_clock), host, *turns)
+                await append_turns(TurnStore(database, read_machine_time), host, *turns)
                 assert await claimed(database) == []
             assert await claimed(database) == []
         finally:

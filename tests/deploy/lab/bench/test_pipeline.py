@@ -8,7 +8,6 @@ import pytest
 from sqlalchemy import text
 
 from deploy.lab.bench import pipeline, row_floor, stage_floors
-from deploy.lab.bench.acknowledgement import read_clock
 from deploy.lab.bench.bench_database import open_bench_database
 from deploy.lab.bench.material import repeat_conversation
 from deploy.lab.bench.measures import BenchOutcome
@@ -16,6 +15,7 @@ from deploy.lab.bench.pipeline import PipelineSizes
 from deploy.lab.bench.pipeline_stack import open_pipeline_stack
 from deploy.lab.bench.servers import BenchServers
 from deploy.lab.bench.talk import TurnGenerator
+from store.clock import read_machine_time
 from store.memory.turns import TurnStore
 
 # Two workers would measure twice.
@@ -76,7 +76,7 @@ async def test_the_rows_of_the_floor_are_the_rows_that_were_written(grounds: Ben
         database = here.database(1)
         try:
             source = await here.new_host(database)
-            store, talk = TurnStore(database, read_clock), TurnGenerator("s")
+            store, talk = TurnStore(database, read_machine_time), TurnGenerator("s")
             await store.append(source, talk.take(3))
             since = await row_floor.read_transaction_mark(here)
             await store.append(source, talk.take(5))
