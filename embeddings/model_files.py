@@ -52,7 +52,7 @@ def model_folder(settings: EmbeddingSettings, cache: Path) -> Path:
 def _hash_recipe() -> str:
     """Return a hash of the code that makes the lean variant, so that a model made by older code is made again."""
     made_by = (
-        Path(__file__).with_name("minilm") / name for name in ("make.py", "graph.py", "weights.py", "reference.py")
+        Path(__file__).with_name("minilm") / name for name in ("__main__.py", "graph.py", "weights.py", "reference.py")
     )
     return hashlib.blake2b(b"".join(file.read_bytes() for file in made_by), digest_size=4).hexdigest()
 

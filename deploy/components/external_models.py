@@ -18,8 +18,7 @@ from embeddings.settings import Provider
 from store.concurrent_calls import run_meanwhile
 from store.database import Database
 from store.database_outage import may_pass
-from store.live_model import note_live_model
-from store.tenancy.external_models import EMBEDDING, EXTRACTION, OutsideModel, note_external_models
+from store.tenancy.external_models import EMBEDDING, EXTRACTION, OutsideModel, note_external_models, note_live_model
 from workers.extraction.llm.request import derive_version
 
 log = structlog.get_logger(__name__)

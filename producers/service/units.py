@@ -1,15 +1,21 @@
 """Single units: read, corrected, pinned, forgotten, erased."""
 
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
+from pydantic import Field
+
+from producers.errors import FieldProblem, Invalid
 from producers.service.authorisation import Action, require_user_erasure, require_write
 from producers.service.bodies import parse_body
-from producers.service.corrections import parse_correction
 from producers.service.dependencies import ServiceDependencies
 from producers.service.erasures import ErasureBody, may_see_receipt, read_scope
+from producers.service.fields import Text
 from producers.service.redacting import Redactor
+from producers.service.turns import limit_text
+from producers.service.wire import RequestModel
 from producers.settings import ApiSettings
 from store.erasure import ErasureTarget, Kind, Receipt
 from store.errors import NotFound, ResourceBusy
@@ -22,6 +28,15 @@ from store.tenancy.keys import Grant
 
 #: How long a request works on an erasure before the answer; the sweeper does the rest.
 ERASE_FOR = timedelta(seconds=5)
+
+
+class CorrectionBody(RequestModel):
+    """The new text of a unit; with `version`, only if the unit is still at the version that was seen."""
+
+    content: Text = Field(repr=False)
+    version: int | None = Field(None, ge=1, lt=2**63)
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"content": "We fly to Lisbon on Saturday", "version": 1}
 
 
 class Revisions:
@@ -120,3 +135,12 @@ class Revisions:
         if not may_see_receipt(grant, receipt):
             raise NotFound("no such erasure")
         return receipt
+
+
+def parse_correction(value: Any, settings: ApiSettings) -> CorrectionBody:
+    """Return the correction in a JSON value. Raises Invalid, or TooLarge for a text beyond a message's limit."""
+    body = parse_body(CorrectionBody, value)
+    if not body.content.strip():
+        raise Invalid(FieldProblem("content", "must not be blank; to remove a unit, delete it"))
+    limit_text("content", len(body.content.encode()), settings)
+    return body

@@ -18,7 +18,7 @@ from store.ledger.freshness import Freshness, read_freshness
 from store.memory.reflections import KIND
 from store.off_loop import run_off_loop
 from store.recall import filters
-from store.recall.arms import Arm
+from store.recall.arms import Arm, ArmFailed, query_arms, score_pool
 from store.recall.as_of import restore_texts
 from store.recall.budget import cut_to_budget, select_directives
 from store.recall.candidates import load_pool, read_whole_texts
@@ -37,7 +37,6 @@ from store.recall.recent_arm import RecentArm
 from store.recall.reranking import NAME as RERANK
 from store.recall.reranking import RerankStep
 from store.recall.rules import mute_echoes
-from store.recall.run_arms import ArmFailed, query_arms, score_pool
 from store.recall.settings import RankingSettings, RecallSettings
 from store.recall.state import RecallState
 from store.recall.steps import StepTimer

@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from embeddings.errors import ModelMismatch
-from embeddings.minilm.make import make_lean
+from embeddings.minilm.__main__ import make_lean
 from embeddings.model_files import model_folder
 from embeddings.settings import EmbeddingSettings, Variant
 

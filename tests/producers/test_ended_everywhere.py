@@ -12,9 +12,9 @@ import pytest_asyncio
 from producers.settings import ApiSettings
 from store import identity
 from store.ledger.ledger import Ledger
-from store.live_model import note_live_model
 from store.memory.turns import TurnStore
 from store.recall.recaller import ARMS
+from store.tenancy.external_models import note_live_model
 from tests.producers.conftest import Tenant, World, broker_of, build
 from tests.producers.mcp.test_tools import call, client_of
 from tests.producers.words import WordEmbedder

@@ -16,11 +16,11 @@ from store.derived.temporal_links import link_weight
 from store.derived.unit_vectors import derive_reembedding_id
 from store.erasure import Erasures, ErasureTarget, Kind
 from store.ledger.stages import Stage
-from store.live_model import note_live_model
 from store.log.catalog import EventType
 from store.memory.turns import NewMessage
 from store.memory.units import Units
 from store.replay import swap_tables, verify_log
+from store.tenancy.external_models import note_live_model
 from tests.patience import PATIENCE_S
 from tests.workers.conftest import BANK, HOST, START, World, dialogue, now, turn_uuid
 from tests.workers.stages import Crew, KnownEmbedder, held

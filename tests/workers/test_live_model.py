@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from store.ledger.stages import Stage
-from store.live_model import note_live_model
+from store.tenancy.external_models import note_live_model
 from tests.workers.conftest import World
 from tests.workers.stages import Crew, KnownEmbedder
 

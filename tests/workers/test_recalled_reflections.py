@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import IsReflection, NotFound
-from store.live_model import note_live_model
 from store.log.catalog import EventType
 from store.memory.reflections import KIND
 from store.memory.turns import NewMessage
@@ -19,6 +18,7 @@ from store.recall.query import Recalled, RecallQuery
 from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
 from store.replay import verify_log
+from store.tenancy.external_models import note_live_model
 from tests.workers.conftest import HOST, START, World, now
 from tests.workers.stages import Crew, KnownEmbedder
 from tests.workers.test_insights import say

@@ -9,8 +9,8 @@ from pathlib import Path
 from uuid import UUID
 
 from deploy.lab.bench import gateway_process
-from deploy.lab.bench.processor_times import read_cpu_seconds, read_family_seconds
 from deploy.lab.bench.servers import BenchServers, find_stack_servers
+from deploy.lab.bench.usage import read_cpu_seconds, read_family_seconds
 from deploy.local import Child, child, ports, survivors
 from deploy.local.child import LOGS
 from deploy.local.private_stack import run_private_stack

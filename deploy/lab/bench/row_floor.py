@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deploy.lab.bench.bench_database import BenchDatabase
 from deploy.lab.bench.floors import COLUMNS
-from deploy.lab.bench.processor_times import read_cpu_seconds
+from deploy.lab.bench.usage import read_cpu_seconds
 
 #: Tables that are not copied: book-keeping, and rows that exist from the beginning of a host.
 LEFT_OUT = frozenset({"ledger_t", "claim_t", "host_t", "api_key_t", "quota_t", "gateway_target_t"})

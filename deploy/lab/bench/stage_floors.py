@@ -17,7 +17,7 @@ from sqlalchemy import text
 
 from deploy.lab.bench.bench_database import BenchDatabase
 from deploy.lab.bench.pipeline_stack import GATEWAY_KEY, GATEWAY_USER, PipelineStack
-from deploy.lab.bench.processor_times import read_cpu_seconds
+from deploy.lab.bench.usage import read_cpu_seconds
 from embeddings.batching import group_by_length
 from embeddings.model_files import model_folder
 from embeddings.settings import EmbeddingSettings, Variant

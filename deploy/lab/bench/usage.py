@@ -87,3 +87,21 @@ def _sum_up(one: Usage, other: Usage) -> Usage:
         one.files + other.files,
         one.cpu_s + other.cpu_s,
     )
+
+
+def read_cpu_seconds(pid: int) -> float:
+    """Return the processor seconds of a process and of its ended children; 0 when the process has ended."""
+    try:
+        times = psutil.Process(pid).cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system + times.children_user + times.children_system)
+
+
+def read_family_seconds(pid: int) -> float:
+    """Return the processor seconds of a process and of all its descendants; 0 when the process has ended."""
+    try:
+        family = [pid, *(process.pid for process in psutil.Process(pid).children(recursive=True))]
+    except psutil.Error:
+        return 0.0
+    return sum(map(read_cpu_seconds, family))

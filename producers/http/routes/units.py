@@ -19,8 +19,8 @@ from producers.http.requests import (
     read_parameters,
 )
 from producers.http.routes.erasures import ERASING, answer_receipt
-from producers.service.corrections import CorrectionBody
 from producers.service.erasures import ReceiptAnswer
+from producers.service.units import CorrectionBody
 from producers.service.wire import Done, WireModel
 from store.errors import ConcurrencyError, IsReflection, NotFound
 from store.memory.links import Linked

@@ -15,8 +15,8 @@ from store.derived.facts import Identity
 from store.derived.persons import PersonFact, order_statements
 from store.ledger.ledger import Ledger
 from store.ledger.stages import Stage
-from store.live_model import note_live_model
 from store.memory.turns import TurnStore
+from store.tenancy.external_models import note_live_model
 from tests.producers.conftest import Tenant, World, broker_of, build
 from tests.producers.words import WordEmbedder
 from tests.servers import TestPostgres, TestValkey

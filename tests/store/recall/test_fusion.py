@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from store.recall.arms import score_pool
 from store.recall.dense import compute_products
 from store.recall.fusion import fuse_scores
 from store.recall.pool import Candidate, CandidatePool
 from store.recall.question import parse_question
-from store.recall.run_arms import score_pool
 from store.recall.settings import RankingSettings
 from store.recall.state import ArmResult
 from tests.store.conftest import NOON

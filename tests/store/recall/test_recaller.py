@@ -11,12 +11,12 @@ from store.ledger.freshness import Freshness
 from store.memory.turns import NewMessage
 from store.memory.units import Units
 from store.recall import recaller
+from store.recall.arms import query_arms
 from store.recall.candidate_queries import POOL
 from store.recall.filters import filter_parameters
 from store.recall.query import RecallQuery
 from store.recall.recaller import ARMS
 from store.recall.rules import RULES
-from store.recall.run_arms import query_arms
 from store.recall.settings import RecallSettings
 from store.recall.state import RecallState
 from tests.patience import until

@@ -15,12 +15,12 @@ from pydantic import SecretStr
 from deploy.lab.bench.as_service import run_as_service
 from deploy.lab.bench.bench_database import BenchDatabase, open_bench_database
 from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
-from deploy.lab.bench.processor_times import read_family_seconds
 from deploy.lab.bench.recall.asking import BenchQuestion, RecallEndpoint, RecallProbe
 from deploy.lab.bench.recall.feeding import run_background_load
 from deploy.lab.bench.recall.filling import BankFiller, Phrases
 from deploy.lab.bench.servers import BenchServers, find_stack_servers
 from deploy.lab.bench.timing import compute_p50_ms, compute_p95_ms, run_lanes
+from deploy.lab.bench.usage import read_family_seconds
 from deploy.lab.demo.data import load_demo
 from deploy.local.private_stack import run_private_stack
 from deploy.local.stack import Stack, StackNotRunning, find_stack
