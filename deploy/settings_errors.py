@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal, get_args, get_origin
 
-import annotated_types
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
@@ -62,7 +61,7 @@ def describe_allowed_values(field: FieldInfo) -> str:
     if choices:
         return "one of " + ", ".join(choices)
     parts = [text for rule in field.metadata if (text := _describe_rule(rule))]
-    low, high = _find_bound(field, annotated_types.Ge, "ge"), _find_bound(field, annotated_types.Le, "le")
+    low, high = _find_bound(field, "ge"), _find_bound(field, "le")
     if low is not None and high is not None:
         rest = [text for text in parts if not text.startswith((">= ", "<= "))]
         return ", ".join([f"{low}..{high}", *rest])
@@ -107,8 +106,9 @@ def _describe_rule(rule: object) -> str:
     return f"matching {pattern}" if pattern else ""
 
 
-def _find_bound(field: FieldInfo, rule: type, name: str) -> Any:
-    return next((getattr(one, name) for one in field.metadata if isinstance(one, rule)), None)
+def _find_bound(field: FieldInfo, name: str) -> Any:
+    bounds = (getattr(rule, name, None) for rule in field.metadata)
+    return next((bound for bound in bounds if bound is not None), None)
 
 
 def _suggest_name(model: type[BaseModel], names: Sequence[str]) -> str:
