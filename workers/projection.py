@@ -28,15 +28,17 @@ class ProjectionStage:
         # A row that is not a turn's own stands for an erasure (then its turn is the bank's id) or a later finding.
         turns = sorted({row.turn_id for row in claim.rows if row.turn_id != bank})
         origin = Origin(claim.host_id, bank, user_id(claim.host_id, None), max(row.accepted_at for row in claim.rows))
-        outcomes = [Outcome(row.item_id) for row in claim.rows]
         async with self.database.tenant(claim.host_id, NO_SYNC) as connection:
             await locks.lock_bank(connection, bank)
             await lock_held_claims(connection, [claim])
             done = await bank_state.advance_bank(connection, origin, turns)
+            # While there is more to count, an erasure's row stays open, and is claimed again.
+            outcomes = [Outcome(row.item_id) for row in claim.rows if not done.more or row.turn_id != bank]
             await close_claim(connection, claim, outcomes)
-        ready_stages = frozenset({Stage.EMBEDDING} if done.reflected else ())
-        while done.more:
+        reflected = done.reflected
+        while done.more and len(outcomes) == len(claim.rows):
             async with self.database.tenant(claim.host_id, NO_SYNC) as connection:
                 await locks.lock_bank(connection, bank)
                 done = await bank_state.advance_bank(connection, origin, ())
-        return Worked(outcomes, ready_stages)
+            reflected |= done.reflected
+        return Worked(outcomes, frozenset({Stage.EMBEDDING} if reflected else ()))

@@ -134,7 +134,7 @@ RECOUNT = (
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """The result of a step: whether more words wait to be indexed, and whether reflections are to be embedded."""
+    """The result of a step: whether more words or ended mentions wait, and whether reflections are to be embedded."""
 
     more: bool
     reflected: bool
@@ -144,7 +144,7 @@ async def advance_bank(connection: AsyncConnection, origin: Origin, turns: Seque
     """Update a bank's derived state by these turns, each counted once, and by the units that ended since.
 
     Inside the tenant's transaction, after `lock_bank`; a bank has one such writer at a time. New reflections and links
-    are appended as events of `origin`. Call again while the result says that more words wait.
+    are appended as events of `origin`. Call again while the result says that more waits.
     """
     host, bank = origin.host, origin.bank
     changed = await projection.count_links(connection, host, bank, turns)
@@ -154,7 +154,7 @@ async def advance_bank(connection: AsyncConnection, origin: Origin, turns: Seque
     reflected = await consolidate_facts(connection, origin, stated)
     if stated:
         await link_turns(connection, origin, turns)
-    return Advanced(words.more, reflected)
+    return Advanced(words.more or await projection.has_removed_links(connection, host, bank), reflected)
 
 
 async def request_recount(connection: AsyncConnection, origin: Origin, position: int) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, FromClause, Integer, Select, cast, func, select, text
+from sqlalchemy import ColumnElement, FromClause, Integer, Select, cast, exists, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.log.locks import ENTER_LOG, hold_lock, share_lock
@@ -110,6 +110,15 @@ REDATE_PAIRS = text("""
      where c.host_id = :host and c.bank_id = :bank and c.entity_id_1 = p.first
        and c.entity_id_2 = p.second""").bindparams(paired=PAIRED)
 
+# The first condition is that of the index `unit_entity_uncounted`; links that come are counted with their turns.
+REMOVED_LINKS = select(
+    exists().where(
+        in_bank(UNIT_ENTITY),
+        UNIT_ENTITY.c.counted != UNIT_ENTITY.c.removed_at.is_(None),
+        UNIT_ENTITY.c.removed_at.is_not(None),
+    )
+)
+
 #: The most units whose words one statement moves into the word index.
 UNITS_LIMIT = 500
 # The lock of word indexing excludes only a rebuild and the end of the bank.
@@ -194,6 +203,11 @@ async def count_links(connection: AsyncConnection, host: UUID, bank: UUID, turns
         await connection.execute(FORGET_PAIRS, {"host": host, "bank": bank, **pairs})
         await connection.execute(REDATE_PAIRS, {"host": host, "bank": bank, **pairs})
     return entities
+
+
+async def has_removed_links(connection: AsyncConnection, host: UUID, bank: UUID) -> bool:
+    """Return whether the counts of a bank still include links that were removed."""
+    return bool((await connection.execute(REMOVED_LINKS, {"host": host, "bank": bank})).scalar_one())
 
 
 @dataclass(frozen=True, slots=True)

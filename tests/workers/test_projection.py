@@ -1,7 +1,7 @@
 """What the projection stage counts step by step equals a count from nothing, whatever came and went."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID, uuid5
 
@@ -11,14 +11,17 @@ from hypothesis import HealthCheck, Phase, given, settings
 from sqlalchemy import Executable, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.derived import projection
+from store.derived import bank_state, projection
+from store.derived.bank_state import Advanced
 from store.ledger.stages import Stage
+from store.log.envelope import Origin
 from store.memory.units import Units
 from tests.examples import examples
 from tests.servers import TestPostgres
 from tests.workers.conftest import BANK, HOST, World, dialogue, now, open_world
 from tests.workers.loops import LoopThread, loop_thread
-from tests.workers.stages import Crew
+from tests.workers.stages import LEASE, Crew
+from workers.projection import ProjectionStage
 
 UNITS, ENTITIES = 4, 4
 PLACE = {"host": HOST, "bank": BANK}
@@ -154,3 +157,57 @@ async def test_a_bank_has_one_writer_at_a_time(world: World) -> None:
     rows = await world.sql("select units from afterturn.bank_statistics_t")
     total = await world.sql("select count(*) as n from afterturn.agent_memory_unit_t")
     assert rows[0].units == total[0].n
+
+
+async def forget_places(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count three turns, then forget a message of each, and let a run count the links of one message."""
+    for n, place in enumerate(("Kyoto", "Lisbon", "Vienna")):
+        await world.append("s", f"t{n}", messages=dialogue(f"Karl Berger met Ann Moore in {place}.", "Good."))
+    await Crew(world).drain(Stage.EXTRACTION, Stage.PROJECTION)
+    for row in await world.sql("select unit_id from afterturn.agent_memory_unit_t where content like '% met %'"):
+        await Units(world.database, now).forget(HOST, "default", row.unit_id)
+    monkeypatch.setattr(projection, "OTHERS_LIMIT", 1)
+
+
+async def assert_counted(world: World) -> None:
+    async with world.database.tenant(HOST) as connection:
+        await _same(connection, PAIRS, projection.EXPECTED_PAIRS)
+        await _same(connection, MENTIONS, projection.EXPECTED_MENTIONS)
+
+
+@pytest.mark.law("L5")
+async def test_all_that_was_forgotten_is_counted_however_little_a_run_takes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await forget_places(world, monkeypatch)
+    await Crew(world).drain(Stage.PROJECTION)
+    assert set(await world.statuses(Stage.PROJECTION)) == {"done"}
+    await assert_counted(world)
+
+
+@pytest.mark.law("L1")
+async def test_what_a_forgetting_left_to_count_stays_open_should_its_worker_end(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await forget_places(world, monkeypatch)
+    claims = await world.ledger.claim(Stage.PROJECTION, streams=1, rows=64, lease=LEASE, worker="w", max_attempts=5)
+    assert (await ProjectionStage(world.database).work(claims)).outcomes == []
+    assert await world.statuses(Stage.PROJECTION) == ["done"] * 3 + ["pending"] * 3
+    await Crew(world).drain(Stage.PROJECTION)
+    assert set(await world.statuses(Stage.PROJECTION)) == {"done"}
+    await assert_counted(world)
+
+
+async def test_a_reflection_of_a_later_run_is_embedded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = iter([(True, False), (True, True), (False, False)])
+
+    async def advance(_connection: AsyncConnection, _origin: Origin, _turns: Sequence[UUID]) -> Advanced:
+        return Advanced(*next(runs))
+
+    await world.append()
+    crew = Crew(world)
+    await crew.drain(Stage.EXTRACTION)
+    crew.notified.clear()
+    monkeypatch.setattr(bank_state, "advance_bank", advance)
+    await crew.drain(Stage.PROJECTION)
+    assert crew.notified == [Stage.EMBEDDING]

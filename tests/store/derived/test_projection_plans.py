@@ -39,12 +39,18 @@ LAST_TURN = text("select md5('t' || cast(:turn as int))::uuid")
 SCANNED = text("""
     select relname from pg_stat_xact_user_tables
      where schemaname = 'afterturn' and relname = any(:tables) and seq_scan > 0""")
+REMOVE = text("""
+    update afterturn.agent_memory_unit_entity_t set removed_at = now()
+     where bank_id = :bank and unit_id = md5('u1')::uuid""")
+LINKS_READ = text("""
+    select seq_tup_read + idx_tup_fetch from pg_stat_xact_user_tables
+     where schemaname = 'afterturn' and relname = 'agent_memory_unit_entity_t'""")
 
 
-async def fill(postgres: TestPostgres, host: UUID, bank: UUID) -> None:
+async def fill(postgres: TestPostgres, host: UUID, bank: UUID, *more: str) -> None:
     engine = create_async_engine(postgres.superuser_url, poolclass=NullPool, connect_args={"ssl": False})
     async with engine.begin() as connection:
-        for statement in FILL:
+        for statement in (*FILL, *more):
             await connection.exec_driver_sql(statement.format(host=host, bank=bank, units=UNITS))
     await engine.dispose()
 
@@ -65,3 +71,16 @@ async def test_counting_a_turn_of_a_large_bank_reads_no_table_through(
         await projection.count_words(connection, host, bank)
         assert await scanned(connection) == []
     assert len(entities) == 3
+
+
+async def test_whether_removed_links_are_counted_still_is_known_without_reading_the_others(
+    fresh_database: TestPostgres, lonely: Database
+) -> None:
+    host = await new_host(lonely)
+    bank = identity.bank_id(host, "home")
+    await fill(fresh_database, host, bank, "analyze afterturn.agent_memory_unit_entity_t")
+    async with lonely.tenant(host, NO_SYNC) as connection:
+        assert not await projection.has_removed_links(connection, host, bank)
+        assert (await connection.execute(LINKS_READ)).scalar_one() < 10
+        await connection.execute(REMOVE, {"bank": bank})
+        assert await projection.has_removed_links(connection, host, bank)
