@@ -9,7 +9,7 @@ step, so that a server killed in between loses nothing.
     <prefix>:<queue>            a list of message ids
     <prefix>:<queue>.msgs       a hash: id -> body
     <prefix>:<queue>.later      a sorted set: ids that are tried again, by when (epoch milliseconds)
-    <prefix>:<queue>.attempts   a hash: id -> attempts that failed
+    <prefix>:<queue>.attempts   a hash: id -> how often it was put back; id:failures -> failures that count
 """
 
 import threading
@@ -44,7 +44,11 @@ CONNECT_S, ANSWER_S = 2.0, 5.0
 #: Probability, in millionths, that dramatiq looks for messages of dead consumers at a heartbeat: always.
 ALWAYS = 1_000_000
 
-#: KEYS: list, bodies, in work, later, attempts; ARGV: now, the most that are due, how many. Answers id, body, attempts.
+#: The option of a failed message that says whether its failure counts.
+COUNTS = "counts"
+
+#: KEYS: list, bodies, in work, later, attempts; ARGV: now, the most that are due, how many. Answers id, body, how often
+#: it was put back, how many failures count.
 FETCH = """
 local due = redis.call('zrangebyscore', KEYS[4], '-inf', ARGV[1], 'limit', 0, ARGV[2])
 for _, id in ipairs(due) do
@@ -58,7 +62,8 @@ for _ = 1, ARGV[3] do
     local body = redis.call('hget', KEYS[2], id)
     if body then
         redis.call('sadd', KEYS[3], id)
-        table.insert(found, {id, body, redis.call('hget', KEYS[5], id) or '0'})
+        local counts = redis.call('hmget', KEYS[5], id, id .. ':failures')
+        table.insert(found, {id, body, counts[1] or '0', counts[2] or '0'})
     end
 end
 return found
@@ -67,13 +72,14 @@ return found
 ACKNOWLEDGE = """
 if redis.call('srem', KEYS[3], ARGV[1]) > 0 then
     redis.call('hdel', KEYS[2], ARGV[1])
-    redis.call('hdel', KEYS[5], ARGV[1])
+    redis.call('hdel', KEYS[5], ARGV[1], ARGV[1] .. ':failures')
 end
 """
-#: KEYS as above; ARGV: id, when it is due.
+#: KEYS as above; ARGV: id, when it is due, 1 for a failure that counts, else 0.
 PUT_BACK = """
 if redis.call('srem', KEYS[3], ARGV[1]) > 0 then
     redis.call('hincrby', KEYS[5], ARGV[1], 1)
+    if ARGV[3] == '1' then redis.call('hincrby', KEYS[5], ARGV[1] .. ':failures', 1) end
     redis.call('zadd', KEYS[4], ARGV[2], ARGV[1])
 end
 """
@@ -124,9 +130,9 @@ class TurnConsumer(Consumer):
         self._end(self._broker.acknowledge, message)
 
     def nack(self, message: MessageProxy) -> None:
-        """Put a message back, to be tried again after a pause that grows with its attempts."""
+        """Put a message back, to be tried again after a pause that grows each time."""
         pause = min(BACK_OFF_MS * 2 ** min(message.args[1], 16), MOST_BACK_OFF_MS)
-        self._end(self._broker.put_back, message, _now_ms() + pause)
+        self._end(self._broker.put_back, message, _now_ms() + pause, int(message.options.get(COUNTS, False)))
 
     def requeue(self, messages: Iterable[MessageProxy]) -> None:
         """Put fetched messages that were not begun back into the queue."""
@@ -141,10 +147,10 @@ class TurnConsumer(Consumer):
         if most <= 0:
             return []
         found = self._broker.fetch(keys=self._keys, args=[_now_ms(), MOST_DUE, most])
-        return [self._read(name, body, int(attempts)) for name, body, attempts in found]
+        return [self._read(name, body, int(put_back), int(failures)) for name, body, put_back, failures in found]
 
-    def _read(self, name: bytes, body: bytes, attempts: int) -> MessageProxy:
-        arguments = (TurnMessageBody(body), attempts, name)
+    def _read(self, name: bytes, body: bytes, put_back: int, failures: int) -> MessageProxy:
+        arguments = (TurnMessageBody(body), put_back, name, failures)
         message: dramatiq.Message[None] = dramatiq.Message(self._queue, PUBLISHED[self._queue], arguments, {}, {})
         return MessageProxy(message)
 
@@ -187,6 +193,10 @@ def _connection_errors() -> Iterator[None]:
         raise ConnectionClosed(error) from None  # type: ignore[no-untyped-call]  # dramatiq leaves it without annotations
 
 
+class _CountedRetry(Retry):
+    """A retry after a failure that uses up an attempt."""
+
+
 class _PutBackFailed(Middleware):
     """Middleware that has a message put back when its actor raised; dramatiq acknowledges the others."""
 
@@ -196,6 +206,7 @@ class _PutBackFailed(Middleware):
         del broker, result
         if exception is not None:
             message.fail()
+            message.options[COUNTS] = isinstance(exception, _CountedRetry)
 
 
 class TurnQueueBroker(RedisBroker):
@@ -230,16 +241,16 @@ def register_queue_actors(broker: TurnQueueBroker, accept: Accept, letters: Dead
         dramatiq.actor(broker=broker, actor_name=actor, queue_name=queue)(_create_actor(queue, accept, letters))
 
 
-def _create_actor(queue: str, accept: Accept, letters: DeadLetters) -> Callable[[bytes, int, bytes], None]:
+def _create_actor(queue: str, accept: Accept, letters: DeadLetters) -> Callable[[bytes, int, bytes, int], None]:
     run = async_to_sync(accept)
 
-    def take(body: bytes, attempts: int, name: bytes) -> None:
+    def take(body: bytes, put_back: int, name: bytes, failures: int) -> None:
         try:
-            rejection = run(bytes(body), attempts)
-        except TryAgain:
-            raise Retry from None  # the one error that dramatiq does not log
+            rejection = run(bytes(body), failures)
+        except TryAgain as again:
+            raise _CountedRetry if again.counts else Retry from None  # the one error that dramatiq does not log
         if rejection is not None:
-            letters.put(name.decode(errors="backslashreplace"), queue, body, attempts + 1, rejection)
+            letters.put(name.decode(errors="backslashreplace"), queue, body, put_back + 1, rejection)
 
     return take
 

@@ -18,7 +18,12 @@ from store.tracing import SpanRole, trace_operation
 
 
 class TryAgain(Exception):
-    """The message may be accepted later; it stays in its queue."""
+    """The message may be accepted later; it stays in its queue. `counts`: the failure uses up one of its attempts."""
+
+    def __init__(self, reason: str, *, counts: bool = False) -> None:
+        """Say why."""
+        super().__init__(reason)
+        self.counts = counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +50,11 @@ class QueueIntake:
     ensure_tenant: Callable[[], Awaitable[object]]
     _ensured: bool = False
 
-    async def accept(self, raw: bytes, attempt: int) -> Rejection | None:
-        """Accept a message, which is durable when this returns None, or return its rejection. `attempt` counts from 0.
+    async def accept(self, raw: bytes, failures: int) -> Rejection | None:
+        """Accept a message, which is durable when this returns None, or return its rejection.
 
-        Raises TryAgain for passing reasons: an outage, a turn that another request writes, a rate limit.
+        `failures`: how often it raised a TryAgain that counts. Raises TryAgain for passing reasons (an outage, a turn
+        that another request writes, a rate limit), and for others while attempts are left.
         """
         try:
             published = read_message(raw, self.most_bytes)
@@ -58,9 +64,10 @@ class QueueIntake:
             with trace_operation("process turn queue", kind=SpanRole.CONSUMER, parent=published.traceparent):
                 await self._hand_over(published)
         except Exception as error:  # noqa: BLE001 - after an error of any kind the message or its reason is kept
-            if self._may_be_tried(error, attempt):
+            passing = may_pass(error) or error_to_wire(error).retryable
+            if passing or self._has_attempts_left(error, failures):
                 metrics.QUEUE_MESSAGES.labels("retried").inc()
-                raise TryAgain(type(error).__name__) from None
+                raise TryAgain(type(error).__name__, counts=not passing) from None
             metrics.QUEUE_MESSAGES.labels("rejected").inc()
             told = describe_error(error)
             return Rejection(told["code"], told["message"], told["details"])
@@ -77,8 +84,6 @@ class QueueIntake:
         else:
             raise Invalid(FieldProblem("type", "is not known"))
 
-    def _may_be_tried(self, error: Exception, attempt: int) -> bool:
-        wire = error_to_wire(error)
-        if may_pass(error) or wire.retryable:
-            return True
-        return (wire is INTERNAL or isinstance(error, QuotaExceeded)) and attempt + 1 < self.max_attempts
+    def _has_attempts_left(self, error: Exception, failures: int) -> bool:
+        limited = error_to_wire(error) is INTERNAL or isinstance(error, QuotaExceeded)
+        return limited and failures + 1 < self.max_attempts

@@ -26,25 +26,26 @@ from producers.queue.dead_letters import DAY_MS, DeadLetters
 from producers.queue.messages import read_message
 from tests.patience import until, wait_until
 from tests.servers import TestValkey
-from workers.turn_queue import TurnQueueBroker, build_queue_worker, register_queue_actors
+from workers.turn_queue import BACK_OFF_MS, COUNTS, TurnQueueBroker, build_queue_worker, register_queue_actors
 
 MARK = "zq23heron"
 SAID = [Message("user", MARK)]
+AWAY, FAILED = TryAgain("away"), TryAgain("failed", counts=True)
 NEVER = Rejection("INVALID_ARGUMENT", "session_id: must not be blank")
 
 
 class Taken:
-    """Takes messages as `answers` say, one after the other: None accepts; notes what it saw."""
+    """Takes messages as `answers` say, one after the other: None accepts; notes which, with how many failures."""
 
-    def __init__(self, *answers: Rejection | type[TryAgain] | None) -> None:
+    def __init__(self, *answers: Rejection | TryAgain | None) -> None:
         self._answers = list(answers)
         self.seen: list[tuple[str, int]] = []
 
-    async def accept(self, raw: bytes, attempt: int) -> Rejection | None:
-        self.seen.append((str(read_message(raw, 1 << 20).body.get("turn_id")), attempt))
+    async def accept(self, raw: bytes, failures: int) -> Rejection | None:
+        self.seen.append((str(read_message(raw, 1 << 20).body.get("turn_id")), failures))
         answer = self._answers.pop(0) if self._answers else None
-        if isinstance(answer, type):
-            raise answer("away")
+        if isinstance(answer, TryAgain):
+            raise answer
         return answer
 
 
@@ -55,6 +56,7 @@ class Queue:
         self.url, self.namespace = valkey.url, f"queue-{uuid4().hex[:8]}"
         self.prefix = f"{self.namespace}:queue:agents"
         self.client: Any = redis.Redis.from_url(self.url)
+        self.attempts = f"{self.prefix}:turns.attempts"
         self.letters = DeadLetters(self.client, self.prefix)
 
     @contextmanager
@@ -100,17 +102,59 @@ def queue(valkey: TestValkey) -> Iterator[Queue]:
 
 @pytest.mark.law("L1")
 def test_a_message_that_fails_for_now_stays_until_it_is_accepted(queue: Queue) -> None:
-    taken = Taken(TryAgain, TryAgain)
+    taken = Taken(AWAY, FAILED)
     queue.publish("1")
     with queue.worker(taken.accept):
         wait_until(lambda: queue.left() == 0, "the message is accepted")
-    assert taken.seen == [("1", 0), ("1", 1), ("1", 2)]
+    assert taken.seen == [("1", 0), ("1", 0), ("1", 1)]
     assert list(queue.letters.list()) == []
+    assert queue.client.exists(queue.attempts) == 0
+
+
+def test_a_message_that_an_earlier_release_put_back_has_all_its_attempts(queue: Queue) -> None:
+    taken = Taken()
+    queue.publish("1")
+    [name] = queue.client.lrange(f"{queue.prefix}:turns", 0, -1)
+    queue.client.hset(queue.attempts, name, 40)
+    with queue.worker(taken.accept):
+        wait_until(lambda: queue.left() == 0, "the message is accepted")
+    assert taken.seen == [("1", 0)]
+
+
+def test_the_pause_before_the_next_attempt_grows_whatever_failed(queue: Queue) -> None:
+    queue.publish("1")
+    broker = TurnQueueBroker(queue.url, queue.prefix, 3.0)
+    consumer = broker.consume("turns")
+    for nth, counts in enumerate((False, True, False)):
+        message = next(consumer)
+        assert message is not None
+        message.options[COUNTS] = counts
+        before = time.time_ns() // 1_000_000
+        consumer.nack(message)
+        [(name, due)] = queue.client.zrange(f"{queue.prefix}:turns.later", 0, -1, withscores=True)
+        assert due - before >= BACK_OFF_MS * 2**nth
+        queue.client.zadd(f"{queue.prefix}:turns.later", {name: 0})
+    assert queue.client.hgetall(queue.attempts) == {name: b"3", name + b":failures": b"1"}
+    broker.client.close()
+
+
+def test_a_replayed_dead_letter_has_all_its_attempts(queue: Queue) -> None:
+    taken = Taken(FAILED, NEVER)
+    queue.letters = DeadLetters(queue.client, queue.prefix, keep_content=True)
+    queue.publish("1")
+    [name] = queue.client.lrange(f"{queue.prefix}:turns", 0, -1)
+    with queue.worker(taken.accept):
+        wait_until(lambda: queue.left() == 0, "the message is judged")
+        queue.client.hset(queue.attempts, mapping={name: 2, name + b":failures": 1})
+        [letter] = queue.letters.list()
+        queue.letters.replay(letter)
+        wait_until(lambda: queue.left() == 0, "the message is accepted")
+    assert taken.seen == [("1", 0), ("1", 1), ("1", 0)]
 
 
 @pytest.mark.law("L7")
 def test_what_is_never_accepted_is_a_dead_letter_with_its_reason_and_no_content(queue: Queue) -> None:
-    taken = Taken(TryAgain, NEVER)
+    taken = Taken(AWAY, NEVER)
     queue.publish("1")
     with queue.worker(taken.accept):
         wait_until(lambda: queue.left() == 0, "the message is judged")
@@ -147,8 +191,8 @@ async def test_letters_past_their_days_are_pruned(queue: Queue, by: str) -> None
 def test_a_message_is_in_the_queue_until_its_append_is_over(queue: Queue) -> None:
     begun, may_end = threading.Event(), threading.Event()
 
-    async def slow(raw: bytes, attempt: int) -> None:
-        del raw, attempt
+    async def slow(raw: bytes, failures: int) -> None:
+        del raw, failures
         begun.set()
         await asyncio.to_thread(may_end.wait, 60)
 

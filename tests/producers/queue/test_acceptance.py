@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from afterturn_client.envelopes import TURN, wrap_event
 
-from producers.queue.acceptance import QueueIntake, Rejection
+from producers.queue.acceptance import QueueIntake, Rejection, TryAgain
 from store import identity
 from store.tenancy.hosts import ensure_host
 from store.tenancy.keys import Grant
@@ -48,3 +48,29 @@ async def test_a_message_that_names_another_tenant_is_the_queues_own_turn(world:
     assert await intake_of(world, ana).accept(json.dumps(forged).encode(), 0) is None
     assert (await count_events(world, ana) > 0, await count_events(world, other)) == (True, 0)
     await other.http.aclose()
+
+
+@pytest.mark.law("L1")
+async def test_an_outage_uses_up_no_attempt_and_never_rejects(world: World, ana: Tenant) -> None:
+    assert await is_counted(world, ana, OSError(), 0) is False
+    assert await is_counted(world, ana, OSError(), 99) is False
+
+
+async def test_an_unexpected_error_is_rejected_when_its_attempts_are_used_up(world: World, ana: Tenant) -> None:
+    assert await is_counted(world, ana, RuntimeError(), 1) is True
+    assert await is_counted(world, ana, RuntimeError(), 2) is None
+
+
+async def is_counted(world: World, tenant: Tenant, error: Exception, failures: int) -> bool | None:
+    """Return whether a failure counts that has the message tried again; None if it is rejected."""
+
+    async def fail() -> None:
+        raise error
+
+    intake = intake_of(world, tenant)
+    intake.ensure_tenant = fail
+    try:
+        assert isinstance(await intake.accept(message("hello"), failures), Rejection)
+    except TryAgain as again:
+        return again.counts
+    return None
