@@ -58,10 +58,14 @@ DROP_CLAIMS = text("""
 
 @dataclass(frozen=True, slots=True)
 class PrunedBatch:
-    """The result of a batch: the rows removed, and the place at which the next begins (None: it was the last)."""
+    """The result of a batch: the rows removed, and the place at which the next begins (None: it was the last).
+
+    `failed`: the kind of the error that a part of the task met, which the next batches go past.
+    """
 
     removed: int
     place: str | None
+    failed: str | None = None
 
 
 class Pruning:

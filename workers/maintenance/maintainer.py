@@ -27,7 +27,10 @@ FAILED_PAUSE = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
-    """The outcome of a task: done, cut (there is more), failed, lost, busy (another process runs it) or off."""
+    """The outcome of a task: done, cut (there is more), failed, lost, busy (another process runs it) or off.
+
+    `failed`: the task, or a part of it that the run went past.
+    """
 
     task: str
     outcome: str
@@ -75,21 +78,25 @@ class Maintainer:
             return TaskOutcome(task.name, "busy", why="another worker runs it")
         start = time.monotonic()
         told = await self._batches(task, run, None if by_hand else start + (task.longest_s or self.longest_s))
-        await self.schedule.finish(run, outcome=told.outcome, pause=_next_pause(task, told.outcome))
+        pause = _next_pause(task, told.outcome)
+        if told.why is not None and told.outcome in {"done", "cut"}:
+            told = replace(told, outcome="failed")
+        await self.schedule.finish(run, outcome=told.outcome, pause=pause)
         return _count_outcome(replace(told, seconds=time.monotonic() - start))
 
     async def _batches(self, task: Task, run: TaskRun, until: float | None) -> TaskOutcome:
-        place, removed = run.place, 0
+        """Run batches; `why` of a run that is done or cut is the kind of the last error that a part of the task met."""
+        place, removed, failed = run.place, 0, None
         try:
             while True:
                 page = await task.step(place)
-                place, removed = page.place, removed + page.removed
+                place, removed, failed = page.place, removed + page.removed, page.failed or failed
                 if not await self.schedule.go_on(run, lease=LEASE, place=place, removed=page.removed):
                     return TaskOutcome(task.name, "lost", removed, why="another worker took it over")
                 if place is None:
-                    return TaskOutcome(task.name, "done", removed)
+                    return TaskOutcome(task.name, "done", removed, why=failed)
                 if until is not None and time.monotonic() >= until:
-                    return TaskOutcome(task.name, "cut", removed)
+                    return TaskOutcome(task.name, "cut", removed, why=failed)
                 await asyncio.sleep(self.pause_s)
         except Exception as error:  # noqa: BLE001 - told and counted, and tried again soon
             log.warning("maintenance_failed", task=task.name, error=type(error).__name__)

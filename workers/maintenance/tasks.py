@@ -5,12 +5,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
+import structlog
+
+from store.database_outage import is_outage
 from store.derived.vector_indexes import VectorIndexes
-from store.erasure import Erasures, ErasureTarget, Kind
+from store.erasure import Erasures, ErasureTarget, Kind, Receipt
 from store.errors import ResourceBusy
 from store.maintenance import MORE, ExpiryTask, PrunedBatch, Pruning, WordReanalysis
 from store.recall.jobs import RecallJobs
 from workers.settings import MaintenanceSettings
+
+log = structlog.get_logger(__name__)
 
 #: How long one batch works on an erasure; another worker may run the next batch.
 ERASE_FOR = timedelta(seconds=5)
@@ -164,18 +169,18 @@ def _retention_task(needs: Needs) -> Task:
     """Return the task that erases turns past their retention, bank by bank, with a receipt."""
     pruning, erasures = needs.pruning, needs.erasures
 
+    async def erase(host: UUID, bank: UUID, before: datetime) -> Receipt | None:
+        erasure = await erasures.age(host, bank, before)
+        return None if erasure is None else await erasures.run(host, erasure, ERASE_FOR)
+
     async def page(before: datetime, place: str | None) -> PrunedBatch:
         found = await pruning.next_bank(place)
         if found is None:
             return PrunedBatch(0, None)
         host, bank = found
-        try:
-            erasure = await erasures.age(host, bank, before)
-            receipt = None if erasure is None else await erasures.run(host, erasure, ERASE_FOR)
-        except ResourceBusy:
-            receipt = None  # another transaction holds the bank: it has its turn in the next run
+        receipt, failed = await _attempt(erase(host, bank, before))
         if receipt is None:
-            return PrunedBatch(0, f"{host} {bank}")
+            return PrunedBatch(0, f"{host} {bank}", failed)
         # The same bank again: one erasure takes only a part of its old turns.
         return PrunedBatch(receipt.counts.get("turns", 0) if receipt.done else 0, place or FIRST)
 
@@ -198,24 +203,24 @@ def _ended_task(needs: Needs) -> Task:
     """Return the task that erases the text of units and banks that have expired, tenant by tenant, with a receipt."""
     ending, erasures = needs.ending, needs.erasures
 
+    async def erase(host: UUID, before: datetime) -> Receipt | None:
+        found = await ending.ended(host, before)
+        if found is None:
+            return None
+        erasure = await (
+            erasures.ended(host, found.units_of, before)
+            if found.units_of is not None
+            else erasures.request(host, ErasureTarget(Kind.BANK, found.bank_name))
+        )
+        return None if erasure is None else await erasures.run(host, erasure, ERASE_FOR)
+
     async def page(before: datetime, place: str | None) -> PrunedBatch:
         host = await ending.next_host(place)
         if host is None:
             return PrunedBatch(0, None)
-        found = await ending.ended(host, before)
-        if found is None:
-            return PrunedBatch(0, str(host))
-        try:
-            erasure = await (
-                erasures.ended(host, found.units_of, before)
-                if found.units_of is not None
-                else erasures.request(host, ErasureTarget(Kind.BANK, found.bank_name))
-            )
-            receipt = None if erasure is None else await erasures.run(host, erasure, ERASE_FOR)
-        except ResourceBusy:
-            receipt = None  # another transaction holds the bank: it has its turn in the next run
+        receipt, failed = await _attempt(erase(host, before))
         if receipt is None:
-            return PrunedBatch(0, str(host))
+            return PrunedBatch(0, str(host), failed)
         return PrunedBatch(int(receipt.done), place or str(UUID(int=0)))
 
     async def count(before: datetime) -> int:
@@ -226,6 +231,22 @@ def _ended_task(needs: Needs) -> Task:
         return number
 
     return _age_task("ended", needs, needs.settings.ended_days, page, count)
+
+
+async def _attempt(erase: Awaitable[Receipt | None]) -> tuple[Receipt | None, str | None]:
+    """Erase in one bank; return the receipt and the kind of an error. A bank that fails keeps no other from its turn.
+
+    Raises only what would stop every bank: an outage of the database.
+    """
+    try:
+        return await erase, None
+    except ResourceBusy:
+        return None, None  # another transaction holds the bank: it has its turn in the next run
+    except Exception as error:
+        if is_outage(error):
+            raise
+        log.warning("retention_of_a_bank_failed", error=type(error).__name__)
+        return None, type(error).__name__
 
 
 def _age_task(

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -103,6 +104,20 @@ async def test_a_task_that_fails_is_told_by_kind_tried_again_later_and_keeps_no_
     assert await yard.maintainer(task(fails, "broken")).look() == []
     await yard.world.sql(DUE)
     assert [one.outcome for one in await yard.maintainer(task(fails, "broken")).look()] == ["failed"]
+
+
+async def test_a_run_that_went_past_a_failure_is_told_as_failed_and_gone_on_with_as_if_it_had_not(yard: Yard) -> None:
+    async def fails_first(place: str | None) -> PrunedBatch:
+        page = await steps(place)
+        return page if place else replace(page, failed="ValueError")
+
+    steps = Steps(pages=2)
+    looks = [await yard.maintainer(task(fails_first), longest_s=0.0).look() for _ in range(3)]
+    assert [[(one.outcome, one.why) for one in look] for look in looks] == [
+        [("failed", "ValueError")],
+        [("done", None)],
+        [],
+    ]
 
 
 async def test_by_hand_a_task_runs_to_its_end_whether_it_is_time_or_not_unless_somebody_runs_it(yard: Yard) -> None:

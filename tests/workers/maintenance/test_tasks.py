@@ -1,12 +1,17 @@
 """What is put away, what stays, and that the rest of the house does not notice."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
 import pytest
+from structlog.testing import capture_logs
 
+from store import identity
 from store.erasure import Erasures, ErasureTarget, Kind, Receipt
+from store.errors import StatementTimeout
 from store.ledger.stages import Stage
+from store.maintenance import ExpiryTask
+from store.maintenance.ending import Ended
 from store.memory.turns import Appended, NewTurn, Refused
 from store.recall.jobs import RecallJobs
 from store.replay import ReplayScope, swap_tables, verify_log
@@ -235,3 +240,61 @@ async def test_an_erasure_that_fails_keeps_no_other_from_its_end(yard: Yard, mon
     outcomes = [(await yard.maintainer().work(yard.tasks()["erasures"], by_hand=True)).outcome for _ in range(2)]
     assert outcomes == ["failed", "done"]
     assert [(await erasures.receipt(HOST, one)).done for one in asked] == [False, True]
+
+
+BANKS = sorted(["default", "another"], key=lambda name: identity.bank_id(HOST, name))
+PLANNED = """
+    select place, next_run > now() + interval '50 minutes' as hourly from public.afterturn_maintenance
+     where task = 'said'"""
+
+
+async def old_turns(yard: Yard, monkeypatch: pytest.MonkeyPatch, error: Exception) -> list[UUID]:
+    """Have a turn past its retention in each of two banks, of which the first fails; return the banks as asked for."""
+    for bank in BANKS:
+        await yard.world.append(bank=bank)
+    yard.ahead = 40 * DAY
+    asked, age = list[UUID](), Erasures.age
+
+    async def fails(self: Erasures, host: UUID, bank: UUID, before: datetime) -> UUID | None:
+        asked.append(bank)
+        if bank == asked[0]:
+            raise error
+        return await age(self, host, bank, before)
+
+    monkeypatch.setattr(Erasures, "age", fails)
+    return asked
+
+
+async def test_a_bank_that_fails_each_time_keeps_no_other_from_its_retention(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await old_turns(yard, monkeypatch, StatementTimeout())
+    with capture_logs() as said:
+        [told] = await yard.maintainer(yard.tasks(said_days=30)["said"]).look()
+    assert (told.outcome, told.why, told.removed) == ("failed", "StatementTimeout", 1)
+    assert [(one["event"], one["error"]) for one in said] == [("retention_of_a_bank_failed", "StatementTimeout")]
+    [planned] = await yard.world.sql(PLANNED)
+    assert (planned.place, planned.hourly) == (None, True)
+
+
+async def test_an_outage_ends_the_run_before_other_banks_are_passed(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = await old_turns(yard, monkeypatch, ConnectionRefusedError())
+    [told] = await yard.maintainer(yard.tasks(said_days=30)["said"]).look()
+    assert (told.outcome, told.removed, len(asked)) == ("failed", 0, 1)
+
+
+async def test_a_tenant_that_fails_keeps_no_other_from_the_erasure_of_what_expired(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await yard.world.sql("insert into afterturn.host_t (host_id, name) values (:host, 'another')", host=uuid4())
+    asked = list[UUID]()
+
+    async def fails(_self: ExpiryTask, host: UUID, _before: datetime) -> Ended | None:
+        asked.append(host)
+        raise StatementTimeout
+
+    monkeypatch.setattr(ExpiryTask, "ended", fails)
+    [told] = await yard.maintainer(yard.tasks()["ended"]).look()
+    assert (told.outcome, told.why, len(set(asked))) == ("failed", "StatementTimeout", 2)
