@@ -264,8 +264,7 @@ class OperatorWork:
         """Retry or drop rows; return the counts and the tenant's id. Raises Invalid, NotFound."""
         body = parse_body(JobsBody, asked)
         host, wanted = identity.host_id(body.tenant), {_parse_id(one) for one in body.ids}
-        found = [row for one in wanted for row in await self._backlog.of_turn(one, host)]
-        chosen = list({row.item_id: row for row in found if row.stage is body.stage and row.item_id in wanted}.values())
+        chosen = await self._backlog.with_ids(host, body.stage, wanted)
         quarantine = Quarantine(self._database, f"operator key {by}")
         done = await (quarantine.drop(chosen, body.reason) if body.action == "drop" else quarantine.retry(chosen))
         return host, {"ok": True, "changed": done.changed, "left": len(wanted) - done.changed}

@@ -5,7 +5,7 @@ sessions are the tenants' own, so each is asked for as its tenant.
 """
 
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -269,6 +269,11 @@ class Backlog:
                     return [_build_entry(row) for row in rows]
         return []
 
+    async def with_ids(self, host: UUID, stage: Stage, items: Collection[UUID]) -> list[LedgerEntry]:
+        """Return the rows with these ids in a stage of a host; unknown ones are left out."""
+        async with self._database.operator() as connection:
+            return [_build_entry(row) for row in await connection.execute(list_rows_with_ids(host, stage, items))]
+
     async def history(self, host: UUID, turn: UUID) -> list[TurnAuditRow]:
         """Return a turn's audit rows in order: deliveries, failed attempts, operators' actions."""
         async with self._database.operator() as connection:
@@ -328,15 +333,25 @@ def count_newly_failed(within: timedelta) -> Select[int]:
 
 
 def list_rows_of_turn(host: UUID, item: UUID) -> Select[*tuple[Any, ...]]:
-    """Return the query of a turn's rows, by the turn or any of its rows, at one host: every index begins with it."""
+    """Return the query of a turn's rows, by the turn or any of its rows, at one host: every index begins with it.
+
+    Of many rows (those of erasures have their bank as turn) the oldest, and always those that `item` names.
+    """
     named = LEDGER.alias("i").c
     turn = select(named.turn_id).where(named.host_id == host, named.stage.in_(_STAGES), named.item_id == item).limit(1)
-    nth = func.array_position(literal(_STAGES, ARRAY(Text)), _ROW.stage)
-    return (
+    rows = (
         _ROWS.where(_ROW.host_id == host, _ROW.turn_id == func.coalesce(turn.scalar_subquery(), item))
-        .order_by(_ROW.accepted_at, nth, _ROW.position, _ROW.item_id)
+        .order_by(_ROW.item_id != item, _ROW.accepted_at, _ROW.position)
         .limit(ROWS_OF_A_TURN)
+        .subquery("l")
     )
+    nth = func.array_position(literal(_STAGES, ARRAY(Text)), rows.c.stage)
+    return select(rows).order_by(rows.c.accepted_at, nth, rows.c.position, rows.c.item_id)
+
+
+def list_rows_with_ids(host: UUID, stage: Stage, items: Collection[UUID]) -> Select[*tuple[Any, ...]]:
+    """Return the query of rows by their primary key."""
+    return _ROWS.where(_ROW.host_id == host, _ROW.stage == stage.value, _ROW.item_id.in_(items))
 
 
 def _order_of(rows: ReadOnlyColumnCollection[str, Any]) -> tuple[ColumnElement[Any], ...]:

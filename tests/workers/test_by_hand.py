@@ -17,7 +17,7 @@ from starlette.responses import Response
 from store.derived import bank_state
 from store.errors import NotSettled
 from store.ledger.ledger import Claim, Outcome, close_claim
-from store.ledger.listing import Backlog, LedgerEntry, Selection
+from store.ledger.listing import ROWS_OF_A_TURN, Backlog, LedgerEntry, Selection
 from store.ledger.quarantine import UNSETTLED, Changed, DeliveryFinding, NextStep, Quarantine
 from store.ledger.stages import Stage
 from store.memory.turns import NewMessage
@@ -33,6 +33,11 @@ from tests.workers.targets import SEALING, SETTINGS, Clients
 from workers.settings import GatewayRetry
 
 LEASE = timedelta(seconds=30)
+RECOUNTS = """
+    insert into afterturn.ledger_t (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position, status,
+                                    accepted_at)
+    select host_id, stage, gen_random_uuid(), bank_id, bank_id, bank_id, bank_id, n, 'dead', now() + n * interval '1 ms'
+      from afterturn.ledger_t, generate_series(1, cast(:rows as int)) n where stage = 'projection'"""
 FACT = [NewMessage("user", "I moved to Lisbon."), NewMessage("assistant", "Noted.")]
 
 
@@ -382,6 +387,18 @@ async def test_one_turn_is_shown_with_every_stage_and_its_follow_ups(world: Worl
     [follow_up] = [row for row in rows if row.is_follow_up]
     assert [row.item_id for row in await hand.backlog.of_turn(follow_up.item_id)] == [row.item_id for row in rows]
     assert await hand.backlog.of_turn(HOST) == []
+
+
+async def test_a_row_among_very_many_of_one_turn_is_found_by_its_id(world: World, hand: ByHand) -> None:
+    """Rows that erasures and changes opened all have their bank as turn."""
+    await world.append("s", "t")
+    await world.sql(RECOUNTS, rows=ROWS_OF_A_TURN + 1)
+    [last] = await world.sql(
+        "select item_id from afterturn.ledger_t where turn_id = bank_id order by position desc limit 1"
+    )
+    assert last.item_id in {row.item_id for row in await hand.backlog.of_turn(last.item_id)}
+    [found] = await hand.backlog.with_ids(HOST, Stage.PROJECTION, [last.item_id, HOST])
+    assert await hand.quarantine.retry([found]) == Changed(1, 1)
 
 
 async def test_a_turn_that_left_the_ledger_is_still_shown_as_it_ended(world: World, hand: ByHand) -> None:

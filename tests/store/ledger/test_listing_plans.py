@@ -1,7 +1,9 @@
 """Operators' looks at the ledger read what is undone or failed, and nothing of what is done, however much that is."""
 
 from datetime import timedelta
+from hashlib import md5
 from typing import Any
+from uuid import UUID
 
 import pytest
 from sqlalchemy import NullPool, Select, text
@@ -9,7 +11,14 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from store.database import Database
 from store.identity import host_id
-from store.ledger.listing import Selection, count_newly_failed, count_rows, list_rows, list_rows_of_turn
+from store.ledger.listing import (
+    Selection,
+    count_newly_failed,
+    count_rows,
+    list_rows,
+    list_rows_of_turn,
+    list_rows_with_ids,
+)
 from store.ledger.stages import Stage
 from tests.servers import TestPostgres
 
@@ -37,6 +46,7 @@ LOOKS: dict[str, Select[*tuple[Any, ...]]] = {
     **{f"count {name}": count_rows(selection) for name, selection in SELECTIONS.items()},
     "newly failed": count_newly_failed(timedelta(minutes=10)),
     "of a turn": list_rows_of_turn(HOST, HOST),
+    "by id": list_rows_with_ids(HOST, Stage.EMBEDDING, [UUID(md5(str(n).encode()).hexdigest()) for n in range(1, 21)]),
 }
 
 
