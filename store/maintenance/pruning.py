@@ -9,14 +9,35 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Column, ColumnElement, Delete, Row, Select, Table, TextClause, delete, func, select, text, tuple_
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Delete,
+    Row,
+    Select,
+    Table,
+    TextClause,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    text,
+    tuple_,
+)
 
 from store.database import Database
-from store.schema import AUDIT_EVENT, BANK, CALL_AUDIT, CLAIM, HOST, OPEN_TURN
+from store.ledger.stages import STAGES, Stage
+from store.schema import AUDIT_EVENT, BANK, CALL_AUDIT, CLAIM, HOST, LEDGER, OPEN_TURN, TIME
 
 #: Projection rows that a batch looks at; at most four times as many rows of the ledger are pruned.
 LEDGER_PAGE = 250
 AUDIT_PAGE = 1000
+#: Stages that may get work for a turn after its rows were pruned; rows of the others are pruned with it or alone.
+LATE_STAGES = (Stage.EMBEDDING.value, Stage.ENRICHMENT.value, Stage.EXTRACTION.value)
+EXTERNAL = [stage.value for stage, spec in STAGES.items() if spec.external]
 CLAIMS_PAGE = 500
 #: The place of a task that has more to do but keeps no position.
 MORE = "more"
@@ -35,6 +56,25 @@ COUNT_LEDGER = text("""
                             or (o.status = 'skipped'
                                 and (select s.external from afterturn.stages() s where s.stage = o.stage))))
              limit 1) is null)""")
+PRUNE_LATE_ROWS = text(
+    "select last, looked, removed from afterturn.prune_late_rows(:host, :stage, :after, :before, :limit)"
+)
+_ROW, _TURNS_OWN = LEDGER.c, LEDGER.alias("t")
+COUNT_LATE_ROWS = (
+    select(func.count())
+    .select_from(LEDGER)
+    .where(
+        _ROW.stage.in_(LATE_STAGES),
+        _ROW.item_id != _ROW.turn_id,
+        or_(_ROW.status == "done", and_(_ROW.status == "skipped", _ROW.stage.in_(EXTERNAL))),
+        _ROW.updated_at < bindparam("before", type_=TIME),
+        ~exists().where(
+            _TURNS_OWN.c.host_id == _ROW.host_id,
+            _TURNS_OWN.c.stage == Stage.PROJECTION.value,
+            _TURNS_OWN.c.item_id == _ROW.turn_id,
+        ),
+    )
+)
 # WHY two steps: the identity rises with time, so a page in its order holds the oldest, or nothing that is old.
 PRUNE_AUDIT = text("""
     with page as materialized (
@@ -77,6 +117,24 @@ class Pruning:
     async def ledger(self, before: datetime, place: str | None) -> PrunedBatch:
         """Prune ledger rows of turns whose stages all succeeded before this time; status and counts of turns stay."""
         return await self._walk(PRUNE_LEDGER, place, str(UUID(int=0)), LEDGER_PAGE, before)
+
+    async def late_rows(self, before: datetime, place: str | None) -> PrunedBatch:
+        """Prune rows that were opened for a turn after it had left the ledger, and succeeded before this time.
+
+        A place is a host and a stage of it, with the last row looked at.
+        """
+        host, stage, after = [*(place or "").split(" "), "", ""][:3]
+        async with self._database.operator() as connection:
+            if not stage:
+                found = await connection.scalar(find_next_host(UUID(host) if host else None))
+                if found is None:
+                    return PrunedBatch(0, None)
+                host, stage = str(found), LATE_STAGES[0]
+            about = {"host": host, "stage": stage, "after": after or UUID(int=0), "before": before}
+            row: Row[Any] = (await connection.execute(PRUNE_LATE_ROWS, {**about, "limit": LEDGER_PAGE})).one()
+        behind = LATE_STAGES[LATE_STAGES.index(stage) + 1 :][:1]
+        reached = (stage, str(row.last)) if row.looked == LEDGER_PAGE else behind
+        return PrunedBatch(row.removed, " ".join([host, *reached]))
 
     async def audit(self, before: datetime, place: str | None) -> PrunedBatch:
         """Prune audit rows from before this time."""
@@ -127,6 +185,10 @@ class Pruning:
     async def prunable_rows(self, before: datetime) -> int:
         """Return how many rows `ledger` would prune (reads the whole ledger)."""
         return await self._count(COUNT_LEDGER.bindparams(before=before))
+
+    async def prunable_late_rows(self, before: datetime) -> int:
+        """Return how many rows `late_rows` would prune (reads the whole ledger)."""
+        return await self._count(COUNT_LATE_ROWS.params(before=before))
 
     async def prunable_audit(self, before: datetime) -> int:
         """Return how many rows `audit` would prune."""

@@ -68,6 +68,44 @@ begin
     perform set_config('afterturn.host', v_before, true);
 end $$;
 
+-- Prunes a page of one tenant's rows of a stage, in order of item: follow-ups that succeeded before p_before and whose
+-- turn has no rows here any more (a text embedded anew, a later reading). Returns as `prune_ledger` does.
+create or replace function afterturn.prune_late_rows(p_host uuid, p_stage text, p_after uuid, p_before timestamptz,
+                                                     p_limit int)
+returns table (last uuid, looked bigint, removed bigint)
+language plpgsql security definer set search_path to pg_catalog, pg_temp set plan_cache_mode to force_generic_plan as $$
+declare
+    v_before text := coalesce(current_setting('afterturn.host', true), '');
+begin
+    perform set_config('afterturn.host', p_host::text, true), set_config('afterturn.every_host', 'off', true);
+    perform pg_advisory_xact_lock_shared(afterturn.log_lock());
+    return query
+    with page as materialized (
+        select l.item_id, l.turn_id, l.item_id <> l.turn_id and l.updated_at < p_before
+               and (l.status = 'done' or (l.status = 'skipped'
+                    and (select s.external from afterturn.stages() s where s.stage = p_stage))) as ends
+          from afterturn.ledger_t l
+         where l.host_id = p_host and l.stage = p_stage and l.item_id > p_after
+         order by l.item_id limit p_limit
+    ), late as materialized (
+        select p.item_id from page p
+         where p.ends and (select true from afterturn.ledger_t t
+                            where t.host_id = p_host and t.stage = 'projection' and t.item_id = p.turn_id) is null
+    ), gone as (
+        delete from afterturn.ledger_t l using late p
+         where l.host_id = p_host and l.stage = p_stage and l.item_id = p.item_id
+        returning l.status
+    ), counted as (
+        insert into afterturn.pruned_turns_t as c (host_id, stage, status, turns)
+        select p_host, p_stage, g.status, count(*) from gone g
+         where (select s.counts_items from afterturn.stages() s where s.stage = p_stage) group by g.status
+        on conflict (host_id, stage, status) do update set turns = c.turns + excluded.turns
+    )
+    select (select p.item_id from page p order by p.item_id desc limit 1),
+           (select count(*) from page), (select count(*) from gone);
+    perform set_config('afterturn.host', v_before, true);
+end $$;
+
 -- Restores the rows of pruned turns as they were, for a caller that reopens one of them.
 create or replace function afterturn.unprune(p_host uuid, p_turns uuid[]) returns void
 language plpgsql as $$
@@ -99,3 +137,5 @@ end $$;
 
 revoke all on function afterturn.prune_ledger(uuid, uuid, timestamptz, int) from public;
 grant execute on function afterturn.prune_ledger(uuid, uuid, timestamptz, int) to afterturn_operator;
+revoke all on function afterturn.prune_late_rows(uuid, text, uuid, timestamptz, int) from public;
+grant execute on function afterturn.prune_late_rows(uuid, text, uuid, timestamptz, int) to afterturn_operator;

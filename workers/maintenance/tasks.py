@@ -1,7 +1,7 @@
 """The registry of maintenance tasks: interval, batch and dry-run count of each."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -68,6 +68,7 @@ def build_tasks(needs: Needs) -> Sequence[Task]:
         _words_task(needs),
         _claims_task(needs),
         _ledger_task(needs),
+        _late_rows_task(needs),
         _audit_task(needs),
         _calls_task(needs),
         _retention_task(needs),
@@ -153,6 +154,13 @@ def _claims_task(needs: Needs) -> Task:
 def _ledger_task(needs: Needs) -> Task:
     """Return the task that prunes done rows of the ledger; the outcome of each turn is kept with its guard."""
     return _age_task("ledger", needs, needs.settings.ledger_days, needs.pruning.ledger, needs.pruning.prunable_rows)
+
+
+def _late_rows_task(needs: Needs) -> Task:
+    """Return the task that prunes rows opened for a turn that had left the ledger; daily, as it reads whole stages."""
+    pruning, days = needs.pruning, needs.settings.ledger_days
+    task = _age_task("ledger", needs, days, pruning.late_rows, pruning.prunable_late_rows)
+    return replace(task, name="late_rows", every=timedelta(days=1))
 
 
 def _audit_task(needs: Needs) -> Task:

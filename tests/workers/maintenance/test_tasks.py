@@ -64,6 +64,55 @@ async def test_a_models_readings_of_a_turn_leave_with_it_and_are_counted_as_befo
     assert await yard.world.ledger.counts() == before
 
 
+LATE = """
+    insert into afterturn.ledger_t (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position, status,
+                                    accepted_at, updated_at)
+    select host_id, s.stage, gen_random_uuid(), session_id, bank_id, session_id, turn_id, position, s.status,
+           accepted_at, accepted_at - cast(:age as interval)
+      from afterturn.turn_t t, unnest(cast(:stages as text[]), cast(:statuses as text[])) s(stage, status)
+     where turn_id <> session_id"""
+
+
+async def late_work(yard: Yard, age: timedelta = timedelta()) -> None:
+    """Open work for the turns of the world, as a new model, enrichment and corrections do, and end it."""
+    stages = ["embedding", "embedding", "enrichment", "enrichment", "extraction", "extraction"]
+    statuses = ["done", "dead", "done", "skipped", "done", "skipped"]
+    await yard.world.sql(LATE, stages=stages, statuses=statuses, age=age)
+
+
+async def test_what_was_done_for_turns_that_had_left_the_ledger_leaves_it_too(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("store.maintenance.pruning.LEDGER_PAGE", 2)
+    await yard.world.sql("insert into afterturn.host_t (host_id, name) values (:host, 'another')", host=uuid4())
+    await worked_off(yard)
+    await yard.by_hand("ledger")
+    await late_work(yard)
+    before = await yard.world.ledger.counts()
+    assert await yard.tasks()["late_rows"].count() == 3 * 4
+    assert await yard.by_hand("ledger") == 0
+    assert await yard.by_hand("late_rows") == 3 * 4
+    left = await yard.world.sql("select distinct stage, status from afterturn.ledger_t order by stage")
+    assert [tuple(row) for row in left] == [("embedding", "dead"), ("extraction", "skipped")]
+    assert await yard.world.ledger.counts() == before
+    assert await yard.by_hand("late_rows") == 0
+
+
+async def test_what_was_done_for_turns_of_the_ledger_leaves_it_with_them(yard: Yard) -> None:
+    await worked_off(yard)
+    await late_work(yard, DAY)
+    assert await yard.tasks()["late_rows"].count() == 0
+    assert await yard.by_hand("late_rows") == 0
+
+
+async def test_late_work_that_is_young_stays(yard: Yard) -> None:
+    await worked_off(yard)
+    await yard.by_hand("ledger")
+    await late_work(yard)
+    assert await yard.by_hand("late_rows", ledger_days=9.0) == 0
+    assert yard.tasks(ledger_days=None)["late_rows"].off == "maintenance.ledger_days is not set"
+
+
 async def test_a_pruned_turn_that_comes_again_is_a_duplicate_and_with_another_body_a_conflict(yard: Yard) -> None:
     await worked_off(yard, 1)
     first = await status(yard.world, "t0")
