@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -38,6 +39,14 @@ A = TypeVar("A", bound=TurnResult)
 SLICE = 16
 #: Seconds between two attempts to append a message that another request is writing, and of all attempts together.
 LOOK_AGAIN_S, BUSY_S = 0.025, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Lookups:
+    """What was looked up for the turns of a call: the whole name of each bank that was named, and documents."""
+
+    banks: dict[str, str] = field(default_factory=dict)
+    documents: set[tuple[str, UUID]] = field(default_factory=set)
 
 
 class Intake:
@@ -106,22 +115,24 @@ class Intake:
     async def _accept(self, grant: Grant, values: Sequence[Any]) -> list[TurnResult]:
         with time_call(len(values)):
             require_write(grant)
-            known: set[tuple[str, UUID]] = set()
+            known = _Lookups()
             judged = limit_call([await self._judge(grant, value, known) async for value in _iterate_in_slices(values)])
             if len(judged) == 1 and isinstance(judged[0], NewTurn):
                 note_place(grant.host_id, judged[0].bank, judged[0].session_name, judged[0].turn_name)
             answers = iter(await self._append(grant, [one for one in judged if isinstance(one, NewTurn)]))
             return _count_answers([next(answers) if isinstance(one, NewTurn) else one for one in judged])
 
-    async def _judge(self, grant: Grant, value: Any, known: set[tuple[str, UUID]]) -> Judged:
-        """Return the validated turn, or the error that refuses it; `known`: documents that were found already."""
+    async def _judge(self, grant: Grant, value: Any, known: _Lookups) -> Judged:
+        """Return the validated turn, or the error that refuses it; adds what it looks up to `known`."""
         try:
             turn = await run_off_loop(measure_value(value), read_turn, value, self._settings)
-            turn = assign_author(grant, turn, await self._dependencies.reach(grant, turn.bank))
+            if turn.bank not in known.banks:
+                known.banks[turn.bank] = await self._dependencies.reach(grant, turn.bank)
+            turn = assign_author(grant, turn, known.banks[turn.bank])
             await self._require_pin(grant, turn)
-            if turn.doc_id is not None and (turn.bank, turn.doc_id) not in known:
+            if turn.doc_id is not None and (turn.bank, turn.doc_id) not in known.documents:
                 await self._dependencies.documents.get(grant.host_id, turn.bank, turn.doc_id)
-                known.add((turn.bank, turn.doc_id))
+                known.documents.add((turn.bank, turn.doc_id))
         except (ProducerError, NotFound) as refusal:
             return refusal
         return turn

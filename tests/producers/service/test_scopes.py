@@ -8,6 +8,8 @@ import pytest
 from sqlalchemy import text
 
 from store import identity
+from store.tenancy.banks import Banks
+from store.tenancy.spaces import Space
 from tests.producers.conftest import Tenant, World
 
 pytestmark = pytest.mark.law("L6")
@@ -46,6 +48,22 @@ async def test_two_users_call_a_bank_alike_and_neither_sees_the_others(world: Wo
     assert [tuple(row) for row in rows] == [
         (f"~{name}/notes", identity.user_id(identity.host_id(ana.host), name)) for name in ("ana", "bob")
     ]
+
+
+async def test_a_batch_looks_each_bank_up_once(
+    world: World, turn: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ana, looked_up, resolve = await world.tenant(user="ana"), list[str](), Banks.resolve
+
+    async def noted(self: Banks, host: UUID, space: Space, bank: str) -> str:
+        looked_up.append(bank)
+        return await resolve(self, host, space, bank)
+
+    monkeypatch.setattr(Banks, "resolve", noted)
+    batch = [{**turn, "turn_id": str(n), "bank": bank} for n, bank in enumerate(("notes", "trips", "notes", "trips"))]
+    results = (await ana.http.post("/api/v1/turns:batch", json={"turns": batch})).json()["results"]
+    assert [one["ok"] for one in results] == [True] * 4
+    assert looked_up == ["notes", "trips"]
 
 
 async def test_a_user_without_banks_is_told_nothing_of_the_bank_a_question_across_banks_names(
