@@ -81,9 +81,10 @@ class PendingWordsLimit:
         for bank, count in units.items():
             place = host, bank
             self._added[place] += count
+            # Of callers that waited for one run, the first starts the next, for all of them.
+            while self._added[place] >= self._many and (before := self._indexing.get(place)) is not None:
+                await asyncio.wait([before])
             if self._added[place] >= self._many:
-                while (before := self._indexing.get(place)) is not None:
-                    await asyncio.wait([before])
                 del self._added[place]
                 self._indexing[place] = asyncio.create_task(self._index(host, bank), name="index words")
 

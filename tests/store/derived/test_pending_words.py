@@ -130,6 +130,27 @@ async def test_who_brings_turns_faster_than_their_words_are_carried_waits_for_th
     assert await rows(database, host, COUNTS) == [(0, 20, 20, 20)]
 
 
+async def test_callers_that_waited_for_words_start_one_further_run_together(database: Database, host: UUID) -> None:
+    runs = list[UUID]()
+
+    class Noted(PendingWordsLimit):
+        async def _index(self, host: UUID, bank: UUID) -> None:
+            runs.append(bank)
+            await super()._index(host, bank)
+
+    bank, kept = identity.bank_id(host, "home"), Noted(database, many=10)
+    async with database.tenant(host) as connection:
+        await projection.lock_words(connection, bank)
+        await say(database, host, 10)
+        await kept.wait_for_room(host, {bank: 10})
+        callers = [asyncio.create_task(kept.wait_for_room(host, {bank: 10})) for _ in range(5)]
+        await until(lambda: waits(database, bank), "the first run waits")
+        assert not any(caller.done() for caller in callers)
+    await asyncio.gather(*callers)
+    await kept.close()
+    assert runs == [bank, bank]
+
+
 async def test_nobody_waits_for_words_that_somebody_else_is_changing(database: Database, host: UUID) -> None:
     bank, kept = identity.bank_id(host, "home"), PendingWordsLimit(database, many=10)
     await say(database, host, 10)
