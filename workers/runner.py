@@ -201,6 +201,8 @@ class Runner:
             self._count_outcomes([row for claim in claims for row in claim.rows], worked.outcomes)
             for stage in worked.ready_stages:
                 self.notify(stage)
+            if worked.blocked:
+                await self._handle_failure(worked.blocked, ResourceBusy("another transaction holds what this needs"))
 
     async def _handle_failure(self, claims: Sequence[Claim], error: Exception) -> None:
         category, _ = name_failure(error)

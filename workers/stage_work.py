@@ -34,10 +34,14 @@ class ClaimSize:
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """The result of a piece of work: how rows ended, and which stages have something to do now."""
+    """The result of a piece of work: how rows ended, and which stages have something to do now.
+
+    `blocked`: claims of which nothing was written because another transaction holds a lock; they are tried again later.
+    """
 
     outcomes: Sequence[Outcome] = ()
     ready_stages: frozenset[Stage] = frozenset()
+    blocked: Sequence[Claim] = ()
 
 
 class StageWork(Protocol):

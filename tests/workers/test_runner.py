@@ -5,14 +5,18 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from uuid import UUID
+from typing import Any
+from uuid import UUID, uuid4
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from prometheus_client import REGISTRY
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
-from store.errors import LeaseLost
+from store.derived.unit_vectors import insert_vectors
+from store.errors import LeaseLost, ResourceBusy
 from store.ledger.ledger import Claim, Outcome, close_claim
 from store.ledger.stages import Stage
 from store.memory.turns import NewTurn, TurnStore
@@ -264,3 +268,32 @@ async def test_slow_work_holds_no_connection(fresh_database: TestPostgres) -> No
     assert embedder.lent == [0] * len(embedder.batches)
     await narrow.close()
     await world.database.close()
+
+
+@pytest.mark.law("L2")
+async def test_a_tenant_whose_vectors_cannot_be_written_now_has_no_other_embedded_twice(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts, lost = list[UUID](), leases_lost()
+
+    async def only_the_first(connection: AsyncConnection, host: UUID, *about: Any) -> None:
+        hosts.append(host)
+        if host != hosts[0]:
+            raise ResourceBusy("held")
+        await insert_vectors(connection, host, *about)
+
+    other = uuid4()
+    await world.sql("insert into afterturn.host_t (host_id, name) values (:host, 'other')", host=other)
+    for host in (HOST, other):
+        await world.turns.append(host, [NewTurn("default", "s", "t", dialogue())])
+    monkeypatch.setattr("workers.embedding.insert_vectors", only_the_first)
+    await Crew(world).drain(Stage.EMBEDDING)
+    found = await world.sql("select * from afterturn.ledger_t where stage = 'embedding'")
+    states = {row.host_id: (row.status, row.attempts, row.next_attempt_at > now()) for row in found}
+    assert states == {hosts[0]: ("done", 1, False), hosts[1]: ("pending", 0, True)}
+    assert len(hosts) == 2
+    assert leases_lost() == lost
+
+
+def leases_lost() -> float:
+    return REGISTRY.get_sample_value("afterturn_stage_leases_lost_total", {"stage": "embedding"}) or 0.0
