@@ -125,10 +125,17 @@ TRACEPARENTS = """
                 where t.host_id = w.host and t.turn_id = l.turn_id and t.traceparent is not null limit 1))
       from unnest($2::uuid[], $3::uuid[]) as w(host, item)
       join afterturn.ledger_t l on l.host_id = w.host and l.stage = $1 and l.item_id = w.item"""
+# In the order in which claims are won and closed: an update locks rows in the order in which it finds them.
 RENEW = text("""
+    with held as materialized (
+        select c.host_id, c.stage, c.stream_id, c.epoch from afterturn.claim_t c
+         where c.stage = :stage and c.epoch = any (cast(:epochs as bigint[]))
+         order by c.host_id, c.stream_id for update
+    )
     update afterturn.claim_t c set lease_until = now() + :lease
-      from unnest(cast(:epochs as bigint[])) as e(epoch)
-     where c.epoch = e.epoch and c.stage = :stage returning c.epoch""")
+      from held h
+     where c.host_id = h.host_id and c.stage = h.stage and c.stream_id = h.stream_id and c.epoch = h.epoch
+    returning c.epoch""")
 CLOSE = text("""
     select afterturn.close_claims(:host, :stage, cast(:streams as uuid[]), cast(:epochs as bigint[]),
                                   cast(:done as uuid[]), cast(:ends as jsonb))""")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from itertools import combinations
 from typing import Any
 from uuid import UUID, uuid4
@@ -13,6 +14,8 @@ from store import identity
 from store.database import Database
 from store.derived import locks
 from store.erasure import Erasures, ErasureTarget, Kind
+from store.ledger.ledger import Claim, Ledger, lock_held_claims
+from store.ledger.stages import Stage
 from store.log.bulk import append_bulk
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
@@ -25,6 +28,7 @@ from store.tenancy.keys import Keys
 from store.tenancy.quotas import QuotaLimits, Quotas
 from tests.store.conftest import NOON, blocked, new_host, rows, turn
 
+LEASE = timedelta(minutes=5)
 WRITES = text("select pg_advisory_xact_lock_shared(afterturn.lock_key('quota', :host))")
 SHARE = text("select pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank))")
 TRY_SHARE = text("select pg_try_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank))")
@@ -124,3 +128,19 @@ async def test_who_derives_holds_no_bank_while_it_waits_for_the_log(lonely: Data
         await blocked(lonely, host)
         assert (await swap.execute(TRY_ALONE, {"bank": bank})).scalar_one()
     await task
+
+
+async def test_leases_are_renewed_in_the_order_in_which_claims_are_closed(lonely: Database) -> None:
+    host, ledger, claims = await new_host(lonely), Ledger(lonely), list[Claim]()
+    bank = identity.bank_id(host, "home")
+    for name in sorted(("s1", "s2"), key=lambda name: identity.session_id(bank, name), reverse=True):
+        await TurnStore(lonely, lambda: NOON).append(host, [turn(session=name)])
+        claims += await ledger.claim(Stage.EXTRACTION, streams=1, rows=1, lease=LEASE, worker="w", max_attempts=5)
+    last, first = claims
+    assert first.stream_id < last.stream_id
+    async with lonely.tenant(host) as closing:
+        await lock_held_claims(closing, [first])
+        renewing = asyncio.create_task(ledger.renew(claims, LEASE))
+        await blocked(lonely, host)
+        assert await lock_held_claims(closing, [last]) == [last]
+    assert await renewing == {first.epoch, last.epoch}
