@@ -42,6 +42,7 @@ def agent_id(host: UUID, name: str) -> UUID:
         return uuid5(host, f"agent:{name}")
 
 
+@lru_cache(maxsize=NAMES_KEPT)
 def turn_id(session: UUID, name: str) -> UUID:
     """Return the id of the turn an agent calls `name` in `session`."""
     return uuid5(session, name)

@@ -124,11 +124,12 @@ class TurnLifecycle:
     async def _build_turn(self, grant: Grant, bank: str, place: TurnReference, body: AfterTurnBody) -> NewTurn:
         size = measure_value([body.conversation_items, body.input_items, body.output_items])
         said = await run_off_loop(size, read_after, body, self._settings.max_message_bytes)
-        # Redacted like the stored history, so that echoed items are recognised.
-        redactor = Redactor.of(self._settings, grant)
-        given = await run_off_loop(measure_value(said.given), redactor.redact_value, said.given)
+        given = said.given
         # At least one item is new: a single item echoes no history.
         if said.echoes and len(given) > 1:
+            # Redacted like the stored history, so that echoed items are recognised.
+            redactor = Redactor.of(self._settings, grant)
+            given = await run_off_loop(measure_value(given), redactor.redact_value, given)
             most_bytes = 2 * self._settings.max_request_bytes
             sessions = self._dependencies.turns.sessions
             kept = await sessions.recent(grant.host_id, bank, place.session, READ_ITEMS, most_bytes)

@@ -69,14 +69,14 @@ def find_secrets(text: str, level: Redaction = Redaction.KEYS, own_keys: Iterabl
     if level is Redaction.OFF or len(text) < SHORTEST_OWN_KEY:
         return []
     found, lowered = list[SecretSpan](), text.lower()
-    for rule in (*_own_rules(own_keys), *_KEYS, *(_BLOBS if level is Redaction.ALL else ())):
+    for rule in (*_own_rules(text, own_keys), *_KEYS, *(_BLOBS if level is Redaction.ALL else ())):
         if rule.hint in lowered:
             found = _merge_secrets(found, _find_matches(text, rule))
     return found
 
 
-def _own_rules(own_keys: Iterable[str]) -> Iterator[_Rule]:
-    for key in sorted({one for one in own_keys if len(one) >= SHORTEST_OWN_KEY}, key=len, reverse=True):
+def _own_rules(text: str, own_keys: Iterable[str]) -> Iterator[_Rule]:
+    for key in sorted({one for one in own_keys if len(one) >= SHORTEST_OWN_KEY and one in text}, key=len, reverse=True):
         yield _Rule(OWN_KEY, "", re.compile(re.escape(key)), whole=True)
 
 
