@@ -78,7 +78,7 @@ class QueueIntake:
         if published.kind == TURN:
             await self.memory.intake.add_turn(self.grant, published.body)
         elif published.kind == TURN_ITEMS:
-            await self.memory.lifecycle.after_turn(self.grant, published.body)
+            await self.memory.lifecycle.keep_turn(self.grant, published.body)
         elif published.job is not None:
             await self.memory.recalls.request_recall(self.grant, published.body, job=published.job)
         else:

@@ -1,6 +1,6 @@
 """Turns in two calls of one tool: the first prepares a turn and returns a token, the second stores it with its output.
 
-The first call's request waits in the database, without secrets, for an hour. The turn is stored like by `after_turn`:
+The first call's request waits in the database, without secrets, for an hour. The turn is stored like by `keep_turn`:
 once, under its own name, so that a token and another interface cannot both write it.
 """
 
@@ -59,7 +59,7 @@ class OpenTurnCalls:
         """Store the turn of a token with its output items; repeating it changes nothing. Return `project`, `turn_id`.
 
         Raises Invalid for an invalid token, or one of another `project`; TurnConflict for another output than the
-        first, or a turn that is stored with another body already; and the errors of `after_turn`, after which the same
+        first, or a turn that is stored with another body already; and the errors of `keep_turn`, after which the same
         output may be sent again.
         """
         require_write(grant)
@@ -71,7 +71,7 @@ class OpenTurnCalls:
         read_after(parse_body(AfterTurnBody, body), self._settings.max_message_bytes)
         await self._dependencies.turns.open.claim(grant.host_id, turn, output)
         if not turn.kept:
-            await self._lifecycle.after_turn(grant, body)
+            await self._lifecycle.keep_turn(grant, body)
             await self._dependencies.turns.open.close(grant.host_id, turn)
         return {"project": turn.request["project"], "turn_id": turn.request["turn_id"]}
 

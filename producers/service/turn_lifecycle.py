@@ -61,17 +61,23 @@ class TurnLifecycle:
         self._intake = intake
 
     async def after_turn(self, grant: Grant, asked: Any) -> dict[str, Any]:
+        """Store a completed turn as `keep_turn` does, and return its answer, with how fresh the bank is."""
+        kept = await self.keep_turn(grant, asked)
+        fresh = await self._dependencies.recall_coordinator.freshness(grant.host_id, kept.bank, None, 0)
+        return {"ok": True, "project": kept.project, "position": kept.position, "freshness": freshness_json(fresh)}
+
+    async def keep_turn(self, grant: Grant, asked: Any) -> "KeptTurn":
         """Store a completed turn: durable and readable when this returns; the same request again changes nothing.
 
         Raises Invalid, TooLarge, PermissionDenied, TurnConflict; TurnBusy after five seconds of waiting.
         """
         with time_call(1):
-            answer = await self._keep(grant, asked)
-        if isinstance(answer, StoreError):
-            raise answer
-        return answer
+            kept = await self._keep(grant, asked)
+        if isinstance(kept, StoreError):
+            raise kept
+        return kept
 
-    async def _keep(self, grant: Grant, asked: Any) -> dict[str, Any] | StoreError:
+    async def _keep(self, grant: Grant, asked: Any) -> "KeptTurn | StoreError":
         require_write(grant)
         body = parse_body(AfterTurnBody, asked)
         place = read_place(body)
@@ -79,15 +85,7 @@ class TurnLifecycle:
         note_place(grant.host_id, bank, place.session, place.turn)
         turn = assign_author(grant, await self._build_turn(grant, bank, place, body), bank)
         appended = await self._intake.append_turn(grant, turn, BUSY_S)
-        if isinstance(appended, StoreError):
-            return appended
-        fresh = await self._dependencies.recall_coordinator.freshness(grant.host_id, bank, None, 0)
-        return {
-            "ok": True,
-            "project": place.project,
-            "position": appended.position,
-            "freshness": freshness_json(fresh),
-        }
+        return appended if isinstance(appended, StoreError) else KeptTurn(place.project, bank, appended.position)
 
     async def before_turn(self, grant: Grant, asked: Any) -> dict[str, Any]:
         """Return the model's input: recalled memory, the history, and the current items last; writes nothing.
@@ -202,6 +200,14 @@ class TurnLifecycle:
             insights[: limits.insight_recall_limit],
             chunks[: limits.search_limit],
         )
+
+
+class KeptTurn(NamedTuple):
+    """A stored turn: the bank as the caller and as the store names it, and the position that shows the turn."""
+
+    project: str
+    bank: str
+    position: int
 
 
 class _Session(NamedTuple):

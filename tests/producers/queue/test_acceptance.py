@@ -5,9 +5,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from afterturn_client.envelopes import TURN, wrap_event
+from afterturn_client.envelopes import TURN, TURN_ITEMS, wrap_event
 
 from producers.queue.acceptance import QueueIntake, Rejection, TryAgain
+from producers.service.recall_coordinator import RecallCoordinator
 from store import identity
 from store.tenancy.hosts import ensure_host
 from store.tenancy.keys import Grant
@@ -48,6 +49,19 @@ async def test_a_message_that_names_another_tenant_is_the_queues_own_turn(world:
     assert await intake_of(world, ana).accept(json.dumps(forged).encode(), 0) is None
     assert (await count_events(world, ana) > 0, await count_events(world, other)) == (True, 0)
     await other.http.aclose()
+
+
+async def test_a_turn_of_items_is_stored_and_nobody_asks_how_fresh_its_bank_is(
+    world: World, ana: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def asked(*_arguments: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(RecallCoordinator, "freshness", asked)
+    items = [{"type": "message", "role": "user", "content": "hello"}]
+    body = {"project": "b", "session_id": "s", "turn_id": "1", "input_items": items, "output_items": items}
+    assert await intake_of(world, ana).accept(wrap_event(TURN_ITEMS, body, "x").body, 0) is None
+    assert await count_events(world, ana) > 0
 
 
 @pytest.mark.law("L1")
