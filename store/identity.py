@@ -1,6 +1,7 @@
 """Derives uuids from names: equal on every machine and in every replay."""
 
 import hashlib
+from enum import StrEnum
 from functools import lru_cache
 from uuid import UUID, uuid5
 
@@ -9,6 +10,21 @@ NAMESPACE = UUID("6f1b2c1e-6c1d-5f0e-9a57-8c8a0f2d7b11")
 NAMES_KEPT = 4096
 #: How many bytes of a name that is too long are kept before its digest.
 KEPT_BYTES = 64
+
+
+class Named(StrEnum):
+    """What a bank has ids for by a text, beside sessions: the ids' names begin with the kind and a colon."""
+
+    ENTITY = "entity"
+    DOCUMENT = "document"
+    DIRECTIVE = "directive"
+    REFLECTION = "reflection"
+    LIST = "list"
+    RECOUNT = "recount"
+
+
+#: A session's name that begins like one of these would be the name of another thing.
+_TAKEN = tuple(f"{kind}:" for kind in Named)
 
 
 def host_id(name: str) -> UUID:
@@ -24,8 +40,14 @@ def bank_id(host: UUID, name: str) -> UUID:
 
 @lru_cache(maxsize=NAMES_KEPT)
 def session_id(bank: UUID, name: str) -> UUID:
-    """Return the id of the session an agent calls `name` in `bank`."""
-    return uuid5(bank, name)
+    """Return the id of the session an agent calls `name` in `bank`; nothing else of the bank has it."""
+    # No name of a session holds a line break.
+    return uuid5(bank, f"session\n{name}" if name.startswith(_TAKEN) else name)
+
+
+def memory_session(bank: UUID, memory_id: str) -> UUID:
+    """Return the id of the session of a memory's lives; no session's name gives the same id."""
+    return uuid5(bank, f"memory\n{memory_id}")
 
 
 @lru_cache(maxsize=NAMES_KEPT)
@@ -53,9 +75,19 @@ def unit_id(turn: UUID, ordinal: int) -> UUID:
     return uuid5(turn, f"message:{ordinal}")
 
 
+def named_id(bank: UUID, kind: Named, name: object) -> UUID:
+    """Return the id of what a bank has of this kind and name."""
+    return uuid5(bank, f"{kind}:{name}")
+
+
 def entity_id(bank: UUID, normalised: str) -> UUID:
     """Return the id of a bank's entity of this normalised name."""
-    return uuid5(bank, f"entity:{normalised}")
+    return named_id(bank, Named.ENTITY, normalised)
+
+
+def directive_id(bank: UUID, name: str) -> UUID:
+    """Return the id of a bank's directive of this name."""
+    return named_id(bank, Named.DIRECTIVE, name)
 
 
 def event_id(host: UUID, aggregate_id: str, version: str) -> UUID:

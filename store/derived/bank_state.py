@@ -6,7 +6,7 @@ Both give the same rows.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID, uuid5
+from uuid import UUID
 
 from sqlalchemy import (
     Column,
@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store import schema
+from store import identity, schema
 from store.derived import entity_profiles, facts, projection
 from store.derived.reflections import consolidate_facts
 from store.derived.temporal_links import link_turns
@@ -160,7 +160,8 @@ async def advance_bank(connection: AsyncConnection, origin: Origin, turns: Seque
 async def request_recount(connection: AsyncConnection, origin: Origin, position: int) -> None:
     """Open a row of the projection stage for a bank in which the event at `position` ended something."""
     arguments = {"host": origin.host, "bank": origin.bank, "position": position, "at": origin.at}
-    await connection.execute(RECOUNT_ROW, {**arguments, "item": uuid5(origin.bank, f"recount:{position}")})
+    item = identity.named_id(origin.bank, identity.Named.RECOUNT, position)
+    await connection.execute(RECOUNT_ROW, {**arguments, "item": item})
 
 
 async def rebuild_bank(connection: AsyncConnection, host: UUID, bank: UUID) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any
-from uuid import UUID, uuid5
+from uuid import UUID
 
 from sqlalchemy import (
     BigInteger,
@@ -123,7 +123,7 @@ class Curation:
 
     async def _lay_down(self, origin: Origin, new: NewDirective) -> tuple[Directive, bool]:
         told = new.name, new.content, new.priority
-        directive = Directive(uuid5(origin.bank, f"directive:{new.name}"), *told, new.laid_down_by)
+        directive = Directive(identity.directive_id(origin.bank, new.name), *told, new.laid_down_by)
         size = len(new.name.encode()) + len(new.content.encode())
         async with self._database.tenant(origin.host) as connection:
             await connection.execute(LOCK, {"host": origin.host, "bank": origin.bank})

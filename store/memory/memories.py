@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any
-from uuid import UUID, uuid5
+from uuid import UUID
 
 import orjson
 from sqlalchemy import Text, bindparam, cast, false, func, select
@@ -108,11 +108,6 @@ _Begin = Callable[[UUID], Awaitable[KeptMemory | None]]
 _Replace = Callable[[UUID, datetime], Awaitable[KeptMemory | None]]
 
 
-def memory_session(bank: UUID, memory_id: str) -> UUID:
-    """Return the id of the session of a memory's lives; no session's name gives the same id."""
-    return uuid5(bank, f"memory\n{memory_id}")
-
-
 def id_of_text(content: str) -> str:
     """Return the id of a memory without an id from its caller: the same text is the same memory."""
     return f"text-{hashlib.sha256(content.encode()).hexdigest()[:32]}"
@@ -146,7 +141,7 @@ class Memories:
         now = self._clock()
         origin = _origin_of(host, memory, now)
         begin = partial(self._begin, origin, memory, append or partial(self._append, host))
-        session = memory_session(origin.bank, memory.memory_id)
+        session = identity.memory_session(origin.bank, memory.memory_id)
 
         async def replace(unit: UUID, created_at: datetime) -> KeptMemory | None:
             await permit(unit)
@@ -157,7 +152,7 @@ class Memories:
     async def find(self, host: UUID, bank: str, memory_id: str) -> UUID:
         """Return the id of a memory's unit. Raises NotFound for an unknown, ended or foreign memory."""
         bank_id = identity.bank_id(host, bank)
-        lives = await self._read_lives(host, bank_id, memory_session(bank_id, memory_id))
+        lives = await self._read_lives(host, bank_id, identity.memory_session(bank_id, memory_id))
         if lives.living is None or lives.ended:
             raise NotFound("no such memory")
         return lives.living
@@ -253,7 +248,7 @@ def _state_of(memory: NewMemory, created_at: datetime) -> dict[str, Any]:
 
 def prepare_memory(origin: Origin, memory: NewMemory, turn: UUID, rules: WordRules) -> OfferedTurn:
     """Return a new memory in the form `append_turns` takes: a turn with one unit."""
-    unit, session = identity.unit_id(turn, 0), memory_session(origin.bank, memory.memory_id)
+    unit, session = identity.unit_id(turn, 0), identity.memory_session(origin.bank, memory.memory_id)
     state = _state_of(memory, memory.created_at or origin.at)
     place = {"unitId": unit, "sessionId": session, "turnId": turn, "turnName": memory.memory_id, "ordinal": 0}
     by = {"agentDefId": identity.agent_id(origin.host, memory.agent)} if memory.agent else {}

@@ -22,7 +22,7 @@ from store.database import Database
 from store.driver_rows import DriverRow
 from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import NotFound
-from store.memory.memories import Memories, NewMemory, memory_session
+from store.memory.memories import Memories, NewMemory
 from store.memory.offered_turns import OfferedTurn
 from store.memory.turn_writes import append_arguments
 from store.memory.turns import MOST_BYTES
@@ -258,7 +258,7 @@ def name_memory(memory_id: UUID) -> str:
 
 def _locate_memory(host: UUID, namespace: str, memory_id: UUID) -> dict[str, Any]:
     bank = identity.bank_id(host, namespace)
-    return {"host": host, "bank": bank, "session": memory_session(bank, name_memory(memory_id))}
+    return {"host": host, "bank": bank, "session": identity.memory_session(bank, name_memory(memory_id))}
 
 
 def _as_kept(namespace: str, memory_id: UUID, memory: PluginMemory) -> NewMemory:

@@ -31,7 +31,6 @@ from producers.settings import PluginSettings
 from store import identity
 from store.clock import read_machine_time
 from store.derived.vector_indexes import VectorIndexes
-from store.memory.memories import memory_session
 from store.plugin.memories import name_memory
 from store.plugin.search import PluginSearch, SearchQuery
 
@@ -233,7 +232,7 @@ class PluginBench:
         self.say("writes beside the same rows written bare")
         warm, ids = [uuid4() for _ in range(5)], [uuid4() for _ in range(self.sizes.rounds)]
         bank = identity.bank_id(self.filler.host, WRITTEN)
-        sessions = [memory_session(bank, name_memory(one)) for one in (*warm, *ids)]
+        sessions = [identity.memory_session(bank, name_memory(one)) for one in (*warm, *ids)]
         turns = [identity.turn_id(session, "0") for session in sessions]
         async with self.here.kept_from_workers(self.filler.host, sessions, turns):
             await run_lanes([self._build_writes(warm)])

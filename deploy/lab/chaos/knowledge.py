@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID, uuid5
+from uuid import UUID
 
 import httpx
 
@@ -57,7 +57,7 @@ class PlannedDirective:
     @property
     def id(self) -> UUID:
         """The id of the directive in the service."""
-        return uuid5(identity.bank_id(identity.host_id(HOST), self.bank), f"directive:{self.name}")
+        return identity.directive_id(identity.bank_id(identity.host_id(HOST), self.bank), self.name)
 
 
 Lane = Sequence[PlannedDocument | PlannedDirective]

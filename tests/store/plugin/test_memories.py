@@ -13,7 +13,7 @@ from store import identity
 from store.database import Database
 from store.errors import NotFound
 from store.log.envelope import Origin
-from store.memory.memories import NewMemory, memory_session, prepare_memory
+from store.memory.memories import NewMemory, prepare_memory
 from store.memory.turn_writes import append_arguments
 from store.plugin.memories import APPEND, PluginMemories, PluginMemory, name_memory
 from store.plugin.namespaces import NamespaceChange, Namespaces
@@ -42,7 +42,7 @@ async def new_namespace(database: Database) -> UUID:
 async def test_the_call_appends_a_memory_with_its_vector_once(database: Database) -> None:
     host, memory_id = await new_namespace(database), uuid4()
     bank, name, vector = identity.bank_id(host, SPACE), name_memory(memory_id), normalise_vector([3.0, 4.0])
-    turn = identity.turn_id(memory_session(bank, name), "0")
+    turn = identity.turn_id(identity.memory_session(bank, name), "0")
     origin = Origin(host, bank, identity.user_id(host, None), NOON)
     prepared = prepare_memory(origin, NewMemory(SPACE, name, "I like tea"), turn, rules_for_writing({}, bank))
     _, (offered,), _ = append_arguments(host, [prepared], wait=True)
@@ -114,7 +114,7 @@ async def test_of_a_replacement_that_is_cut_off_nothing_is_there(database: Datab
     await memories.write(host, SPACE, first)
     before = await rows(database, host, ALL_OF_IT)
     bank = identity.bank_id(host, SPACE)
-    place = {"bank": bank, "session": memory_session(bank, name_memory(memory_id))}
+    place = {"bank": bank, "session": identity.memory_session(bank, name_memory(memory_id))}
     async with database.tenant(host) as holder:
         await holder.execute(text(held), {name: place[name] for name in place if f":{name}" in held})
         writing = asyncio.create_task(memories.write(host, SPACE, second))

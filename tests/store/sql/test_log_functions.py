@@ -14,7 +14,7 @@ from store import identity
 from store.database import Database
 from store.log.catalog import EventType
 from store.log.envelope import Origin
-from store.memory.memories import NewMemory, memory_session, prepare_memory
+from store.memory.memories import NewMemory, prepare_memory
 from store.memory.turn_writes import append_arguments
 from store.memory.turns import TurnStore
 from store.plugin.namespaces import NamespaceChange, Namespaces
@@ -44,7 +44,7 @@ def offered_memory(host: UUID, name: str = "first") -> object:
     memory = prepare_memory(
         Origin(host, bank, identity.user_id(host, None), NOON),
         NewMemory(SPACE, name, "I like tea"),
-        identity.turn_id(memory_session(bank, name), "0"),
+        identity.turn_id(identity.memory_session(bank, name), "0"),
         rules_for_writing({}, bank),
     )
     _, (offered,), _ = append_arguments(host, [memory], wait=True)
