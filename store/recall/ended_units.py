@@ -9,6 +9,8 @@ from typing import Any
 
 from sqlalchemy import (
     CTE,
+    ColumnElement,
+    FromClause,
     Integer,
     Select,
     Text,
@@ -27,6 +29,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.postings import count_unit_terms
 from store.driver_rows import DriverRow, fetch_rows
+from store.log.catalog import EventType
 from store.off_loop import run_off_loop
 from store.recall import filters
 from store.recall.pinned_arm import is_pinned
@@ -82,7 +85,7 @@ def _find_ended() -> CTE:
 def _read_told(ended: CTE) -> CTE:
     """Return the units that pass the filters, with their last recorded text, and the running sum of bytes.
 
-    A unit that was forgotten before it ended has no text in its last event.
+    A unit that was forgotten before it ended is none of them: not by `known_at` either.
     """
     unit, event = UNIT.alias("u"), EVENT_STORE.alias("s")
     row = (
@@ -92,25 +95,50 @@ def _read_told(ended: CTE) -> CTE:
         .lateral("u")
     )
     recorded_by = func.coalesce(bindparam("recorded_by", type_=TIME), inline("infinity"))
-    last = (
-        select(event.c.data[inline("content")].astext.label("content"))
+    last = _find_last_event(row, ended, EVENT_STORE.alias("l")).lateral("last")
+    told = _find_last_event(row, ended, event).where(event.c.event_ts <= recorded_by).lateral("e")
+    size = func.sum(func.octet_length(told.c.content)).over(order_by=(ended.c.ended_at.desc(), row.c.unit_id))
+    return (
+        select(row, told.c.content.label("said"), ended.c.ended_at, size.label("total_bytes"))
+        .join_from(ended, row, true())
+        .join(last, true())
+        .join(told, true())
+        .where(last.c.content.is_not(None), told.c.content.is_not(None), _find_earlier_end(row, ended, last).is_(None))
+        .cte("told")
+    )
+
+
+def _find_last_event(row: FromClause, ended: FromClause, event: FromClause) -> Select[*tuple[Any, ...]]:
+    """Select position and text of a unit's last event before its end; that of a forgotten unit has no text."""
+    return (
+        select(event.c.position, event.c.data[inline("content")].astext.label("content"))
         .where(
             in_bank(event),
             event.c.aggregate_key == cast(row.c.unit_id, Text),
             event.c.event_ts < ended.c.ended_at,
-            event.c.event_ts <= recorded_by,
         )
         .order_by(event.c.aggregate_version.desc())
         .limit(ONE)
-        .lateral("e")
     )
-    size = func.sum(func.octet_length(last.c.content)).over(order_by=(ended.c.ended_at.desc(), row.c.unit_id))
+
+
+def _find_earlier_end(row: FromClause, ended: FromClause, last: FromClause) -> ColumnElement[Any]:
+    """Return true where a unit had ended with its document, or with an earlier life of its bank, null elsewhere.
+
+    Such an end is no event of the unit's own: it comes after the unit's last one.
+    """
+    gone = EVENT_STORE.alias("g")
     return (
-        select(row, last.c.content.label("said"), ended.c.ended_at, size.label("total_bytes"))
-        .join_from(ended, row, true())
-        .join(last, true())
-        .where(last.c.content.is_not(None))
-        .cte("told")
+        select(true())
+        .where(
+            in_bank(gone),
+            gone.c.aggregate_key.in_([cast(row.c.doc_id, Text), inline("")]),
+            gone.c.event_type.in_([inline(EventType.DOC_DELETED), inline(EventType.BANK_DELETED)]),
+            gone.c.position > last.c.position,
+            gone.c.event_ts < ended.c.ended_at,
+        )
+        .limit(ONE)
+        .scalar_subquery()
     )
 
 

@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from store.derived.persons import PersonKey, Persons
+from store.memory.documents import Documents, NewDocument, content_hash
 from store.memory.memories import Memories, NewMemory
 from store.memory.session_history import SessionHistory
 from store.memory.turns import NewMessage, NewTurn
@@ -170,6 +171,7 @@ async def test_a_bank_that_was_ended_by_an_event_is_told_of_a_moment_before_its_
         memory = NewMemory("trip", name, f"The tent is {name}", expires_at=ends)
         kept = await memories.keep(HOST, memory, permit)
     await units.forget(HOST, "trip", kept.unit_id)
+    await forget_document(yard, await add_document(yard, "The tent is of paper"))
     await Crew(yard.world).drain()
     moments: list[dict[str, Any]] = [{"as_of": yard.clock() + ahead} for ahead in (timedelta(), 1.5 * DAY, 2.5 * DAY)]
     told = [["The tent is brief", "The tent is green"], ["The tent is green"], []]
@@ -179,3 +181,46 @@ async def test_a_bank_that_was_ended_by_an_event_is_told_of_a_moment_before_its_
     await Crew(yard.world).drain()
     assert [await recalled(yard, "tent", "trip", **moment) for moment in moments] == told
     assert await recalled(yard, "tent", "trip") == []
+
+
+async def add_document(yard: Yard, text: str) -> UUID:
+    document = NewDocument("trip", content_hash(text.encode()), text)
+    return (await Documents(yard.world.database, yard.clock).add(HOST, document)).doc_id
+
+
+async def forget_document(yard: Yard, doc: UUID) -> None:
+    await Documents(yard.world.database, yard.clock).forget(HOST, "trip", doc)
+
+
+async def keep_tent(yard: Yard, name: str) -> UUID:
+    memory = NewMemory("trip", name, f"The tent is {name}")
+    return (await Memories(yard.world.database, yard.clock).keep(HOST, memory, permit)).unit_id
+
+
+@pytest.mark.law("L11")
+@pytest.mark.parametrize("moment", ["as_of", "known_at"])
+async def test_what_was_forgotten_before_its_bank_ended_is_told_of_no_moment(yard: Yard, moment: str) -> None:
+    await Banks(yard.world.database, yard.clock).create(HOST, None, "trip", yard.clock() + DAY)
+    await keep_tent(yard, "green")
+    gone, doc = await keep_tent(yard, "gone"), await add_document(yard, "The tent is of paper")
+    before: dict[str, Any] = {moment: yard.clock()}
+    await Units(yard.world.database, yard.clock).forget(HOST, "trip", gone)
+    await forget_document(yard, doc)
+    await Crew(yard.world).drain()
+    assert await recalled(yard, "tent", "trip", **before) == ["The tent is green"]
+    yard.ahead = 2 * DAY
+    await yard.by_hand("ending")
+    assert await recalled(yard, "tent", "trip", **before) == ["The tent is green"]
+
+
+async def test_of_a_bank_that_began_again_and_ended_again_the_last_life_alone_is_told(yard: Yard) -> None:
+    banks, moments = Banks(yard.world.database, yard.clock), []
+    for name in ("old", "new"):
+        assert (await banks.create(HOST, None, "trip", yard.clock() + DAY))[1]
+        await keep_tent(yard, name)
+        moments.append(yard.clock())
+        await Crew(yard.world).drain()
+        yard.ahead += 2 * DAY
+        assert await yard.by_hand("ending") == 1
+    told = [await recalled(yard, "tent", "trip", as_of=moment) for moment in moments]
+    assert told == [[], ["The tent is new"]]
