@@ -11,7 +11,7 @@ from sqlalchemy import Text, Uuid, and_, bindparam, cast, column, func, select, 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.errors import IsReflection, NotFound
-from store.expiry import BEFORE_ALL, NOW, bank_lasts, row_lasts
+from store.expiry import BEFORE_ALL, bank_lasts, row_lasts
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
@@ -39,7 +39,6 @@ _SOURCE = func.jsonb_array_elements_text(_TOLD.c.sources).table_valued(column("i
 _SOURCE_ID = cast(_SOURCE.c.id, Uuid)
 # Scalar subqueries: as joins the planner would read all units of the bank for each reflection.
 _SOURCE_UNIT = and_(same_bank(UNIT, REFLECTION), UNIT.c.unit_id == _SOURCE_ID)
-_END = select(UNIT.c.expires_at).where(_SOURCE_UNIT).correlate(REFLECTION, _SOURCE).scalar_subquery()
 _LIVES = (
     select(true())
     .select_from(UNIT)
@@ -49,7 +48,7 @@ _LIVES = (
 )
 #: The condition that none of a reflection's sources has ended.
 STILL_DRAWN = ~(
-    select(_SOURCE.c.id).select_from(_TOLD.join(_SOURCE, true())).where(_END <= NOW).correlate(REFLECTION).exists()
+    select(_SOURCE.c.id).select_from(_TOLD.join(_SOURCE, true())).where(_LIVES.is_(None)).correlate(REFLECTION).exists()
 )
 # As in recall, a reflection without one of its facts is left out, whether or not a stage has ended it yet.
 _GONE = select(_SOURCE.c.id).where(_LIVES.is_(None)).correlate(REFLECTION, _TOLD).exists()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import IsReflection, NotFound
 from store.log.catalog import EventType
+from store.memory.directives import Curation
 from store.memory.reflections import KIND
 from store.memory.turns import NewMessage
 from store.memory.units import Units
@@ -160,12 +161,14 @@ async def test_it_is_forgotten_at_once_and_made_anew_when_its_facts_change(world
 @pytest.mark.law("L11")
 @pytest.mark.usefixtures("crew")
 async def test_it_is_shown_no_more_once_one_of_its_facts_is_forgotten(world: World) -> None:
-    units = Units(world.database, now)
+    units, curation = Units(world.database, now), Curation(world.database, now)
     [one] = await drawn(world)
     source = (await units.get(HOST, "default", one.unit_id)).sources[0]
+    assert [listed.content for listed in await curation.reflections(HOST, "default", 10)] == [one.text]
     await units.forget(HOST, "default", source)
     with pytest.raises(NotFound):
         await units.get(HOST, "default", one.unit_id)
+    assert await curation.reflections(HOST, "default", 10) == []
 
 
 @pytest.mark.parametrize(
