@@ -45,7 +45,8 @@ STATEMENTS = text("""
                        and f.subject = t.subject and f.key = t.key
                      order by f.valid_from desc, f.said desc, f.position desc, f.unit_id desc limit :statements) f,
            lateral (select u.* from afterturn.agent_memory_unit_t u
-                     where u.host_id = :host and u.bank_id = :bank and u.unit_id = f.unit_id and u.active offset 0) u
+                     where u.host_id = :host and u.bank_id = :bank and u.unit_id = f.unit_id and u.active
+                       and u.metadata->>'value' is not null offset 0) u
      order by f.fact_id, f.subject, f.key, f.valid_from, f.said, f.position, f.unit_id""")
 # The newest statements that hold of a kind and subject, of which there may be many: in the order of `fact_of_kind`.
 MEMBERS = text("""
@@ -57,15 +58,17 @@ MEMBERS = text("""
                        and f.subject = t.subject and f.valid_to is null
                      order by f.valid_from desc, f.said desc, f.position desc, f.unit_id desc limit :statements) f,
            lateral (select u.* from afterturn.agent_memory_unit_t u
-                     where u.host_id = :host and u.bank_id = :bank and u.unit_id = f.unit_id and u.active offset 0) u
+                     where u.host_id = :host and u.bank_id = :bank and u.unit_id = f.unit_id and u.active
+                       and u.metadata->>'value' is not null offset 0) u
      order by t.fact_id, t.subject, f.valid_from desc, f.said desc, f.position desc, f.unit_id desc""")
 #: The events that give a reflection its text.
 TOLD_EVENTS = [EventType.REFLECTION_CREATED, EventType.REFLECTION_UPDATED]
-# `lapsed`: one of the sources that the last event names has ended, so that no reader tells the reflection.
+# `lapsed`: one of the sources that the last event names has ended or was corrected, so that no reader tells the
+# reflection.
 REFLECTIONS = text("""
     select r.reflection_id, r.content, r.aggregate_version, r.active, exists (
                select from jsonb_array_elements_text(e.sources) s(id)
-                where (select u.active from afterturn.agent_memory_unit_t u
+                where (select u.active and u.metadata->>'value' is not null from afterturn.agent_memory_unit_t u
                         where u.host_id = :host and u.bank_id = :bank and u.unit_id = cast(s.id as uuid))
                       is not true) as lapsed
       from unnest(cast(:reflections as uuid[])) t(id),
@@ -200,7 +203,7 @@ def _reflection_event(origin: Origin, id_: UUID, known: Row[Any] | None, derived
 
 
 def _is_outdated(known: Row[Any], content: str) -> bool:
-    """Return whether a reflection says something else, or the same by a source that has ended."""
+    """Return whether a reflection says something else, or the same by a source that has ended or was corrected."""
     return bool(known.content != content or known.lapsed)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import Text, Uuid, and_, bindparam, cast, column, func, select, true
+from sqlalchemy import ColumnElement, FromClause, Text, Uuid, and_, bindparam, cast, column, func, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.errors import IsReflection, NotFound
@@ -16,10 +16,17 @@ from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
 from store.schema import EVENT_STORE, REFLECTION, UNIT, in_bank, same_bank
-from store.sql_constants import ONE
+from store.sql_constants import ONE, inline
 
 #: The kind and the origin of a reflection in answers.
 KIND, ORIGIN = "observation", "reflection"
+
+
+def states_value(unit: FromClause) -> ColumnElement[bool]:
+    """Return the condition that a reflection's source says what it said: a corrected fact states no value."""
+    value: ColumnElement[str] = unit.c["metadata"][inline("value")].astext
+    return value.is_not(None)
+
 
 _REFLECTION, _EVENT = REFLECTION.c, EVENT_STORE.c
 # The last event of a reflection, and the facts that it was drawn from.
@@ -42,11 +49,11 @@ _SOURCE_UNIT = and_(same_bank(UNIT, REFLECTION), UNIT.c.unit_id == _SOURCE_ID)
 _LIVES = (
     select(true())
     .select_from(UNIT)
-    .where(_SOURCE_UNIT, UNIT.c.active, row_lasts(UNIT))
+    .where(_SOURCE_UNIT, UNIT.c.active, states_value(UNIT), row_lasts(UNIT))
     .correlate(REFLECTION, _SOURCE)
     .scalar_subquery()
 )
-#: The condition that none of a reflection's sources has ended.
+#: The condition that none of a reflection's sources has ended or was corrected.
 STILL_DRAWN = ~(
     select(_SOURCE.c.id).select_from(_TOLD.join(_SOURCE, true())).where(_LIVES.is_(None)).correlate(REFLECTION).exists()
 )

@@ -2,7 +2,7 @@
 
 A reflection is in no session and its words are in no index: the arm of words reads them from its text. Its speaker is
 the subject of its facts; its kind is that of observations. The event in the log that gave it its text names its source
-facts. It is added to the pool if all of these facts exist and pass the question's filters.
+facts. It is added to the pool if all of these facts exist, were not corrected, and pass the question's filters.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.driver_rows import DriverRow, fetch_rows
 from store.log.catalog import EventType
-from store.memory.reflections import KIND
+from store.memory.reflections import KIND, states_value
 from store.recall.dense import Products
 from store.recall.filters import asks_for_kind, conditions_of_any_kind, happened_at, known_by_then
 from store.recall.pool import Candidate, CandidatePool
@@ -111,7 +111,12 @@ def _gather_facts(event: FromClause) -> FromClause:
             func.nullif(unit.c["metadata"][inline("subject")].astext, inline("")).label("subject"),
             happened_at(unit).label("at"),
         )
-        .where(in_bank(unit), unit.c.unit_id == cast(source.c.id, Uuid), conditions_of_any_kind(unit))
+        .where(
+            in_bank(unit),
+            unit.c.unit_id == cast(source.c.id, Uuid),
+            states_value(unit),
+            conditions_of_any_kind(unit),
+        )
         .limit(ONE)
         .lateral("u")
     )

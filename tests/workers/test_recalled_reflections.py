@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -158,14 +159,26 @@ async def test_it_is_forgotten_at_once_and_made_anew_when_its_facts_change(world
     assert "Madrid" in anew.text
 
 
+async def end_fact(world: World, unit: UUID, how: str) -> None:
+    units = Units(world.database, now)
+    if how == "forgotten":
+        await units.forget(HOST, "default", unit)
+    else:
+        await units.correct(HOST, "default", unit, "The user never said so.")
+
+
 @pytest.mark.law("L11")
 @pytest.mark.usefixtures("crew")
-async def test_it_is_shown_no_more_once_one_of_its_facts_is_forgotten(world: World) -> None:
+@pytest.mark.parametrize("how", ["forgotten", "corrected"])
+async def test_it_is_told_and_shown_no_more_once_one_of_its_facts_is_forgotten_or_corrected(
+    world: World, how: str
+) -> None:
     units, curation = Units(world.database, now), Curation(world.database, now)
     [one] = await drawn(world)
     source = (await units.get(HOST, "default", one.unit_id)).sources[0]
     assert [listed.content for listed in await curation.reflections(HOST, "default", 10)] == [one.text]
-    await units.forget(HOST, "default", source)
+    await end_fact(world, source, how)
+    assert await drawn(world) == []
     with pytest.raises(NotFound):
         await units.get(HOST, "default", one.unit_id)
     assert await curation.reflections(HOST, "default", 10) == []
@@ -178,8 +191,9 @@ async def test_it_is_shown_no_more_once_one_of_its_facts_is_forgotten(world: Wor
         (("I live in Ghent.", "I moved to Porto.", "I moved to Porto."), "fact_evolution user_home::home: Ghent"),
     ],
 )
-async def test_it_is_told_from_what_was_said_again_once_the_first_is_forgotten(
-    world: World, said: Sequence[str], text: str
+@pytest.mark.parametrize("how", ["forgotten", "corrected"])
+async def test_it_is_told_from_what_was_said_again_once_the_first_is_forgotten_or_corrected(
+    world: World, said: Sequence[str], text: str, how: str
 ) -> None:
     """It says the same, so it is not embedded anew."""
     crew = await say(world, *said)
@@ -192,7 +206,7 @@ async def test_it_is_told_from_what_was_said_again_once_the_first_is_forgotten(
     assert first.unit_id in (await units.get(HOST, "default", one.unit_id)).sources
     vectors = "select xmin, embedding::text from afterturn.unit_vector_t where unit_id = :one"
     embedded = await world.sql(vectors, one=one.unit_id)
-    await units.forget(HOST, "default", first.unit_id)
+    await end_fact(world, first.unit_id, how)
     assert one.unit_id not in {other.unit_id for other in await drawn(world)}
     await crew.drain()
     assert [other.text for other in await drawn(world) if other.unit_id == one.unit_id] == [one.text]
