@@ -7,6 +7,7 @@ of the turn tools' maintenance (fact_stability, fact_evolution). Facts of one ki
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TypeVar
 from uuid import UUID
 
 from store.text.rules.canonical import fold_text
@@ -22,16 +23,25 @@ MEMBER_WORDS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class Member:
+    """A fact that a list may tell; `key` tells it from others of its kind and subject."""
+
+    key: str = field(repr=False)
+    value: str = field(repr=False)
+    content: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement(Member):
     """One statement of a fact; `folded` is its value for comparison."""
 
+    folded: str = field(repr=False)
     unit_id: UUID
     turn_id: UUID
-    key: str
-    value: str = field(repr=False)
-    folded: str = field(repr=False)
-    content: str = field(repr=False)
     at: datetime
+
+
+AnyMember = TypeVar("AnyMember", bound=Member)
 
 
 def derive_insight(fact_id: str, statements: Sequence[Statement]) -> str | None:
@@ -50,13 +60,13 @@ def derive_insight(fact_id: str, statements: Sequence[Statement]) -> str | None:
     return None
 
 
-def choose_members(fact_id: str, newest_first: Iterable[Statement]) -> Sequence[Statement]:
+def choose_members(fact_id: str, newest_first: Iterable[AnyMember]) -> Sequence[AnyMember]:
     """Return the members of the list of one kind and subject, in order of time: the newest statement of each key.
 
     `fact_id` is one of LIST_PHRASES. Only statements in the kind's own words that begin as the newest one can be
     members. Other words with the value may say something else: "Ann's city is Porto." is no visit.
     """
-    chosen: dict[str, Statement] = {}
+    chosen: dict[str, AnyMember] = {}
     begins, characters = "", 0
     for one in newest_first:
         said = _find_beginning(fact_id, one)
@@ -69,14 +79,14 @@ def choose_members(fact_id: str, newest_first: Iterable[Statement]) -> Sequence[
     return list(reversed(chosen.values()))
 
 
-def derive_list(fact_id: str, members: Sequence[Statement]) -> str | None:
+def derive_list(fact_id: str, members: Sequence[Member]) -> str | None:
     """Return the list of these members, None for fewer than two: "Ann visited: Porto; Ghent; Granada."."""
     if len(members) <= 1:
         return None
     return f"{_find_beginning(fact_id, members[-1])}: {'; '.join(one.value for one in members)}."
 
 
-def _find_beginning(fact_id: str, one: Statement) -> str | None:
+def _find_beginning(fact_id: str, one: Member) -> str | None:
     """Return what stands before the value of a statement in the kind's own words; None of any other statement."""
     fits = one.content.endswith(f"{LIST_PHRASES[fact_id]}{one.value}.") and len(one.value.split()) <= MEMBER_WORDS
     return one.content.removesuffix(f"{one.value}.").rstrip() if fits else None

@@ -167,7 +167,7 @@ async def _derive_lists(
 
 
 def _build_statements(rows: Iterable[Row[Any]]) -> Sequence[Statement]:
-    return [Statement(r.unit_id, r.turn_id, r.key, r.value, r.folded, r.content, r.at) for r in rows]
+    return [Statement(r.key, r.value, r.content, r.folded, r.unit_id, r.turn_id, r.at) for r in rows]
 
 
 async def _reflection_events(

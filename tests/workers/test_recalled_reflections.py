@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from store import identity
 from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import IsReflection, NotFound
 from store.log.catalog import EventType
 from store.memory.directives import Curation
 from store.memory.reflections import KIND
-from store.memory.turns import NewMessage
+from store.memory.turns import NewMessage, NewTurn
 from store.memory.units import Units
 from store.recall.query import Recalled, RecallQuery
 from store.recall.recaller import Recaller
@@ -254,6 +255,80 @@ async def test_a_question_about_one_speaker_is_told_no_list_of_another(world: Wo
     await list_visits(world)
     assert [one.name for one in await told(world, "Where was Bo, what has he visited?")] == ["Bo"]
     assert {one.name for one in await told(world, "Who visited a place?")} == {"Ann", "Bo"}
+
+
+def user(name: str) -> UUID:
+    return identity.user_id(HOST, name)
+
+
+async def say_of_ann(world: World, *said: tuple[str, str]) -> Crew:
+    """Let Ann say each on a day of its own, in a turn of this user's."""
+    crew = Crew(world)
+    await note_live_model(world.database, crew.embedder)
+    for day, (who, words) in enumerate(said):
+        message = NewMessage("user", words, name="Ann", occurred_at=START + timedelta(days=day))
+        await world.turns.append(HOST, [NewTurn("default", f"s{day}", f"t{day}", [message], user_id=who)])
+        await crew.drain()
+    return crew
+
+
+VISITS = (("u1", "I visited Porto."), ("u1", "I visited Ghent."), ("u2", "I visited Granada."))
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"user": user("u1")},
+        {"as_of": START + timedelta(days=1, hours=1)},
+        {"sessions": ["s0", "s1"]},
+        {"session_name": "s2", "exclude_session": True},
+    ],
+    ids=lambda filters: next(iter(filters)),
+)
+async def test_a_list_is_told_of_the_members_that_pass_the_filters(world: World, filters: dict[str, Any]) -> None:
+    await say_of_ann(world, *VISITS)
+    [whole] = await told(world, "Which places has Ann visited?")
+    assert (whole.text, whole.turn_names) == ("Ann visited: Porto; Ghent; Granada.", ("t2", "t1", "t0"))
+    [one] = await told(world, "Which places has Ann visited?", **filters)
+    assert (one.unit_id, one.text, one.name) == (whole.unit_id, "Ann visited: Porto; Ghent.", "Ann")
+    assert (one.session_name, one.turn_names) == ("s1", ("t1", "t0"))
+    assert one.occurred_at == START + timedelta(days=1)
+
+
+@pytest.mark.parametrize("filters", [{"user": user("u2")}, {"as_of": START}], ids=lambda filters: next(iter(filters)))
+async def test_a_list_of_which_one_member_passes_is_not_told(world: World, filters: dict[str, Any]) -> None:
+    await say_of_ann(world, *VISITS)
+    assert await told(world, "Which places has Ann visited?", **filters) == []
+
+
+@pytest.mark.law("L11")
+@pytest.mark.parametrize("how", ["forgotten", "corrected"])
+async def test_a_member_that_is_forgotten_or_corrected_leaves_its_list_at_once(world: World, how: str) -> None:
+    crew = await say_of_ann(world, *VISITS)
+    [fact] = await world.sql("select unit_id from afterturn.fact_t where value = 'granada'")
+    await end_fact(world, fact.unit_id, how)
+    [at_once] = await told(world, "Which places has Ann visited?")
+    assert (at_once.text, at_once.turn_names) == ("Ann visited: Porto; Ghent.", ("t1", "t0"))
+    await crew.drain()
+    [later] = await told(world, "Which places has Ann visited?")
+    assert (later.text, later.turn_names) == (at_once.text, at_once.turn_names)
+
+
+@pytest.mark.parametrize(
+    "said, begins",
+    [
+        ((("u1", "I live in Porto."), ("u1", "I moved to Ghent."), ("u2", "I moved to Granada.")), "fact_evolution"),
+        ((("u1", "I visited Porto."), ("u2", "I visited Porto.")), "fact_stability"),
+        ((("u1", "I visited Malaga."), ("u1", "I visited Málaga."), ("u2", "I visited Malaga.")), "fact_stability"),
+    ],
+)
+async def test_of_what_is_no_list_nothing_is_told_while_one_fact_does_not_pass(
+    world: World, said: Sequence[tuple[str, str]], begins: str
+) -> None:
+    await say_of_ann(world, *said)
+    [whole] = await told(world, "Porto")
+    assert whole.text.startswith(begins)
+    assert await told(world, "Porto", user=user("u1")) == []
 
 
 async def test_reflections_can_be_left_out(world: World) -> None:

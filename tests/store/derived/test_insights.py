@@ -1,6 +1,7 @@
 """What facts of one subject say together."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -12,7 +13,7 @@ from store.text.rules.fact_rules import LIST_PHRASES
 
 def stated(begins: str, *values: str) -> list[Statement]:
     at = datetime.now(UTC)
-    return [Statement(uuid4(), uuid4(), one.lower(), one, one.lower(), f"{begins} {one}.", at) for one in values]
+    return [Statement(one.lower(), one, f"{begins} {one}.", one.lower(), uuid4(), uuid4(), at) for one in values]
 
 
 def listed(fact_id: str, in_time: Sequence[Statement]) -> str | None:
@@ -48,7 +49,7 @@ def test_a_fact_that_is_said_in_other_words_is_no_member(other: str) -> None:
 
 def test_a_fact_whose_text_was_corrected_is_no_member() -> None:
     [one] = stated("Ann visited", "Lyon")
-    corrected = Statement(one.unit_id, one.turn_id, one.key, one.value, one.folded, "Ann never saw Lyon.", one.at)
+    corrected = replace(one, content="Ann never saw Lyon.")
     visits = [*stated("Ann visited", "Porto", "Ghent"), corrected]
     assert listed("user_visited", visits) == "Ann visited: Porto; Ghent."
 
