@@ -42,8 +42,10 @@ from store.text.word_rules import WordRules
 
 #: The columns of a document that hold what its caller wrote.
 TEXTS = ("title", "metadata")
-#: How often a content can be forgotten and added again before it is refused as busy.
-MOST_LIVES = 64
+#: Lives of a content that are looked up at a time: it begins another whenever it is added after it was forgotten.
+LIVES_AT_ONCE = 64
+#: How often an addition that meets others of the same content is tried before it is refused as busy.
+MOST_TRIES = 16
 
 LOCK = select(ENTER_LOG, share_lock("quota", "host"), share_lock("bank", "bank"), hold_lock("document", "document"))
 # Bank-wide: units of the document come with turns, and a writer that names or links them would leave that behind.
@@ -170,7 +172,7 @@ class Documents:
         text = document.text or ""
         chunks = await run_off_loop(len(text), split_chunks, text)
         bank = identity.bank_id(host, document.bank)
-        for _ in range(MOST_LIVES):
+        for _ in range(MOST_TRIES):
             doc, known = await self._life(host, bank, document)
             if known is not None:
                 return AddedDocument(doc, known, duplicate=True, units=len(chunks))
@@ -243,14 +245,16 @@ class Documents:
 
     async def _life(self, host: UUID, bank: UUID, document: NewDocument) -> tuple[UUID, int | None]:
         """Return the id of the content's living document and its position, or a free id and None."""
-        ids = [doc_id(bank, document.content_hash, life) for life in range(MOST_LIVES)]
+        place, first = {"host": host, "bank": bank, "now": self._clock()}, 0
         async with self._database.tenant(host) as connection:
-            rows = await connection.execute(LIVING, {"host": host, "bank": bank, "docs": ids, "now": self._clock()})
-            lives = {row.doc_id: row for row in rows}
-        for one in ids:
-            if one not in lives or lives[one].whole:
-                return one, lives[one].position if one in lives else None
-        return ids[-1], None
+            while True:
+                lives = range(first, first + LIVES_AT_ONCE)
+                ids = [doc_id(bank, document.content_hash, life) for life in lives]
+                rows = {row.doc_id: row for row in await connection.execute(LIVING, {**place, "docs": ids})}
+                for one in ids:
+                    if one not in rows or rows[one].whole:
+                        return one, rows[one].position if one in rows else None
+                first += LIVES_AT_ONCE
 
     async def _find(self, connection: AsyncConnection, host: UUID, bank: UUID, doc: UUID) -> Any:
         asked = {"host": host, "bank": bank, "doc": doc, "now": self._clock()}

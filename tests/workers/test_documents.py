@@ -1,5 +1,7 @@
 """A document passes the stages as a turn does, and leaves nothing derived behind when it is forgotten."""
 
+import pytest
+
 from store.ledger.stages import Stage
 from store.memory.documents import Documents, NewDocument, content_hash
 from tests.store.derived_rows import read_contents
@@ -35,3 +37,24 @@ async def test_a_forgotten_document_leaves_nothing_derived_behind(world: World) 
     assert left.pop("bank_statistics_t") == [(0, 0)]
     assert {mentions for _, mentions in left.pop("agent_memory_entity_t")} == {0}
     assert not any(left.values())
+
+
+@pytest.mark.law("L1")
+@pytest.mark.parametrize("text", [TEXT, None], ids=["of itself", "of turns"])
+async def test_a_content_may_be_forgotten_and_added_however_often(
+    world: World, monkeypatch: pytest.MonkeyPatch, text: str | None
+) -> None:
+    monkeypatch.setattr("store.memory.documents.LIVES_AT_ONCE", 2)
+    await world.append()
+    documents = Documents(world.database, now)
+    document = NewDocument("default", content_hash(TEXT.encode()), text)
+    add = documents.add if text else documents.register
+    lives = set()
+    for _ in range(5):
+        added = await add(HOST, document)
+        assert not added.duplicate
+        assert (await add(HOST, document)).duplicate
+        assert (await documents.get(HOST, "default", added.doc_id)).units == added.units
+        lives.add(added.doc_id)
+        await documents.forget(HOST, "default", added.doc_id)
+    assert len(lives) == 5
