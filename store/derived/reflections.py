@@ -29,8 +29,9 @@ ListIdentity = tuple[str, str]
 
 #: The most statements of one identity, the newest of them: the reflection's event names each.
 STATED = 64
-#: The newest statements of a kind and subject that are read for a list; some say again what a newer one says.
-READ_FOR_LIST = 4 * LISTED
+#: The newest statements of a kind and subject that are looked at for a list; of these as many are read, and of one key
+#: as many: the newest may be in other words than a member's.
+SEEN_FOR_LIST, READ_FOR_LIST, READ_OF_KEY = 64 * LISTED, 4 * LISTED, 4
 #: Identities whose statements are read at a time.
 AT_ONCE = 256
 
@@ -49,14 +50,22 @@ STATEMENTS = text("""
                        and u.metadata->>'value' is not null offset 0) u
      order by f.fact_id, f.subject, f.key, f.valid_from, f.said, f.position, f.unit_id""")
 # The newest statements that hold of a kind and subject, of which there may be many: in the order of `fact_of_kind`.
+# Most of them may say the same, so only some of each key are read.
 MEMBERS = text("""
     select t.fact_id, t.subject, u.unit_id, coalesce(u.turn_id, u.unit_id) as turn_id, f.key,
            u.metadata->>'value' as value, f.value as folded, u.content, f.valid_from as at
       from unnest(cast(:fact_ids as text[]), cast(:subjects as text[])) as t(fact_id, subject),
-           lateral (select f.* from afterturn.fact_t f
-                     where f.host_id = :host and f.bank_id = :bank and f.fact_id = t.fact_id
-                       and f.subject = t.subject and f.valid_to is null
-                     order by f.valid_from desc, f.said desc, f.position desc, f.unit_id desc limit :statements) f,
+           lateral (select k.*
+                      from (select s.*, row_number() over of_key as nth
+                              from (select f.* from afterturn.fact_t f
+                                     where f.host_id = :host and f.bank_id = :bank and f.fact_id = t.fact_id
+                                       and f.subject = t.subject and f.valid_to is null
+                                     order by f.valid_from desc, f.said desc, f.position desc, f.unit_id desc
+                                     limit :seen) s
+                            window of_key as (partition by s.key order by s.valid_from desc, s.said desc,
+                                                                          s.position desc, s.unit_id desc)) k
+                     where k.nth <= :of_key
+                     order by k.valid_from desc, k.said desc, k.position desc, k.unit_id desc limit :statements) f,
            lateral (select u.* from afterturn.agent_memory_unit_t u
                      where u.host_id = :host and u.bank_id = :bank and u.unit_id = f.unit_id and u.active
                        and u.metadata->>'value' is not null offset 0) u
@@ -115,8 +124,8 @@ def list_id(bank: UUID, fact_id: str, subject: str) -> UUID:
 async def consolidate_facts(connection: AsyncConnection, origin: Origin, identities: Sequence[Identity]) -> bool:
     """Update the reflections and links of these identities by their facts; return whether some are to be embedded.
 
-    At most the last STATED statements of an identity, and READ_FOR_LIST of a list, are read. The caller holds the
-    bank's lock for deriving writers, and the log's locks.
+    At most the last STATED statements of an identity, and READ_FOR_LIST of the last SEEN_FOR_LIST of a list, are read.
+    The caller holds the bank's lock for deriving writers, and the log's locks.
     """
     opened, listed = False, set[ListIdentity]()
     for at in range(0, len(identities), AT_ONCE):
@@ -157,7 +166,8 @@ async def _derive_lists(
     """Return the lists of these kinds of facts and subjects, by reflection id."""
     if not kinds:
         return {}
-    place = {"host": origin.host, "bank": origin.bank, "statements": READ_FOR_LIST}
+    bounds = {"seen": SEEN_FOR_LIST, "of_key": READ_OF_KEY, "statements": READ_FOR_LIST}
+    place = {"host": origin.host, "bank": origin.bank, **bounds}
     asked = {"fact_ids": [fact_id for fact_id, _ in kinds], "subjects": [subject for _, subject in kinds]}
     rows = (await connection.execute(MEMBERS, {**place, **asked})).all()
     members: dict[ListIdentity, Sequence[Statement]] = dict.fromkeys(kinds, ())

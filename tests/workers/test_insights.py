@@ -12,6 +12,7 @@ import pytest
 import store.derived.reflections as reflections_module
 from store.derived.readings import FollowUp, open_follow_ups
 from store.derived.reflection_vectors import read_lacking
+from store.derived.reflections import READ_FOR_LIST
 from store.derived.temporal_links import link_weight
 from store.derived.unit_vectors import derive_reembedding_id
 from store.erasure import Erasures, ErasureTarget, Kind
@@ -112,6 +113,14 @@ async def test_a_list_is_drawn_from_the_newest_statements_alone(world: World, mo
     monkeypatch.setattr("store.derived.reflections.READ_FOR_LIST", 3)
     await say(world, "I visited Porto.", "We went to Ghent.", "I visited Granada.", "I visited Granada.")
     assert "The user visited: Ghent; Granada." in await reflections(world)
+
+
+async def test_a_list_keeps_a_member_however_often_another_one_is_said_again(world: World) -> None:
+    await say(world, "I went swimming.", "I went running.")
+    for n in range(READ_FOR_LIST):
+        await world.append("again", f"t{n}", messages=dialogue("I went running.", "I see."))
+    await Crew(world).drain(Stage.EXTRACTION, Stage.PROJECTION)
+    assert "The user goes: swimming; running." in await reflections(world)
 
 
 async def test_likes_and_favourites_are_no_list(world: World) -> None:
