@@ -80,7 +80,9 @@ class NothingDelayed(Consumer):
 
 
 class NotificationBroker(RedisBroker):
-    """dramatiq's broker without looks at its queues of delayed messages, which cost as much as those at the others."""
+    """dramatiq's broker without looks at its queues of delayed messages."""
+
+    # An idle worker takes 6.8 % of a core with these looks, and 4.8 % without.
 
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 5000) -> Consumer:
         """Return a consumer of a queue; `timeout` is its longest pause between two looks, in milliseconds."""
