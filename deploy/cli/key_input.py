@@ -1,4 +1,4 @@
-"""Reads a key that somebody hands to a command; it is never an argument, which other processes could see."""
+"""Reads the key that a command is given; it is never an argument, which other processes could see."""
 
 import sys
 from pathlib import Path

@@ -102,7 +102,7 @@ def _create_locked_folder(name: str) -> tuple[Path, FolderLock]:
 
 
 def _keep_logs(logs: Path, name: str) -> None:
-    """Copy the logs of servers that are about to be removed: without them nobody can tell why a command failed."""
+    """Copy the logs of servers that are about to be removed: they tell why a command failed."""
     if not logs.is_dir() or not any(logs.iterdir()):
         return
     kept = Path(tempfile.mkdtemp(prefix=f"afterturn-logs-{name}-"))
