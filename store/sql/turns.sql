@@ -126,12 +126,10 @@ declare
 begin
     foreach v_turn in array p_turns loop
         v_nth := v_nth + 1;
-        -- WHY two ifs: an expression with a query in it is run as a query, even where an earlier condition decides.
-        if v_turn.begins and p_outcomes[v_nth] is null then
-            if (select b.active from afterturn.agent_memory_bank_t b
+        if v_turn.begins and p_outcomes[v_nth] is null
+           and (select b.active from afterturn.agent_memory_bank_t b
                  where b.host_id = p_host and b.bank_id = v_turn.bank) is not true then
-                v_keys := v_keys || afterturn.lock_key('new bank', v_turn.bank);
-            end if;
+            v_keys := v_keys || afterturn.lock_key('new bank', v_turn.bank);
         end if;
     end loop;
     if v_keys <> '{}' then
