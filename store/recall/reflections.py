@@ -3,7 +3,7 @@
 A reflection is in no session and its words are in no index: the arm of words reads them from its text. Its speaker is
 the subject of its facts; its kind is that of observations. The event in the log that gave it its text names its source
 facts. It is added to the pool if all of these facts exist, were not corrected, and pass the question's filters. A list
-is told of those that do, if they are two or more.
+names those that do, if they are two or more.
 """
 
 from collections.abc import Sequence
