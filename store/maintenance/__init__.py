@@ -1,12 +1,22 @@
 """Maintenance in the store: the schedule of each task and its batches.
 
-Exports `Schedule` and `TaskRun` (schedule), `Pruning` and `PrunedBatch` (pruning), `WordReanalysis` (words),
-`ExpiryTask` (ending).
+Exports `Schedule` and `TaskRun` (schedule), `Pruning`, `PrunedBatch` and `FoundBank` (pruning),
+`WordReanalysis` (words), `ExpiryTask` (ending).
 """
 
 from store.maintenance.ending import ExpiryTask
-from store.maintenance.pruning import MORE, PrunedBatch, Pruning
+from store.maintenance.pruning import MORE, FoundBank, PrunedBatch, Pruning
 from store.maintenance.schedule import Planned, Schedule, TaskRun
 from store.maintenance.words import WordReanalysis
 
-__all__ = ["MORE", "ExpiryTask", "Planned", "PrunedBatch", "Pruning", "Schedule", "TaskRun", "WordReanalysis"]
+__all__ = [
+    "MORE",
+    "ExpiryTask",
+    "FoundBank",
+    "Planned",
+    "PrunedBatch",
+    "Pruning",
+    "Schedule",
+    "TaskRun",
+    "WordReanalysis",
+]

@@ -4,11 +4,11 @@ Readers skip an expired unit already; the event removes its words, vectors and m
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Uuid, and_, bindparam, func, select
+from sqlalchemy import ColumnElement, CompoundSelect, Uuid, and_, bindparam, func, null, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
@@ -19,7 +19,7 @@ from store.log.append import append_events, order_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
 from store.log.locks import ENTER_LOG, hold_lock
-from store.maintenance.pruning import PrunedBatch, find_next_host
+from store.maintenance.pruning import FoundBank
 from store.schema import BANK, TIME, UNIT
 from store.sql_constants import inline
 
@@ -34,126 +34,94 @@ _BANKS_OF_HOST = and_(_BANK.host_id == bindparam("host"), _BANK.bank_name != inl
 # By the indexes of rows with an expiry, which are empty where nothing expires.
 _ENDING_BANKS = and_(_BANKS_OF_HOST, _BANK.expires_at <= NOW, _BANK.active)
 _ENDING_UNITS = and_(_OF_HOST, _UNIT.expires_at <= NOW, _UNIT.active)
-ENDING_BANK = (
-    select(_BANK.bank_id, _BANK.aggregate_version.label("version"))
-    .where(_ENDING_BANKS)
-    .order_by(_BANK.expires_at, _BANK.bank_id)
-    .limit(1)
+ENDING_BANK = select(_BANK.bank_id, _BANK.aggregate_version.label("version")).where(
+    _ENDING_BANKS, _BANK.bank_id == bindparam("bank")
 )
 ENDING_UNITS = (
-    select(_UNIT.unit_id, _UNIT.bank_id, _UNIT.aggregate_version.label("version"))
-    .where(_ENDING_UNITS)
-    .order_by(_UNIT.bank_id, _UNIT.unit_id)
+    select(_UNIT.unit_id, _UNIT.aggregate_version.label("version"))
+    .where(_ENDING_UNITS, _UNIT.bank_id == bindparam("bank"))
+    .order_by(_UNIT.unit_id)
+    .limit(UNITS)
 )
-ENDING_UNITS_OF_BANK = ENDING_UNITS.where(_UNIT.bank_id == bindparam("bank")).limit(UNITS)
 COUNT = select(
     select(func.count()).select_from(UNIT).where(_ENDING_UNITS).scalar_subquery()
     + select(func.count()).select_from(BANK).where(_ENDING_BANKS).scalar_subquery()
 )
 _BEFORE = bindparam("before", type_=TIME)
-ENDED_BANK = (
-    select(_BANK.bank_name)
-    .where(_BANKS_OF_HOST, _BANK.expires_at.is_not(None), ~_BANK.active, _BANK.update_ts < _BEFORE)
-    .order_by(_BANK.bank_id)
-    .limit(1)
+_ENDED_BANKS = and_(_BANKS_OF_HOST, _BANK.expires_at.is_not(None), ~_BANK.active, _BANK.update_ts < _BEFORE)
+_ENDED_UNITS = and_(
+    _OF_HOST, _UNIT.expires_at.is_not(None), ~_UNIT.active, _UNIT.content != inline(""), _UNIT.update_ts < _BEFORE
 )
-ENDED_UNITS_BANK = (
-    select(_UNIT.bank_id)
-    .where(
-        _OF_HOST,
-        _UNIT.expires_at.is_not(None),
-        ~_UNIT.active,
-        _UNIT.content != inline(""),
-        _UNIT.update_ts < _BEFORE,
+
+
+def _select_next(banks: ColumnElement[bool], units: ColumnElement[bool]) -> CompoundSelect[Any]:
+    """Return the query of the first bank after `after` that is one of `banks`, or has one of `units`."""
+    after = bindparam("after", type_=Uuid)
+    named = select(_BANK.bank_id, _BANK.bank_name).where(banks, _BANK.bank_id > after)
+    holding = select(_UNIT.bank_id, null().label("bank_name")).where(units, _UNIT.bank_id > after)
+    return (
+        union_all(*(select(one.order_by("bank_id").limit(1).subquery()) for one in (named, holding)))
+        .order_by("bank_id", "bank_name")
+        .limit(1)
     )
-    .limit(1)
-)
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A bank (by its name) that ended past its retention and still has its text, or a bank with such units."""
-
-    bank_name: str | None
-    units_of: UUID | None
+NEXT_ENDING = _select_next(_ENDING_BANKS, _ENDING_UNITS)
+NEXT_ENDED = _select_next(_ENDED_BANKS, _ENDED_UNITS)
 
 
 class ExpiryTask:
-    """Ends expired units and banks by events, tenant by tenant."""
+    """Ends expired units and banks by events, bank by bank."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
         self._clock = clock
 
-    async def step(self, place: str | None) -> PrunedBatch:
-        """End an expired bank, or expired units of one, of the tenant after `place`; repeats a tenant with more."""
-        host = await self.next_host(place)
-        if host is None:
-            return PrunedBatch(0, None)
-        ended = await self._end_bank(host) or await self._end_units(host)
-        return PrunedBatch(ended, (place or str(UUID(int=0))) if ended else str(host))
+    async def find_ending(self, host: UUID, after: UUID) -> FoundBank | None:
+        """Return a tenant's next bank after one that has expired, or has such units, and was not ended yet."""
+        return await self._find(NEXT_ENDING, host, after, now=self._clock())
+
+    async def find_ended(self, host: UUID, after: UUID, before: datetime) -> FoundBank | None:
+        """Return a tenant's next bank after one that ended before a time, or has such units, and has their text yet."""
+        return await self._find(NEXT_ENDED, host, after, before=before)
+
+    async def end(self, host: UUID, found: FoundBank) -> int:
+        """End an expired bank, or at most `UNITS` expired units of one; return how many. Raises ResourceBusy."""
+        return await (
+            self.end_in_bank(host, found.bank_id) if found.bank_name is None else self._end_bank(host, found.bank_id)
+        )
 
     async def end_in_bank(self, host: UUID, bank: UUID) -> int:
         """End at most `UNITS` expired units of one bank; return how many were. Raises ResourceBusy."""
         place = {"host": host, "now": self._clock(), "bank": bank}
         async with self._database.tenant(host) as connection:
-            if not (await connection.execute(ENDING_UNITS_OF_BANK, place)).all():
+            if not (await connection.execute(ENDING_UNITS, place)).all():
                 return 0
             await connection.execute(LOCK, {"host": host, "bank": bank})
-            rows = (await connection.execute(ENDING_UNITS_OF_BANK, place)).all()
+            rows = (await connection.execute(ENDING_UNITS, place)).all()
             units = {row.unit_id: row.version for row in rows}
             return await _append_ends(connection, self._origin(host, bank), units) if units else 0
 
-    async def count(self) -> int:
-        """Return how many units and banks have expired and not been ended yet."""
-        number, place = 0, None
-        while (host := await self.next_host(place)) is not None:
-            async with self._database.tenant(host) as connection:
-                number += (await connection.execute(COUNT, {"host": host, "now": self._clock()})).scalar_one()
-            place = str(host)
-        return number
-
-    async def next_host(self, place: str | None) -> UUID | None:
-        """Return the tenant after a place; None after the last one."""
-        async with self._database.operator() as connection:
-            found: UUID | None = await connection.scalar(find_next_host(UUID(place) if place else None))
-        return found
-
-    async def ended(self, host: UUID, before: datetime) -> Ended | None:
-        """Return a tenant's bank, or bank with units, that ended before this time and still has its text, else None."""
-        place = {"host": host, "before": before}
+    async def count(self, host: UUID) -> int:
+        """Return how many units and banks of a tenant have expired and not been ended yet."""
         async with self._database.tenant(host) as connection:
-            name = (await connection.execute(ENDED_BANK, place)).scalar()
-            units = None if name else (await connection.execute(ENDED_UNITS_BANK, place)).scalar()
-        return Ended(name, units) if name or units else None
+            return int((await connection.execute(COUNT, {"host": host, "now": self._clock()})).scalar_one())
 
-    async def _end_bank(self, host: UUID) -> int:
-        place = {"host": host, "now": self._clock()}
+    async def _find(self, query: CompoundSelect[Any], host: UUID, after: UUID, **moment: datetime) -> FoundBank | None:
         async with self._database.tenant(host) as connection:
+            row = (await connection.execute(query, {"host": host, "after": after, **moment})).one_or_none()
+        return None if row is None else FoundBank(row.bank_id, row.bank_name)
+
+    async def _end_bank(self, host: UUID, bank: UUID) -> int:
+        place = {"host": host, "now": self._clock(), "bank": bank}
+        async with self._database.tenant(host) as connection:
+            await connection.execute(LOCK, {"host": host, "bank": bank})
             found = (await connection.execute(ENDING_BANK, place)).one_or_none()
             if found is None:
                 return 0
-            await connection.execute(LOCK, {"host": host, "bank": found.bank_id})
-            again = (await connection.execute(ENDING_BANK, place)).one_or_none()
-            if again is None or again.bank_id != found.bank_id:
-                return 0
-            origin = self._origin(host, again.bank_id)
-            await append_events(
-                connection, host, [build_offer(origin, EventType.BANK_DELETED, (), {}, nth=str(again.version + 1))]
-            )
+            deleted = build_offer(self._origin(host, bank), EventType.BANK_DELETED, (), {}, nth=str(found.version + 1))
+            await append_events(connection, host, [deleted])
         return 1
-
-    async def _end_units(self, host: UUID) -> int:
-        place = {"host": host, "now": self._clock()}
-        async with self._database.tenant(host) as connection:
-            found = (await connection.execute(ENDING_UNITS.limit(1), place)).one_or_none()
-            if found is None:
-                return 0
-            await connection.execute(LOCK, {"host": host, "bank": found.bank_id})
-            rows = (await connection.execute(ENDING_UNITS_OF_BANK, {**place, "bank": found.bank_id})).all()
-            return await _append_ends(
-                connection, self._origin(host, found.bank_id), {row.unit_id: row.version for row in rows}
-            )
 
     def _origin(self, host: UUID, bank: UUID) -> Origin:
         return Origin(host, bank, identity.user_id(host, None), self._clock())

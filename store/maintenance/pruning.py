@@ -108,6 +108,14 @@ class PrunedBatch:
     failed: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class FoundBank:
+    """A bank with something to do; `bank_name`: only where the whole bank has expired, not some of its units."""
+
+    bank_id: UUID
+    bank_name: str | None = None
+
+
 class Pruning:
     """Deletes rows past their retention, batch by batch, as the operator; reads ids, statuses and times alone."""
 
@@ -126,7 +134,7 @@ class Pruning:
         host, stage, after = [*(place or "").split(" "), "", ""][:3]
         async with self._database.operator() as connection:
             if not stage:
-                found = await connection.scalar(find_next_host(UUID(host) if host else None))
+                found = await connection.scalar(_find_next_host(UUID(host) if host else None))
                 if found is None:
                     return PrunedBatch(0, None)
                 host, stage = str(found), LATE_STAGES[0]
@@ -148,21 +156,18 @@ class Pruning:
             )
         return PrunedBatch(gone.rowcount, MORE if gone.rowcount == AUDIT_PAGE else None)
 
-    async def next_bank(self, place: str | None) -> tuple[UUID, UUID] | None:
-        """Return the host and bank after a place, ended banks included; None after the last one."""
-        host, bank = map(UUID, place.split(" ")) if place else (None, UUID(int=0))
-        while True:
-            if host is not None:
-                async with self._database.tenant(host) as connection:
-                    behind = select(BANK.c.bank_id).where(BANK.c.host_id == host, BANK.c.bank_id > bank)
-                    found = await connection.scalar(behind.order_by(BANK.c.bank_id).limit(1))
-                if found is not None:
-                    return host, found
-            async with self._database.operator() as connection:
-                host = await connection.scalar(find_next_host(host))
-            bank = UUID(int=0)
-            if host is None:
-                return None
+    async def next_host(self, after: UUID | None) -> UUID | None:
+        """Return the tenant after one, the first after None; None after the last."""
+        async with self._database.operator() as connection:
+            found: UUID | None = await connection.scalar(_find_next_host(after))
+        return found
+
+    async def next_bank(self, host: UUID, after: UUID) -> FoundBank | None:
+        """Return a tenant's bank after one, ended banks included; None after the last."""
+        behind = select(BANK.c.bank_id).where(BANK.c.host_id == host, BANK.c.bank_id > after)
+        async with self._database.tenant(host) as connection:
+            found = await connection.scalar(behind.order_by(BANK.c.bank_id).limit(1))
+        return None if found is None else FoundBank(found)
 
     async def claims(self, grace: timedelta) -> PrunedBatch:
         """Delete claims whose lease ran out longer ago than `grace`: their streams are free either way."""
@@ -213,7 +218,7 @@ class Pruning:
         host, _, after = (place or "").partition(" ")
         async with self._database.operator() as connection:
             if not after:
-                found = await connection.scalar(find_next_host(UUID(host) if host else None))
+                found = await connection.scalar(_find_next_host(UUID(host) if host else None))
                 if found is None:
                     return PrunedBatch(0, None)
                 host, after = str(found), first
@@ -223,7 +228,7 @@ class Pruning:
         return PrunedBatch(row.removed, f"{host} {row.last}" if full else host)
 
 
-def find_next_host(after: UUID | None) -> Select[UUID]:
+def _find_next_host(after: UUID | None) -> Select[UUID]:
     """Return the query of the tenant after one in the order of ids; of the first where `after` is None."""
     first = select(HOST.c.host_id).order_by(HOST.c.host_id).limit(1)
     return first if after is None else first.where(HOST.c.host_id > after)

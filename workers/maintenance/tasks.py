@@ -5,25 +5,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-import structlog
-
-from store.database_outage import is_outage
 from store.derived.vector_indexes import VectorIndexes
 from store.erasure import Erasures, ErasureTarget, Kind, Receipt
 from store.errors import ResourceBusy
-from store.maintenance import MORE, ExpiryTask, PrunedBatch, Pruning, WordReanalysis
+from store.maintenance import MORE, ExpiryTask, FoundBank, PrunedBatch, Pruning, WordReanalysis
 from store.recall.jobs import RecallJobs
+from workers.maintenance.bank_walk import BankWalk
 from workers.settings import MaintenanceSettings
-
-log = structlog.get_logger(__name__)
 
 #: How long one batch works on an erasure; another worker may run the next batch.
 ERASE_FOR = timedelta(seconds=5)
 #: A claim whose lease ran out this long ago belongs to a dead worker.
 CLAIM_GRACE = timedelta(minutes=1)
-
-#: The place at which a round over hosts and banks begins.
-FIRST = f"{UUID(int=0)} {UUID(int=0)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,84 +170,65 @@ def _retention_task(needs: Needs) -> Task:
     """Return the task that erases turns past their retention, bank by bank, with a receipt."""
     pruning, erasures = needs.pruning, needs.erasures
 
-    async def erase(host: UUID, bank: UUID, before: datetime) -> Receipt | None:
-        erasure = await erasures.age(host, bank, before)
-        return None if erasure is None else await erasures.run(host, erasure, ERASE_FOR)
+    def walk(before: datetime) -> BankWalk:
+        async def erase(host: UUID, found: FoundBank) -> int | None:
+            # One erasure takes only a part of a bank's old turns.
+            receipt = await _erase(erasures, host, await erasures.age(host, found.bank_id, before))
+            if receipt is None:
+                return None
+            return receipt.counts.get("turns", 0) if receipt.done else 0
 
-    async def page(before: datetime, place: str | None) -> PrunedBatch:
-        found = await pruning.next_bank(place)
-        if found is None:
-            return PrunedBatch(0, None)
-        host, bank = found
-        receipt, failed = await _attempt(erase(host, bank, before))
-        if receipt is None:
-            return PrunedBatch(0, f"{host} {bank}", failed)
-        # The same bank again: one erasure takes only a part of its old turns.
-        return PrunedBatch(receipt.counts.get("turns", 0) if receipt.done else 0, place or FIRST)
+        return BankWalk(pruning.next_host, pruning.next_bank, erase)
 
     async def count(before: datetime) -> int:
-        turns, place = 0, FIRST
-        while found := await pruning.next_bank(place):
-            turns += await erasures.aged(*found, before)
-            place = f"{found[0]} {found[1]}"
-        return turns
+        aged = [await erasures.aged(host, found.bank_id, before) async for host, found in walk(before).find_all()]
+        return sum(aged)
 
-    return _age_task("said", needs, needs.settings.said_days, page, count)
+    return _age_task("said", needs, needs.settings.said_days, lambda before, place: walk(before).step(place), count)
 
 
 def _ending_task(needs: Needs) -> Task:
     """Return the task that writes the end of expired units and banks as an event; reads already leave them out."""
-    return Task("ending", timedelta(minutes=1), needs.ending.step, needs.ending.count)
+    pruning, ending = needs.pruning, needs.ending
+
+    async def end(host: UUID, found: FoundBank) -> int | None:
+        return await ending.end(host, found) or None
+
+    async def count() -> int:
+        number, host = 0, None
+        while (host := await pruning.next_host(host)) is not None:
+            number += await ending.count(host)
+        return number
+
+    walk = BankWalk(pruning.next_host, ending.find_ending, end)
+    return Task("ending", timedelta(minutes=1), walk.step, count)
 
 
 def _ended_task(needs: Needs) -> Task:
-    """Return the task that erases the text of units and banks that have expired, tenant by tenant, with a receipt."""
-    ending, erasures = needs.ending, needs.erasures
+    """Return the task that erases the text of units and banks that have expired, bank by bank, with a receipt."""
+    pruning, ending, erasures = needs.pruning, needs.ending, needs.erasures
 
-    async def erase(host: UUID, before: datetime) -> Receipt | None:
-        found = await ending.ended(host, before)
-        if found is None:
-            return None
-        erasure = await (
-            erasures.ended(host, found.units_of, before)
-            if found.units_of is not None
-            else erasures.request(host, ErasureTarget(Kind.BANK, found.bank_name))
-        )
-        return None if erasure is None else await erasures.run(host, erasure, ERASE_FOR)
+    def walk(before: datetime) -> BankWalk:
+        async def erase(host: UUID, found: FoundBank) -> int | None:
+            erasure = await (
+                erasures.ended(host, found.bank_id, before)
+                if found.bank_name is None
+                else erasures.request(host, ErasureTarget(Kind.BANK, found.bank_name))
+            )
+            receipt = await _erase(erasures, host, erasure)
+            return None if receipt is None else int(receipt.done)
 
-    async def page(before: datetime, place: str | None) -> PrunedBatch:
-        host = await ending.next_host(place)
-        if host is None:
-            return PrunedBatch(0, None)
-        receipt, failed = await _attempt(erase(host, before))
-        if receipt is None:
-            return PrunedBatch(0, str(host), failed)
-        return PrunedBatch(int(receipt.done), place or str(UUID(int=0)))
+        return BankWalk(pruning.next_host, lambda host, after: ending.find_ended(host, after, before), erase)
 
     async def count(before: datetime) -> int:
-        number, place = 0, None
-        while (host := await ending.next_host(place)) is not None:
-            number += await ending.ended(host, before) is not None
-            place = str(host)
-        return number
+        return len([found async for found in walk(before).find_all()])
 
-    return _age_task("ended", needs, needs.settings.ended_days, page, count)
+    return _age_task("ended", needs, needs.settings.ended_days, lambda before, place: walk(before).step(place), count)
 
 
-async def _attempt(erase: Awaitable[Receipt | None]) -> tuple[Receipt | None, str | None]:
-    """Erase in one bank; return the receipt and the kind of an error. A bank that fails keeps no other from its turn.
-
-    Raises only what would stop every bank: an outage of the database.
-    """
-    try:
-        return await erase, None
-    except ResourceBusy:
-        return None, None  # another transaction holds the bank: it has its turn in the next run
-    except Exception as error:
-        if is_outage(error):
-            raise
-        log.warning("retention_of_a_bank_failed", error=type(error).__name__)
-        return None, type(error).__name__
+async def _erase(erasures: Erasures, host: UUID, erasure: UUID | None) -> Receipt | None:
+    """Run an erasure for a while; return its receipt, or None where there is none to run."""
+    return None if erasure is None else await erasures.run(host, erasure, ERASE_FOR)
 
 
 def _age_task(

@@ -6,7 +6,11 @@ from uuid import UUID
 
 import pytest
 
+from store import identity
 from store.derived.persons import PersonKey, Persons
+from store.erasure import Erasures, ErasureTarget
+from store.errors import ResourceBusy, StatementTimeout
+from store.maintenance import ExpiryTask, FoundBank
 from store.memory.documents import Documents, NewDocument, content_hash
 from store.memory.memories import Memories, NewMemory
 from store.memory.session_history import SessionHistory
@@ -224,3 +228,67 @@ async def test_of_a_bank_that_began_again_and_ended_again_the_last_life_alone_is
         assert await yard.by_hand("ending") == 1
     told = [await recalled(yard, "tent", "trip", as_of=moment) for moment in moments]
     assert told == [[], ["The tent is new"]]
+
+
+EXPIRING = ("camp", "cruise", "trip")
+
+
+async def expire_banks(yard: Yard) -> str:
+    """Let three banks expire, and a turn in a fourth; return the bank that maintenance comes to first."""
+    for name in EXPIRING:
+        await Banks(yard.world.database, yard.clock).create(HOST, None, name, yard.clock() + DAY)
+        await Memories(yard.world.database, yard.clock).keep(HOST, NewMemory(name, "m", "Zanzibar"), permit)
+    await say(yard, "1", "I like Zanzibar.", ends=DAY)
+    await Crew(yard.world).drain()
+    yard.ahead = 2 * DAY
+    return min(EXPIRING, key=lambda name: identity.bank_id(HOST, name))
+
+
+async def banks_of_units(yard: Yard, which: str) -> set[str]:
+    rows = await yard.world.sql(f"select distinct bank_id from afterturn.agent_memory_unit_t where {which}")
+    names = {identity.bank_id(HOST, name): name for name in (*EXPIRING, "default")}
+    return {names[row.bank_id] for row in rows}
+
+
+async def run_twice(yard: Yard, task: str) -> list[tuple[str, str | None]]:
+    told = [await yard.maintainer().work(yard.tasks()[task], by_hand=True) for _ in range(2)]
+    return [(one.outcome, one.why) for one in told]
+
+
+@pytest.mark.law("L11")
+@pytest.mark.parametrize("error", [StatementTimeout(), ResourceBusy()])
+async def test_an_expired_bank_that_cannot_be_ended_keeps_no_other_from_its_end(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    first, end = await expire_banks(yard), ExpiryTask.end
+
+    async def fails(self: ExpiryTask, host: UUID, found: FoundBank) -> int:
+        if found.bank_name == first:
+            raise error
+        return await end(self, host, found)
+
+    monkeypatch.setattr(ExpiryTask, "end", fails)
+    busy = isinstance(error, ResourceBusy)
+    assert await run_twice(yard, "ending") == [("done", None) if busy else ("failed", "StatementTimeout")] * 2
+    assert await banks_of_units(yard, "active") == {first}
+
+
+@pytest.mark.law("L11")
+async def test_an_ended_bank_that_cannot_be_erased_keeps_no_other_of_its_tenant_from_its_erasure(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, request = await expire_banks(yard), Erasures.request
+    await yard.by_hand("ending")
+    await Crew(yard.world).drain()
+    yard.ahead = 60 * DAY
+
+    async def fails(self: Erasures, host: UUID, target: ErasureTarget) -> UUID:
+        if target.bank == first:
+            raise StatementTimeout
+        return await request(self, host, target)
+
+    monkeypatch.setattr(Erasures, "request", fails)
+    assert await yard.tasks()["ended"].count() == 4
+    assert await run_twice(yard, "ended") == [("failed", "StatementTimeout")] * 2
+    assert await banks_of_units(yard, "content <> ''") == {first}
+    assert await yard.tasks()["ended"].count() == 1

@@ -4,14 +4,14 @@ from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
 import pytest
+from asyncpg.exceptions import DeadlockDetectedError
 from structlog.testing import capture_logs
 
 from store import identity
 from store.erasure import Erasures, ErasureTarget, Kind, Receipt
 from store.errors import StatementTimeout
 from store.ledger.stages import Stage
-from store.maintenance import ExpiryTask
-from store.maintenance.ending import Ended
+from store.maintenance import ExpiryTask, FoundBank
 from store.memory.turns import Appended, NewTurn, Refused
 from store.recall.jobs import RecallJobs
 from store.replay import ReplayScope, swap_tables, verify_log
@@ -314,14 +314,16 @@ async def old_turns(yard: Yard, monkeypatch: pytest.MonkeyPatch, error: Exceptio
     return asked
 
 
+@pytest.mark.parametrize("error", [StatementTimeout(), DeadlockDetectedError()])
 async def test_a_bank_that_fails_each_time_keeps_no_other_from_its_retention(
-    yard: Yard, monkeypatch: pytest.MonkeyPatch
+    yard: Yard, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    await old_turns(yard, monkeypatch, StatementTimeout())
+    await old_turns(yard, monkeypatch, error)
+    kind = type(error).__name__
     with capture_logs() as said:
         [told] = await yard.maintainer(yard.tasks(said_days=30)["said"]).look()
-    assert (told.outcome, told.why, told.removed) == ("failed", "StatementTimeout", 1)
-    assert [(one["event"], one["error"]) for one in said] == [("retention_of_a_bank_failed", "StatementTimeout")]
+    assert (told.outcome, told.why, told.removed) == ("failed", kind, 1)
+    assert [(one["event"], one["error"]) for one in said] == [("maintenance_of_a_bank_failed", kind)]
     [planned] = await yard.world.sql(PLANNED)
     assert (planned.place, planned.hourly) == (None, True)
 
@@ -340,10 +342,10 @@ async def test_a_tenant_that_fails_keeps_no_other_from_the_erasure_of_what_expir
     await yard.world.sql("insert into afterturn.host_t (host_id, name) values (:host, 'another')", host=uuid4())
     asked = list[UUID]()
 
-    async def fails(_self: ExpiryTask, host: UUID, _before: datetime) -> Ended | None:
+    async def fails(_self: ExpiryTask, host: UUID, _after: UUID, _before: datetime) -> FoundBank | None:
         asked.append(host)
         raise StatementTimeout
 
-    monkeypatch.setattr(ExpiryTask, "ended", fails)
+    monkeypatch.setattr(ExpiryTask, "find_ended", fails)
     [told] = await yard.maintainer(yard.tasks()["ended"]).look()
     assert (told.outcome, told.why, len(set(asked))) == ("failed", "StatementTimeout", 2)
