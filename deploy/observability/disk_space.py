@@ -44,7 +44,7 @@ def describe_shortage(data: Path, settings: HealthSettings) -> str | None:
     free = free_bytes(data)
     if free >= settings.disk_low_bytes:
         return None
-    if not (data / DATABASE).exists():
+    if not os.path.lexists(data / DATABASE):
         return f"disk: {free >> 20} MiB are free in the data folder"
     if free < settings.disk_reserve_bytes:
         return f"disk: {free >> 20} MiB are free, writes are refused until {_resume_bytes(settings) >> 20} MiB are"

@@ -9,10 +9,12 @@ import asyncio
 import fcntl
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import no_type_check
 
 import psutil
+import structlog
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -29,8 +31,12 @@ from store.database_gauges import DatabaseSample
 from store.database_outage import may_pass
 from store.ledger.ledger import Ledger
 
+log = structlog.get_logger(__name__)
+
 #: How long the ledger's counts are cached, in seconds.
 COUNTS_S = 5.0
+#: How long an exposition waits for them, in seconds: less than Prometheus waits for a scrape.
+READ_S = 3.0
 #: The statuses that the cheap query counts; counting done and skipped rows would scan the whole ledger.
 SHOWN = ("pending", "running", "unknown", "dead")
 MERGED = "merged"
@@ -55,7 +61,7 @@ class LedgerCounts:
         self._until = 0.0
 
     async def read(self) -> LedgerSample:
-        """Return the counts; an empty sample while the database is unavailable.
+        """Return the counts; an empty sample while they cannot be read.
 
         The read goes on when a caller is cancelled, for the other callers.
         """
@@ -72,10 +78,10 @@ class LedgerCounts:
         try:
             database = None if self._look is None else await self._look()
             return LedgerSample(await self._ledger.gauges(), await self._newly_failed(), database)
-        except Exception as error:
-            if may_pass(error):
-                return LedgerSample()
-            raise
+        except Exception as error:  # noqa: BLE001 - the samples of the processes must be exposed all the same
+            if not may_pass(error):
+                log.warning("ledger_unreadable", error=type(error).__name__)
+            return LedgerSample()
 
 
 class Exposition:
@@ -90,8 +96,14 @@ class Exposition:
         self._lock = asyncio.Lock()
 
     async def __call__(self) -> bytes:
-        """Return the Prometheus text; the files are read in a thread."""
-        seen = await self._counts.read()
+        """Return the Prometheus text; the files are read in a thread.
+
+        Gauges of a ledger that cannot be read, or not within READ_S, are left out.
+        """
+        seen = LedgerSample()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(READ_S):
+                seen = await self._counts.read()
         async with self._lock:
             return await asyncio.to_thread(self._expose, seen)
 

@@ -12,13 +12,19 @@ from types import ModuleType
 
 import pytest
 from prometheus_client.metrics import MetricWrapperBase
+from pydantic import SecretStr
+from structlog.testing import capture_logs
 
 import producers.metrics
 import workers.metrics
 from deploy.observability.metrics import Exposition, LedgerCounts, merge_dead_samples
 from deploy.settings import HealthSettings
+from store.database import Database
 from store.ledger.ledger import Ledger, StageCounts
 from store.ledger.stages import Stage
+from store.settings import DatabaseSettings
+from tests.patience import PATIENCE_S
+from tests.servers import TestPostgres
 
 USUAL = HealthSettings()
 COUNTING = """
@@ -149,6 +155,42 @@ async def test_a_database_that_is_away_leaves_the_other_samples_standing(tmp_pat
     text = await exposition_of(tmp_path, Away())()
     assert b"afterturn_ledger_rows" in text
     assert b"afterturn_degraded{" not in text, "nobody knows"
+
+
+@pytest.mark.parametrize("database", ["nothing_here", "postgres"])
+async def test_a_database_that_is_missing_or_without_schema_leaves_the_other_samples_standing(
+    postgres: TestPostgres, tmp_path: Path, database: str
+) -> None:
+    url = SecretStr(postgres.named(database).operator_url)
+    wrong = Database(DatabaseSettings(url=url, operator_url=url))
+    with capture_logs() as said:
+        text = await exposition_of(tmp_path, Ledger(wrong))()
+    await wrong.close()
+    assert b"afterturn_disk_free_bytes" in text
+    assert b"afterturn_ledger_rows{" not in text
+    assert [(one["event"], sorted(one)) for one in said] == [
+        ("ledger_unreadable", ["error", "event", "log_level"]),
+    ]
+
+
+async def test_a_database_that_hangs_leaves_the_other_samples_standing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = asyncio.Event()
+
+    class Hanging(_Counted):
+        async def gauges(self) -> Mapping[Stage, StageCounts]:  # type: ignore[override]  # a plain mapping will do
+            await answers.wait()
+            return await super().gauges()
+
+    monkeypatch.setattr("deploy.observability.metrics.READ_S", 0.05)
+    exposition = exposition_of(tmp_path, Hanging())
+    text = await asyncio.wait_for(exposition(), PATIENCE_S)
+    assert b"afterturn_disk_free_bytes" in text
+    assert b"afterturn_ledger_rows{" not in text
+    answers.set()
+    monkeypatch.setattr("deploy.observability.metrics.READ_S", PATIENCE_S)
+    assert b"afterturn_ledger_rows{" in await exposition()
 
 
 @pytest.mark.parametrize("name", ["counter_x.db", "nonsense.db", "histogram_.db"])
