@@ -5,7 +5,8 @@ delayed; work whose message is lost waits for the next sweep.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from dramatiq.asyncio import async_to_sync
 from dramatiq.broker import Consumer
 from dramatiq.brokers.redis import RedisBroker
 from dramatiq.common import q_name
+from dramatiq.errors import ConnectionClosed
 from dramatiq.middleware import TimeLimit
 
 from producers.jobs import QUEUES, RECALL_ACTOR, STAGE_ACTORS
@@ -29,6 +31,8 @@ from workers.settings import WorkerSettings
 MAINTENANCE_CHANCE = 50_000
 #: Milliseconds without a heartbeat after which dramatiq takes a process for dead: longer than any call that blocks it.
 HEARTBEAT_MS = 60_000
+#: Heartbeats of a process in that time.
+BEATS = 4
 #: How long dramatiq keeps failed messages, in milliseconds: short, since the ledger has all that matters of them.
 DEAD_MESSAGE_MS = 3_600_000
 #: dramatiq interrupts an actor that runs longer than this, in milliseconds; every call has its own, shorter limit.
@@ -68,15 +72,34 @@ class DelayMeter(dramatiq.Middleware):
 
 
 class NothingDelayed(Consumer):
-    """An empty consumer for dramatiq's queue of delayed messages, where messages are never delayed."""
+    """An empty consumer for dramatiq's queue of delayed messages, where messages are never delayed.
 
-    def __init__(self, pause_s: float) -> None:
+    It writes the heartbeats of its process: dramatiq's consumer of a queue writes none while all threads are busy, and
+    other processes would then take over the messages of this one.
+    """
+
+    def __init__(self, broker: RedisBroker, queue_name: str, pause_s: float) -> None:
         """Keep the pause between two looks at whether to stop, in seconds."""
-        self._pause_s = pause_s
+        self._broker, self._queue_name, self._pause_s = broker, queue_name, pause_s
+        self._beat_s = broker.heartbeat_timeout / 1000 / BEATS
+        self._beaten = time.monotonic()
 
     def __next__(self) -> None:
         """Wait for the pause; there is no message."""
+        if time.monotonic() - self._beaten >= self._beat_s:
+            with connection_errors():
+                self._broker.do_fetch(self._queue_name, 0)
+            self._beaten = time.monotonic()
         time.sleep(self._pause_s)
+
+
+@contextmanager
+def connection_errors() -> Iterator[None]:
+    """Turn errors of Redis into ConnectionClosed, after which dramatiq waits and reconnects."""
+    try:
+        yield
+    except redis.RedisError as error:
+        raise ConnectionClosed(error) from None  # type: ignore[no-untyped-call]  # dramatiq leaves it without annotations
 
 
 class NotificationBroker(RedisBroker):
@@ -87,7 +110,7 @@ class NotificationBroker(RedisBroker):
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 5000) -> Consumer:
         """Return a consumer of a queue; `timeout` is its longest pause between two looks, in milliseconds."""
         if q_name(queue_name) != queue_name:
-            return NothingDelayed(timeout / 1000)
+            return NothingDelayed(self, queue_name, timeout / 1000)
         return super().consume(queue_name, prefetch, timeout)
 
 

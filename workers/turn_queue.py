@@ -9,14 +9,14 @@ step, so that a server killed in between loses nothing.
     <prefix>:<queue>            a list of message ids
     <prefix>:<queue>.msgs       a hash: id -> body
     <prefix>:<queue>.later      a sorted set: ids that are tried again, by when (epoch milliseconds)
-    <prefix>:<queue>.attempts   a hash: id -> how often it was put back; id:failures -> failures that count
+    <prefix>:<queue>.attempts   a hash: id -> how often it was put back
+    <prefix>:<queue>.failures   a hash: id -> its failures that count
 """
 
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import dramatiq
@@ -25,13 +25,13 @@ from dramatiq.asyncio import async_to_sync
 from dramatiq.broker import Consumer, MessageProxy
 from dramatiq.brokers.redis import RedisBroker
 from dramatiq.common import q_name
-from dramatiq.errors import ConnectionClosed, Retry
+from dramatiq.errors import Retry
 from dramatiq.middleware import Middleware, TimeLimit
 
 from producers.jobs import PUBLISHED
 from producers.queue.acceptance import Rejection, TryAgain
 from producers.queue.dead_letters import DeadLetters
-from workers.broker import NothingDelayed
+from workers.broker import NothingDelayed, connection_errors
 
 #: Seconds between two looks into an empty queue, and between two heartbeats.
 LOOK_S, HEARTBEAT_S = 0.2, 1.0
@@ -47,8 +47,8 @@ ALWAYS = 1_000_000
 #: The option of a failed message that says whether its failure counts.
 COUNTS = "counts"
 
-#: KEYS: list, bodies, in work, later, attempts; ARGV: now, the most that are due, how many. Answers id, body, how often
-#: it was put back, how many failures count.
+#: KEYS: list, bodies, in work, later, attempts, failures; ARGV: now, the most that are due, how many. Answers id, body,
+#: how often it was put back, how many failures count.
 FETCH = """
 local due = redis.call('zrangebyscore', KEYS[4], '-inf', ARGV[1], 'limit', 0, ARGV[2])
 for _, id in ipairs(due) do
@@ -62,8 +62,8 @@ for _ = 1, ARGV[3] do
     local body = redis.call('hget', KEYS[2], id)
     if body then
         redis.call('sadd', KEYS[3], id)
-        local counts = redis.call('hmget', KEYS[5], id, id .. ':failures')
-        table.insert(found, {id, body, counts[1] or '0', counts[2] or '0'})
+        local attempts, failures = redis.call('hget', KEYS[5], id), redis.call('hget', KEYS[6], id)
+        table.insert(found, {id, body, attempts or '0', failures or '0'})
     end
 end
 return found
@@ -72,14 +72,15 @@ return found
 ACKNOWLEDGE = """
 if redis.call('srem', KEYS[3], ARGV[1]) > 0 then
     redis.call('hdel', KEYS[2], ARGV[1])
-    redis.call('hdel', KEYS[5], ARGV[1], ARGV[1] .. ':failures')
+    redis.call('hdel', KEYS[5], ARGV[1])
+    redis.call('hdel', KEYS[6], ARGV[1])
 end
 """
 #: KEYS as above; ARGV: id, when it is due, 1 for a failure that counts, else 0.
 PUT_BACK = """
 if redis.call('srem', KEYS[3], ARGV[1]) > 0 then
     redis.call('hincrby', KEYS[5], ARGV[1], 1)
-    if ARGV[3] == '1' then redis.call('hincrby', KEYS[5], ARGV[1] .. ':failures', 1) end
+    if ARGV[3] == '1' then redis.call('hincrby', KEYS[6], ARGV[1], 1) end
     redis.call('zadd', KEYS[4], ARGV[2], ARGV[1])
 end
 """
@@ -103,7 +104,8 @@ class TurnConsumer(Consumer):
         self._broker, self._queue, self._most = broker, queue, most
         prefix = f"{broker.namespace}:{queue}"
         self._in_work = f"{broker.namespace}:__acks__.{broker.broker_id}.{queue}"
-        self._keys = [prefix, f"{prefix}.msgs", self._in_work, f"{prefix}.later", f"{prefix}.attempts"]
+        counts = f"{prefix}.attempts", f"{prefix}.failures"
+        self._keys = [prefix, f"{prefix}.msgs", self._in_work, f"{prefix}.later", *counts]
         self._fetched: list[MessageProxy] = []
         self._handed_out = broker.handed_out[queue]
         self._thread_free = threading.Event()
@@ -112,7 +114,7 @@ class TurnConsumer(Consumer):
 
     def __next__(self) -> MessageProxy | None:
         """Return the next message; None after `LOOK_S` where there is none, or no free thread for it."""
-        with _connection_errors():
+        with connection_errors():
             self._show_life()
             self._recover()
             if not self._fetched:
@@ -139,7 +141,7 @@ class TurnConsumer(Consumer):
         ids = [_id_of(message) for message in (*messages, *self._fetched)]
         self._fetched = []
         if ids:
-            with _connection_errors():
+            with connection_errors():
                 self._broker.do_requeue(self._queue, *ids)
             self._handed_out.difference_update(ids)
 
@@ -173,7 +175,7 @@ class TurnConsumer(Consumer):
             self._recovered = True
 
     def _end(self, script: Any, message: MessageProxy, *more: int) -> None:
-        with _connection_errors():
+        with connection_errors():
             script(keys=self._keys, args=[_id_of(message), *more])
         self._handed_out.discard(_id_of(message))
         self._thread_free.set()
@@ -182,15 +184,6 @@ class TurnConsumer(Consumer):
 def _id_of(message: MessageProxy) -> bytes:
     """Return the id under which a message was found: bytes of any kind."""
     return bytes(message.args[2])
-
-
-@contextmanager
-def _connection_errors() -> Iterator[None]:
-    """Turn errors of Redis into ConnectionClosed, after which dramatiq waits and reconnects."""
-    try:
-        yield
-    except redis.RedisError as error:
-        raise ConnectionClosed(error) from None  # type: ignore[no-untyped-call]  # dramatiq leaves it without annotations
 
 
 class _CountedRetry(Retry):
@@ -231,7 +224,7 @@ class TurnQueueBroker(RedisBroker):
         """Return a consumer of a queue that fetches at most `prefetch` messages ahead."""
         del timeout
         if q_name(queue_name) != queue_name:
-            return NothingDelayed(HEARTBEAT_S)  # retries wait in `later`
+            return NothingDelayed(self, queue_name, HEARTBEAT_S)  # retries wait in `later`
         return TurnConsumer(self, queue_name, prefetch)
 
 

@@ -79,7 +79,8 @@ class DeadLetters:
         key = f"{self.prefix}:{letter.queue}"
         with self.client.pipeline() as pipeline:
             pipeline.hset(f"{key}.msgs", letter.message_id, letter.body)
-            pipeline.hdel(f"{key}.attempts", letter.message_id, f"{letter.message_id}:failures")
+            pipeline.hdel(f"{key}.attempts", letter.message_id)
+            pipeline.hdel(f"{key}.failures", letter.message_id)
             pipeline.rpush(key, letter.message_id)
             pipeline.hdel(self._letters_key, letter.message_id)
             pipeline.zrem(self._times_key, letter.message_id)

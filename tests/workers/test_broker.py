@@ -1,9 +1,14 @@
 """How dramatiq is set up: it only notifies, so its weaknesses lose no work and delay none."""
 
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
+import dramatiq
 import pytest
 from dramatiq.brokers.redis import RedisBroker
 from dramatiq.errors import ConnectionClosed
@@ -13,6 +18,8 @@ from pydantic import SecretStr
 from producers.jobs import QUEUES
 from producers.settings import BrokerSettings
 from store.ledger.stages import Queue, Stage
+from tests.patience import PATIENCE_S, wait_until
+from tests.servers import TestValkey
 from workers.broker import (
     POLL_RECALL_MS,
     POLL_STAGE_MS,
@@ -87,7 +94,40 @@ def test_queues_of_delayed_messages_are_not_asked_for_as_no_message_is_delayed(
         next(broker.consume(queue, timeout=1))
 
 
-def test_messages_of_a_killed_process_come_back_within_minutes_and_those_of_a_busy_one_stay(
+def test_messages_of_a_process_whose_threads_are_all_busy_stay(
+    valkey: TestValkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.broker.HEARTBEAT_MS", 1000)
+    monkeypatch.setattr("workers.broker.MAINTENANCE_CHANCE", 1_000_000)
+    settings = BrokerSettings(url=SecretStr(valkey.url), namespace=f"busy-{uuid4().hex[:8]}")
+    seen, may_end = list[str](), threading.Event()
+    with ExitStack() as ends:
+
+        def work(process: str) -> RedisBroker:
+            broker = create_broker(settings)
+            ends.callback(broker.client.close)
+
+            def recall() -> None:
+                seen.append(process)
+                may_end.wait(PATIENCE_S)
+
+            dramatiq.actor(broker=broker, queue_name=Queue.RECALL.value)(recall)
+            worker = build_worker(broker, ThreadPool(Queue.RECALL, 1))
+            worker.start()
+            ends.callback(worker.stop)
+            return broker
+
+        ends.callback(may_end.set)
+        work("busy").enqueue(dramatiq.Message(Queue.RECALL.value, "recall", (), {}, {}))
+        wait_until(lambda: seen == ["busy"], "the message is in work")
+        other = work("idle")
+        # Three times as long as a process without heartbeats is taken for dead.
+        time.sleep(3)
+        assert seen == ["busy"]
+        assert other.client.zcard(f"{settings.namespace}:__heartbeats__") == 2
+
+
+def test_messages_of_a_killed_process_come_back_within_minutes(
     broker: RedisBroker,
 ) -> None:
     """A million is always; dramatiq's own 1000 leaves an idle process' messages for a quarter of an hour."""

@@ -56,7 +56,7 @@ class Queue:
         self.url, self.namespace = valkey.url, f"queue-{uuid4().hex[:8]}"
         self.prefix = f"{self.namespace}:queue:agents"
         self.client: Any = redis.Redis.from_url(self.url)
-        self.attempts = f"{self.prefix}:turns.attempts"
+        self.attempts, self.failures = f"{self.prefix}:turns.attempts", f"{self.prefix}:turns.failures"
         self.letters = DeadLetters(self.client, self.prefix)
 
     @contextmanager
@@ -108,7 +108,7 @@ def test_a_message_that_fails_for_now_stays_until_it_is_accepted(queue: Queue) -
         wait_until(lambda: queue.left() == 0, "the message is accepted")
     assert taken.seen == [("1", 0), ("1", 0), ("1", 1)]
     assert list(queue.letters.list()) == []
-    assert queue.client.exists(queue.attempts) == 0
+    assert queue.client.exists(queue.attempts, queue.failures) == 0
 
 
 def test_a_message_that_an_earlier_release_put_back_has_all_its_attempts(queue: Queue) -> None:
@@ -119,6 +119,21 @@ def test_a_message_that_an_earlier_release_put_back_has_all_its_attempts(queue: 
     with queue.worker(taken.accept):
         wait_until(lambda: queue.left() == 0, "the message is accepted")
     assert taken.seen == [("1", 0)]
+
+
+def test_attempts_of_a_message_are_no_failures_of_one_whose_name_is_longer_or_shorter(queue: Queue) -> None:
+    """Publishers choose the names of their messages."""
+    queue.publish("1", "2")
+    line, bodies = f"{queue.prefix}:turns", f"{queue.prefix}:turns.msgs"
+    published = queue.client.hvals(bodies)
+    queue.client.delete(line, bodies)
+    names = [b"a", b"a:failures"]
+    queue.client.hset(bodies, mapping=dict(zip(names, published, strict=True)))
+    queue.client.rpush(line, *names)
+    taken = Taken(AWAY, AWAY, AWAY, AWAY)
+    with queue.worker(taken.accept):
+        wait_until(lambda: queue.left() == 0, "both messages are accepted")
+    assert {failures for _, failures in taken.seen} == {0}
 
 
 def test_the_pause_before_the_next_attempt_grows_whatever_failed(queue: Queue) -> None:
@@ -134,7 +149,7 @@ def test_the_pause_before_the_next_attempt_grows_whatever_failed(queue: Queue) -
         [(name, due)] = queue.client.zrange(f"{queue.prefix}:turns.later", 0, -1, withscores=True)
         assert due - before >= BACK_OFF_MS * 2**nth
         queue.client.zadd(f"{queue.prefix}:turns.later", {name: 0})
-    assert queue.client.hgetall(queue.attempts) == {name: b"3", name + b":failures": b"1"}
+    assert (queue.client.hgetall(queue.attempts), queue.client.hgetall(queue.failures)) == ({name: b"3"}, {name: b"1"})
     broker.client.close()
 
 
@@ -145,7 +160,8 @@ def test_a_replayed_dead_letter_has_all_its_attempts(queue: Queue) -> None:
     [name] = queue.client.lrange(f"{queue.prefix}:turns", 0, -1)
     with queue.worker(taken.accept):
         wait_until(lambda: queue.left() == 0, "the message is judged")
-        queue.client.hset(queue.attempts, mapping={name: 2, name + b":failures": 1})
+        queue.client.hset(queue.attempts, name, 2)
+        queue.client.hset(queue.failures, name, 1)
         [letter] = queue.letters.list()
         queue.letters.replay(letter)
         wait_until(lambda: queue.left() == 0, "the message is accepted")
