@@ -32,8 +32,9 @@ def _age_s(first: Column[datetime]) -> Label[float]:
 
 
 OVERDUE = select(_CLAIM.stage, _age_s(_CLAIM.lease_until)).where(_CLAIM.lease_until < func.now()).group_by(_CLAIM.stage)
-#: A breaker counts as open for this long after its pause: by then a turn that waits has tried the target again.
-BREAKER_SHOWN = timedelta(minutes=5)
+#: A breaker counts as open for this long after its pause: by then a turn that waits has tried the target again. The
+#: alert AfterturnGatewayShutOff waits longer, so that one trip that no call follows does not fire it.
+BREAKER_SHOWN = timedelta(minutes=4)
 OPEN_BREAKERS = select(func.count()).where(
     GATE.c.gate.startswith("gateway:"),
     GATE.c.failures >= bindparam("breaker_failures"),

@@ -105,11 +105,11 @@ def _keep_logs(logs: Path, name: str) -> None:
     """Copy the logs of servers that are about to be removed: they tell why a command failed."""
     if not logs.is_dir() or not any(logs.iterdir()):
         return
-    kept = Path(tempfile.mkdtemp(prefix=f"afterturn-logs-{name}-"))
     try:
+        kept = Path(tempfile.mkdtemp(prefix=f"afterturn-logs-{name}-"))
         shutil.copytree(logs, kept, dirs_exist_ok=True)
     except (OSError, shutil.Error) as error:
-        print_notice(f"logs of its servers could not all be kept in {kept}: {error}")
+        print_notice(f"logs of its servers could not all be kept: {error}")
     else:
         print_notice(f"logs of its servers are kept in {kept}; remove it when you have read them")
 

@@ -1,5 +1,6 @@
 """A command's own folder: gone with the command, and with the next one when the command was killed."""
 
+import errno
 import os
 import shutil
 import signal
@@ -214,3 +215,19 @@ def test_a_command_that_fails_before_its_servers_wrote_keeps_nothing(temporary: 
         (folder / DATA / LOGS).mkdir(parents=True)
         raise ValueError("failed")
     assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.usefixtures("system")
+def test_logs_that_cannot_be_kept_hide_no_error(
+    temporary: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make_none(prefix: str) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device", prefix)
+
+    with pytest.raises(ValueError, match="failed"), open_private_folder("walls") as folder:
+        (folder / DATA / LOGS).mkdir(parents=True)
+        (folder / DATA / LOGS / "api.log").write_text("why it failed")
+        monkeypatch.setattr("deploy.local.private_folder.tempfile.mkdtemp", make_none)
+        raise ValueError("failed")
+    assert list(temporary.iterdir()) == []
+    assert "could not all be kept: [Errno 28]" in capsys.readouterr().err

@@ -89,7 +89,7 @@ async def test_an_open_breaker_of_a_gateway_is_counted_until_it_closes_or_nobody
     await fail(gate, 3)
     async with database.call() as connection:
         await connection.execute(
-            text("update public.afterturn_gate set shut_until = now() - interval '6 minutes' where gate = :gate"),
+            text("update public.afterturn_gate set shut_until = now() - interval '5 minutes' where gate = :gate"),
             {"gate": gateway},
         )
     assert await count_open() == before
