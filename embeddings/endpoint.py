@@ -13,7 +13,8 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import httpx
 import orjson
-from afterturn_client.transport import is_loopback_url, parse_retry_after
+
+from embeddings.loopback import is_loopback
 
 Category = Literal[
     "timeout",
@@ -72,7 +73,7 @@ def endpoint_url(base_url: str, path: str, *, allow_http: bool = False) -> str:
         raise ValueError("must begin with https://")
     if "@" in parts.netloc:
         raise ValueError("must hold no user and no password: the key says who asks")
-    if parts.scheme == "http" and not allow_http and not is_loopback_url(base_url):
+    if parts.scheme == "http" and not allow_http and not is_loopback(parts.hostname):
         raise ValueError("must begin with https://; plain http is for this machine, or where allow_http says so")
     return urlunsplit((parts.scheme, parts.netloc, _whole_path(parts.path, path), "", ""))
 
@@ -110,7 +111,7 @@ class Endpoint:
             "accept-encoding": "identity",
             **({"authorization": f"Bearer {key}"} if key else {}),
         }
-        self._http = httpx.AsyncClient(trust_env=not is_loopback_url(url), follow_redirects=False)
+        self._http = httpx.AsyncClient(trust_env=not is_loopback(urlsplit(url).hostname or ""), follow_redirects=False)
 
     def __repr__(self) -> str:
         return f"Endpoint({self._url.host!r})"
@@ -199,7 +200,12 @@ class _Failure:
             category = "rate_limited"
         elif status >= _SERVER_ERRORS:
             category = "unavailable"
-        return cls(category, status, parse_retry_after(response.headers.get("retry-after")))
+        return cls(category, status, _parse_retry_after(response.headers.get("retry-after")))
+
+
+def _parse_retry_after(value: str | None) -> float | None:
+    """Return a Retry-After header in seconds; None for none, or a date, which no model's API sends."""
+    return float(value[:9]) if value is not None and value.isascii() and value.isdigit() else None
 
 
 def _redirect_target(url: httpx.URL, response: httpx.Response) -> httpx.URL | None:

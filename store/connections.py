@@ -17,8 +17,8 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from embeddings.loopback import is_loopback
 from store.errors import InvalidDatabaseUrl
-from store.loopback import is_loopback
 
 DRIVER = "postgresql+asyncpg"
 SCHEMES = frozenset({DRIVER, "postgresql", "postgres"})

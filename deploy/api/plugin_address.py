@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.local.ports import find_free_port, is_free
+from embeddings.loopback import is_loopback
 from producers.settings import PluginSettings
-from store.loopback import is_loopback
 
 #: Where `afterturn plugin` listens unless it is told otherwise: the contract's own default.
 LISTEN = "127.0.0.1:9100"

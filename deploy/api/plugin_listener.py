@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from starlette.requests import Request
 
 from deploy.api.plugin_address import ListenAddress
+from embeddings.loopback import is_loopback
 from producers.bearer import read_bearer
 from producers.errors import Unauthenticated
 from producers.fair_queue import FairQueue
@@ -14,7 +15,6 @@ from producers.plugin.app import PluginApp, StoreOf
 from producers.plugin.bank_store import BankPluginStore, PluginParts
 from producers.settings import ApiSettings, PluginSettings
 from store.identity import host_id
-from store.loopback import is_loopback
 from store.tenancy.keys import Grant
 
 

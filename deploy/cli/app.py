@@ -225,6 +225,10 @@ COMMANDS: Mapping[str, Command] = {
 }
 
 
+#: Global options that are followed by a value.
+WITH_VALUE = frozenset({"--url", "--key", "--key-file", "--context"})
+
+
 def build_cli(*names: str) -> typer.Typer:
     """Return the command line with the named commands (none named: all), and import only their modules."""
     app = _create_app()
@@ -249,8 +253,19 @@ def build_requested_cli(arguments: Sequence[str], environment: Mapping[str, str]
         print_notice("what follows a command must be UTF-8")
         sys.exit(2)
     line = environment.get("_TYPER_COMPLETE_ARGS") or environment.get("COMP_WORDS") or ""
-    named = [word for word in (*arguments, *line.split()) if word in COMMANDS]
-    return build_cli(named[0]) if named else _build_overview()
+    named = _find_command([*arguments, *line.split()[1:]])
+    return build_cli(named) if named else _build_overview()
+
+
+def _find_command(arguments: Sequence[str]) -> str | None:
+    """Return the command that these arguments begin with, after the global options; None where they name none."""
+    words = iter(arguments)
+    for word in words:
+        if word in WITH_VALUE:
+            next(words, None)
+        elif not word.startswith("-"):
+            return word if word in COMMANDS else None
+    return None
 
 
 def _create_app() -> typer.Typer:

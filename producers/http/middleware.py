@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from embeddings.loopback import is_loopback
 from producers import metrics
 from producers.errors import PermissionDenied
 from producers.fair_queue import CURRENT, FairQueue, Slot
@@ -20,7 +21,6 @@ from producers.service.auditing import CallRecorder
 from producers.service.call_place import CURRENT as PLACE
 from producers.service.call_place import CallPlace
 from producers.settings import ApiSettings
-from store.loopback import is_loopback
 from store.tenancy import call_audit
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

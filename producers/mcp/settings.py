@@ -7,8 +7,9 @@ from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from afterturn_client.transport import is_loopback_url
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from embeddings.loopback import is_loopback
 
 ToolName = Literal[
     "memory_before_turn",
@@ -135,7 +136,8 @@ class IssuerSettings(BaseModel):
 
     @model_validator(mode="after")
     def _keys_come_unchanged(self) -> Self:
-        if urlsplit(self.jwks).scheme == "http" and not is_loopback_url(self.jwks):
+        parts = urlsplit(self.jwks)
+        if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
             raise ValueError(
                 "jwks must be an https URL, one of this machine, or a file: who can change it on its way makes tokens"
             )

@@ -9,7 +9,7 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from deploy.cli.app import COMMANDS, build_cli, build_requested_cli
+from deploy.cli.app import COMMANDS, WITH_VALUE, build_cli, build_requested_cli
 from tests.patience import PATIENCE_S
 
 HEAVY = {
@@ -62,6 +62,22 @@ def test_a_mistyped_command_is_told_which_one_was_meant(typed: str, meant: str) 
     result = CliRunner().invoke(build_requested_cli([typed]), [typed])
     assert result.exit_code == 2
     assert f"'{meant}'" in result.output
+
+
+@pytest.mark.parametrize(
+    "options", [["--context", "api"], ["--key-file", "up"], ["--url", "bench", "--key", "recall"], ["--key=status"]]
+)
+def test_a_global_options_value_may_have_the_name_of_a_command(options: list[str]) -> None:
+    built = typer.main.get_command(build_requested_cli([*options, "banks", "list"]))
+    assert isinstance(built, typer.core.TyperGroup)
+    assert list(built.commands) == ["banks"]
+    valued = {name for one in built.params if not getattr(one, "is_flag", False) for name in one.opts}
+    assert valued - {"--install-completion", "--show-completion"} == WITH_VALUE
+
+
+def test_a_mistyped_command_before_the_name_of_another_is_told_which_one_was_meant() -> None:
+    result = CliRunner().invoke(build_requested_cli(["bnk", "up"]), ["bnk", "up"])
+    assert "'bank'" in result.output
 
 
 def test_a_mistyped_option_is_told_which_one_was_meant() -> None:
