@@ -1,6 +1,7 @@
 """What the product imports is what its package declares, and nothing else."""
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions, requires
@@ -71,6 +72,12 @@ def test_the_client_needs_httpx_alone_and_its_extra_what_publishes() -> None:
     without = (path for path in files if path.name != "publisher.py")
     assert imported(without, {"afterturn_client"}) == declared("afterturn-client", extras=False) == {"httpx"}
     assert imported(iter(files), {"afterturn_client"}) - {"httpx"} == declared("afterturn-client", extras=True)
+
+
+def test_what_is_installed_has_the_versions_that_are_declared() -> None:
+    """An install from the lock file does not look."""
+    checked = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout
 
 
 def test_the_lock_file_holds_what_is_declared() -> None:
