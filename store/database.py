@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
-from sqlalchemy.util.concurrency import greenlet_spawn, in_greenlet
+from sqlalchemy.util.concurrency import greenlet_spawn
 
 from store.connections import NAMELESS, create_engine
 from store.database_outage import is_statement_timeout, lock_timeouts
@@ -242,12 +242,15 @@ def _create_engine_for(url: str, pool_size: int, begun: Begun | None, *, pooled:
     )
     event.listen(engine.sync_engine, "connect", partial(_begin_session, _check_session_defaults if pooled else begun))
     event.listen(engine.sync_engine, "checkout", _refuse_closed)
-    event.listen(engine.sync_engine, "do_connect", _refuse_to_wait)
     return engine
 
 
 async def _fetch_rows(engine: AsyncEngine, query: str, arguments: tuple[object, ...]) -> list[Record]:
-    lent = await _lend_connection(engine)
+    try:
+        lent = await engine.raw_connection()
+    except engine.dialect.loaded_dbapi.Error as error:
+        # SQLAlchemy's substitute for the driver's error, which is not wrapped here.
+        raise error.__cause__ or error from None
     driver: Any = lent.driver_connection
     try:
         found: list[Record] = await driver.fetch(query, *arguments)
@@ -261,27 +264,6 @@ async def _fetch_rows(engine: AsyncEngine, query: str, arguments: tuple[object, 
     # No transaction was begun, so there is nothing to wait for.
     lent.close()
     return found
-
-
-async def _lend_connection(engine: AsyncEngine) -> PoolProxiedConnection:
-    """Return a connection of the pool; an idle one without the greenlet that opening a new one needs."""
-    if engine.sync_engine.pool.checkedin():  # type: ignore[attr-defined] # a QueuePool counts what lies ready
-        with suppress(_MustWaitError):
-            return engine.sync_engine.raw_connection()
-    try:
-        return await engine.raw_connection()
-    except engine.dialect.loaded_dbapi.Error as error:
-        # SQLAlchemy's substitute for the driver's error, which is not wrapped here.
-        raise error.__cause__ or error from None
-
-
-class _MustWaitError(Exception):
-    """The idle connection was closed, and opening another has to be awaited."""
-
-
-def _refuse_to_wait(*_connecting: object) -> None:
-    if not in_greenlet():
-        raise _MustWaitError
 
 
 def _refuse_closed(connection: Any, entry: ConnectionPoolEntry, _lent: PoolProxiedConnection) -> None:
