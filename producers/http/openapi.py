@@ -131,8 +131,9 @@ def describe_route(
 ) -> dict[str, Any]:
     """Return the keyword arguments that describe a route whose function takes the bare request.
 
-    `promise` is what holds when it answers. `fails` are the errors it raises beside those that any call with such an
-    access and body may meet; their statuses and codes are those of `error_responses.WIRES`.
+    The operation's id is the function's name. `promise` is what holds when it answers. `fails` are the errors it raises
+    beside those that any call with such an access and body may meet; their statuses and codes are those of
+    `error_responses.WIRES`.
     """
     with_key = access is not CallerClass.ANYONE
     extra: dict[str, Any] = {"security": [{KEY: []}]} if with_key and access is not CallerClass.GATEWAY else {}
@@ -145,10 +146,16 @@ def describe_route(
         "summary": summary,
         "description": f"{promise}\n\n**Who may call it:** {access}.",
         "openapi_extra": extra,
+        # Here, since a route takes it from its router when it is declared: the application's own would come too late.
+        "generate_unique_id_function": _name_operation,
         "response_class": Response,
         "status_code": next(iter(answers)),
         "responses": {status: _describe_reply(reply) for status, reply in answers.items()} | _describe_errors(kinds),
     }
+
+
+def _name_operation(route: APIRoute) -> str:
+    return route.name
 
 
 def _describe_parameters(query: type[BaseModel]) -> list[dict[str, Any]]:

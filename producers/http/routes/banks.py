@@ -35,7 +35,7 @@ router = APIRouter(prefix="/api/v1", tags=["banks"])
         fails=LIMITED,
     ),
 )
-async def create(request: Request, call: TenantCall) -> Response:
+async def create_bank(request: Request, call: TenantCall) -> Response:
     bank, new = await call.memory.create_bank(call.grant, await read_body(request))
     return json_response({"ok": True, **as_json(bank), "created": new}, 201 if new else 200)
 
@@ -50,7 +50,7 @@ async def create(request: Request, call: TenantCall) -> Response:
         query=BanksParameters,
     ),
 )
-async def listing(request: Request, call: TenantCall) -> Response:
+async def list_banks(request: Request, call: TenantCall) -> Response:
     page = await call.memory.list_banks(call.grant, read_parameters(request, BanksParameters))
     return json_response(page.as_json("banks", [as_json(bank) for bank in page.rows]))
 
@@ -67,7 +67,7 @@ async def listing(request: Request, call: TenantCall) -> Response:
         fails=(NotFound, *WRITING),
     ),
 )
-async def change(request: Request, call: TenantCall, bank: str) -> Response:
+async def change_bank(request: Request, call: TenantCall, bank: str) -> Response:
     return json_response(
         {"ok": True, **as_json(await call.memory.change_bank(call.grant, bank, await read_body(request)))}
     )
@@ -85,7 +85,7 @@ async def change(request: Request, call: TenantCall, bank: str) -> Response:
         fails=(NotFound, *WRITING),
     ),
 )
-async def change_of(request: Request, call: TenantCall) -> Response:
+async def change_bank_by_query(request: Request, call: TenantCall) -> Response:
     bank = read_parameters(request, BankPlace).bank
     return json_response(
         {"ok": True, **as_json(await call.memory.change_bank(call.grant, bank, await read_body(request)))}

@@ -22,7 +22,7 @@ def page_routes(title: str, openapi_url: str) -> APIRouter:
     router = APIRouter(routes=[Mount(ASSETS, StaticFiles(packages=[PACKAGE]), name="docs assets")])
 
     @router.get(PAGE, include_in_schema=False)
-    async def docs() -> Response:
+    async def show_page() -> Response:
         return page
 
     return router

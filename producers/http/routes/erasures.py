@@ -33,7 +33,7 @@ router = APIRouter(prefix="/api/v1", tags=["erasures"])
         fails=(NotFound, IsReflection, *WRITING),
     ),
 )
-async def erase(request: Request, call: TenantCall) -> Response:
+async def create_erasure(request: Request, call: TenantCall) -> Response:
     return answer_receipt(await call.memory.revisions.erase(call.grant, await read_body(request)))
 
 
@@ -47,7 +47,7 @@ async def erase(request: Request, call: TenantCall) -> Response:
         fails=(NotFound,),
     ),
 )
-async def receipt(request: Request, call: TenantCall, erasure_id: str) -> Response:
+async def get_erasure(request: Request, call: TenantCall, erasure_id: str) -> Response:
     read_parameters(request, Nothing)
     return json_response(as_json(await call.memory.revisions.erasure(call.grant, parse_identifier(erasure_id))))
 

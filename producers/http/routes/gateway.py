@@ -42,7 +42,7 @@ router = APIRouter(prefix="/memories", tags=["gateway"])
         fails=(NotFound, *LIMITED),
     ),
 )
-async def add(request: Request) -> Response:
+async def add_messages(request: Request) -> Response:
     value = await read_body(request)
     grant = await _authorise_user(request, value)
     stored = await get_memory(request).intake.add_messages(grant, value)
@@ -60,7 +60,7 @@ async def add(request: Request) -> Response:
         body=FlushBody,
     ),
 )
-async def flush(request: Request) -> Response:
+async def flush_session(request: Request) -> Response:
     value = await read_body(request)
     await _authorise_user(request, value)
     parse_body(FlushBody, value)
@@ -77,7 +77,7 @@ async def flush(request: Request) -> Response:
         body=SearchBody,
     ),
 )
-async def search(request: Request) -> Response:
+async def search_messages(request: Request) -> Response:
     value = await read_body(request)
     grant = await _authorise_user(request, value, RECALL_WEIGHT)
     return json_response(await get_memory(request).recalls.search_messages(grant, value))

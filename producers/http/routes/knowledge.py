@@ -46,7 +46,7 @@ router = APIRouter(prefix="/api/v1", tags=["knowledge"])
         fails=LIMITED,
     ),
 )
-async def add(request: Request, call: TenantCall) -> Response:
+async def add_document(request: Request, call: TenantCall) -> Response:
     added = await call.memory.knowledge.add_document(call.grant, await read_body(request))
     return json_response({"ok": True, **asdict(added)}, 200 if added.duplicate else 201)
 
@@ -62,7 +62,7 @@ async def add(request: Request, call: TenantCall) -> Response:
         fails=(NotFound,),
     ),
 )
-async def one(request: Request, call: TenantCall, doc_id: str) -> Response:
+async def get_document(request: Request, call: TenantCall, doc_id: str) -> Response:
     bank = read_parameters(request, BankParameters).bank
     return json_response(await call.memory.knowledge.document(call.grant, bank, parse_identifier(doc_id)))
 
@@ -77,7 +77,7 @@ async def one(request: Request, call: TenantCall, doc_id: str) -> Response:
         query=BankPageParameters,
     ),
 )
-async def documents(request: Request, call: TenantCall) -> Response:
+async def list_documents(request: Request, call: TenantCall) -> Response:
     page = await call.memory.knowledge.list_documents(call.grant, read_parameters(request, BankPageParameters))
     return json_response(page.as_json("docs"))
 
@@ -93,7 +93,7 @@ async def documents(request: Request, call: TenantCall) -> Response:
         fails=(NotFound, *WRITING),
     ),
 )
-async def forget(request: Request, call: TenantCall, doc_id: str) -> Response:
+async def forget_document(request: Request, call: TenantCall, doc_id: str) -> Response:
     bank = read_parameters(request, BankParameters).bank
     await call.memory.knowledge.forget_document(call.grant, bank, parse_identifier(doc_id))
     return Response(status_code=204)
@@ -113,7 +113,7 @@ async def forget(request: Request, call: TenantCall, doc_id: str) -> Response:
         fails=LIMITED,
     ),
 )
-async def lay_down(request: Request, call: TenantCall) -> Response:
+async def set_directive(request: Request, call: TenantCall) -> Response:
     directive, changed = await call.memory.knowledge.lay_down(call.grant, await read_body(request))
     return json_response({"ok": True, **asdict(directive), "changed": changed}, 201 if changed else 200)
 
@@ -128,7 +128,7 @@ async def lay_down(request: Request, call: TenantCall) -> Response:
         query=BankPageParameters,
     ),
 )
-async def directives(request: Request, call: TenantCall) -> Response:
+async def list_directives(request: Request, call: TenantCall) -> Response:
     page = await call.memory.knowledge.directives(call.grant, read_parameters(request, BankPageParameters))
     return json_response(page.as_json("directives"))
 
@@ -144,7 +144,7 @@ async def directives(request: Request, call: TenantCall) -> Response:
         fails=(NotFound, *WRITING),
     ),
 )
-async def withdraw(request: Request, call: TenantCall, directive_id: str) -> Response:
+async def delete_directive(request: Request, call: TenantCall, directive_id: str) -> Response:
     bank = read_parameters(request, BankParameters).bank
     await call.memory.knowledge.withdraw(call.grant, bank, parse_identifier(directive_id))
     return Response(status_code=204)
@@ -164,7 +164,7 @@ async def withdraw(request: Request, call: TenantCall, directive_id: str) -> Res
         fails=(NotFound, *LIMITED),
     ),
 )
-async def link(request: Request, call: TenantCall) -> Response:
+async def link_units(request: Request, call: TenantCall) -> Response:
     changed = await call.memory.knowledge.link(call.grant, await read_body(request))
     return json_response({"ok": True, "changed": changed}, 201 if changed else 200)
 
@@ -179,7 +179,7 @@ async def link(request: Request, call: TenantCall) -> Response:
         query=BankPageParameters,
     ),
 )
-async def reflections(request: Request, call: TenantCall) -> Response:
+async def list_reflections(request: Request, call: TenantCall) -> Response:
     page = await call.memory.knowledge.reflections(call.grant, read_parameters(request, BankPageParameters))
     return json_response(page.as_json("reflections"))
 
@@ -195,5 +195,5 @@ async def reflections(request: Request, call: TenantCall) -> Response:
         query=ProfileParameters,
     ),
 )
-async def profile(request: Request, call: TenantCall) -> Response:
+async def get_profile(request: Request, call: TenantCall) -> Response:
     return json_response(as_json(await call.memory.profile(call.grant, read_parameters(request, ProfileParameters))))

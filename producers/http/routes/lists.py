@@ -21,7 +21,7 @@ router = APIRouter(prefix="/api/v1", tags=["lists"])
         query=BankPageParameters,
     ),
 )
-async def sessions(request: Request, call: TenantCall) -> Response:
+async def list_sessions(request: Request, call: TenantCall) -> Response:
     page = await call.memory.lists.sessions(call.grant, read_parameters(request, BankPageParameters))
     return json_response(page.as_json("sessions", [row_as_json(one) for one in page.rows]))
 
@@ -37,7 +37,7 @@ async def sessions(request: Request, call: TenantCall) -> Response:
         query=BankPageParameters,
     ),
 )
-async def units(request: Request, call: TenantCall) -> Response:
+async def list_units(request: Request, call: TenantCall) -> Response:
     page = await call.memory.lists.units(call.grant, read_parameters(request, BankPageParameters))
     return json_response(page.as_json("units", [row_as_json(one) for one in page.rows]))
 
@@ -52,6 +52,6 @@ async def units(request: Request, call: TenantCall) -> Response:
         query=PageParameters,
     ),
 )
-async def users(request: Request, call: TenantCall) -> Response:
+async def list_users(request: Request, call: TenantCall) -> Response:
     page = await call.memory.lists.users(call.grant, read_parameters(request, PageParameters))
     return json_response(page.as_json("users"))

@@ -42,7 +42,7 @@ def mcp_routes(memory: MemoryFacade, keys: Authenticator, settings: ApiSettings)
     router = APIRouter()
     server = McpServer(memory, ToolSwitches(settings.mcp.tools), settings.max_request_bytes)
 
-    async def exchange(request: Request) -> Response:
+    async def exchange_messages(request: Request) -> Response:
         try:
             await authenticate_and_queue(request, keys)
         except (Unauthenticated, InsufficientScope) as error:
@@ -50,7 +50,9 @@ def mcp_routes(memory: MemoryFacade, keys: Authenticator, settings: ApiSettings)
         return Exchange(server, await request.body())
 
     for path in PATHS:
-        router.add_api_route(path, exchange, methods=["POST"], include_in_schema=False, response_class=Response)
+        router.add_api_route(
+            path, exchange_messages, methods=["POST"], include_in_schema=False, response_class=Response
+        )
     if settings.mcp.issuers:
         _add_metadata(router, settings.mcp)
     return router
@@ -66,12 +68,12 @@ def _add_metadata(router: APIRouter, settings: McpSettings) -> None:
         "resource_name": "Afterturn",
     }
 
-    async def describe(request: Request) -> Response:
+    async def describe_resource(request: Request) -> Response:
         del request
         return json_response(told)
 
     for path in dict.fromkeys((WELL_KNOWN, WELL_KNOWN + urlsplit(settings.resource).path.rstrip("/"))):
-        router.add_api_route(path, describe, methods=["GET"], include_in_schema=False, response_class=Response)
+        router.add_api_route(path, describe_resource, methods=["GET"], include_in_schema=False, response_class=Response)
 
 
 def _name_issuers(

@@ -30,7 +30,7 @@ router = APIRouter(prefix="/api/v1", tags=["memories"])
         fails=LIMITED,
     ),
 )
-async def keep(request: Request, call: TenantCall) -> Response:
+async def write_memory(request: Request, call: TenantCall) -> Response:
     name, kept = await call.memory.memories.keep(call.grant, await read_body(request))
     return json_response({"ok": True, "id": name, **asdict(kept)}, 201 if kept.created else 200)
 
@@ -46,7 +46,7 @@ async def keep(request: Request, call: TenantCall) -> Response:
         fails=(NotFound,),
     ),
 )
-async def read(request: Request, call: TenantCall, memory_id: str) -> Response:
+async def get_memory(request: Request, call: TenantCall, memory_id: str) -> Response:
     bank = read_parameters(request, BankParameters).bank
     return json_response(unit_json(await call.memory.memories.read(call.grant, bank, memory_id)))
 
@@ -63,6 +63,6 @@ async def read(request: Request, call: TenantCall, memory_id: str) -> Response:
         fails=(NotFound, *WRITING),
     ),
 )
-async def end(request: Request, call: TenantCall, memory_id: str) -> Response:
+async def forget_memory(request: Request, call: TenantCall, memory_id: str) -> Response:
     await call.memory.memories.end(call.grant, read_parameters(request, BankParameters).bank, memory_id)
     return Response(status_code=204)

@@ -56,7 +56,7 @@ router = APIRouter(prefix="/api/v1/operator", tags=["operator"])
         query=PageParameters,
     ),
 )
-async def tenants(request: Request, call: OperatorCall) -> Response:
+async def list_tenants(request: Request, call: OperatorCall) -> Response:
     page = await call.operations.tenants(read_parameters(request, PageParameters))
     return json_response(page.as_json("tenants"))
 
@@ -71,7 +71,7 @@ async def tenants(request: Request, call: OperatorCall) -> Response:
         fails=(NotFound,),
     ),
 )
-async def tenant(call: OperatorCall, tenant_id: str) -> Response:
+async def get_tenant(call: OperatorCall, tenant_id: str) -> Response:
     which = parse_identifier(tenant_id)
     call.note_tenant(which)
     return json_response(await call.operations.tenant(which))
@@ -86,7 +86,7 @@ async def tenant(call: OperatorCall, tenant_id: str) -> Response:
         {200: DescribedAnswer("the counts", (StatusAnswer,))},
     ),
 )
-async def status(call: OperatorCall) -> Response:
+async def get_stage_status(call: OperatorCall) -> Response:
     return json_response(await call.operations.status())
 
 
@@ -100,7 +100,7 @@ async def status(call: OperatorCall) -> Response:
         query=AuditParameters,
     ),
 )
-async def audit(request: Request, call: OperatorCall) -> Response:
+async def list_calls(request: Request, call: OperatorCall) -> Response:
     return json_response(await call.operations.audit(read_parameters(request, AuditParameters)))
 
 
@@ -114,7 +114,7 @@ async def audit(request: Request, call: OperatorCall) -> Response:
         query=TargetsParameters,
     ),
 )
-async def targets(request: Request, call: OperatorCall) -> Response:
+async def list_gateway_targets(request: Request, call: OperatorCall) -> Response:
     return json_response(await call.operations.targets(read_parameters(request, TargetsParameters).tenant))
 
 
@@ -128,7 +128,7 @@ async def targets(request: Request, call: OperatorCall) -> Response:
         query=TenantParameters,
     ),
 )
-async def keys(request: Request, call: OperatorCall) -> Response:
+async def list_keys(request: Request, call: OperatorCall) -> Response:
     return json_response(await call.operations.tenant_keys(read_parameters(request, TenantParameters).tenant))
 
 
@@ -142,7 +142,7 @@ async def keys(request: Request, call: OperatorCall) -> Response:
         body=NewKeyBody,
     ),
 )
-async def create(request: Request, call: OperatorCall) -> Response:
+async def create_key(request: Request, call: OperatorCall) -> Response:
     return await _change_keys(request, call, call.operations.create_key)
 
 
@@ -157,7 +157,7 @@ async def create(request: Request, call: OperatorCall) -> Response:
         fails=(NotFound,),
     ),
 )
-async def rotate(request: Request, call: OperatorCall, key_id: str) -> Response:
+async def rotate_key(request: Request, call: OperatorCall, key_id: str) -> Response:
     return await _change_keys(request, call, lambda asked: call.operations.rotate_key(parse_identifier(key_id), asked))
 
 
@@ -172,7 +172,7 @@ async def rotate(request: Request, call: OperatorCall, key_id: str) -> Response:
         fails=(NotFound,),
     ),
 )
-async def revoke(request: Request, call: OperatorCall, key_id: str) -> Response:
+async def revoke_key(request: Request, call: OperatorCall, key_id: str) -> Response:
     tenant = read_parameters(request, TenantParameters).tenant
     call.note_tenant(await call.operations.revoke_key(parse_identifier(key_id), tenant))
     return Response(status_code=204)
@@ -194,7 +194,7 @@ async def _change_keys(request: Request, call: OperatorCall, change: KeyChange) 
         query=TenantParameters,
     ),
 )
-async def quotas(request: Request, call: OperatorCall) -> Response:
+async def get_quotas(request: Request, call: OperatorCall) -> Response:
     return json_response(await call.operations.quotas(read_parameters(request, TenantParameters).tenant))
 
 
@@ -225,7 +225,7 @@ async def set_quota(request: Request, call: OperatorCall) -> Response:
         query=JobsParameters,
     ),
 )
-async def jobs(request: Request, call: OperatorCall) -> Response:
+async def list_jobs(request: Request, call: OperatorCall) -> Response:
     return json_response(await call.operations.work.list_jobs(read_parameters(request, JobsParameters)))
 
 
@@ -239,7 +239,7 @@ async def jobs(request: Request, call: OperatorCall) -> Response:
         query=JobFilter,
     ),
 )
-async def job_counts(request: Request, call: OperatorCall) -> Response:
+async def count_jobs(request: Request, call: OperatorCall) -> Response:
     return json_response(await call.operations.work.count_jobs(read_parameters(request, JobFilter)))
 
 
@@ -254,7 +254,7 @@ async def job_counts(request: Request, call: OperatorCall) -> Response:
         fails=(NotFound,),
     ),
 )
-async def job(request: Request, call: OperatorCall, job_id: str) -> Response:
+async def get_job(request: Request, call: OperatorCall, job_id: str) -> Response:
     tenant = read_parameters(request, TargetsParameters).tenant
     host, answer = await call.operations.work.show_job(parse_identifier(job_id), tenant)
     call.note_tenant(host)
@@ -286,7 +286,7 @@ async def change_jobs(request: Request, call: OperatorCall) -> Response:
         {200: DescribedAnswer("the processes", (WorkersAnswer,))},
     ),
 )
-async def workers(call: OperatorCall) -> Response:
+async def list_workers(call: OperatorCall) -> Response:
     return json_response(await call.operations.work.list_workers())
 
 
@@ -300,5 +300,5 @@ async def workers(call: OperatorCall) -> Response:
         body=DrainBody,
     ),
 )
-async def drain(request: Request, call: OperatorCall) -> Response:
+async def drain_workers(request: Request, call: OperatorCall) -> Response:
     return json_response(await call.operations.work.drain_workers(await read_body(request)))

@@ -45,7 +45,7 @@ router = APIRouter(prefix="/api/v1", tags=["recall"])
         fails=(PositionBeyondLog,),
     ),
 )
-async def recall(request: Request, call: RecallCall) -> Response:
+async def recall_units(request: Request, call: RecallCall) -> Response:
     answer = await call.memory.recalls.recall(call.grant, await read_body(request))
     return _raw_response(await answer_as_json(answer, MOST_BYTES))
 
@@ -61,7 +61,7 @@ async def recall(request: Request, call: RecallCall) -> Response:
         fails=(QuotaExceeded, RateLimited),
     ),
 )
-async def request_recall(request: Request, call: TenantCall) -> Response:
+async def create_recall_job(request: Request, call: TenantCall) -> Response:
     ticket = await call.memory.recalls.request_recall(call.grant, await read_body(request))
     return json_response({"job_id": ticket.job_id, "expires_at": ticket.expires_at}, 202)
 
@@ -77,7 +77,7 @@ async def request_recall(request: Request, call: TenantCall) -> Response:
         fails=(NotFound,),
     ),
 )
-async def recall_job(request: Request, call: TenantCall, job_id: str) -> Response:
+async def get_recall_job(request: Request, call: TenantCall, job_id: str) -> Response:
     wait_ms = read_parameters(request, WaitParameters).wait_ms
     return _job_response(await call.memory.recalls.recall_job(call.grant, parse_identifier(job_id), wait_ms))
 
@@ -92,7 +92,7 @@ async def recall_job(request: Request, call: TenantCall, job_id: str) -> Respons
         fails=(NotFound,),
     ),
 )
-async def cancel_recall(request: Request, call: TenantCall, job_id: str) -> Response:
+async def delete_recall_job(request: Request, call: TenantCall, job_id: str) -> Response:
     read_parameters(request, Nothing)
     await call.memory.recalls.cancel_recall(call.grant, parse_identifier(job_id))
     return Response(status_code=204)
@@ -109,7 +109,7 @@ async def cancel_recall(request: Request, call: TenantCall, job_id: str) -> Resp
         fails=(PositionBeyondLog,),
     ),
 )
-async def freshness(request: Request, call: TenantCall, bank: str) -> Response:
+async def get_freshness(request: Request, call: TenantCall, bank: str) -> Response:
     asked = read_parameters(request, FreshnessParameters)
     return await _answer_freshness(call, parse_body(BankFreshnessParameters, {"bank": bank, **asked.model_dump()}))
 
@@ -125,7 +125,7 @@ async def freshness(request: Request, call: TenantCall, bank: str) -> Response:
         fails=(PositionBeyondLog,),
     ),
 )
-async def freshness_of(request: Request, call: TenantCall) -> Response:
+async def get_freshness_by_query(request: Request, call: TenantCall) -> Response:
     return await _answer_freshness(call, read_parameters(request, BankFreshnessParameters))
 
 

@@ -67,7 +67,7 @@ def service_routes(health: HealthCheck, metrics: Metrics) -> APIRouter:
             {200: DescribedAnswer("the process is alive", (LiveAnswer,))},
         ),
     )
-    async def live(request: Request) -> Response:
+    async def check_liveness(request: Request) -> Response:
         del request
         return json_response({"status": "live"})
 
@@ -83,7 +83,7 @@ def service_routes(health: HealthCheck, metrics: Metrics) -> APIRouter:
             },
         ),
     )
-    async def ready(request: Request) -> Response:
+    async def check_readiness(request: Request) -> Response:
         del request
         found = await health.ready()
         body = {"status": found.status, "failing": found.failing, "reasons": list(found.degraded)}
@@ -103,7 +103,7 @@ def service_routes(health: HealthCheck, metrics: Metrics) -> APIRouter:
             },
         ),
     )
-    async def scrape(request: Request) -> Response:
+    async def get_metrics(request: Request) -> Response:
         del request
         return Response(await metrics(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 

@@ -180,7 +180,7 @@ async def add_turn(request: Request, call: TenantCall) -> Response:
         fails=(PositionBeyondLog,),
     ),
 )
-async def before(request: Request, call: RecallCall) -> Response:
+async def prepare_turn(request: Request, call: RecallCall) -> Response:
     return json_response(await call.memory.lifecycle.before_turn(call.grant, await read_body(request)))
 
 
@@ -195,7 +195,7 @@ async def before(request: Request, call: RecallCall) -> Response:
         fails=(TurnConflict, *LIMITED),
     ),
 )
-async def after(request: Request, call: TenantCall) -> Response:
+async def complete_turn(request: Request, call: TenantCall) -> Response:
     return json_response(await call.memory.lifecycle.after_turn(call.grant, await read_body(request)))
 
 
@@ -226,7 +226,7 @@ async def add_turns(request: Request, call: TenantCall) -> Response:
         fails=(NotFound,),
     ),
 )
-async def turn(request: Request, call: TenantCall, session_id: str, turn_id: str) -> Response:
+async def get_turn(request: Request, call: TenantCall, session_id: str, turn_id: str) -> Response:
     bank = read_parameters(request, BankParameters).bank
     return await _answer_turn(
         call, parse_body(TurnParameters, {"session_id": session_id, "turn_id": turn_id, "bank": bank})
@@ -245,7 +245,7 @@ async def turn(request: Request, call: TenantCall, session_id: str, turn_id: str
         fails=(NotFound,),
     ),
 )
-async def turns_of(request: Request, call: TenantCall) -> Response:
+async def list_turns(request: Request, call: TenantCall) -> Response:
     if "turn_id" in request.query_params:
         return await _answer_turn(call, read_parameters(request, TurnParameters))
     page = await call.memory.lists.turns(call.grant, read_parameters(request, TurnsParameters))

@@ -155,7 +155,7 @@ PINNED = {200: DescribedAnswer("the unit", (CorrectionReceipt,))}
         fails=(NotFound,),
     ),
 )
-async def unit(request: Request, call: TenantCall, unit_id: str) -> Response:
+async def get_unit(request: Request, call: TenantCall, unit_id: str) -> Response:
     bank = read_parameters(request, BankParameters).bank
     return json_response(unit_json(await call.memory.revisions.unit(call.grant, bank, parse_identifier(unit_id))))
 
@@ -173,7 +173,7 @@ async def unit(request: Request, call: TenantCall, unit_id: str) -> Response:
         fails=(NotFound, IsReflection, ConcurrencyError, *WRITING),
     ),
 )
-async def correct(request: Request, call: TenantCall, unit_id: str) -> Response:
+async def correct_unit(request: Request, call: TenantCall, unit_id: str) -> Response:
     bank = read_parameters(request, BankParameters).bank
     done = await call.memory.revisions.correct(call.grant, bank, parse_identifier(unit_id), await read_body(request))
     return json_response({"ok": True, "unit_id": unit_id, **asdict(done)})
@@ -190,7 +190,7 @@ async def correct(request: Request, call: TenantCall, unit_id: str) -> Response:
         fails=(NotFound, IsReflection, TooSlow, *WRITING),
     ),
 )
-async def pin(request: Request, call: TenantCall, unit_id: str) -> Response:
+async def pin_unit(request: Request, call: TenantCall, unit_id: str) -> Response:
     return await _set_pin(request, call, unit_id, pinned=True)
 
 
@@ -205,7 +205,7 @@ async def pin(request: Request, call: TenantCall, unit_id: str) -> Response:
         fails=(NotFound, IsReflection, *WRITING),
     ),
 )
-async def unpin(request: Request, call: TenantCall, unit_id: str) -> Response:
+async def unpin_unit(request: Request, call: TenantCall, unit_id: str) -> Response:
     return await _set_pin(request, call, unit_id, pinned=False)
 
 
@@ -233,7 +233,7 @@ async def _set_pin(request: Request, call: TenantCall, unit_id: str, *, pinned: 
         fails=(NotFound, IsReflection, *WRITING),
     ),
 )
-async def forget(request: Request, call: TenantCall, unit_id: str) -> Response:
+async def forget_unit(request: Request, call: TenantCall, unit_id: str) -> Response:
     asked = read_parameters(request, ForgetParameters)
     if asked.erase:
         unit = {"kind": "unit", "bank": asked.bank, "unit_id": str(parse_identifier(unit_id))}

@@ -2,6 +2,8 @@
 
 import importlib
 import pkgutil
+import re
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +31,12 @@ NOT_CALLED = {
     "DELETE /api/v1/units/{unit_id} 202": "only where an erasure takes longer than five seconds",
 }
 HOW = "in producers/http: see describe_route in openapi.py"
+#: What an operation does, the first word of its id.
+WORDS = (
+    "add change check complete correct count create delete drain flush forget get link list pin prepare recall revoke "
+    "rotate search set unpin write"
+)
+VERBS = frozenset(WORDS.split())
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +63,16 @@ def test_every_operation_says_what_it_promises_and_who_may_call_it(described: di
         promise, _, access = operation.get("description", "").partition("\n\n**Who may call it:** ")
         assert len(promise) > len("It answers."), f"{name}: say what it promises, {HOW}"
         assert access.rstrip(".") in set(CallerClass), f"{name}: say who may call it, {HOW}"
+
+
+def test_every_operation_has_an_id_that_names_the_call_of_a_generated_client(described: dict[str, Any]) -> None:
+    named = {name: operation["operationId"] for name, operation in operations(described)}
+    assert [one for one, times in Counter(named.values()).items() if times > 1] == [], "an id names one operation"
+    for name, told in named.items():
+        assert re.fullmatch(r"[a-z]+(_[a-z]+)+", told), f"{name}: {told}: name its handler by verb and object"
+        verb = told.partition("_")[0]
+        assert verb in VERBS, f"{name}: {told}: begin with one of {sorted(VERBS)}"
+    assert {told.partition("_")[0] for told in named.values()} == VERBS, "a verb that no operation uses"
 
 
 def test_every_success_has_a_schema_or_no_body(described: dict[str, Any]) -> None:
