@@ -119,6 +119,31 @@ class _RequestBody(dict[str, Any]):
         self.model = model
 
 
+class _QueryParameters(list[dict[str, Any]]):
+    """The descriptions of a query's parameters, which may refer to `schemas` by name."""
+
+    def __init__(self, query: type[BaseModel]) -> None:
+        described = query.model_json_schema(ref_template=SCHEMA)
+        required = described.get("required", ())
+        super().__init__(
+            _describe_parameter(name, schema, required=name in required)
+            for name, schema in described["properties"].items()
+        )
+        self.schemas: Mapping[str, Any] = described.get("$defs", {})
+
+
+def _describe_parameter(name: str, schema: Mapping[str, Any], *, required: bool) -> dict[str, Any]:
+    """Return the description of one parameter; a query cannot say null, which stands for a parameter left out.
+
+    What it means stands in its schema, too, as FastAPI says it of parameters in a path: generators read either.
+    """
+    told = {word: value for word, value in schema.items() if word != "anyOf"}
+    for choice in schema.get("anyOf", ()):
+        told |= choice if choice != {"type": "null"} else {}
+    described = {"name": name, "in": "query", "required": required, "schema": told}
+    return described | ({"description": schema["description"]} if "description" in schema else {})
+
+
 def describe_route(
     summary: str,
     promise: str,
@@ -140,7 +165,7 @@ def describe_route(
     if body is not None:
         extra["requestBody"] = _RequestBody(body)
     if query is not None:
-        extra["parameters"] = _describe_parameters(query)
+        extra["parameters"] = _QueryParameters(query)
     kinds = (*ALWAYS, *(WITH_KEY if with_key else ()), *(WITH_BODY if body else ()), *fails)
     return {
         "summary": summary,
@@ -156,15 +181,6 @@ def describe_route(
 
 def _name_operation(route: APIRoute) -> str:
     return route.name
-
-
-def _describe_parameters(query: type[BaseModel]) -> list[dict[str, Any]]:
-    described = query.model_json_schema()
-    required = described.get("required", ())
-    return [
-        {"name": name, "in": "query", "required": name in required, "schema": schema}
-        for name, schema in described["properties"].items()
-    ]
 
 
 def _describe_reply(reply: DescribedAnswer) -> dict[str, Any]:
@@ -231,11 +247,17 @@ def _restore_examples(described: Mapping[str, Any], routes: Iterable[BaseRoute])
                     answers[str(status)]["content"][media]["example"] = content["example"]
 
 
-def _list_bodies(routes: Iterable[BaseRoute]) -> list[type[WireModel]]:
-    """Return the models that the routes' descriptions of bodies refer to, each once, in the order of the routes."""
+def _collect_schemas(routes: Iterable[BaseRoute]) -> dict[str, Any]:
+    """Return the schemas that the routes' descriptions refer to by name and FastAPI does not know."""
     extras = [route.openapi_extra or {} for route in routes if isinstance(route, APIRoute)]
-    bodies = (extra.get("requestBody") for extra in extras)
-    return list(dict.fromkeys(body.model for body in bodies if isinstance(body, _RequestBody)))
+    bodies = (extra["requestBody"].model for extra in extras if isinstance(extra.get("requestBody"), _RequestBody))
+    shown: list[type[BaseModel]] = [ErrorBody, *dict.fromkeys(bodies)]
+    _, described = models_json_schema([(model, "validation") for model in shown], ref_template=SCHEMA)
+    schemas: dict[str, Any] = dict(described.get("$defs", {}))
+    for extra in extras:
+        if isinstance(parameters := extra.get("parameters"), _QueryParameters):
+            schemas |= parameters.schemas
+    return schemas
 
 
 def complete_description(app: FastAPI) -> None:
@@ -244,11 +266,9 @@ def complete_description(app: FastAPI) -> None:
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             described = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
-            shown: list[type[BaseModel]] = [ErrorBody, *_list_bodies(app.routes)]
-            _, schemas = models_json_schema([(model, "validation") for model in shown], ref_template=SCHEMA)
             _restore_examples(described, app.routes)
             components = described.setdefault("components", {})
-            components.setdefault("schemas", {}).update(schemas.get("$defs", {}))
+            components.setdefault("schemas", {}).update(_collect_schemas(app.routes))
             components["responses"] = _build_error_responses()
             components["securitySchemes"] = {KEY: {"type": "http", "scheme": "bearer"}}
             app.openapi_schema = described

@@ -12,9 +12,16 @@ from producers.settings import ApiSettings
 HEAD = """# The HTTP API
 
 Written from the API's own description by `python -m producers.http.reference_page > docs/http.md`; the running service
-shows the same with every field and an example at `/docs`, and as OpenAPI at `/openapi.json`. Bodies are JSON. Fields
-and parameters with a `*` are needed. Times are RFC 3339 in UTC; integers are taken as milliseconds since 1970. A key
-goes in the header `Authorization: Bearer <key>`.
+shows the same with every field and an example at `/docs`, and as OpenAPI at `/openapi.json`. A generated client names a
+call by its operation. Bodies are JSON. Fields and parameters with a `*` are needed. Times are RFC 3339 in UTC; integers
+are taken as milliseconds since 1970. A key goes in the header `Authorization: Bearer <key>`.
+"""
+PARAMETERS = """## Parameters
+
+Where no operation is named, the meaning is that of all others.
+
+| parameter | operations | meaning |
+|---|---|---|
 """
 ERRORS = """## Errors
 
@@ -36,12 +43,17 @@ def render_reference(described: Mapping[str, Any]) -> str:
             lines = _render_operation(f"{method.upper()} {path}", operation, described["components"]["schemas"])
             by_tag.setdefault(operation["tags"][0], []).append("\n".join(lines))
     sections = [f"## {tag.capitalize()}\n\n" + "\n\n".join(shown) + "\n" for tag, shown in by_tag.items()]
-    return "\n".join((HEAD, *sections, ERRORS + "\n".join(_render_codes()) + "\n"))
+    tables = (
+        PARAMETERS + "\n".join(_render_parameters(described)) + "\n",
+        ERRORS + "\n".join(_render_codes()) + "\n",
+    )
+    return "\n".join((HEAD, *sections, *tables))
 
 
 def _render_operation(name: str, operation: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iterator[str]:
     promise, _, access = operation["description"].partition("\n\n**Who may call it:** ")
     yield f"### `{name}`\n\n{operation['summary']}. {promise}\n"
+    yield f"- Operation: `{operation['operationId']}`"
     yield f"- Who: {access}"
     if "parameters" in operation:
         named = (_mark_required(one["name"], one["required"]) for one in operation["parameters"])
@@ -71,6 +83,25 @@ def _render_schema(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> str
 
 def _mark_required(name: str, required: object) -> str:
     return f"`{name}`*" if required else f"`{name}`"
+
+
+def _render_parameters(described: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a row for each meaning that a parameter has, by name, the meaning of the most operations first."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for calls in described["paths"].values():
+        for call in calls.values():
+            for one in call.get("parameters", ()):
+                meanings = found.setdefault(one["name"], {})
+                meanings.setdefault(_describe_meaning(one), []).append(f"`{call['operationId']}`")
+    for name, meanings in sorted(found.items()):
+        for n, (meaning, users) in enumerate(sorted(meanings.items(), key=lambda entry: -len(entry[1]))):
+            yield f"| `{name}` | {', '.join(users) if n else ''} | {meaning} |"
+
+
+def _describe_meaning(parameter: Mapping[str, Any]) -> str:
+    default = parameter["schema"].get("default")
+    given = f"; default {default}" if isinstance(default, int) and not isinstance(default, bool) else ""
+    return f"{parameter['description']}{given}"
 
 
 def _render_codes() -> Iterator[str]:

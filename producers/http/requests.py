@@ -1,23 +1,24 @@
 """Reads the JSON body and the parameters of a request, and writes JSON answers."""
 
 import json
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from uuid import UUID
 
 import orjson
-from fastapi import Request, Response
+from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from producers.errors import FieldProblem, Invalid
 from producers.http.error_responses import Malformed
 from producers.service.bodies import parse_body
-from producers.service.fields import POSITION_MAX, BankName
+from producers.service.fields import BANK_NAME, POSITION_MAX, DefaultBank, NamedBank, WaitMs
 from producers.service.json_values import limit_json, limit_values
 from store.errors import NotFound
 
 P = TypeVar("P", bound=BaseModel)
 
-MAX_WAIT_MS = 10_000
+#: A bank in a path; its rules are those of `BankName`.
+PathBank = Annotated[str, Path(description=BANK_NAME)]
 
 
 class Nothing(BaseModel):
@@ -29,25 +30,30 @@ class Nothing(BaseModel):
 class BankParameters(Nothing):
     """In which bank."""
 
-    bank: BankName = "default"
+    bank: DefaultBank = "default"
 
 
 class BankPlace(Nothing):
     """Which bank."""
 
-    bank: BankName
+    bank: NamedBank
 
 
 class WaitParameters(Nothing):
     """How long to wait for an end."""
 
-    wait_ms: int = Field(0, ge=0, le=MAX_WAIT_MS)
+    wait_ms: WaitMs = 0
 
 
 class FreshnessParameters(WaitParameters):
     """Which position to wait for, and how long."""
 
-    position: int | None = Field(None, ge=0, le=POSITION_MAX)
+    position: int | None = Field(
+        None,
+        ge=0,
+        le=POSITION_MAX,
+        description="position in the log that every stage is to have passed, as a write answered it; left out: no wait",
+    )
 
 
 class BankFreshnessParameters(FreshnessParameters, BankPlace):
@@ -83,6 +89,11 @@ def read_parameters(request: Request, model: type[P]) -> P:
     if len({name for name, _ in given}) < len(given):
         raise Invalid(FieldProblem("query", "a parameter is given more than once"))
     return parse_body(model, dict(given))
+
+
+def describe_id(of: str) -> Any:
+    """Return the description of a path's parameter that `parse_identifier` reads."""
+    return Path(description=f"UUID of {of}", json_schema_extra={"format": "uuid"})
 
 
 def parse_identifier(text: str) -> UUID:

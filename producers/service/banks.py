@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal, Self
 from uuid import UUID
 
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from producers.errors import FieldProblem, Invalid, PermissionDenied
 from producers.service.fields import BANK_BYTES, BankName, Moment, Name, Text, field_error
@@ -62,7 +62,9 @@ class BankChange(RequestModel):
 class BanksParameters(PageParameters):
     """Page of banks: `limit`, and either `cursor` or the name `after` to continue from."""
 
-    after: Text = ""
+    after: Text = Field(
+        "", description="name of a bank: the page begins with the next one in order; not heeded beside `cursor`"
+    )
 
 
 class BankAnswer(WireModel):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, PlainValidator, WithJsonSchema
+from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from store.log.storable import check_text
@@ -19,6 +19,8 @@ TURN_BYTES = 256
 NAME_BYTES = 256
 #: The largest position, that of a PostgreSQL bigint.
 POSITION_MAX = 2**63 - 1
+#: The longest that a request waits, in milliseconds.
+MAX_WAIT_MS = 10_000
 #: The accepted range of times; a time outside is a mistake of units.
 EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 LATEST = datetime(3000, 1, 1, tzinfo=UTC)
@@ -87,4 +89,18 @@ Moment = Annotated[
     datetime,
     PlainValidator(parse_moment),
     WithJsonSchema({"anyOf": [{"type": "string", "format": "date-time"}, {"type": "integer"}]}),
+]
+
+# Descriptions of what is a parameter of a query and of a path, or several models' field.
+BANK_NAME = f"name of the bank, 1 to {BANK_BYTES} bytes"
+SESSION_ID = f"the caller's own id of the session, 1 to {SESSION_BYTES} bytes without a slash or control character"
+TURN_ID = f"the caller's own id of the turn in its session, 1 to {TURN_BYTES} bytes"
+
+NamedBank = Annotated[BankName, Field(description=BANK_NAME)]
+DefaultBank = Annotated[BankName, Field(description=f"{BANK_NAME}; left out: `default`")]
+SessionId = Annotated[SessionName, Field(description=SESSION_ID)]
+TurnId = Annotated[TurnName, Field(description=TURN_ID)]
+WaitMs = Annotated[
+    int,
+    Field(ge=0, le=MAX_WAIT_MS, description=f"milliseconds to wait at most, up to {MAX_WAIT_MS}; 0: answer at once"),
 ]

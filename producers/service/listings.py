@@ -8,7 +8,7 @@ from uuid import UUID
 
 from producers.service.banks import listable_names
 from producers.service.dependencies import ServiceDependencies
-from producers.service.fields import SessionName
+from producers.service.fields import SessionId
 from producers.service.paging import (
     BankPageParameters,
     ListOrder,
@@ -59,7 +59,7 @@ _OF_ORDER = frozenset({"key", "seq"})
 class TurnsParameters(BankPageParameters):
     """A session of a bank, and the page of its turns."""
 
-    session_id: SessionName
+    session_id: SessionId
 
 
 class SessionListedAnswer(WireModel):

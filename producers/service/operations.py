@@ -16,8 +16,8 @@ from sqlalchemy.exc import IntegrityError
 from producers.errors import FieldProblem, Invalid
 from producers.service.bodies import parse_body
 from producers.service.fields import BankName, Name, Text
-from producers.service.operator_work import AT, KEY_ID, TENANT_ID, OperatorWork
-from producers.service.paging import MAX_LISTED, ListOrder, Page, PageAnswer, PageParameters, read_name
+from producers.service.operator_work import AT, KEY_ID, TENANT_ID, AnyTenant, OperatorWork
+from producers.service.paging import Limit, ListOrder, Page, PageAnswer, PageParameters, read_name
 from producers.service.wire import RequestModel, WireModel
 from store import identity
 from store.database import Database
@@ -40,7 +40,7 @@ class TenantParameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    tenant: Name
+    tenant: Name = Field(description="name of the tenant")
 
 
 class AuditParameters(BaseModel):
@@ -48,10 +48,10 @@ class AuditParameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    tenant: Name | None = None
-    door: Interface | None = None
-    refused: bool = False
-    limit: int = Field(50, ge=1, le=MAX_LISTED)
+    tenant: AnyTenant = None
+    door: Interface | None = Field(None, description="interface that the calls came in by; left out: each")
+    refused: bool = Field(False, description="whether to list refused calls alone, of a status from 400 on")
+    limit: Limit = 50
 
 
 class TargetsParameters(BaseModel):
@@ -59,7 +59,7 @@ class TargetsParameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    tenant: Name | None = None
+    tenant: AnyTenant = None
 
 
 class NewKeyBody(RequestModel):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -12,8 +12,8 @@ from producers.errors import FieldProblem, Invalid
 from producers.service.bodies import parse_body
 from producers.service.fields import BankName, Name, Text
 from producers.service.paging import (
-    CURSOR_CHARACTERS,
-    MAX_LISTED,
+    Cursor,
+    Limit,
     ListOrder,
     PageAnswer,
     read_moment,
@@ -37,18 +37,24 @@ KEY_ID = "3f6a1c9b-7e20-4a3e-8d51-0b7c1f5e52a7"
 AT = "2026-03-02T09:30:00+00:00"
 WORKER = "app-1:4711:0b7c11aa"
 
+AnyTenant = Annotated[Name | None, Field(description="name of a tenant; left out: all tenants")]
+
 
 class JobFilter(BaseModel):
     """Filter of ledger rows: tenant, bank, stage, status, error category, age."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    tenant: Name | None = None
-    bank: BankName | None = None
-    stage: Stage | None = None
-    status: Literal["pending", "running", "unknown", "dead"] | None = None
-    category: Name | None = None
-    older_than_s: float | None = Field(None, ge=0, le=10 * 366 * 86_400)
+    tenant: AnyTenant = None
+    bank: BankName | None = Field(None, description="name of a bank of `tenant`, which it needs; left out: all banks")
+    stage: Stage | None = Field(None, description="stage of the work; left out: all stages")
+    status: Literal["pending", "running", "unknown", "dead"] | None = Field(
+        None, description="status of the work: `dead` is quarantined; left out: each of these"
+    )
+    category: Name | None = Field(None, description="category of the last error; left out: with and without one")
+    older_than_s: float | None = Field(
+        None, ge=0, le=10 * 366 * 86_400, description="seconds since the turn was accepted, at least; left out: any age"
+    )
 
     def select(self, after: LedgerCursor | None = None) -> Selection:
         """Return the selection of rows after a place. Raises Invalid."""
@@ -69,8 +75,8 @@ class JobFilter(BaseModel):
 class JobsParameters(JobFilter):
     """Filter and page of ledger rows, the oldest first."""
 
-    limit: int = Field(50, ge=1, le=MAX_LISTED)
-    cursor: str | None = Field(None, min_length=1, max_length=CURSOR_CHARACTERS)
+    limit: Limit = 50
+    cursor: Cursor = None
 
 
 class JobsBody(RequestModel):

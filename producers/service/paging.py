@@ -6,14 +6,14 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
 from uuid import UUID
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 from producers.errors import FieldProblem, Invalid
-from producers.service.fields import POSITION_MAX, BankName
+from producers.service.fields import POSITION_MAX, DefaultBank
 from producers.service.wire import WireModel
 from store.log.storable import check_text
 from store.page_bytes import PageRows
@@ -24,21 +24,31 @@ MAX_LISTED = 1000
 #: Most characters of a cursor: one that contains a name of 256 bytes.
 CURSOR_CHARACTERS = 2_000
 
+Limit = Annotated[int, Field(ge=1, le=MAX_LISTED, description=f"rows that an answer holds at most, up to {MAX_LISTED}")]
+Cursor = Annotated[
+    str | None,
+    Field(
+        min_length=1,
+        max_length=CURSOR_CHARACTERS,
+        description="the `cursor` of the page before, of the same list and filter; left out: the first page",
+    ),
+]
+
 
 class PageParameters(BaseModel):
     """The size of a page, and where it begins."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    limit: int = Field(200, ge=1, le=MAX_LISTED)
-    cursor: str | None = Field(None, min_length=1, max_length=CURSOR_CHARACTERS)
+    limit: Limit = 200
+    cursor: Cursor = None
 
 
 class PageAnswer(WireModel):
     """`cursor` asks for the next page of the same list; it is null, and `has_more` false, on the last."""
 
-    cursor: str | None
-    has_more: bool
+    cursor: str | None = Field(description="asks for the next page of the same list; null on the last")
+    has_more: bool = Field(description="whether there is a next page")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"cursor": None, "has_more": False}
 
@@ -46,7 +56,7 @@ class PageAnswer(WireModel):
 class BankPageParameters(PageParameters):
     """A bank, the size of a page, and where it begins."""
 
-    bank: BankName = "default"
+    bank: DefaultBank = "default"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from producers.errors import FieldProblem, Invalid
 from producers.service.banks import listable_names, resolve_bank, resolve_speaker
 from producers.service.fields import BankName, Name
+from producers.service.paging import Limit
 from producers.service.wire import WireModel
 from store.derived.persons import Beside, Person, PersonFact, PersonKey, Persons
 from store.tenancy.banks import Banks
 from store.tenancy.keys import Grant
 
 DEFAULT_BANK = "default"
-MAX_LISTED = 1000
 
 
 class ProfileParameters(BaseModel):
@@ -24,11 +24,15 @@ class ProfileParameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    user_id: Name | None = None
-    name: Name | None = Field(None, repr=False)
-    bank: BankName | None = None
-    history: bool = False
-    limit: int = Field(200, ge=1, le=MAX_LISTED)
+    user_id: Name | None = Field(
+        None, description="the caller's own id of the user; left out, without `name`: the user of the key"
+    )
+    name: Name | None = Field(None, repr=False, description="name of the person, as it is said in the bank")
+    bank: BankName | None = Field(
+        None, description="bank to read; left out: all that the key reads for a user, `default` for a name alone"
+    )
+    history: bool = Field(False, description="whether each fact lists those that it replaced")
+    limit: Limit = 200
 
 
 class FactAnswer(WireModel):

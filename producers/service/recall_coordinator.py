@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from producers import fair_queue, metrics
 from producers.errors import FieldProblem, Invalid, Unavailable
-from producers.service.fields import NAME_BYTES, POSITION_MAX, BankName, Moment, Name, SessionName, field_error
+from producers.service.fields import NAME_BYTES, POSITION_MAX, BankName, Moment, Name, SessionName, WaitMs, field_error
 from producers.service.gateway_recall import GatewayFinding, GatewayQuestion, GatewayRecall, cut_finding
 from producers.service.read_replica import ReadReplica, RecallReader, note_failure
 from producers.service.wire import RequestModel
@@ -33,7 +33,6 @@ from store.recall.query import MOST_K, Evidence, RecallAnswer, Recalled, RecallQ
 from store.tenancy.keys import Grant
 
 MAX_QUERY_BYTES = 16_384
-MAX_WAIT_MS = 10_000
 MAX_TTL_S = 86_400
 MAX_METADATA, MAX_KINDS, MAX_SESSIONS = 16, 16, 64
 #: The number of results requested from a gateway where a question names none.
@@ -93,7 +92,7 @@ class RecallBody(RequestModel):
     as_of: Moment | None = None
     known_at: Moment | None = None
     min_position: int | None = Field(None, ge=0, le=POSITION_MAX)
-    wait_ms: int = Field(0, ge=0, le=MAX_WAIT_MS)
+    wait_ms: WaitMs = 0
     sources: list[Source] = Field(default_factory=_local_sources, min_length=1, max_length=2)
     explain: bool = False
     without: list[Name] = Field(default_factory=list, max_length=16)

@@ -151,7 +151,7 @@ class JobFailure(WireModel):
     category: str | None
 
 
-class JobAnswer(WireModel):
+class RecallJobAnswer(WireModel):
     """A recall job: its status; `result` when it is done, `error` when it failed."""
 
     status: Literal["pending", "done", "failed", "expired"]

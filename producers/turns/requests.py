@@ -7,14 +7,13 @@ from typing import Any, ClassVar, Literal
 from pydantic import ConfigDict, Field
 
 from producers.errors import FieldProblem, Invalid
-from producers.service.fields import BANK_BYTES, POSITION_MAX, TURN_BYTES, BankName, Moment, Name, session_name
+from producers.service.fields import BANK_BYTES, POSITION_MAX, TURN_BYTES, BankName, Moment, Name, WaitMs, session_name
 from producers.service.wire import Done, FreshnessBlock, WireModel
 from producers.turns.history import choose_current
 from producers.turns.items import Item, clean_items
 from store.log.storable import check_text
 
 DEFAULT_INPUT_TOKENS = 120_000
-MAX_WAIT_MS = 10_000
 Items = list[dict[str, Any]]
 #: Example of an item as an agent has it.
 ASKED: Mapping[str, Any] = {
@@ -56,7 +55,7 @@ class BeforeTurnBody(_LifecycleBody):
     base_instructions: str | None = Field(None, repr=False)
     max_input_tok: int = Field(DEFAULT_INPUT_TOKENS, ge=0, le=POSITION_MAX)
     scope: Literal["project", "session"] | None = None
-    wait_ms: int = Field(0, ge=0, le=MAX_WAIT_MS)
+    wait_ms: WaitMs = 0
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "bank": "default",

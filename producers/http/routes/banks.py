@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request, Response
 
 from producers.http.authentication import TenantCall
 from producers.http.openapi import LIMITED, WRITING, CallerClass, DescribedAnswer, describe_route
-from producers.http.requests import BankPlace, json_response, read_body, read_parameters
+from producers.http.requests import BankPlace, PathBank, json_response, read_body, read_parameters
 from producers.service.banks import (
     BankBody,
     BankChange,
@@ -67,7 +67,7 @@ async def list_banks(request: Request, call: TenantCall) -> Response:
         fails=(NotFound, *WRITING),
     ),
 )
-async def change_bank(request: Request, call: TenantCall, bank: str) -> Response:
+async def change_bank(request: Request, call: TenantCall, bank: PathBank) -> Response:
     return json_response(
         {"ok": True, **as_json(await call.memory.change_bank(call.grant, bank, await read_body(request)))}
     )

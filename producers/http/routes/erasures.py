@@ -1,11 +1,14 @@
 """Erasures: requests and receipts."""
 
+from typing import Annotated
+
 from fastapi import APIRouter, Request, Response
 
 from producers.http.authentication import TenantCall
 from producers.http.openapi import WRITING, CallerClass, DescribedAnswer, describe_route
 from producers.http.requests import (
     Nothing,
+    describe_id,
     json_response,
     parse_identifier,
     read_body,
@@ -17,6 +20,8 @@ from store.errors import IsReflection, NotFound
 
 ERASED = DescribedAnswer("the erasure is complete; its receipt", (ReceiptAnswer,))
 ERASING = DescribedAnswer("the erasure continues in the background; the receipt so far", (ReceiptAnswer,))
+
+ErasureId = Annotated[str, describe_id("the erasure, as its receipt says it")]
 
 router = APIRouter(prefix="/api/v1", tags=["erasures"])
 
@@ -47,7 +52,7 @@ async def create_erasure(request: Request, call: TenantCall) -> Response:
         fails=(NotFound,),
     ),
 )
-async def get_erasure(request: Request, call: TenantCall, erasure_id: str) -> Response:
+async def get_erasure(request: Request, call: TenantCall, erasure_id: ErasureId) -> Response:
     read_parameters(request, Nothing)
     return json_response(as_json(await call.memory.revisions.erasure(call.grant, parse_identifier(erasure_id))))
 

@@ -1,6 +1,7 @@
 """Documents, directives, links, reflections, and the profile of a person."""
 
 from dataclasses import asdict
+from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
 
@@ -8,6 +9,7 @@ from producers.http.authentication import TenantCall
 from producers.http.openapi import LIMITED, WRITING, CallerClass, DescribedAnswer, describe_route
 from producers.http.requests import (
     BankParameters,
+    describe_id,
     json_response,
     parse_identifier,
     read_body,
@@ -28,6 +30,10 @@ from producers.service.knowledge import (
 from producers.service.paging import BankPageParameters
 from producers.service.profiles import ProfileAnswer, ProfileParameters, as_json
 from store.errors import NotFound
+
+DocumentId = Annotated[str, describe_id("the document")]
+
+DirectiveId = Annotated[str, describe_id("the directive")]
 
 router = APIRouter(prefix="/api/v1", tags=["knowledge"])
 
@@ -62,7 +68,7 @@ async def add_document(request: Request, call: TenantCall) -> Response:
         fails=(NotFound,),
     ),
 )
-async def get_document(request: Request, call: TenantCall, doc_id: str) -> Response:
+async def get_document(request: Request, call: TenantCall, doc_id: DocumentId) -> Response:
     bank = read_parameters(request, BankParameters).bank
     return json_response(await call.memory.knowledge.document(call.grant, bank, parse_identifier(doc_id)))
 
@@ -93,7 +99,7 @@ async def list_documents(request: Request, call: TenantCall) -> Response:
         fails=(NotFound, *WRITING),
     ),
 )
-async def forget_document(request: Request, call: TenantCall, doc_id: str) -> Response:
+async def forget_document(request: Request, call: TenantCall, doc_id: DocumentId) -> Response:
     bank = read_parameters(request, BankParameters).bank
     await call.memory.knowledge.forget_document(call.grant, bank, parse_identifier(doc_id))
     return Response(status_code=204)
@@ -144,7 +150,7 @@ async def list_directives(request: Request, call: TenantCall) -> Response:
         fails=(NotFound, *WRITING),
     ),
 )
-async def delete_directive(request: Request, call: TenantCall, directive_id: str) -> Response:
+async def delete_directive(request: Request, call: TenantCall, directive_id: DirectiveId) -> Response:
     bank = read_parameters(request, BankParameters).bank
     await call.memory.knowledge.withdraw(call.grant, bank, parse_identifier(directive_id))
     return Response(status_code=204)

@@ -1,8 +1,9 @@
 """Single memories: written, replaced, read and ended by an id of the caller's choice."""
 
 from dataclasses import asdict
+from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 
 from producers.http.authentication import TenantCall
 from producers.http.openapi import LIMITED, WRITING, CallerClass, DescribedAnswer, describe_route
@@ -10,6 +11,8 @@ from producers.http.requests import BankParameters, json_response, read_body, re
 from producers.http.routes.units import UnitAnswer, unit_json
 from producers.service.single_memories import MemoryBody, MemoryReceipt
 from store.errors import NotFound
+
+MemoryId = Annotated[str, Path(description="the caller's own id of the memory, as its write answered it")]
 
 router = APIRouter(prefix="/api/v1", tags=["memories"])
 
@@ -46,7 +49,7 @@ async def write_memory(request: Request, call: TenantCall) -> Response:
         fails=(NotFound,),
     ),
 )
-async def get_memory(request: Request, call: TenantCall, memory_id: str) -> Response:
+async def get_memory(request: Request, call: TenantCall, memory_id: MemoryId) -> Response:
     bank = read_parameters(request, BankParameters).bank
     return json_response(unit_json(await call.memory.memories.read(call.grant, bank, memory_id)))
 
@@ -63,6 +66,6 @@ async def get_memory(request: Request, call: TenantCall, memory_id: str) -> Resp
         fails=(NotFound, *WRITING),
     ),
 )
-async def forget_memory(request: Request, call: TenantCall, memory_id: str) -> Response:
+async def forget_memory(request: Request, call: TenantCall, memory_id: MemoryId) -> Response:
     await call.memory.memories.end(call.grant, read_parameters(request, BankParameters).bank, memory_id)
     return Response(status_code=204)

@@ -1,14 +1,14 @@
 """The operator's interface: over all tenants, never content; opened by an operator's key alone."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
 
 from producers.http.authentication import OperatorCall
 from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
-from producers.http.requests import json_response, parse_identifier, read_body, read_parameters
+from producers.http.requests import describe_id, json_response, parse_identifier, read_body, read_parameters
 from producers.service.operations import (
     AuditAnswer,
     AuditParameters,
@@ -43,6 +43,11 @@ from store.errors import NotFound
 #: Changes a key as the body says; returns the key's tenant, and the answer.
 KeyChange = Callable[[Any], Awaitable[tuple[UUID, Any]]]
 
+TenantId = Annotated[str, describe_id("the tenant")]
+KeyId = Annotated[str, describe_id("the key")]
+
+JobId = Annotated[str, describe_id("the turn, or of one of its rows")]
+
 router = APIRouter(prefix="/api/v1/operator", tags=["operator"])
 
 
@@ -71,7 +76,7 @@ async def list_tenants(request: Request, call: OperatorCall) -> Response:
         fails=(NotFound,),
     ),
 )
-async def get_tenant(call: OperatorCall, tenant_id: str) -> Response:
+async def get_tenant(call: OperatorCall, tenant_id: TenantId) -> Response:
     which = parse_identifier(tenant_id)
     call.note_tenant(which)
     return json_response(await call.operations.tenant(which))
@@ -157,7 +162,7 @@ async def create_key(request: Request, call: OperatorCall) -> Response:
         fails=(NotFound,),
     ),
 )
-async def rotate_key(request: Request, call: OperatorCall, key_id: str) -> Response:
+async def rotate_key(request: Request, call: OperatorCall, key_id: KeyId) -> Response:
     return await _change_keys(request, call, lambda asked: call.operations.rotate_key(parse_identifier(key_id), asked))
 
 
@@ -172,7 +177,7 @@ async def rotate_key(request: Request, call: OperatorCall, key_id: str) -> Respo
         fails=(NotFound,),
     ),
 )
-async def revoke_key(request: Request, call: OperatorCall, key_id: str) -> Response:
+async def revoke_key(request: Request, call: OperatorCall, key_id: KeyId) -> Response:
     tenant = read_parameters(request, TenantParameters).tenant
     call.note_tenant(await call.operations.revoke_key(parse_identifier(key_id), tenant))
     return Response(status_code=204)
@@ -254,7 +259,7 @@ async def count_jobs(request: Request, call: OperatorCall) -> Response:
         fails=(NotFound,),
     ),
 )
-async def get_job(request: Request, call: OperatorCall, job_id: str) -> Response:
+async def get_job(request: Request, call: OperatorCall, job_id: JobId) -> Response:
     tenant = read_parameters(request, TargetsParameters).tenant
     host, answer = await call.operations.work.show_job(parse_identifier(job_id), tenant)
     call.note_tenant(host)

@@ -1,5 +1,7 @@
 """Recall: answered at once or by a worker; freshness."""
 
+from typing import Annotated
+
 from fastapi import APIRouter, Request, Response
 
 from producers.http.authentication import RecallCall, TenantCall
@@ -8,7 +10,9 @@ from producers.http.requests import (
     BankFreshnessParameters,
     FreshnessParameters,
     Nothing,
+    PathBank,
     WaitParameters,
+    describe_id,
     json_response,
     parse_identifier,
     read_body,
@@ -18,8 +22,8 @@ from producers.service.bodies import parse_body
 from producers.service.recall_coordinator import RecallBody, RecallJobBody
 from producers.service.recall_json import (
     MOST_BYTES,
-    JobAnswer,
     JobTicketAnswer,
+    RecallJobAnswer,
     RecallReply,
     answer_as_json,
     freshness_json,
@@ -29,6 +33,8 @@ from store.errors import NotFound, PositionBeyondLog, QuotaExceeded, RateLimited
 from store.recall.jobs import RecallJob
 
 FRESH = {200: DescribedAnswer("the bank's freshness", (FreshnessBlock,))}
+
+JobId = Annotated[str, describe_id("the recall job")]
 
 router = APIRouter(prefix="/api/v1", tags=["recall"])
 
@@ -72,12 +78,12 @@ async def create_recall_job(request: Request, call: TenantCall) -> Response:
         "Get a recall job",
         "Waits up to `wait_ms` for the end of the job, then returns its status.",
         CallerClass.READER,
-        {200: DescribedAnswer("the job", (JobAnswer,))},
+        {200: DescribedAnswer("the job", (RecallJobAnswer,))},
         query=WaitParameters,
         fails=(NotFound,),
     ),
 )
-async def get_recall_job(request: Request, call: TenantCall, job_id: str) -> Response:
+async def get_recall_job(request: Request, call: TenantCall, job_id: JobId) -> Response:
     wait_ms = read_parameters(request, WaitParameters).wait_ms
     return _job_response(await call.memory.recalls.recall_job(call.grant, parse_identifier(job_id), wait_ms))
 
@@ -92,7 +98,7 @@ async def get_recall_job(request: Request, call: TenantCall, job_id: str) -> Res
         fails=(NotFound,),
     ),
 )
-async def delete_recall_job(request: Request, call: TenantCall, job_id: str) -> Response:
+async def delete_recall_job(request: Request, call: TenantCall, job_id: JobId) -> Response:
     read_parameters(request, Nothing)
     await call.memory.recalls.cancel_recall(call.grant, parse_identifier(job_id))
     return Response(status_code=204)
@@ -109,7 +115,7 @@ async def delete_recall_job(request: Request, call: TenantCall, job_id: str) -> 
         fails=(PositionBeyondLog,),
     ),
 )
-async def get_freshness(request: Request, call: TenantCall, bank: str) -> Response:
+async def get_freshness(request: Request, call: TenantCall, bank: PathBank) -> Response:
     asked = read_parameters(request, FreshnessParameters)
     return await _answer_freshness(call, parse_body(BankFreshnessParameters, {"bank": bank, **asked.model_dump()}))
 

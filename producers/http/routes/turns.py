@@ -2,17 +2,18 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Path, Request, Response
+from pydantic import Field
 
 from producers.http import error_responses
 from producers.http.authentication import RecallCall, TenantCall
 from producers.http.openapi import LIMITED, CallerClass, DescribedAnswer, Failure, describe_route
 from producers.http.requests import BankParameters, json_response, read_body, read_parameters
 from producers.service.bodies import parse_body
-from producers.service.fields import SessionName, TurnName
+from producers.service.fields import SESSION_ID, TURN_ID, SessionId, TurnId, TurnName
 from producers.service.intake import TurnResult
 from producers.service.listings import TurnsAnswer, TurnsParameters, row_as_json
 from producers.service.turns import BatchBody, TurnBody
@@ -28,14 +29,16 @@ router = APIRouter(prefix="/api/v1", tags=["turns"])
 class TurnParameters(BankParameters):
     """A turn by the agent's own ids."""
 
-    session_id: SessionName
-    turn_id: TurnName
+    session_id: SessionId
+    turn_id: TurnId
 
 
 class TurnOrTurnsParameters(TurnsParameters):
     """A session; with `turn_id`, one turn of it."""
 
-    turn_id: TurnName | None = None
+    turn_id: TurnName | None = Field(
+        None, description="the caller's own id of a turn of the session: the answer is that turn, and no page"
+    )
 
 
 class TurnReceipt(Done):
@@ -226,7 +229,12 @@ async def add_turns(request: Request, call: TenantCall) -> Response:
         fails=(NotFound,),
     ),
 )
-async def get_turn(request: Request, call: TenantCall, session_id: str, turn_id: str) -> Response:
+async def get_turn(
+    request: Request,
+    call: TenantCall,
+    session_id: Annotated[str, Path(description=SESSION_ID)],
+    turn_id: Annotated[str, Path(description=TURN_ID)],
+) -> Response:
     bank = read_parameters(request, BankParameters).bank
     return await _answer_turn(
         call, parse_body(TurnParameters, {"session_id": session_id, "turn_id": turn_id, "bank": bank})

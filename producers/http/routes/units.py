@@ -3,16 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
+from pydantic import Field
 
 from producers.errors import TooSlow
 from producers.http.authentication import TenantCall
 from producers.http.openapi import WRITING, CallerClass, DescribedAnswer, describe_route
 from producers.http.requests import (
     BankParameters,
+    describe_id,
     json_response,
     parse_identifier,
     read_body,
@@ -29,14 +31,18 @@ from store.memory.units import Unit
 #: The id of a unit, for examples.
 UNIT = "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20"
 
+UnitId = Annotated[str, describe_id("the unit")]
+
 router = APIRouter(prefix="/api/v1", tags=["units"])
 
 
 class ForgetParameters(BankParameters):
     """The bank; `with_facts`: also forget facts without another source; `erase`: erase instead of forget."""
 
-    with_facts: bool = False
-    erase: bool = False
+    with_facts: bool = Field(False, description="whether to forget the facts that nothing else says, too")
+    erase: bool = Field(
+        False, description="whether to erase the unit from the log, too, for good; `with_facts` has no effect then"
+    )
 
 
 class DrawnFact(WireModel):
@@ -155,7 +161,7 @@ PINNED = {200: DescribedAnswer("the unit", (CorrectionReceipt,))}
         fails=(NotFound,),
     ),
 )
-async def get_unit(request: Request, call: TenantCall, unit_id: str) -> Response:
+async def get_unit(request: Request, call: TenantCall, unit_id: UnitId) -> Response:
     bank = read_parameters(request, BankParameters).bank
     return json_response(unit_json(await call.memory.revisions.unit(call.grant, bank, parse_identifier(unit_id))))
 
@@ -173,7 +179,7 @@ async def get_unit(request: Request, call: TenantCall, unit_id: str) -> Response
         fails=(NotFound, IsReflection, ConcurrencyError, *WRITING),
     ),
 )
-async def correct_unit(request: Request, call: TenantCall, unit_id: str) -> Response:
+async def correct_unit(request: Request, call: TenantCall, unit_id: UnitId) -> Response:
     bank = read_parameters(request, BankParameters).bank
     done = await call.memory.revisions.correct(call.grant, bank, parse_identifier(unit_id), await read_body(request))
     return json_response({"ok": True, "unit_id": unit_id, **asdict(done)})
@@ -190,7 +196,7 @@ async def correct_unit(request: Request, call: TenantCall, unit_id: str) -> Resp
         fails=(NotFound, IsReflection, TooSlow, *WRITING),
     ),
 )
-async def pin_unit(request: Request, call: TenantCall, unit_id: str) -> Response:
+async def pin_unit(request: Request, call: TenantCall, unit_id: UnitId) -> Response:
     return await _set_pin(request, call, unit_id, pinned=True)
 
 
@@ -205,11 +211,11 @@ async def pin_unit(request: Request, call: TenantCall, unit_id: str) -> Response
         fails=(NotFound, IsReflection, *WRITING),
     ),
 )
-async def unpin_unit(request: Request, call: TenantCall, unit_id: str) -> Response:
+async def unpin_unit(request: Request, call: TenantCall, unit_id: UnitId) -> Response:
     return await _set_pin(request, call, unit_id, pinned=False)
 
 
-async def _set_pin(request: Request, call: TenantCall, unit_id: str, *, pinned: bool) -> Response:
+async def _set_pin(request: Request, call: TenantCall, unit_id: UnitId, *, pinned: bool) -> Response:
     bank = read_parameters(request, BankParameters).bank
     done = await call.memory.revisions.pin(call.grant, bank, parse_identifier(unit_id), pinned=pinned)
     return json_response({"ok": True, "unit_id": unit_id, **asdict(done)})
@@ -233,7 +239,7 @@ async def _set_pin(request: Request, call: TenantCall, unit_id: str, *, pinned: 
         fails=(NotFound, IsReflection, *WRITING),
     ),
 )
-async def forget_unit(request: Request, call: TenantCall, unit_id: str) -> Response:
+async def forget_unit(request: Request, call: TenantCall, unit_id: UnitId) -> Response:
     asked = read_parameters(request, ForgetParameters)
     if asked.erase:
         unit = {"kind": "unit", "bank": asked.bank, "unit_id": str(parse_identifier(unit_id))}

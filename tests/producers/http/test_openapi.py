@@ -1,6 +1,7 @@
 """Every operation is described as it answers: its promise, who may call it, typed answers and errors, examples."""
 
 import importlib
+import json
 import pkgutil
 import re
 from collections import Counter
@@ -73,6 +74,30 @@ def test_every_operation_has_an_id_that_names_the_call_of_a_generated_client(des
         verb = told.partition("_")[0]
         assert verb in VERBS, f"{name}: {told}: begin with one of {sorted(VERBS)}"
     assert {told.partition("_")[0] for told in named.values()} == VERBS, "a verb that no operation uses"
+
+
+def test_every_parameter_says_what_it_means(described: dict[str, Any]) -> None:
+    named = [(name, one) for name, operation in operations(described) for one in operation.get("parameters", ())]
+    assert {one["in"] for _, one in named} == {"path", "query"}
+    for name, one in named:
+        told = one.get("description", "")
+        assert len(told.split()) > 2, f"{name}: describe {one['name']}, with its unit and limit, {HOW}"
+        assert {"type": "null"} not in one["schema"].get("anyOf", ()), f"{name} {one['name']}: no query says null"
+
+
+def test_a_model_has_a_name_of_its_own(described: dict[str, Any]) -> None:
+    for name in described["components"]["schemas"]:
+        assert re.fullmatch(r"[A-Za-z]+", name), f"{name}: another model has this name: rename one of them"
+
+
+def test_everything_that_is_referred_to_is_there(described: dict[str, Any]) -> None:
+    named = set(re.findall(r'"\$ref": "([^"]+)"', json.dumps(described)))
+    assert named
+    for reference in named:
+        found: Any = described
+        for part in reference.removeprefix("#/").split("/"):
+            assert part in found, f"{reference} leads nowhere"
+            found = found[part]
 
 
 def test_every_success_has_a_schema_or_no_body(described: dict[str, Any]) -> None:
