@@ -178,7 +178,7 @@ def describe_tool(tool: McpTool) -> types.Tool:
         title=tool.title,
         description=tool.says,
         input_schema=_schema_of(tool.takes),
-        output_schema=_schema_of(tool.answers),
+        output_schema=_answer_schema_of(tool.answers),
         annotations=types.ToolAnnotations(
             read_only_hint=tool.read_only,
             destructive_hint=tool.destructive,
@@ -190,6 +190,15 @@ def describe_tool(tool: McpTool) -> types.Tool:
 
 def _schema_of(model: Any) -> dict[str, Any]:
     schema: dict[str, Any] = model.model_json_schema(schema_generator=Untitled)
+    return schema
+
+
+def _answer_schema_of(model: Any) -> dict[str, Any]:
+    """Return the schema of an answer without its fields' descriptions, which would fill an agent's context."""
+    schema = _schema_of(model)
+    for one in (schema, *schema.get("$defs", {}).values()):
+        for field in one.get("properties", {}).values():
+            field.pop("description", None)
     return schema
 
 

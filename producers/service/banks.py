@@ -13,7 +13,7 @@ from uuid import UUID
 from pydantic import AfterValidator, Field, model_validator
 
 from producers.errors import FieldProblem, Invalid, PermissionDenied
-from producers.service.fields import BANK_BYTES, BankName, Moment, Name, Text, field_error
+from producers.service.fields import BANK_BYTES, End, Moment, Name, NamedBank, Text, field_error
 from producers.service.paging import ListOrder, PageAnswer, PageParameters, read_name
 from producers.service.wire import Done, RequestModel, WireModel
 from store.memory.turns import NewTurn
@@ -33,22 +33,27 @@ def _parse_language(code: str) -> str:
 class BankBody(RequestModel):
     """A bank to create: of a user, of an agent, of both, or of the tenant.
 
-    From `expires_at` on nothing of it is in any answer. A bank that is there keeps its end, unless it has ended.
+    A bank that is there keeps its end, unless it has ended.
     """
 
-    bank: BankName
-    user_id: Name | None = None
-    agent: Name | None = None
-    expires_at: Moment | None = None
+    bank: NamedBank
+    user_id: Name | None = Field(None, description="the caller's own id of the user who owns it")
+    agent: Name | None = Field(None, description="name of the agent that owns it")
+    expires_at: End = None
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"bank": "trips", "user_id": "ana"}
 
 
 class BankChange(RequestModel):
-    """New properties of a bank: its language, `auto` or `none`; its expiry, null for never."""
+    """New properties of a bank."""
 
-    language: Annotated[str, AfterValidator(_parse_language)] | None = None
-    expires_at: Moment | None = None
+    language: Annotated[str, AfterValidator(_parse_language)] | None = Field(
+        None,
+        description="code of the language by which its words are cut, `auto` or `none`; left out: as before",
+    )
+    expires_at: Moment | None = Field(
+        None, description="time from which on no answer shows anything of it; null: never; left out: as before"
+    )
 
     @model_validator(mode="after")
     def _changes_something(self) -> Self:
@@ -68,18 +73,19 @@ class BanksParameters(PageParameters):
 
 
 class BankAnswer(WireModel):
-    """A bank: its owner (ids of `user` and `agent`, null for a shared bank) and its language.
+    """A bank: its owner and its language."""
 
-    Until `settled`, words of its older memories still follow a change of language, and are found all the same.
-    """
-
-    bank: str
-    scope: Literal["host", "agent", "user"]
-    user: UUID | None
-    agent: UUID | None
-    language: str
-    settled: bool
-    expires_at: datetime | None
+    bank: str = Field(description="whole name of the bank, with its owner")
+    scope: Literal["host", "agent", "user"] = Field(
+        description="whether it belongs to the tenant (`host`), an agent or a user"
+    )
+    user: UUID | None = Field(description="id of the user who owns it; null: none")
+    agent: UUID | None = Field(description="id of the agent that owns it; null: none")
+    language: str = Field(description="code of the language by which its words are cut, `auto` or `none`")
+    settled: bool = Field(
+        description="false while words of older memories still follow a change of language; they are found all the same"
+    )
+    expires_at: datetime | None = Field(description="time from which on no answer shows anything of it; null: never")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "bank": "user:ana/trips",

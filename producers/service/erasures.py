@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Literal, Self
 from uuid import UUID
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from producers.service.fields import BankName, Name, SessionName, field_error
 from producers.service.wire import RequestModel, WireModel
@@ -20,13 +20,18 @@ NAMED_BY = {"unit": "unit_id", "session": "session_id", "user": "user_id", "bank
 
 
 class ErasureBody(RequestModel):
-    """The target of an erasure: `kind`, and its id in the field of that name; a user is erased from all banks."""
+    """The target of an erasure."""
 
-    kind: Literal["unit", "session", "user", "bank"]
-    bank: BankName = "default"
-    unit_id: Name | None = None
-    session_id: SessionName | None = None
-    user_id: Name | None = None
+    kind: Literal["unit", "session", "user", "bank"] = Field(description="what to erase")
+    bank: BankName = Field(
+        "default",
+        description="bank of the unit or session, or the bank to erase; not for a user, who is erased from all banks",
+    )
+    unit_id: Name | None = Field(None, description="id of the unit, for the kind `unit`")
+    session_id: SessionName | None = Field(
+        None, description="the caller's own id of the session, for the kind `session`"
+    )
+    user_id: Name | None = Field(None, description="the caller's own id of the user, for the kind `user`")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"kind": "session", "bank": "default", "session_id": "monday"}
 
@@ -51,28 +56,24 @@ class ErasureBody(RequestModel):
 class UnreachedCopies(WireModel):
     """Copies of erased data that may exist outside this service."""
 
-    gateway_sessions: dict[str, int]
-    models: list[Sent]
-    elsewhere: list[str]
+    gateway_sessions: dict[str, int] = Field(description="number of erased turns that a gateway was told, by session")
+    models: list[Sent] = Field(description="external models that were sent erased texts")
+    elsewhere: list[str] = Field(description="other copies, such as backups")
 
 
 class ReceiptAnswer(WireModel):
-    """The receipt of an erasure: ids and counts, no content.
+    """The receipt of an erasure: ids and counts, no content."""
 
-    `counts`: rows and events that are gone, by kind. `unreached`: sessions of gateways that were told erased turns,
-    models that were sent erased texts, other copies. `stays`: what of a user stays here.
-    """
-
-    erasure_id: UUID
-    kind: Kind
-    bank_id: UUID | None
-    target_id: UUID
-    status: Literal["running", "done"]
-    counts: dict[str, int]
-    unreached: UnreachedCopies
-    stays: list[str]
-    requested_at: datetime
-    finished_at: datetime | None
+    erasure_id: UUID = Field(description="id of the erasure")
+    kind: Kind = Field(description="what was erased")
+    bank_id: UUID | None = Field(description="id of the bank; null: it is of no single bank")
+    target_id: UUID = Field(description="id of what was erased")
+    status: Literal["running", "done"] = Field(description="whether it is complete")
+    counts: dict[str, int] = Field(description="rows and events that are gone, by kind")
+    unreached: UnreachedCopies = Field(description="copies that may exist outside this service")
+    stays: list[str] = Field(description="what of a user stays here")
+    requested_at: datetime = Field(description="time of the request")
+    finished_at: datetime | None = Field(description="time of its end; null: it continues")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "erasure_id": "a1d4f6c8-0b2e-4c3d-9e5f-708192a3b4c5",

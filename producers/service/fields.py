@@ -104,3 +104,16 @@ WaitMs = Annotated[
     int,
     Field(ge=0, le=MAX_WAIT_MS, description=f"milliseconds to wait at most, up to {MAX_WAIT_MS}; 0: answer at once"),
 ]
+MinPosition = Annotated[
+    int | None,
+    Field(
+        ge=0,
+        le=POSITION_MAX,
+        description="position in the log that the answer is to show, as a write answered it; left out: no wait",
+    ),
+]
+SpeakerId = Annotated[
+    Name | None,
+    Field(description="the caller's own id of the user who says it; left out: the user of the key, if it has one"),
+]
+End = Annotated[Moment | None, Field(description="time from which on no answer shows it; left out: never")]

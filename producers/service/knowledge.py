@@ -12,7 +12,7 @@ from producers.service.authorisation import Action, require_write
 from producers.service.banks import describe_keeper, resolve_speaker
 from producers.service.bodies import parse_body
 from producers.service.dependencies import ServiceDependencies
-from producers.service.fields import BankName, Moment, Name, Text, field_error
+from producers.service.fields import DefaultBank, End, Moment, Name, SpeakerId, Text, field_error
 from producers.service.paging import (
     BankPageParameters,
     ListOrder,
@@ -23,8 +23,8 @@ from producers.service.paging import (
     read_priority,
 )
 from producers.service.redacting import Redactor
-from producers.service.turns import limit_metadata, limit_text
-from producers.service.wire import Done, RequestModel, WireModel
+from producers.service.turns import Metadata, limit_metadata, limit_text
+from producers.service.wire import Done, RequestModel, WireModel, WritePosition
 from producers.settings import ApiSettings
 from store.ledger.stages import Stage
 from store.memory.directives import Directive, NewDirective, NewLink, Reflection
@@ -55,22 +55,23 @@ DIRECTIVE: Mapping[str, Any] = {
 
 
 class _BankBody(RequestModel):
-    bank: BankName = "default"
+    bank: DefaultBank = "default"
 
 
 class DocumentBody(_BankBody):
-    """A document: its text, or the sha256 (hexadecimal) of a file whose turns refer to it.
+    """A document: its text, or a file whose turns refer to it."""
 
-    From `expires_at` on a text is in no answer.
-    """
-
-    content: Text | None = Field(None, min_length=1)
-    content_hash: str | None = Field(None, pattern="^[0-9a-f]{64}$")
-    title: Name | None = None
-    user_id: Name | None = None
-    occurred_at: Moment | None = None
-    expires_at: Moment | None = None
-    metadata: dict[Text, Text] = Field(default_factory=dict)
+    content: Text | None = Field(None, min_length=1, description="text of the document")
+    content_hash: str | None = Field(
+        None,
+        pattern="^[0-9a-f]{64}$",
+        description="sha256, in hexadecimal, of a file whose turns refer to it; instead of `content`",
+    )
+    title: Name | None = Field(None, description="title of the document")
+    user_id: SpeakerId = None
+    occurred_at: Moment | None = Field(None, description="time of the document; left out: none")
+    expires_at: End = None
+    metadata: Metadata = Field(default_factory=dict)
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "bank": "default",
@@ -88,11 +89,11 @@ class DocumentBody(_BankBody):
 
 
 class DirectiveBody(_BankBody):
-    """A directive, identified by its name."""
+    """A directive."""
 
-    name: Name
-    content: Text = Field(min_length=1)
-    priority: int = Field(0, ge=-(2**31), lt=2**31)
+    name: Name = Field(description="name of the directive, which identifies it in its bank")
+    content: Text = Field(min_length=1, description="instruction for every reader of the bank")
+    priority: int = Field(0, ge=-(2**31), lt=2**31, description="the highest is shown first")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "bank": "default",
@@ -105,10 +106,10 @@ class DirectiveBody(_BankBody):
 class LinkBody(_BankBody):
     """A link between two units of the bank."""
 
-    from_unit_id: str
-    to_unit_id: str
-    link_type: LinkKind
-    weight: float = Field(1.0, ge=0, le=1, allow_inf_nan=False)
+    from_unit_id: str = Field(description="id of the unit that the link leads from")
+    to_unit_id: str = Field(description="id of the unit that the link leads to")
+    link_type: LinkKind = Field(description="kind of the link")
+    weight: float = Field(1.0, ge=0, le=1, allow_inf_nan=False, description="weight of the link, 0 to 1")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "bank": "default",
@@ -145,12 +146,12 @@ REFLECTIONS: ListOrder[Reflection] = ListOrder("reflections", _reflection_place,
 
 
 class DocumentReceipt(Done):
-    """The document is durable; `units`: the number of chunks. The same content is the same document."""
+    """The document is durable."""
 
-    doc_id: UUID
-    position: int
-    duplicate: bool
-    units: int
+    doc_id: UUID = Field(description="id of the document; the same content has the same")
+    position: WritePosition
+    duplicate: bool = Field(description="whether the document was stored before")
+    units: int = Field(description="number of its chunks")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "ok": True,
@@ -162,15 +163,15 @@ class DocumentReceipt(Done):
 
 
 class DocumentAnswer(WireModel):
-    """A document: metadata, time of the last write and number of units."""
+    """A document; its text is in its units."""
 
-    doc_id: UUID
-    content_hash: str | None
-    title: str | None
-    metadata: dict[str, str]
-    occurred_at: datetime | None
-    updated_at: datetime
-    units: int
+    doc_id: UUID = Field(description="id of the document")
+    content_hash: str | None = Field(description="sha256 of the content, in hexadecimal")
+    title: str | None = Field(description="title of the document")
+    metadata: dict[str, str] = Field(description="metadata by name")
+    occurred_at: datetime | None = Field(description="time of the document; null: none was given")
+    updated_at: datetime = Field(description="time of the last write")
+    units: int = Field(description="number of its chunks")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = DOCUMENT
 
@@ -178,20 +179,20 @@ class DocumentAnswer(WireModel):
 class DocumentsAnswer(PageAnswer):
     """A page of a bank's documents, the newest first."""
 
-    docs: list[DocumentAnswer]
+    docs: list[DocumentAnswer] = Field(description="documents, the newest first")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"docs": [DOCUMENT], **PageAnswer.EXAMPLE}
 
 
 class DirectiveReceipt(Done):
-    """The directive; `changed` is false when it was the same before."""
+    """The directive as it is from now on."""
 
-    directive_id: UUID
-    name: str
-    content: str
-    priority: int
-    laid_down_by: str | None
-    changed: bool
+    directive_id: UUID = Field(description="id of the directive")
+    name: str = Field(description="name of the directive")
+    content: str = Field(description="instruction for every reader of the bank")
+    priority: int = Field(description="the highest is shown first")
+    laid_down_by: str | None = Field(description="author: `operator`, `user NAME` or `agent NAME`; null: unknown")
+    changed: bool = Field(description="false where it was the same before")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, **DIRECTIVE, "changed": True}
 
@@ -222,9 +223,9 @@ class ReflectionsAnswer(PageAnswer):
 
 
 class LinkReceipt(Done):
-    """The link; `changed` is false when it was the same before."""
+    """The link is made."""
 
-    changed: bool
+    changed: bool = Field(description="false where the link was the same before")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, "changed": True}
 

@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Any, ClassVar
 from uuid import UUID
 
+from pydantic import Field
+
 from producers.service.banks import listable_names
 from producers.service.dependencies import ServiceDependencies
 from producers.service.fields import SessionId
@@ -17,7 +19,19 @@ from producers.service.paging import (
     PageParameters,
     read_position,
 )
-from producers.service.wire import WireModel
+from producers.service.wire import (
+    LogPosition,
+    Role,
+    SessionOf,
+    SpeakerName,
+    TurnOf,
+    UnitId,
+    UnitKind,
+    UnitOrdinal,
+    UnitOrigin,
+    UnitTime,
+    WireModel,
+)
 from store import identity
 from store.memory.listings import SessionListed, TurnListed, TurnMessageShown, UnitListed, UserListed
 from store.tenancy.keys import Grant
@@ -63,13 +77,13 @@ class TurnsParameters(BankPageParameters):
 
 
 class SessionListedAnswer(WireModel):
-    """A session: the agent's own id (null when it has none), and its number of turns."""
+    """A session."""
 
-    session_id: str | None
-    turns: int
-    messages: int
-    last_position: int
-    updated_at: datetime
+    session_id: SessionOf
+    turns: int = Field(description="number of its turns")
+    messages: int = Field(description="number of its messages")
+    last_position: int = Field(description="position of its newest turn in the event log")
+    updated_at: datetime = Field(description="time of its newest turn")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = SESSION
 
@@ -77,18 +91,18 @@ class SessionListedAnswer(WireModel):
 class SessionsAnswer(PageAnswer):
     """A page of a bank's sessions, the one with the newest turn first."""
 
-    sessions: list[SessionListedAnswer]
+    sessions: list[SessionListedAnswer] = Field(description="sessions, the one with the newest turn first")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"sessions": [SESSION], **PageAnswer.EXAMPLE}
 
 
 class TurnListedAnswer(WireModel):
-    """A turn: the agent's own id, its position in the log, and its number of stored messages."""
+    """A turn."""
 
-    turn_id: str | None
-    position: int
-    accepted_at: datetime
-    messages: int
+    turn_id: TurnOf
+    position: LogPosition
+    accepted_at: datetime = Field(description="time at which the turn was accepted")
+    messages: int = Field(description="number of its stored messages")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = TURN
 
@@ -96,26 +110,26 @@ class TurnListedAnswer(WireModel):
 class TurnsAnswer(PageAnswer):
     """A page of a session's turns, in their order."""
 
-    turns: list[TurnListedAnswer]
+    turns: list[TurnListedAnswer] = Field(description="turns, in the order of the session")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"turns": [TURN], **PageAnswer.EXAMPLE}
 
 
 class UnitListedAnswer(WireModel):
-    """A unit with the first 2,000 characters of its text; `cut`: get the full text by `unit_id`."""
+    """A unit of a list."""
 
-    unit_id: UUID
-    kind: str
-    text: str
-    cut: bool
-    origin: str
-    session_id: str | None
-    turn_id: str | None
-    ordinal: int | None
-    role: str | None
-    name: str | None
-    occurred_at: datetime
-    position: int
+    unit_id: UnitId
+    kind: UnitKind
+    text: str = Field(description="text, or its first 2,000 characters")
+    cut: bool = Field(description="whether the text is longer: get it by `unit_id`")
+    origin: UnitOrigin
+    session_id: SessionOf
+    turn_id: TurnOf
+    ordinal: UnitOrdinal
+    role: Role
+    name: SpeakerName
+    occurred_at: UnitTime
+    position: LogPosition
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = UNIT
 
@@ -123,16 +137,18 @@ class UnitListedAnswer(WireModel):
 class UnitsAnswer(PageAnswer):
     """A page of a bank's units, in the order of their ids."""
 
-    units: list[UnitListedAnswer]
+    units: list[UnitListedAnswer] = Field(description="units, in the order of their ids")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"units": [UNIT], **PageAnswer.EXAMPLE}
 
 
 class UserListedAnswer(WireModel):
-    """A user with stored memories; `name` when a bank of the user, or the key, contains it."""
+    """A user with stored memories."""
 
-    user: UUID
-    name: str | None
+    user: UUID = Field(description="id of the user")
+    name: str | None = Field(
+        description="the caller's own id of the user, where a bank of the user or the key names it; else null"
+    )
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = USER
 
@@ -140,7 +156,7 @@ class UserListedAnswer(WireModel):
 class UsersAnswer(PageAnswer):
     """A page of the users that the key can read, by id."""
 
-    users: list[UserListedAnswer]
+    users: list[UserListedAnswer] = Field(description="users, in the order of their ids")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"users": [USER], **PageAnswer.EXAMPLE}
 

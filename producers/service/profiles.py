@@ -11,7 +11,7 @@ from producers.errors import FieldProblem, Invalid
 from producers.service.banks import listable_names, resolve_bank, resolve_speaker
 from producers.service.fields import BankName, Name
 from producers.service.paging import Limit
-from producers.service.wire import WireModel
+from producers.service.wire import SessionOf, TurnOf, WireModel
 from store.derived.persons import Beside, Person, PersonFact, PersonKey, Persons
 from store.tenancy.banks import Banks
 from store.tenancy.keys import Grant
@@ -36,24 +36,24 @@ class ProfileParameters(BaseModel):
 
 
 class FactAnswer(WireModel):
-    """A fact of a person: validity, source turn, and the fact that it replaced."""
+    """A fact of a person."""
 
-    fact_id: str
-    key: str
-    value: str
-    text: str
-    since: datetime
-    until: datetime | None
-    superseded_by: UUID | None
-    stated: int
-    confidence: float | None
-    bank: str
-    unit_id: UUID
-    session_id: str | None
-    turn_id: str | None
-    said_at: datetime
-    sources: list[UUID]
-    history: list["FactAnswer"]
+    fact_id: str = Field(description="id of the fact")
+    key: str = Field(description="what of the person it tells")
+    value: str = Field(description="what it tells")
+    text: str = Field(description="the fact as a text")
+    since: datetime = Field(description="since when it holds")
+    until: datetime | None = Field(description="until when it held; null: it still holds")
+    superseded_by: UUID | None = Field(description="id of the fact that superseded it")
+    stated: int = Field(description="number of turns that state it")
+    confidence: float | None = Field(description="confidence, 0 to 1; null: not known")
+    bank: str = Field(description="bank of the fact")
+    unit_id: UUID = Field(description="id of its newest statement")
+    session_id: SessionOf
+    turn_id: TurnOf
+    said_at: datetime = Field(description="time of its newest statement")
+    sources: list[UUID] = Field(description="messages of its newest statement")
+    history: list["FactAnswer"] = Field(description="facts that it replaced, the newest first, told with `history`")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "fact_id": "ana.home",
@@ -76,15 +76,12 @@ class FactAnswer(WireModel):
 
 
 class ProfileAnswer(WireModel):
-    """The profile of a person: names, facts and co-occurring entities.
+    """The profile of a person."""
 
-    `whole` is false where there is more than was asked for.
-    """
-
-    names: list[str]
-    facts: list[FactAnswer]
-    beside: list[Beside]
-    whole: bool
+    names: list[str] = Field(description="names of the person")
+    facts: list[FactAnswer] = Field(description="facts of the person")
+    beside: list[Beside] = Field(description="people and things that occur together with the person")
+    whole: bool = Field(description="false where there is more than was asked for")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "names": ["Ana"],

@@ -14,7 +14,16 @@ from pydantic import AfterValidator, Field, model_validator
 
 from producers import fair_queue, metrics
 from producers.errors import FieldProblem, Invalid, Unavailable
-from producers.service.fields import NAME_BYTES, POSITION_MAX, BankName, Moment, Name, SessionName, WaitMs, field_error
+from producers.service.fields import (
+    NAME_BYTES,
+    DefaultBank,
+    MinPosition,
+    Moment,
+    Name,
+    SessionName,
+    WaitMs,
+    field_error,
+)
 from producers.service.gateway_recall import GatewayFinding, GatewayQuestion, GatewayRecall, cut_finding
 from producers.service.read_replica import ReadReplica, RecallReader, note_failure
 from producers.service.wire import RequestModel
@@ -67,35 +76,85 @@ def _local_sources() -> list[Source]:
 class RecallBody(RequestModel):
     """A question to one bank."""
 
-    bank: BankName = "default"
-    query: Annotated[str, AfterValidator(_check_question)] = Field(repr=False)
-    k: int | None = Field(None, ge=1, le=MOST_K)
-    session_id: SessionName | None = None
-    exclude_session: bool = False
-    skip_recent: int = Field(0, ge=0, le=MAX_RECENT)
-    max_tokens: int | None = Field(None, ge=1, le=1_000_000)
-    min_score: float | None = Field(None, ge=0, le=100, allow_inf_nan=False)
-    sessions: list[SessionName] = Field(default_factory=list, max_length=MAX_SESSIONS)
+    bank: DefaultBank = "default"
+    query: Annotated[str, AfterValidator(_check_question)] = Field(
+        repr=False, description=f"the question, at most {MAX_QUERY_BYTES} bytes of UTF-8"
+    )
+    k: int | None = Field(
+        None,
+        ge=1,
+        le=MOST_K,
+        description="most units of the answer; alone, without `max_tokens`: this number of whole units",
+    )
+    session_id: SessionName | None = Field(
+        None,
+        description="the caller's own id of the session that asks: its newest messages are embedded first",
+    )
+    exclude_session: bool = Field(False, description="whether to leave out units of `session_id`, which it needs")
+    skip_recent: int = Field(
+        0,
+        ge=0,
+        le=MAX_RECENT,
+        description="newest messages of `session_id` to leave out, since the agent has them in its context",
+    )
+    max_tokens: int | None = Field(
+        None,
+        ge=1,
+        le=1_000_000,
+        description="most tokens of the answer, filled with passages; left out, without `k`: as the service is set",
+    )
+    min_score: float | None = Field(
+        None,
+        ge=0,
+        le=100,
+        allow_inf_nan=False,
+        description="least score of a unit; left out: none is left out for its score",
+    )
+    sessions: list[SessionName] = Field(
+        default_factory=list,
+        max_length=MAX_SESSIONS,
+        description="sessions to search, by the caller's own ids; empty: all",
+    )
     roles: list[Literal["user", "assistant", "tool", "system", "developer"]] = Field(
-        default_factory=list, max_length=MAX_KINDS
+        default_factory=list, max_length=MAX_KINDS, description="roles of the speakers to search; empty: all"
     )
-    begin: Moment | None = Field(None, alias="from")
-    end: Moment | None = Field(None, alias="to")
-    time: TimeOf = "occurred"
+    begin: Moment | None = Field(None, alias="from", description="earliest time, included")
+    end: Moment | None = Field(None, alias="to", description="latest time, not included")
+    time: TimeOf = Field(
+        "occurred", description="time that `from` and `to` compare: when it happened or when it was said"
+    )
     kinds: list[Literal["world", "experience", "opinion", "observation", "mental_model"]] = Field(
-        default_factory=list, max_length=MAX_KINDS
+        default_factory=list, max_length=MAX_KINDS, description="fact types to search; empty: all"
     )
-    tags: list[Name] = Field(default_factory=list, max_length=64)
-    metadata: dict[FilterValue, FilterValue] = Field(default_factory=dict, max_length=MAX_METADATA, repr=False)
-    user_id: Name | None = None
-    across_banks: bool = False
-    as_of: Moment | None = None
-    known_at: Moment | None = None
-    min_position: int | None = Field(None, ge=0, le=POSITION_MAX)
+    tags: list[Name] = Field(
+        default_factory=list, max_length=64, description="tags of which a unit has at least one; empty: any or none"
+    )
+    metadata: dict[FilterValue, FilterValue] = Field(
+        default_factory=dict,
+        max_length=MAX_METADATA,
+        repr=False,
+        description="metadata that a unit has all of, by name",
+    )
+    user_id: Name | None = Field(None, description="the caller's own id of a user: only units of that user's turns")
+    across_banks: bool = Field(False, description="whether to search every bank that the key reads, not `bank` alone")
+    as_of: Moment | None = Field(None, description="leave out what happened later")
+    known_at: Moment | None = Field(
+        None, description="leave out what was recorded later, and show corrected texts as they were then"
+    )
+    min_position: MinPosition = None
     wait_ms: WaitMs = 0
-    sources: list[Source] = Field(default_factory=_local_sources, min_length=1, max_length=2)
-    explain: bool = False
-    without: list[Name] = Field(default_factory=list, max_length=16)
+    sources: list[Source] = Field(
+        default_factory=_local_sources,
+        min_length=1,
+        max_length=2,
+        description="where to search: this service, the gateway target, or both; a gateway needs `session_id`",
+    )
+    explain: bool = Field(
+        False, description="whether to answer how each score came about, and the milliseconds of each step"
+    )
+    without: list[Name] = Field(
+        default_factory=list, max_length=16, description="arms and rules to leave out, to measure what each contributes"
+    )
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"bank": "default", "query": "When do we fly to Lisbon?", "k": 5}
 
@@ -141,9 +200,9 @@ class RecallBody(RequestModel):
 
 
 class RecallJobBody(RecallBody):
-    """A question for a worker, and the lifetime of its answer."""
+    """A question for a worker."""
 
-    ttl_s: int = Field(300, ge=1, le=MAX_TTL_S)
+    ttl_s: int = Field(300, ge=1, le=MAX_TTL_S, description="seconds for which the answer is kept")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {**RecallBody.EXAMPLE, "ttl_s": 60}
 

@@ -11,11 +11,22 @@ from uuid import UUID
 import orjson
 from afterturn_client.gateway import GatewayHit
 from afterturn_client.reference import cut_text
+from pydantic import Field
 
 from producers.service.framing import ReferenceDirective, ReferenceItem, frame_message
 from producers.service.gateway_recall import GatewayFinding
 from producers.service.recall_coordinator import AwaitedFreshness, RecallResult
-from producers.service.wire import FreshnessBlock, WireModel
+from producers.service.wire import (
+    FreshnessBlock,
+    Role,
+    SessionOf,
+    SpeakerName,
+    TurnOf,
+    UnitId,
+    UnitKind,
+    UnitTime,
+    WireModel,
+)
 from store.memory.directives import Directive
 from store.off_loop import run_off_loop
 from store.recall.query import About, Explanation, Recalled
@@ -33,82 +44,76 @@ UNKNOWN = "unknown"
 
 
 class RecalledUnit(WireModel):
-    """One recalled unit; `arms`: the searches that found it; `cut`: the text is a passage.
+    """One recalled unit; where it is `cut`, its text is a passage."""
 
-    `turn_ids`: all turns that say it, where they are several. `bank` is told across banks, `confidence` of facts.
-    """
-
-    unit_id: UUID
-    kind: str
-    text: str
-    score: float
-    session_id: str | None
-    turn_id: str | None
-    role: str | None
-    name: str | None
-    occurred_at: datetime
-    arms: list[str]
-    confidence: float | None = None
-    bank: str | None = None
-    cut: bool | None = None
-    turn_ids: list[str] | None = None
-    explain: Explanation | None = None
+    unit_id: UnitId
+    kind: UnitKind
+    text: str = Field(description="whole text, or the passage that fits best")
+    score: float = Field(description="how well it fits the question")
+    session_id: SessionOf
+    turn_id: TurnOf
+    role: Role
+    name: SpeakerName
+    occurred_at: UnitTime
+    arms: list[str] = Field(description="searches that found it")
+    confidence: float | None = Field(None, description="confidence of a fact, 0 to 1, where it is known")
+    bank: str | None = Field(None, description="bank of the unit, told across banks")
+    cut: bool | None = Field(None, description="true where the text is a passage: the unit has the whole")
+    turn_ids: list[str] | None = Field(
+        None, description="the caller's own ids of all turns that say it, where they are several"
+    )
+    explain: Explanation | None = Field(None, description="how the score came about, told with `explain`")
 
 
 class ReferenceMessage(WireModel):
     """The recalled units as a message for the prompt, framed as untrusted."""
 
-    role: Literal["user"]
-    content: str
+    role: Literal["user"] = Field(description="always `user`: recalled text is data, never an instruction")
+    content: str = Field(description="recalled units in a frame, ready for the prompt")
 
 
 class GatewayFailure(WireModel):
     """The error of a gateway."""
 
-    category: str
-    http_status: int | None
+    category: str = Field(description="category of the error")
+    http_status: int | None = Field(description="HTTP status that the gateway answered; null: none")
 
 
 class GatewayAnswer(WireModel):
     """The results of the gateway, when it was searched."""
 
-    results: list[GatewayHit]
-    error: GatewayFailure | None
-    took_ms: float
+    results: list[GatewayHit] = Field(description="what the gateway found")
+    error: GatewayFailure | None = Field(description="why it found nothing; null: it answered")
+    took_ms: float = Field(description="milliseconds of the search")
 
 
 class EvidenceBlock(WireModel):
-    """Whether the answer probably contains evidence: flags for the agent, which filter nothing.
+    """Whether the answer probably contains evidence: flags for the agent, which filter nothing."""
 
-    `top` is the best score, `on_topic` whether it is one that answers have (`recall.evidence.floor`, and
-    `agent_floor` where an agent speaks or no speaker has a name). `about`, where the question names one speaker:
-    "other_speaker" if what others said fits better than the best of theirs.
-    """
-
-    top: float | None
-    on_topic: bool
-    about: About | None
+    top: float | None = Field(description="best score; null: nothing was found")
+    on_topic: bool = Field(description="whether the best score is one that answers have (settings `recall.evidence.*`)")
+    about: About | None = Field(
+        description="if the question names one speaker: `other_speaker` if what others said fits better, else `named`"
+    )
 
 
 class RecallReply(WireModel):
-    """Recalled units, best first, and a message ready for a prompt.
+    """Recalled units, and a message ready for a prompt."""
 
-    `degraded` names the parts that did not answer, `directives` are the bank's, `trace` (milliseconds a step) is told
-    with `explain`, `truncated` and `note` where there was no room for all results.
-    """
-
-    results: list[RecalledUnit]
-    reference: ReferenceMessage | None
-    freshness: FreshnessBlock
-    took_ms: float
-    evidence: EvidenceBlock
-    bank_known: bool
-    truncated: bool | None = None
-    note: str | None = None
-    directives: list[Directive] | None = None
-    degraded: list[str] | None = None
-    trace: dict[str, float] | None = None
-    gateway: GatewayAnswer | None = None
+    results: list[RecalledUnit] = Field(description="recalled units, best first")
+    reference: ReferenceMessage | None = Field(
+        description="the same as a message for the prompt; null: there is nothing to show"
+    )
+    freshness: FreshnessBlock = Field(description="how fresh the bank is")
+    took_ms: float = Field(description="milliseconds of the search, without waiting")
+    evidence: EvidenceBlock = Field(description="whether the results are likely to answer at all")
+    bank_known: bool = Field(description="whether there is such a bank")
+    truncated: bool | None = Field(None, description="true where there was no room for all results")
+    note: str | None = Field(None, description="what was left out, and how to ask for less")
+    directives: list[Directive] | None = Field(None, description="the bank's directives, the highest priority first")
+    degraded: list[str] | None = Field(None, description="parts that did not answer")
+    trace: dict[str, float] | None = Field(None, description="milliseconds by step, told with `explain`")
+    gateway: GatewayAnswer | None = Field(None, description="what the gateway found, where it was asked")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "results": [
@@ -134,10 +139,10 @@ class RecallReply(WireModel):
 
 
 class JobTicketAnswer(WireModel):
-    """A recall job; its answer is available until `expires_at`."""
+    """A recall job that was created."""
 
-    job_id: UUID
-    expires_at: datetime
+    job_id: UUID = Field(description="id of the job")
+    expires_at: datetime = Field(description="time until which the answer is kept")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "job_id": "2f1e0d9c-8b7a-4695-8473-625140f3e2d1",
@@ -148,15 +153,15 @@ class JobTicketAnswer(WireModel):
 class JobFailure(WireModel):
     """The error code of a failed recall job."""
 
-    category: str | None
+    category: str | None = Field(description="category of the error")
 
 
 class RecallJobAnswer(WireModel):
-    """A recall job: its status; `result` when it is done, `error` when it failed."""
+    """A recall job."""
 
-    status: Literal["pending", "done", "failed", "expired"]
-    result: RecallReply | None = None
-    error: JobFailure | None = None
+    status: Literal["pending", "done", "failed", "expired"] = Field(description="status of the job")
+    result: RecallReply | None = Field(None, description="the answer, when it is done")
+    error: JobFailure | None = Field(None, description="the error, when it failed")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"status": "done", "result": RecallReply.EXAMPLE}
 

@@ -10,11 +10,11 @@ from producers.service.authorisation import Action, require_write
 from producers.service.banks import resolve_speaker
 from producers.service.bodies import parse_body
 from producers.service.dependencies import ServiceDependencies
-from producers.service.fields import BankName, Moment, Name, Text, field_error, session_name
+from producers.service.fields import DefaultBank, End, Moment, Name, SpeakerId, Text, field_error, session_name
 from producers.service.framing import strip_frames
 from producers.service.redacting import Redactor
-from producers.service.turns import limit_metadata, limit_text
-from producers.service.wire import Done, RequestModel
+from producers.service.turns import Metadata, limit_metadata, limit_text
+from producers.service.wire import Done, RequestModel, UnitId, WritePosition
 from producers.settings import ApiSettings
 from store.ledger.stages import Stage
 from store.memory.corrections import PINNED
@@ -39,21 +39,22 @@ MemoryId = Annotated[str, AfterValidator(session_name)]
 
 
 class MemoryBody(RequestModel):
-    """A memory: text and id; without an id, the same text is the same memory.
+    """A single memory."""
 
-    From `expires_at` on it is in no answer.
-    """
-
-    bank: BankName = "default"
-    id: MemoryId | None = None
-    content: Annotated[Text, AfterValidator(_own_text)] = Field(repr=False)
-    title: Name | None = Field(None, repr=False)
-    kind: Literal["world", "experience", "opinion", "observation", "mental_model"] = "world"
-    user_id: Name | None = None
-    occurred_at: Moment | None = None
-    pinned: bool = False
-    expires_at: Moment | None = None
-    metadata: dict[Text, Text] = Field(default_factory=dict, repr=False)
+    bank: DefaultBank = "default"
+    id: MemoryId | None = Field(
+        None, description="the caller's own id of the memory; left out: the same text is the same memory"
+    )
+    content: Annotated[Text, AfterValidator(_own_text)] = Field(repr=False, description="text of the memory")
+    title: Name | None = Field(None, repr=False, description="title of the memory")
+    kind: Literal["world", "experience", "opinion", "observation", "mental_model"] = Field(
+        "world", description="fact type of the memory"
+    )
+    user_id: SpeakerId = None
+    occurred_at: Moment | None = Field(None, description="time at which it happened; left out: when it is written")
+    pinned: bool = Field(False, description="whether every recall of the bank returns it")
+    expires_at: End = None
+    metadata: Metadata = Field(default_factory=dict, repr=False)
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "bank": "default",
@@ -64,13 +65,13 @@ class MemoryBody(RequestModel):
 
 
 class MemoryReceipt(Done):
-    """The memory is durable and readable; `created`: it is new; `changed`: something was written."""
+    """The memory is durable and readable."""
 
-    id: str
-    unit_id: UUID
-    position: int
-    created: bool
-    changed: bool
+    id: str = Field(description="the caller's own id of the memory, or the one made of its text")
+    unit_id: UnitId
+    position: WritePosition
+    created: bool = Field(description="whether there was none of this id")
+    changed: bool = Field(description="whether something was written")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "ok": True,

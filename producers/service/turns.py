@@ -22,7 +22,7 @@ from pydantic import (
 
 from producers.errors import FieldProblem, Invalid, ProducerError, TooLarge
 from producers.service.bodies import parse_body
-from producers.service.fields import BankName, Moment, Name, SessionName, Text, TurnName, field_error
+from producers.service.fields import DefaultBank, End, Moment, Name, SessionId, SpeakerId, Text, TurnId, field_error
 from producers.service.framing import strip_frames
 from producers.service.wire import RequestModel
 from producers.settings import ApiSettings
@@ -37,6 +37,10 @@ LONGEST_TEXT = 16_777_216
 MAX_METADATA_BYTES = 16_384
 #: Most bytes of metadata that one call writes: a turn's metadata are stored with each of its messages.
 MAX_METADATA_BYTES_OF_CALL = 4_194_304
+Metadata = Annotated[
+    dict[Text, Text],
+    Field(description=f"the caller's own texts by name, together at most {MAX_METADATA_BYTES} bytes of UTF-8"),
+]
 #: Most tags of a turn, and the metadata key under which they are stored.
 MAX_TAGS = 64
 TAGS = "tags"
@@ -108,10 +112,12 @@ class MessageBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    role: Literal["user", "assistant", "tool", "system"]
-    name: Name | None = None
-    content: ContentField
-    timestamp: Moment | None = None
+    role: Literal["user", "assistant", "tool", "system"] = Field(description="role of the speaker")
+    name: Name | None = Field(None, description="name of the speaker")
+    content: ContentField = Field(
+        description="text, or content parts as of OpenAI's APIs; recalled text in a frame is left out"
+    )
+    timestamp: Moment | None = Field(None, description="time at which it was said; left out: `occurred_at` of the turn")
 
     @model_validator(mode="before")
     @classmethod
@@ -130,19 +136,24 @@ def _message_of_item(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class TurnBody(RequestModel):
-    """A completed turn; from `expires_at` on it is in no answer."""
+    """A completed turn."""
 
-    bank: BankName = "default"
-    session_id: SessionName
-    turn_id: TurnName
-    user_id: Name | None = None
-    occurred_at: Moment | None = None
-    messages: list[MessageBody] = Field(min_length=1)
-    metadata: dict[Text, Text] = Field(default_factory=dict)
-    tags: list[Name] = Field(default_factory=list, max_length=MAX_TAGS)
-    gateway: bool | None = None
-    doc_id: DocumentId | None = None
-    expires_at: Moment | None = None
+    bank: DefaultBank = "default"
+    session_id: SessionId
+    turn_id: TurnId
+    user_id: SpeakerId = None
+    occurred_at: Moment | None = Field(None, description="time of the turn; left out: when it arrives")
+    messages: list[MessageBody] = Field(
+        min_length=1, description="what was said, in order, up to the end of the agent's answer"
+    )
+    metadata: Metadata = Field(default_factory=dict)
+    tags: list[Name] = Field(default_factory=list, max_length=MAX_TAGS, description="tags, which recall can filter by")
+    gateway: bool | None = Field(
+        None,
+        description="whether to deliver the turn to the gateway target, if there is one; left out: true",
+    )
+    doc_id: DocumentId | None = Field(None, description="id of the document of the bank that the turn was read from")
+    expires_at: End = None
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "bank": "default",
@@ -161,7 +172,10 @@ class BatchBody(RequestModel):
     """A batch of turns; each is validated separately."""
 
     turns: list[Any] = Field(
-        min_length=1, max_length=MAX_BATCH, json_schema_extra={"items": {"$ref": "#/components/schemas/TurnBody"}}
+        min_length=1,
+        max_length=MAX_BATCH,
+        json_schema_extra={"items": {"$ref": "#/components/schemas/TurnBody"}},
+        description="turns, each as `POST /api/v1/turns` takes it",
     )
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"turns": [TurnBody.EXAMPLE]}

@@ -31,10 +31,12 @@ ERASE_FOR = timedelta(seconds=5)
 
 
 class CorrectionBody(RequestModel):
-    """The new text of a unit; with `version`, only if the unit is still at the version that was seen."""
+    """The new text of a unit."""
 
-    content: Text = Field(repr=False)
-    version: int | None = Field(None, ge=1, lt=2**63)
+    content: Text = Field(repr=False, description="new text of the unit")
+    version: int | None = Field(
+        None, ge=1, lt=2**63, description="version of the unit that was seen: another one is a conflict; left out: any"
+    )
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"content": "We fly to Lisbon on Saturday", "version": 1}
 

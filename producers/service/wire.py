@@ -5,9 +5,31 @@ every operation and validates its answer by the model that is published for it.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Literal
+from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
+
+# Fields of several answers.
+UnitId = Annotated[UUID, Field(description="id of the unit")]
+UnitKind = Annotated[
+    str, Field(description="fact type: `world`, `experience`, `opinion`, `observation` or `mental_model`")
+]
+UnitOrigin = Annotated[
+    str,
+    Field(description="what it is: `message`, `extraction` (a fact), `document` (a chunk), `memory` or `reflection`"),
+]
+UnitOrdinal = Annotated[int | None, Field(description="its place in its turn or document, from 0")]
+UnitTime = Annotated[datetime, Field(description="when it happened, in UTC")]
+SessionOf = Annotated[str | None, Field(description="the caller's own id of the session; null: it has none")]
+TurnOf = Annotated[str | None, Field(description="the caller's own id of the turn; null: it has none")]
+Role = Annotated[str | None, Field(description="role of the speaker; null: it has none")]
+SpeakerName = Annotated[str | None, Field(description="name of the speaker; null: none is known")]
+LogPosition = Annotated[int, Field(description="its position in the event log")]
+WritePosition = Annotated[
+    int, Field(description="position of this in the event log: a recall with it as `min_position` shows this")
+]
 
 
 class WireModel(BaseModel):
@@ -28,23 +50,19 @@ class RequestModel(WireModel):
 class Done(WireModel):
     """The request is done."""
 
-    ok: Literal[True]
+    ok: Literal[True] = Field(description="always true")
 
 
 class FreshnessBlock(WireModel):
-    """The log position up to which each stage of the bank is complete.
+    """The log position up to which each stage of the bank is complete."""
 
-    `position` is the bank's highest that this answer shows, `pending` counts the undone rows of extraction, embedding
-    and projection. `waited_ms` and `met` tell of the position that the call was to wait for.
-    """
-
-    position: int
-    embedded: int
-    extracted: int
-    projected: int
-    pending: int
-    waited_ms: int
-    met: bool
+    position: int = Field(description="the bank's highest position that this answer shows")
+    embedded: int = Field(description="position up to which every text has its vector")
+    extracted: int = Field(description="position up to which names, dates and facts are extracted")
+    projected: int = Field(description="position up to which counts, facts in time and reflections are made")
+    pending: int = Field(description="undone rows of extraction, embedding and projection")
+    waited_ms: int = Field(description="milliseconds that the call waited for the position it asked for")
+    met: bool = Field(description="whether that position was reached; true where none was asked for")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "position": 42,

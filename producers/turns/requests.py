@@ -7,7 +7,17 @@ from typing import Any, ClassVar, Literal
 from pydantic import ConfigDict, Field
 
 from producers.errors import FieldProblem, Invalid
-from producers.service.fields import BANK_BYTES, POSITION_MAX, TURN_BYTES, BankName, Moment, Name, WaitMs, session_name
+from producers.service.fields import (
+    BANK_BYTES,
+    POSITION_MAX,
+    TURN_BYTES,
+    BankName,
+    End,
+    MinPosition,
+    SpeakerId,
+    WaitMs,
+    session_name,
+)
 from producers.service.wire import Done, FreshnessBlock, WireModel
 from producers.turns.history import choose_current
 from producers.turns.items import Item, clean_items
@@ -37,24 +47,37 @@ class _LifecycleBody(WireModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    project: str | None = None
-    bank: BankName | None = None
-    session_id: str = ""
-    turn_id: str = ""
-    user_id: Name | None = None
-    conversation_items: Items = Field(default_factory=list, repr=False)
-    current_input_start: int = 0
-    current_input_count: int = 0
-    min_position: int | None = Field(None, ge=0, le=POSITION_MAX)
+    project: str | None = Field(None, description="another name of `bank`")
+    bank: BankName | None = Field(None, description="name of the bank; left out: `default`")
+    session_id: str = Field("", description="the caller's own id of the session, which is needed")
+    turn_id: str = Field("", description="the caller's own id of the turn, which is needed; a retry sends the same")
+    user_id: SpeakerId = None
+    conversation_items: Items = Field(
+        default_factory=list,
+        repr=False,
+        description="the whole history, where the caller keeps it itself; the next two say which part is current",
+    )
+    current_input_start: int = Field(0, description="index of the first current item in `conversation_items`")
+    current_input_count: int = Field(0, description="number of current items; 0: to the end")
+    min_position: MinPosition = None
 
 
 class BeforeTurnBody(_LifecycleBody):
     """A turn that is about to begin."""
 
-    current_input: Items = Field(default_factory=list, repr=False)
-    base_instructions: str | None = Field(None, repr=False)
-    max_input_tok: int = Field(DEFAULT_INPUT_TOKENS, ge=0, le=POSITION_MAX)
-    scope: Literal["project", "session"] | None = None
+    current_input: Items = Field(
+        default_factory=list,
+        repr=False,
+        description="items that the turn asks with; needed where `conversation_items` is empty",
+    )
+    base_instructions: str | None = Field(None, repr=False, description="accepted, and not used")
+    max_input_tok: int = Field(
+        DEFAULT_INPUT_TOKENS, ge=0, le=POSITION_MAX, description="most tokens of the answer's items; 0: no limit"
+    )
+    scope: Literal["project", "session"] | None = Field(
+        None,
+        description="whether to recall from the whole bank or from this session alone; left out: as the service is set",
+    )
     wait_ms: WaitMs = 0
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
@@ -66,11 +89,11 @@ class BeforeTurnBody(_LifecycleBody):
 
 
 class AfterTurnBody(_LifecycleBody):
-    """A completed turn; from `expires_at` on it is in no answer."""
+    """A completed turn."""
 
-    input_items: Items = Field(default_factory=list, repr=False)
-    output_items: Items = Field(default_factory=list, repr=False)
-    expires_at: Moment | None = None
+    input_items: Items = Field(default_factory=list, repr=False, description="items that the turn asked with")
+    output_items: Items = Field(default_factory=list, repr=False, description="items that the model answered with")
+    expires_at: End = None
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "bank": "default",

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal
-from uuid import UUID
 
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field
@@ -17,7 +16,7 @@ from producers.service.fields import SESSION_ID, TURN_ID, SessionId, TurnId, Tur
 from producers.service.intake import TurnResult
 from producers.service.listings import TurnsAnswer, TurnsParameters, row_as_json
 from producers.service.turns import BatchBody, TurnBody
-from producers.service.wire import Done, WireModel
+from producers.service.wire import Done, LogPosition, Role, SpeakerName, UnitId, UnitTime, WireModel, WritePosition
 from producers.turns.requests import AfterTurnAnswer, AfterTurnBody, BeforeTurnAnswer, BeforeTurnBody
 from store.errors import NotFound, PositionBeyondLog, TurnConflict
 from store.ledger.ledger import StageStatus
@@ -42,10 +41,10 @@ class TurnOrTurnsParameters(TurnsParameters):
 
 
 class TurnReceipt(Done):
-    """The turn is durable. `position` is its position in the log; `duplicate`: it was stored before."""
+    """The turn is durable."""
 
-    position: int
-    duplicate: bool
+    position: WritePosition
+    duplicate: bool = Field(description="whether the turn was stored before")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, "position": 42, "duplicate": False}
 
@@ -53,14 +52,14 @@ class TurnReceipt(Done):
 class RefusedTurn(WireModel):
     """A refused turn of a batch, with the error; the other turns are not affected."""
 
-    ok: Literal[False]
-    error: Failure
+    ok: Literal[False] = Field(description="always false")
+    error: Failure = Field(description="why this turn was refused")
 
 
 class BatchAnswer(WireModel):
-    """The result of each turn, in order."""
+    """The results of a batch."""
 
-    results: list[TurnReceipt | RefusedTurn]
+    results: list[TurnReceipt | RefusedTurn] = Field(description="the result of each turn, in the order of the request")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "results": [
@@ -81,25 +80,27 @@ class BatchAnswer(WireModel):
 class StageError(WireModel):
     """The error of a turn in a stage."""
 
-    category: str
-    reason: str | None
+    category: str = Field(description="category of the error")
+    reason: str | None = Field(description="sanitised reason; null: none is known")
 
 
 class StageAnswer(WireModel):
     """The status of a turn in one stage."""
 
-    status: Literal["pending", "running", "done", "skipped", "unknown", "dead"]
-    attempts: int
-    updated_at: datetime
-    error: StageError | None
+    status: Literal["pending", "running", "done", "skipped", "unknown", "dead"] = Field(
+        description="status of the turn in the stage; `dead` is quarantined, `unknown` a delivery that may have arrived"
+    )
+    attempts: int = Field(description="number of attempts")
+    updated_at: datetime = Field(description="time of the last change of the status")
+    error: StageError | None = Field(description="the last error; null: there was none")
 
 
 class TurnStatusAnswer(WireModel):
-    """A turn's position in the log, and its status in each stage."""
+    """A turn's position and its status in each stage."""
 
-    position: int
-    accepted_at: datetime
-    stages: dict[str, StageAnswer]
+    position: LogPosition
+    accepted_at: datetime = Field(description="time at which the turn was accepted")
+    stages: dict[str, StageAnswer] = Field(description="status by stage")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "position": 42,
@@ -116,21 +117,21 @@ class TurnStatusAnswer(WireModel):
 
 
 class MessageAnswer(WireModel):
-    """One stored message of a turn; `parts` are its parts that are not text."""
+    """One stored message of a turn."""
 
-    unit_id: UUID
-    ordinal: int
-    role: str | None
-    name: str | None
-    content: str
-    occurred_at: datetime
-    parts: list[dict[str, Any]]
+    unit_id: UnitId
+    ordinal: int = Field(description="place of the message in the turn, from 0")
+    role: Role
+    name: SpeakerName
+    content: str = Field(description="text of the message")
+    occurred_at: UnitTime
+    parts: list[dict[str, Any]] = Field(description="content parts that are not text")
 
 
 class TurnAnswer(TurnStatusAnswer):
-    """A turn's status in each stage, and its messages; forgotten ones are left out."""
+    """A turn's status in each stage, and its messages."""
 
-    messages: list[MessageAnswer]
+    messages: list[MessageAnswer] = Field(description="messages of the turn; forgotten ones are left out")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         **TurnStatusAnswer.EXAMPLE,

@@ -23,7 +23,20 @@ from producers.http.requests import (
 from producers.http.routes.erasures import ERASING, answer_receipt
 from producers.service.erasures import ReceiptAnswer
 from producers.service.units import CorrectionBody
-from producers.service.wire import Done, WireModel
+from producers.service.wire import (
+    Done,
+    LogPosition,
+    Role,
+    SessionOf,
+    SpeakerName,
+    TurnOf,
+    UnitKind,
+    UnitOrdinal,
+    UnitOrigin,
+    UnitTime,
+    WireModel,
+    WritePosition,
+)
 from store.errors import ConcurrencyError, IsReflection, NotFound
 from store.memory.links import Linked
 from store.memory.units import Unit
@@ -37,7 +50,7 @@ router = APIRouter(prefix="/api/v1", tags=["units"])
 
 
 class ForgetParameters(BankParameters):
-    """The bank; `with_facts`: also forget facts without another source; `erase`: erase instead of forget."""
+    """A unit's bank, and how to forget the unit."""
 
     with_facts: bool = Field(False, description="whether to forget the facts that nothing else says, too")
     erase: bool = Field(
@@ -48,44 +61,46 @@ class ForgetParameters(BankParameters):
 class DrawnFact(WireModel):
     """A fact that was derived from a unit."""
 
-    unit_id: UUID
-    text: str
+    unit_id: UnitId
+    text: str = Field(description="text of the fact")
 
 
 class LinkAnswer(WireModel):
-    """A linked unit and the beginning of its text; `direction` is as seen from this unit."""
+    """A link to another unit."""
 
-    unit_id: UUID
-    kind: str
-    weight: float
-    direction: Literal["to", "from"]
-    excerpt: str
+    unit_id: UUID = Field(description="id of the other unit")
+    kind: str = Field(description="kind of the link")
+    weight: float = Field(description="weight of the link, 0 to 1")
+    direction: Literal["to", "from"] = Field(
+        description="whether the link leads `to` the other unit or comes `from` it"
+    )
+    excerpt: str = Field(description="beginning of the other unit's text")
 
 
 class UnitAnswer(WireModel):
     """A unit with its provenance: turn, sources, derived facts and links."""
 
-    unit_id: UUID
-    kind: str
-    text: str
-    origin: str
-    session_id: str | None
-    turn_id: str | None
-    ordinal: int | None
-    role: str | None
-    name: str | None
-    occurred_at: datetime
-    position: int
-    metadata: dict[str, Any]
-    sources: list[UUID]
-    entities: list[str]
-    valid_from: datetime | None
-    valid_to: datetime | None
-    superseded_by: UUID | None
-    version: int
-    expires_at: datetime | None
-    facts: list[DrawnFact]
-    links: list[LinkAnswer]
+    unit_id: UnitId
+    kind: UnitKind
+    text: str = Field(description="whole text")
+    origin: UnitOrigin
+    session_id: SessionOf
+    turn_id: TurnOf
+    ordinal: UnitOrdinal
+    role: Role
+    name: SpeakerName
+    occurred_at: UnitTime
+    position: LogPosition
+    metadata: dict[str, Any] = Field(description="metadata by name")
+    sources: list[UUID] = Field(description="units that a fact was drawn from")
+    entities: list[str] = Field(description="names of people and things in it")
+    valid_from: datetime | None = Field(description="since when a fact holds; null: it is no projected fact")
+    valid_to: datetime | None = Field(description="until when a fact held; null: it still holds")
+    superseded_by: UUID | None = Field(description="id of the fact that superseded it")
+    version: int = Field(description="version of the unit, from 1; every correction is another")
+    expires_at: datetime | None = Field(description="time from which on no answer shows it; null: never")
+    facts: list[DrawnFact] = Field(description="facts that were drawn from it")
+    links: list[LinkAnswer] = Field(description="its strongest links to other units")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "unit_id": UNIT,
@@ -121,12 +136,12 @@ class UnitAnswer(WireModel):
 
 
 class CorrectionReceipt(Done):
-    """The unit has the new text or pin; `changed` is false when it had it before."""
+    """The unit has the new text or pin."""
 
-    unit_id: str
-    position: int
-    changed: bool
-    facts_ended: int
+    unit_id: str = Field(description="id of the unit")
+    position: WritePosition
+    changed: bool = Field(description="false where the unit had this text or pin before")
+    facts_ended: int = Field(description="number of facts that ended with the old text")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "ok": True,
@@ -138,11 +153,13 @@ class CorrectionReceipt(Done):
 
 
 class ForgottenAnswer(Done):
-    """The unit is forgotten, with this number of facts that have no other source."""
+    """The unit is forgotten."""
 
-    unit_id: str
-    position: int
-    facts_forgotten: int
+    unit_id: str = Field(description="id of the unit")
+    position: WritePosition
+    facts_forgotten: int = Field(
+        description="number of facts that were forgotten with it, since nothing else says them"
+    )
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, "unit_id": UNIT, "position": 45, "facts_forgotten": 1}
 
