@@ -70,21 +70,21 @@ class CallerClass(StrEnum):
 
 
 class Failure(BaseModel):
-    """What went wrong, for a program and for a person; `retryable`: the same request may succeed later."""
+    """What went wrong, for a program and for a person."""
 
     code: str = Field(
         description="one of: " + "; ".join(f"`{code}`: {meaning}" for code, meaning in sorted(MEANINGS.items()))
     )
-    message: str
-    retryable: bool
-    details: dict[str, Any]
+    message: str = Field(description="what went wrong, for a person")
+    retryable: bool = Field(description="whether the same request may succeed later")
+    details: dict[str, Any] = Field(description="what the code tells beside it, such as `problems` or a limit")
 
 
 class ErrorBody(WireModel):
-    """Every answer that is no success. `request_id` also stands in the log, and in the header `x-request-id`."""
+    """Every answer that is no success."""
 
-    error: Failure
-    request_id: str
+    error: Failure = Field(description="what went wrong")
+    request_id: str = Field(description="id of the request; it stands in the log, and in the header `x-request-id`")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "error": {"code": "NOT_FOUND", "message": "no such unit", "retryable": False, "details": {}},

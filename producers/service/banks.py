@@ -105,9 +105,9 @@ class ChangedBank(BankAnswer, Done):
 
 
 class MadeBank(BankAnswer, Done):
-    """The bank; `created` is false when it already existed."""
+    """The bank that is there now."""
 
-    created: bool
+    created: bool = Field(description="false where it already existed")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, **BankAnswer.EXAMPLE, "created": True}
 
@@ -115,7 +115,7 @@ class MadeBank(BankAnswer, Done):
 class BanksAnswer(PageAnswer):
     """A page of the banks that the key can read, by name."""
 
-    banks: list[BankAnswer]
+    banks: list[BankAnswer] = Field(description="banks, by name")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"banks": [BankAnswer.EXAMPLE], **PageAnswer.EXAMPLE}
 

@@ -38,8 +38,8 @@ class Credentials(WireModel):
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
-    user_id: str
-    user_key: str = Field(repr=False)
+    user_id: str = Field(description="id of the user")
+    user_key: str = Field(repr=False, description="key of the user")
 
 
 class Scoped(Credentials):
@@ -47,9 +47,9 @@ class Scoped(Credentials):
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
-    user_id: Name
-    app_id: Name = "default"
-    project_id: Name = "default"
+    user_id: Name = Field(description="id of the user, whose key stands in `user_key`")
+    app_id: Name = Field("default", description="application: its memory is apart from that of others")
+    project_id: Name = Field("default", description="project: its memory is apart from that of others")
 
     @property
     def bank(self) -> str:
@@ -67,15 +67,17 @@ def _check_positive(value: Any) -> Any:
 
 
 class AddedMessage(BaseModel):
-    """One message; a tool's message names the call that it answers."""
+    """One message."""
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
-    sender_id: Name
-    role: Literal["user", "assistant", "tool"]
-    timestamp: Annotated[Moment, BeforeValidator(_check_positive)]
-    content: ContentField
-    tool_call_id: Name | None = None
+    sender_id: Name = Field(description="name of the speaker")
+    role: Literal["user", "assistant", "tool"] = Field(description="role of the speaker")
+    timestamp: Annotated[Moment, BeforeValidator(_check_positive)] = Field(
+        description="time at which it was said, in milliseconds since 1970; not before that of the message before it"
+    )
+    content: ContentField = Field(description="text, or content parts as of OpenAI's APIs")
+    tool_call_id: Name | None = Field(None, description="id of the call that a tool's message answers, which needs it")
 
     @model_validator(mode="after")
     def _of_a_call(self) -> Self:
@@ -92,14 +94,17 @@ def _in_order(messages: list[AddedMessage]) -> list[AddedMessage]:
 
 
 class AddBody(Scoped):
-    """Messages to add to a session, in order.
+    """Messages to add to a session."""
 
-    `afterturn_turn_id`: they are of this turn of the same tenant, which a service that hands its turns to itself names.
-    """
-
-    afterturn_turn_id: UUID | None = Field(None, strict=False)
-    session_id: Text = Field(min_length=1)
-    messages: Annotated[list[AddedMessage], AfterValidator(_in_order)] = Field(min_length=1, max_length=MAX_MESSAGES)
+    afterturn_turn_id: UUID | None = Field(
+        None,
+        strict=False,
+        description="turn of the same tenant that they are of, named by a service that hands its turns to itself",
+    )
+    session_id: Text = Field(min_length=1, description="session of the messages")
+    messages: Annotated[list[AddedMessage], AfterValidator(_in_order)] = Field(
+        min_length=1, max_length=MAX_MESSAGES, description="messages, in order"
+    )
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "user_id": "ana",
@@ -114,18 +119,21 @@ class AddBody(Scoped):
 class FlushBody(Scoped):
     """A session to flush."""
 
-    session_id: Text = Field(min_length=1)
+    session_id: Text = Field(min_length=1, description="session to flush")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"user_id": "ana", "user_key": "at_example", "session_id": "chat:monday"}
 
 
 class SearchBody(Scoped):
-    """A query and its scope: this conversation, or all of the user's memory."""
+    """A query and where to search."""
 
-    conversation_id: Text = Field(min_length=1)
+    conversation_id: Text = Field(min_length=1, description="conversation that asks")
     query: Text = Field(min_length=1, description=f"its first {LONGEST_QUESTION} characters are looked at", repr=False)
-    scope: list[Literal["current_chat", "resources", "all_user_memory"]] = Field(min_length=1)
-    top_k: int = Field(8, ge=1, le=100)
+    scope: list[Literal["current_chat", "resources", "all_user_memory"]] = Field(
+        min_length=1,
+        description="what to search; there are no `resources` here, and asked alone they find nothing",
+    )
+    top_k: int = Field(8, ge=1, le=100, description="most results")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "user_id": "ana",
@@ -137,17 +145,17 @@ class SearchBody(Scoped):
 
 
 class AddedCount(WireModel):
-    """The number of stored messages; blank and recalled ones are left out."""
+    """What became of the messages."""
 
-    message_count: int
-    status: Literal["accumulated"]
+    message_count: int = Field(description="number of stored messages; blank and recalled ones are left out")
+    status: Literal["accumulated"] = Field(description="always `accumulated`")
 
 
 class AddAnswer(WireModel):
     """The messages are durable."""
 
-    request_id: str
-    data: AddedCount
+    request_id: str = Field(description="id of the request; it stands in the log")
+    data: AddedCount = Field(description="what became of it")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "request_id": "0f3c1d2e4b5a69788796a5b4c3d2e1f0",
@@ -158,14 +166,14 @@ class AddAnswer(WireModel):
 class FlushStatus(WireModel):
     """Extraction has begun."""
 
-    status: Literal["extracted"]
+    status: Literal["extracted"] = Field(description="always `extracted`")
 
 
 class FlushAnswer(WireModel):
     """Nothing was waiting."""
 
-    request_id: str
-    data: FlushStatus
+    request_id: str = Field(description="id of the request; it stands in the log")
+    data: FlushStatus = Field(description="what became of it")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "request_id": "0f3c1d2e4b5a69788796a5b4c3d2e1f0",
@@ -174,22 +182,24 @@ class FlushAnswer(WireModel):
 
 
 class SearchResult(WireModel):
-    """One message or fact, and whether it is from this conversation."""
+    """One message or fact."""
 
-    id: str
-    session_id: str | None
-    text: str
-    score: float
-    source_scope: Literal["current_chat", "all_user_memory"]
-    resource_uri: str | None
+    id: str = Field(description="id of the message or fact")
+    session_id: str | None = Field(description="session of it; null: it has none")
+    text: str = Field(description="text of it")
+    score: float = Field(description="how well it fits the query")
+    source_scope: Literal["current_chat", "all_user_memory"] = Field(
+        description="whether it is from this conversation or another"
+    )
+    resource_uri: str | None = Field(description="address of its resource; null: it has none")
 
 
 class SearchAnswer(WireModel):
-    """Results, best first; `truncated` and `note` when they did not all fit."""
+    """The results of a search."""
 
-    results: list[SearchResult]
-    truncated: bool | None = None
-    note: str | None = None
+    results: list[SearchResult] = Field(description="results, best first")
+    truncated: bool | None = Field(None, description="true where there was no room for all results")
+    note: str | None = Field(None, description="what was left out, and how to ask for less")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "results": [

@@ -200,7 +200,7 @@ class DirectiveReceipt(Done):
 class DirectivesAnswer(PageAnswer):
     """A page of a bank's directives, the most important first."""
 
-    directives: list[Directive]
+    directives: list[Directive] = Field(description="directives, the highest priority first")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"directives": [DIRECTIVE], **PageAnswer.EXAMPLE}
 
@@ -208,7 +208,7 @@ class DirectivesAnswer(PageAnswer):
 class ReflectionsAnswer(PageAnswer):
     """A page of a bank's reflections, the newest first."""
 
-    reflections: list[Reflection]
+    reflections: list[Reflection] = Field(description="reflections, the newest first")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "reflections": [

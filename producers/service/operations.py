@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from producers.errors import FieldProblem, Invalid
 from producers.service.bodies import parse_body
 from producers.service.fields import BankName, Name, Text
-from producers.service.operator_work import AT, KEY_ID, TENANT_ID, AnyTenant, OperatorWork
+from producers.service.operator_work import AT, KEY_ID, TENANT_ID, AnyTenant, OperatorWork, TenantName
 from producers.service.paging import Limit, ListOrder, Page, PageAnswer, PageParameters, read_name
 from producers.service.wire import RequestModel, WireModel
 from store import identity
@@ -40,7 +40,7 @@ class TenantParameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    tenant: Name = Field(description="name of the tenant")
+    tenant: TenantName
 
 
 class AuditParameters(BaseModel):
@@ -63,25 +63,33 @@ class TargetsParameters(BaseModel):
 
 
 class NewKeyBody(RequestModel):
-    """A key to create; the first key creates the tenant. `expires_s`: lifetime in seconds."""
+    """A key to create; the first key creates the tenant."""
 
-    tenant: Name
-    label: Text = Field("", max_length=256)
-    banks: list[BankName] | None = Field(None, max_length=64)
-    user: Name | None = None
-    agent: Name | None = None
-    write: bool = True
-    curate: bool = False
-    expires_s: int | None = Field(None, ge=1, le=10 * 366 * 86_400)
+    tenant: TenantName
+    label: Text = Field("", max_length=256, description="what the key is for")
+    banks: list[BankName] | None = Field(
+        None, max_length=64, description="banks that the key reaches, by name; left out: all"
+    )
+    user: Name | None = Field(None, description="user whose banks alone it reaches beside shared ones; left out: none")
+    agent: Name | None = Field(
+        None, description="agent whose banks alone it reaches beside shared ones; left out: none"
+    )
+    write: bool = Field(True, description="whether the key may write")
+    curate: bool = Field(
+        False, description="whether a key of a user or an agent may set directives and pins in a shared bank"
+    )
+    expires_s: int | None = Field(
+        None, ge=1, le=10 * 366 * 86_400, description="lifetime of the key in seconds; left out: no end"
+    )
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"tenant": "acme", "label": "support bot", "banks": ["support"]}
 
 
 class RotateBody(RequestModel):
-    """A tenant, and the overlap with the old key in seconds."""
+    """How to rotate a key."""
 
-    tenant: Name
-    overlap_s: int = Field(86_400, ge=0, le=366 * 86_400)
+    tenant: TenantName
+    overlap_s: int = Field(86_400, ge=0, le=366 * 86_400, description="seconds for which the old key still works")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"tenant": "acme", "overlap_s": 3600}
 
@@ -89,12 +97,14 @@ class RotateBody(RequestModel):
 class QuotaBody(RequestModel):
     """All limits of a tenant or bank; one that is left out is unlimited."""
 
-    tenant: Name
-    bank: BankName | None = None
-    max_turns: int | None = Field(None, ge=0, lt=2**63)
-    max_bytes: int | None = Field(None, ge=0, lt=2**63)
-    max_banks: int | None = Field(None, ge=0, lt=2**63)
-    turns_per_minute: int | None = Field(None, ge=0, lt=2**63)
+    tenant: TenantName
+    bank: BankName | None = Field(None, description="name of the bank; left out: the whole tenant")
+    max_turns: int | None = Field(None, ge=0, lt=2**63, description="most turns that are remembered")
+    max_bytes: int | None = Field(
+        None, ge=0, lt=2**63, description="most bytes that callers wrote, in UTF-8, for what is remembered"
+    )
+    max_banks: int | None = Field(None, ge=0, lt=2**63, description="most banks; of a whole tenant only")
+    turns_per_minute: int | None = Field(None, ge=0, lt=2**63, description="most turns that are accepted in a minute")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"tenant": "acme", "max_turns": 1000}
 
@@ -102,9 +112,9 @@ class QuotaBody(RequestModel):
 class TenantAnswer(WireModel):
     """A tenant."""
 
-    tenant_id: UUID
-    name: str
-    created_at: datetime
+    tenant_id: UUID = Field(description="id of the tenant")
+    name: str = Field(description="name of the tenant")
+    created_at: datetime = Field(description="time of its creation")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = TENANT
 
@@ -112,28 +122,28 @@ class TenantAnswer(WireModel):
 class TenantsAnswer(PageAnswer):
     """A page of tenants, by name."""
 
-    tenants: list[TenantAnswer]
+    tenants: list[TenantAnswer] = Field(description="tenants, by name")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"tenants": [TENANT], **PageAnswer.EXAMPLE}
 
 
 class TenantShownAnswer(TenantAnswer):
-    """A tenant, with the number of active keys and of undone work."""
+    """A tenant, with counts."""
 
-    active_keys: int
-    undone: int
+    active_keys: int = Field(description="number of active keys")
+    undone: int = Field(description="number of undone rows of work")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {**TENANT, "active_keys": 2, "undone": 0}
 
 
 class StatusAnswer(WireModel):
-    """Turns by stage and status, age of the oldest undone work in seconds, counts of undone and dead work."""
+    """Counts of turns and work over all tenants."""
 
-    turns: int
-    stages: dict[str, dict[str, int]]
-    oldest_undone_s: float
-    dead: int
-    undone: int
+    turns: int = Field(description="number of turns")
+    stages: dict[str, dict[str, int]] = Field(description="number of turns by stage and status")
+    oldest_undone_s: float = Field(description="age of the oldest undone work in seconds")
+    dead: int = Field(description="number of quarantined rows")
+    undone: int = Field(description="number of undone rows")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "turns": 400,
@@ -145,21 +155,21 @@ class StatusAnswer(WireModel):
 
 
 class KeyAnswer(WireModel):
-    """A key without its secret; `state` is active, revoked or expired."""
+    """A key without its secret."""
 
-    key_id: UUID
-    label: str
-    banks: list[str] | None
-    write: bool
-    curate: bool
-    gateway_user: str | None
-    user: str | None
-    agent: str | None
-    created_at: datetime
-    revoked_at: datetime | None
-    expires_at: datetime | None
-    replaced_by: UUID | None
-    state: str
+    key_id: UUID = Field(description="id of the key")
+    label: str = Field(description="what the key is for")
+    banks: list[str] | None = Field(description="banks that the key reaches, by name; null: all")
+    write: bool = Field(description="whether the key may write")
+    curate: bool = Field(description="whether a key of a user or an agent may set directives and pins in a shared bank")
+    gateway_user: str | None = Field(description="user of the gateway's calls whose key it is; null: none")
+    user: str | None = Field(description="user whose key it is; null: none")
+    agent: str | None = Field(description="agent whose key it is; null: none")
+    created_at: datetime = Field(description="time of its creation")
+    revoked_at: datetime | None = Field(description="time from which on it is revoked; null: it is not")
+    expires_at: datetime | None = Field(description="time of its end; null: it has none")
+    replaced_by: UUID | None = Field(description="id of the key that replaced it; null: none")
+    state: str = Field(description="`active`, `revoked` or `expired`")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "key_id": KEY_ID,
@@ -181,32 +191,32 @@ class KeyAnswer(WireModel):
 class KeysAnswer(WireModel):
     """The keys of a tenant, oldest first."""
 
-    keys: list[KeyAnswer]
+    keys: list[KeyAnswer] = Field(description="keys, the oldest first")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"keys": [KeyAnswer.EXAMPLE]}
 
 
 class MadeKey(WireModel):
-    """A new key, with its secret; it is not shown again."""
+    """A new key."""
 
-    key: str
-    expires_at: datetime | None
+    key: str = Field(description="the key with its secret, which is not shown again")
+    expires_at: datetime | None = Field(description="time of its end; null: it has none")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"key": "at_...", "expires_at": None}
 
 
 class QuotaAnswer(WireModel):
-    """Limits and usage of a tenant (`bank` null) or of one bank."""
+    """Limits and usage of a tenant or of one bank."""
 
-    bank: str | None
-    limits: dict[str, int | None]
-    used: dict[str, int]
+    bank: str | None = Field(description="name of the bank; null: the whole tenant")
+    limits: dict[str, int | None] = Field(description="limits by name; null: unlimited")
+    used: dict[str, int] = Field(description="usage by name")
 
 
 class QuotasAnswer(WireModel):
     """The quotas of a tenant and of its banks."""
 
-    quotas: list[QuotaAnswer]
+    quotas: list[QuotaAnswer] = Field(description="quota of the tenant, and of each bank that has one")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "quotas": [{"bank": None, "limits": LIMITS, "used": {"turns": 7, "bytes": 900, "banks": 1}}]
@@ -216,23 +226,25 @@ class QuotasAnswer(WireModel):
 class CallAnswer(WireModel):
     """One call in the audit."""
 
-    at: datetime
-    door: str
-    operation: str
-    took_ms: float
-    tenant: str | None
-    key_id: UUID | None
-    actor: str | None
-    status: int | None
-    code: str | None
-    rows: int | None
+    at: datetime = Field(description="time of the call")
+    door: str = Field(description="interface that it came in by")
+    operation: str = Field(description="template of the route, or name of the command")
+    took_ms: float = Field(description="milliseconds that it took")
+    tenant: str | None = Field(description="name of the tenant; null: none, or not known")
+    key_id: UUID | None = Field(description="id of the key; null: none")
+    actor: str | None = Field(description="account that ran an operator's command; null: it was no command")
+    status: int | None = Field(description="HTTP status of the answer; null: it was a command")
+    code: str | None = Field(description="error code of a refused call; null: it was not refused")
+    rows: int | None = Field(
+        description="rows that a command changed, or calls without a valid key that are summed up; null: neither"
+    )
 
 
 class AuditAnswer(WireModel):
     """Calls, the newest first."""
 
-    calls: list[CallAnswer]
-    has_more: bool
+    calls: list[CallAnswer] = Field(description="calls, the newest first")
+    has_more: bool = Field(description="whether there are more")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "calls": [
@@ -256,19 +268,21 @@ class AuditAnswer(WireModel):
 class TargetAnswer(WireModel):
     """A gateway target, without its key."""
 
-    target_id: UUID
-    tenant: str
-    bank_id: UUID | None
-    url: str | None
-    state: str
-    set_at: datetime
-    waiting: int
+    target_id: UUID = Field(description="id of the target")
+    tenant: str = Field(description="name of the tenant")
+    bank_id: UUID | None = Field(
+        description="id of the bank whose turns it gets; null: all of the tenant's that have none of their own"
+    )
+    url: str | None = Field(description="address of the gateway")
+    state: str = Field(description="state of the target")
+    set_at: datetime = Field(description="time at which it was set")
+    waiting: int = Field(description="number of deliveries that wait")
 
 
 class TargetsAnswer(WireModel):
-    """Gateway targets that are current, or still receive turns accepted earlier."""
+    """Gateway targets."""
 
-    targets: list[TargetAnswer]
+    targets: list[TargetAnswer] = Field(description="targets that are current, or still receive turns accepted earlier")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "targets": [

@@ -19,7 +19,7 @@ from producers.service.paging import (
     read_moment,
     read_position,
 )
-from producers.service.wire import Done, RequestModel, WireModel
+from producers.service.wire import Done, LogPosition, RequestModel, WireModel
 from store import identity
 from store.database import Database
 from store.errors import NotFound
@@ -37,6 +37,7 @@ KEY_ID = "3f6a1c9b-7e20-4a3e-8d51-0b7c1f5e52a7"
 AT = "2026-03-02T09:30:00+00:00"
 WORKER = "app-1:4711:0b7c11aa"
 
+TenantName = Annotated[Name, Field(description="name of the tenant")]
 AnyTenant = Annotated[Name | None, Field(description="name of a tenant; left out: all tenants")]
 
 
@@ -80,13 +81,15 @@ class JobsParameters(JobFilter):
 
 
 class JobsBody(RequestModel):
-    """Quarantined rows by id, and what to do: retry, or drop with a reason."""
+    """Quarantined rows, and what to do with them."""
 
-    action: Literal["retry", "drop"]
-    tenant: Name
-    stage: Stage = Field(strict=False)
-    ids: list[str] = Field(min_length=1, max_length=MOST_CHANGED)
-    reason: Text = Field("", max_length=200)
+    action: Literal["retry", "drop"] = Field(
+        description="whether to requeue the rows (`retry`) or to mark them as skipped"
+    )
+    tenant: TenantName
+    stage: Stage = Field(strict=False, description="stage of the rows")
+    ids: list[str] = Field(min_length=1, max_length=MOST_CHANGED, description="ids of quarantined rows")
+    reason: Text = Field("", max_length=200, description="why they are dropped")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "action": "retry",
@@ -97,31 +100,33 @@ class JobsBody(RequestModel):
 
 
 class DrainBody(RequestModel):
-    """The worker processes to drain: these, or all."""
+    """The worker processes to drain."""
 
-    workers: list[Name] = Field(default_factory=list, max_length=MOST_CHANGED)
-    everyone: bool = False
+    workers: list[Name] = Field(
+        default_factory=list, max_length=MOST_CHANGED, description="names of the worker processes"
+    )
+    everyone: bool = Field(False, description="whether to drain all of them instead")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"workers": [WORKER]}
 
 
 class JobAnswer(WireModel):
-    """A ledger row: ids, status, number of attempts and the last error."""
+    """A row of the ledger, without content."""
 
-    id: UUID
-    turn_id: UUID
-    stage: str
-    status: str
-    tenant: str
-    bank_id: UUID
-    session_id: UUID
-    position: int
-    attempts: int
-    category: str | None
-    reason: str | None
-    age_s: float
-    accepted_at: datetime
-    worker: str | None
+    id: UUID = Field(description="id of the row")
+    turn_id: UUID = Field(description="id of the turn")
+    stage: str = Field(description="stage of the work")
+    status: str = Field(description="status of the work; `dead` is quarantined")
+    tenant: str = Field(description="name of the tenant")
+    bank_id: UUID = Field(description="id of the bank")
+    session_id: UUID = Field(description="id of the session")
+    position: LogPosition
+    attempts: int = Field(description="number of attempts")
+    category: str | None = Field(description="category of the last error; null: there was none")
+    reason: str | None = Field(description="sanitised reason of the last error; null: none is known")
+    age_s: float = Field(description="seconds since the turn was accepted")
+    accepted_at: datetime = Field(description="time at which the turn was accepted")
+    worker: str | None = Field(description="worker that has claimed it; null: none")
 
 
 JOB: Mapping[str, Any] = {
@@ -145,7 +150,7 @@ JOB: Mapping[str, Any] = {
 class JobsAnswer(PageAnswer):
     """Undone and failed rows, the oldest first."""
 
-    jobs: list[JobAnswer]
+    jobs: list[JobAnswer] = Field(description="undone and failed rows, the oldest first")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"jobs": [JOB], **PageAnswer.EXAMPLE}
 
@@ -153,10 +158,10 @@ class JobsAnswer(PageAnswer):
 class JobCounts(WireModel):
     """Number of rows by status."""
 
-    pending: int
-    running: int
-    unknown: int
-    dead: int
+    pending: int = Field(description="rows that wait")
+    running: int = Field(description="rows that a worker has claimed")
+    unknown: int = Field(description="deliveries that may have arrived")
+    dead: int = Field(description="quarantined rows")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"pending": 12, "running": 4, "unknown": 0, "dead": 1}
 
@@ -164,16 +169,16 @@ class JobCounts(WireModel):
 class NoteAnswer(WireModel):
     """A recorded event of a turn's work."""
 
-    at: datetime
-    event: str
+    at: datetime = Field(description="time of the event")
+    event: str = Field(description="name of the event")
 
 
 class JobHistoryAnswer(WireModel):
-    """The rows of a turn in every stage, follow-ups included, and its recorded events."""
+    """The work of a turn."""
 
-    turn_id: UUID
-    jobs: list[JobAnswer]
-    history: list[NoteAnswer]
+    turn_id: UUID = Field(description="id of the turn")
+    jobs: list[JobAnswer] = Field(description="its rows in every stage, follow-ups included")
+    history: list[NoteAnswer] = Field(description="its recorded events")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "turn_id": KEY_ID,
@@ -183,30 +188,30 @@ class JobHistoryAnswer(WireModel):
 
 
 class JobsChanged(Done):
-    """The number of changed rows; the others changed meanwhile, or do not allow this change."""
+    """The rows are changed."""
 
-    changed: int
-    left: int
+    changed: int = Field(description="number of changed rows")
+    left: int = Field(description="number of the others: they changed meanwhile, or do not allow this change")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, "changed": 1, "left": 0}
 
 
 class WorkerAnswer(WireModel):
-    """A worker process; `state` is working, draining, drained or gone; `claims`: its number of claims."""
+    """A worker process."""
 
-    worker: str
-    version: str
-    stages: list[str]
-    started_at: datetime
-    seen_at: datetime
-    state: str
-    claims: int
+    worker: str = Field(description="name of the process: machine, process id and a random part")
+    version: str = Field(description="version that it runs")
+    stages: list[str] = Field(description="stages that it works on")
+    started_at: datetime = Field(description="time of its start")
+    seen_at: datetime = Field(description="time of its last heartbeat")
+    state: str = Field(description="`working`, `draining`, `drained` or `gone`")
+    claims: int = Field(description="number of its claims")
 
 
 class WorkersAnswer(WireModel):
     """The worker processes, oldest first."""
 
-    workers: list[WorkerAnswer]
+    workers: list[WorkerAnswer] = Field(description="worker processes, the oldest first")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "workers": [
@@ -224,9 +229,9 @@ class WorkersAnswer(WireModel):
 
 
 class DrainAnswer(Done):
-    """The processes that drain; the list of workers shows when they are drained."""
+    """The processes drain."""
 
-    draining: list[str]
+    draining: list[str] = Field(description="names of the processes that drain; their list shows when they are drained")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, "draining": [WORKER]}
 

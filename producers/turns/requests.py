@@ -18,7 +18,7 @@ from producers.service.fields import (
     WaitMs,
     session_name,
 )
-from producers.service.wire import Done, FreshnessBlock, WireModel
+from producers.service.wire import Done, FreshnessBlock, WireModel, WritePosition
 from producers.turns.history import choose_current
 from producers.turns.items import Item, clean_items
 from store.log.storable import check_text
@@ -109,18 +109,18 @@ class AfterTurnBody(_LifecycleBody):
 class PreparedTurn(WireModel):
     """The model's input, the current input last."""
 
-    project: str
-    input_items: Items
-    recall_fact_ids: list[str]
-    recall_insight_ids: list[str]
-    context_token_count: int
+    project: str = Field(description="name of the bank that was used")
+    input_items: Items = Field(description="the model's input: recalled memory, history, and the current input last")
+    recall_fact_ids: list[str] = Field(description="ids of the recalled facts in it")
+    recall_insight_ids: list[str] = Field(description="ids of the recalled insights in it")
+    context_token_count: int = Field(description="estimated tokens of `input_items`")
 
 
 class BeforeTurnAnswer(PreparedTurn):
     """The model's input, with its freshness."""
 
-    position: int
-    freshness: FreshnessBlock
+    position: int = Field(description="the bank's highest position in the event log that this answer shows")
+    freshness: FreshnessBlock = Field(description="how fresh the bank is")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "project": "default",
@@ -136,14 +136,14 @@ class BeforeTurnAnswer(PreparedTurn):
 class KeptTurn(Done):
     """The turn is durable."""
 
-    project: str
+    project: str = Field(description="name of the bank that was used")
 
 
 class AfterTurnAnswer(KeptTurn):
-    """The turn is durable at this position."""
+    """The turn is durable, with how fresh its bank is."""
 
-    position: int
-    freshness: FreshnessBlock
+    position: WritePosition
+    freshness: FreshnessBlock = Field(description="how fresh the bank is")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "ok": True,

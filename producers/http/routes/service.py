@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
+from pydantic import Field
 
 from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
 from producers.http.requests import json_response
@@ -28,17 +29,17 @@ class Readiness:
 class LiveAnswer(WireModel):
     """The process is alive."""
 
-    status: Literal["live"]
+    status: Literal["live"] = Field(description="always `live`")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"status": "live"}
 
 
 class ReadyAnswer(WireModel):
-    """Whether the service can do its work: the parts that fail with the reason, and why it is degraded."""
+    """Whether the service can do its work."""
 
-    status: Literal["ready", "degraded", "failing"]
-    failing: dict[str, str]
-    reasons: list[str]
+    status: Literal["ready", "degraded", "failing"] = Field(description="whether the service can do its work")
+    failing: dict[str, str] = Field(description="parts that do not work, each with the reason")
+    reasons: list[str] = Field(description="why the service is degraded")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"status": "ready", "failing": {}, "reasons": []}
 

@@ -31,6 +31,8 @@ NOT_CALLED = {
     "POST /api/v1/erasures 202": "only where an erasure takes longer than five seconds",
     "DELETE /api/v1/units/{unit_id} 202": "only where an erasure takes longer than five seconds",
 }
+#: Models that are values of other packages, which say in their own words what their fields mean.
+OTHERS = frozenset({"ArmScore", "Beside", "Directive", "Explanation", "GatewayHit", "Reflection", "Sent"})
 HOW = "in producers/http: see describe_route in openapi.py"
 #: What an operation does, the first word of its id.
 WORDS = (
@@ -83,6 +85,14 @@ def test_every_parameter_says_what_it_means(described: dict[str, Any]) -> None:
         told = one.get("description", "")
         assert len(told.split()) > 2, f"{name}: describe {one['name']}, with its unit and limit, {HOW}"
         assert {"type": "null"} not in one["schema"].get("anyOf", ()), f"{name} {one['name']}: no query says null"
+
+
+def test_every_field_says_what_it_means(described: dict[str, Any]) -> None:
+    schemas = described["components"]["schemas"]
+    assert schemas.keys() >= OTHERS
+    for name in schemas.keys() - OTHERS:
+        for field_name, schema in schemas[name].get("properties", {}).items():
+            assert schema.get("description"), f"{name}.{field_name}: give it a description, with its unit and limit"
 
 
 def test_a_model_has_a_name_of_its_own(described: dict[str, Any]) -> None:
