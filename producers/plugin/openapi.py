@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from producers.plugin.wire import (
+    LONGEST_NAME,
     VERSION,
     ForgetRequest,
     Found,
@@ -34,16 +35,21 @@ NAMES: Mapping[type[BaseModel], str] = {
     ForgetRequest: "ForgetRequest",
     Problem: "Error",
 }
-#: Method, path, body, status of success, answer, and the refusals that the contract names.
-ROUTES: Sequence[tuple[str, str, type[BaseModel] | None, int, type[BaseModel] | None, tuple[int, ...]]] = (
-    ("get", "/v1/health", None, 200, Health, (503,)),
-    ("put", "/v1/namespaces/{name}", NamespaceUpsert, 200, Namespace, (400,)),
-    ("patch", "/v1/namespaces/{name}", NamespacePatch, 200, Namespace, (400, 404)),
-    ("delete", "/v1/namespaces/{name}", None, 204, None, (404,)),
-    ("post", "/v1/namespaces/{name}/memories", MemoryWrite, 201, Written, (400, 404)),
-    ("post", "/v1/search", SearchRequest, 200, Found, (400,)),
-    ("delete", "/v1/memories/{id}", ForgetRequest, 204, None, (400, 403, 404)),
+#: Method, path, body, status of success, answer, the refusals that the contract names, and the operation's id.
+ROUTES: Sequence[tuple[str, str, type[BaseModel] | None, int, type[BaseModel] | None, tuple[int, ...], str]] = (
+    ("get", "/v1/health", None, 200, Health, (503,), "check_health"),
+    ("put", "/v1/namespaces/{name}", NamespaceUpsert, 200, Namespace, (400,), "upsert_namespace"),
+    ("patch", "/v1/namespaces/{name}", NamespacePatch, 200, Namespace, (400, 404), "patch_namespace"),
+    ("delete", "/v1/namespaces/{name}", None, 204, None, (404,), "delete_namespace"),
+    ("post", "/v1/namespaces/{name}/memories", MemoryWrite, 201, Written, (400, 404), "write_memory"),
+    ("post", "/v1/search", SearchRequest, 200, Found, (400,), "search_memories"),
+    ("delete", "/v1/memories/{id}", ForgetRequest, 204, None, (400, 403, 404), "forget_memory"),
 )
+#: What the parameters of the paths mean.
+PARAMETERS: Mapping[str, str] = {
+    "name": f"name of the namespace, such as workspace:abc, at most {LONGEST_NAME} bytes",
+    "id": "UUID of the memory, as its write answered it",
+}
 #: Statuses that this service adds on every route: no valid key, quota, too many requests, unavailable database.
 ADDED = (401, 403, 429, 503)
 
@@ -58,8 +64,9 @@ def describe_routes() -> Mapping[str, Any]:
     titled = {name: found[mode]["$ref"].rpartition("/")[2] for mode, name in zip(modes, NAMES.values(), strict=True)}
     schemas |= {name: schemas.pop(title) for name, title in titled.items() if title != name}
     paths: dict[str, Any] = {}
-    for method, path, takes, status, answers, refusals in ROUTES:
-        paths.setdefault(path, {})[method] = _build_operation(path, takes, status, answers, refusals)
+    for method, path, takes, status, answers, refusals, name in ROUTES:
+        operation = {"operationId": name, **_build_operation(path, takes, status, answers, refusals)}
+        paths.setdefault(path, {})[method] = operation
     return {
         "openapi": "3.1.0",
         "info": {"title": "Memory plugin", "version": VERSION},
@@ -83,7 +90,14 @@ def _build_operation(
     named = [part.strip("{}") for part in path.split("/") if part.startswith("{")]
     if named:
         operation["parameters"] = [
-            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in named
+            {
+                "name": name,
+                "in": "path",
+                "required": True,
+                "description": PARAMETERS[name],
+                "schema": {"type": "string"},
+            }
+            for name in named
         ]
     return operation
 

@@ -1,5 +1,6 @@
 """The description of the routes says what contract v1 says (contract 1.1 and 1.2), and nothing less."""
 
+import re
 from pathlib import Path
 
 import httpx
@@ -63,6 +64,16 @@ def test_the_routes_and_their_statuses_are_the_contracts() -> None:
     for way, statuses in ROUTES.items():
         # Beside these: a bad patch or forget, a key, a quota, too many requests, a database that is away.
         assert statuses <= found[way] <= statuses | {400, 401, 403, 429, 503}, way
+
+
+def test_every_operation_has_an_id_of_its_own_and_every_parameter_says_what_it_means() -> None:
+    found = [one for ways in describe_routes()["paths"].values() for one in ways.values()]
+    named = [one["operationId"] for one in found]
+    assert len(set(named)) == len(named) == len(ROUTES)
+    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)+", name) for name in named)
+    parameters = [told for one in found for told in one.get("parameters", ())]
+    assert {one["name"] for one in parameters} == {"name", "id"}
+    assert all(one["description"] for one in parameters)
 
 
 @pytest.mark.parametrize("name", OBJECTS)
