@@ -106,7 +106,7 @@ class UnitAnswer(WireModel):
         "unit_id": UNIT,
         "kind": "experience",
         "text": "We fly to Lisbon on Friday",
-        "origin": "turn",
+        "origin": "message",
         "session_id": "monday",
         "turn_id": "1",
         "ordinal": 0,
