@@ -9,7 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from store import migrations
 from store.connections import NAMELESS, create_engine
 from store.database_outage import state_of
-from store.migrations.compatibility import SchemaVersion, Standing, describe_problem, find_standing
+from store.migrations.compatibility import SchemaRelation, SchemaVersion, compare_schema, describe_problem
 
 #: Time-out of a connection, and of an answer, in seconds.
 PATIENCE_S = 5.0
@@ -44,7 +44,7 @@ async def find_schema_problem(url: str) -> str | None:
         return "the database has no schema yet: run `afterturn db migrate`"
     if found is None:
         return "the schema was made before the first release: run `afterturn db migrate`"
-    return describe_problem(find_standing(found, migrations.list_revisions()), found, migrations.newest_revision())
+    return describe_problem(compare_schema(found, migrations.list_revisions()), found, migrations.newest_revision())
 
 
 async def read_schema_version(url: str) -> SchemaVersion | None:
@@ -63,10 +63,10 @@ def judge_revision(revision: str | None, told: SchemaVersion | None) -> str | No
     `told` is the version that the schema reports; it is ignored when it is of another revision.
     """
     version = SchemaVersion(revision or "", told.oldest_code if told and told.revision == revision else "")
-    standing = find_standing(version, migrations.list_revisions())
-    if revision is not None and standing is Standing.TOO_NEW:
+    relation = compare_schema(version, migrations.list_revisions())
+    if revision is not None and relation is SchemaRelation.TOO_NEW:
         return "newer code migrated it, which does not serve this version: run that of the newest process"
-    return None if standing in {Standing.CURRENT, Standing.NEWER} else "run `afterturn db migrate`"
+    return None if relation in {SchemaRelation.CURRENT, SchemaRelation.NEWER} else "run `afterturn db migrate`"
 
 
 async def read_row(url: str, question: TextClause) -> Any:

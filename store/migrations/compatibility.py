@@ -24,7 +24,7 @@ class SchemaVersion:
     oldest_code: str
 
 
-class Standing(StrEnum):
+class SchemaRelation(StrEnum):
     """The relation of a schema to this code."""
 
     CURRENT = "current"
@@ -36,21 +36,23 @@ class Standing(StrEnum):
     TOO_NEW = "too new"
 
 
-def find_standing(found: SchemaVersion, known: Sequence[str], oldest_schema: str | None = OLDEST_SCHEMA) -> Standing:
+def compare_schema(
+    found: SchemaVersion, known: Sequence[str], oldest_schema: str | None = OLDEST_SCHEMA
+) -> SchemaRelation:
     """Return the relation of a schema to code that knows these revisions, in order."""
     if found.revision == known[-1]:
-        return Standing.CURRENT
+        return SchemaRelation.CURRENT
     if found.revision in known:
         oldest = known[-1] if oldest_schema is None else oldest_schema
-        return Standing.OLDER if known.index(found.revision) >= known.index(oldest) else Standing.TOO_OLD
-    return Standing.NEWER if found.oldest_code in known else Standing.TOO_NEW
+        return SchemaRelation.OLDER if known.index(found.revision) >= known.index(oldest) else SchemaRelation.TOO_OLD
+    return SchemaRelation.NEWER if found.oldest_code in known else SchemaRelation.TOO_NEW
 
 
-def describe_problem(standing: Standing, found: SchemaVersion, newest: str) -> str | None:
+def describe_problem(relation: SchemaRelation, found: SchemaVersion, newest: str) -> str | None:
     """Return why this code cannot start on a schema and what to do; None when it can."""
     seen = f"the schema is at revision {found.revision}, this version knows {newest}"
-    if standing is Standing.TOO_OLD:
+    if relation is SchemaRelation.TOO_OLD:
         return f"{seen} and needs {OLDEST_SCHEMA or newest} at least: run `afterturn db migrate` of this version"
-    if standing is Standing.TOO_NEW:
+    if relation is SchemaRelation.TOO_NEW:
         return f"{seen}; the oldest version that works with it knows {found.oldest_code}: run that, or a newer one"
     return None

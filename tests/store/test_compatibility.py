@@ -10,10 +10,10 @@ from store import migrations
 from store.connections import create_owner_engine
 from store.migrations.compatibility import (
     OLDEST_SCHEMA,
+    SchemaRelation,
     SchemaVersion,
-    Standing,
+    compare_schema,
     describe_problem,
-    find_standing,
 )
 from tests.servers import TestPostgres
 from tests.store.used_schema import RECORD, read_used_schema
@@ -22,23 +22,23 @@ KNOWN = ("0.1.0_0001", "0.1.0_0002", "0.2.0_0003")
 
 
 @pytest.mark.parametrize(
-    "found,oldest_schema,standing",
+    "found,oldest_schema,relation",
     [
-        (SchemaVersion("0.2.0_0003", "0.1.0_0001"), None, Standing.CURRENT),
-        (SchemaVersion("0.1.0_0002", "0.1.0_0001"), None, Standing.TOO_OLD),
-        (SchemaVersion("0.1.0_0002", "0.1.0_0001"), "0.1.0_0002", Standing.OLDER),
-        (SchemaVersion("0.1.0_0001", "0.1.0_0001"), "0.1.0_0002", Standing.TOO_OLD),
-        (SchemaVersion("0.3.0_0004", "0.1.0_0001"), None, Standing.NEWER),
-        (SchemaVersion("0.3.0_0004", "0.2.0_0003"), None, Standing.NEWER),
-        (SchemaVersion("0.3.0_0005", "0.3.0_0004"), None, Standing.TOO_NEW),
+        (SchemaVersion("0.2.0_0003", "0.1.0_0001"), None, SchemaRelation.CURRENT),
+        (SchemaVersion("0.1.0_0002", "0.1.0_0001"), None, SchemaRelation.TOO_OLD),
+        (SchemaVersion("0.1.0_0002", "0.1.0_0001"), "0.1.0_0002", SchemaRelation.OLDER),
+        (SchemaVersion("0.1.0_0001", "0.1.0_0001"), "0.1.0_0002", SchemaRelation.TOO_OLD),
+        (SchemaVersion("0.3.0_0004", "0.1.0_0001"), None, SchemaRelation.NEWER),
+        (SchemaVersion("0.3.0_0004", "0.2.0_0003"), None, SchemaRelation.NEWER),
+        (SchemaVersion("0.3.0_0005", "0.3.0_0004"), None, SchemaRelation.TOO_NEW),
     ],
 )
 def test_code_works_with_its_schema_with_newer_ones_that_added_and_with_the_one_before_where_it_says_so(
-    found: SchemaVersion, oldest_schema: str | None, standing: Standing
+    found: SchemaVersion, oldest_schema: str | None, relation: SchemaRelation
 ) -> None:
-    assert find_standing(found, KNOWN, oldest_schema) is standing
-    problem = describe_problem(standing, found, KNOWN[-1])
-    assert (problem is not None) == (standing in {Standing.TOO_OLD, Standing.TOO_NEW})
+    assert compare_schema(found, KNOWN, oldest_schema) is relation
+    problem = describe_problem(relation, found, KNOWN[-1])
+    assert (problem is not None) == (relation in {SchemaRelation.TOO_OLD, SchemaRelation.TOO_NEW})
 
 
 async def test_a_schema_says_its_revision_and_which_code_it_serves_to_the_role_of_the_service(
