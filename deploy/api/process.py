@@ -48,7 +48,7 @@ from producers.plugin.bank_store import EraseQueue, PluginParts
 from producers.service.auditing import CallRecorder
 from producers.service.dependencies import ServiceDependencies
 from producers.service.gateway_recall import GatewayRecall
-from producers.service.load_shedding import Pressure, Shed
+from producers.service.load_shedding import LoadShedder, Shed
 from producers.service.memory import MemoryFacade
 from producers.service.operations import Operations
 from producers.service.read_replica import ReadReplica
@@ -177,7 +177,7 @@ class _Resources:
     recorder: CallRecorder
     writeback: VectorWriteback
     gateway_recall: GatewayRecall
-    pressure: Pressure
+    load_shedder: LoadShedder
     batch: MicroBatch
     pending_words_limit: PendingWordsLimit
     words_database: Database
@@ -193,7 +193,7 @@ def _build_resources(settings: Settings) -> _Resources:
     embedder = create_embedder(settings.embedding, settings.data)
     reranker = create_reranker(settings.embedding.reranker, settings.data)
     model, notifier = _BackgroundModel(embedder, "the sentence model"), Notifier(_create_broker(settings.broker))
-    pressure = Pressure(partial(read_depths, database), settings.pressure)
+    load_shedder = LoadShedder(partial(read_depths, database), settings.pressure)
     # Only bulk writers wait until words are indexed, so this connection yields to recalls.
     nice = settings.worker.nice
     few = settings.database.model_copy(update={"pool_size": 1})
@@ -210,8 +210,8 @@ def _build_resources(settings: Settings) -> _Resources:
         recorder=CallRecorder(CallAudit(database).write, clock),
         writeback=VectorWriteback(database),
         gateway_recall=create_gateway_recall(settings.gateway, database, settings.gateway.recall_seconds),
-        pressure=pressure,
-        batch=_create_micro_batch(database, embedder, model, pressure, notifier),
+        load_shedder=load_shedder,
+        batch=_create_micro_batch(database, embedder, model, load_shedder, notifier),
         pending_words_limit=PendingWordsLimit(words_database),
         words_database=words_database,
         http=create_key_client(),
@@ -237,7 +237,7 @@ def _build_dependencies(settings: Settings, owned: _Resources) -> ServiceDepende
     coordinator = RecallCoordinator(database, create_recaller(database), waiter, owned.gateway_recall, replica)
     return replace(
         build_dependencies(database, clock, coordinator, owned.notifier),
-        pressure=owned.pressure,
+        load_shedder=owned.load_shedder,
         offer_to_micro_batch=owned.batch.offer if settings.pressure.embed_at_once else None,
         pending_words_limit=owned.pending_words_limit,
     )
@@ -290,12 +290,12 @@ async def _close_models(*models: Owned | None) -> None:
 
 
 def _create_micro_batch(
-    database: Database, embedder: Embedder, model: "_BackgroundModel", pressure: Pressure, notifier: Notifier
+    database: Database, embedder: Embedder, model: "_BackgroundModel", load_shedder: LoadShedder, notifier: Notifier
 ) -> MicroBatch:
     return MicroBatch(
         database,
         EmbeddingStage(database, embedder),
-        lambda host: not model.wrong() and pressure.level(host) < Shed.EMBEDDING,
+        lambda host: not model.wrong() and load_shedder.level(host) < Shed.EMBEDDING,
         notifier.notify,
         f"{socket.gethostname()}:{os.getpid()}:api",
     )

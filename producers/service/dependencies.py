@@ -7,7 +7,7 @@ from uuid import UUID
 from producers.notifications import Notifier
 from producers.service.authorisation import Authorisation
 from producers.service.banks import resolve_bank
-from producers.service.load_shedding import Pressure, Shed
+from producers.service.load_shedding import LoadShedder, Shed
 from producers.service.recall_coordinator import RecallCoordinator
 from store.derived.pending_words import PendingWordsLimit
 from store.derived.persons import Persons
@@ -38,7 +38,7 @@ class ServiceDependencies:
     curation: Curation
     persons: Persons
     memories: Memories
-    pressure: Pressure | None = None
+    load_shedder: LoadShedder | None = None
     #: Starts to embed new turns (host, ids, characters in all) at once; False: they are left to the workers.
     offer_to_micro_batch: Callable[[UUID, Sequence[UUID], int], bool] | None = None
     #: Has a caller wait whose bank has too many pending words.
@@ -53,8 +53,8 @@ class ServiceDependencies:
 
     def admit(self, grant: Grant, what: Shed) -> None:
         """Return unless load shedding refuses this work for the tenant. Raises Overloaded."""
-        if self.pressure is not None:
-            self.pressure.admit(grant.host_id, what)
+        if self.load_shedder is not None:
+            self.load_shedder.admit(grant.host_id, what)
 
     async def reach(self, grant: Grant, bank: str) -> str:
         """Return the whole name of the bank that the grant means by this name. Raises PermissionDenied."""

@@ -46,8 +46,8 @@ class Shed(IntEnum):
 
 
 @dataclass(slots=True)
-class Pressure:
-    """The load shedding of one process: estimates the backlog of each tenant that sends requests."""
+class LoadShedder:
+    """Sheds the load of one process by the backlog of each tenant that sends requests."""
 
     look: Look
     settings: PressureSettings

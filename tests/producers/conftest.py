@@ -21,7 +21,7 @@ from producers.http.routes.service import Readiness
 from producers.notifications import Notifier
 from producers.service.auditing import CallRecorder
 from producers.service.dependencies import ServiceDependencies
-from producers.service.load_shedding import Pressure
+from producers.service.load_shedding import LoadShedder
 from producers.service.memory import MemoryFacade
 from producers.service.operations import Operations
 from producers.service.recall_coordinator import RecallCoordinator
@@ -128,7 +128,7 @@ def build(
     broker: RedisBroker,
     *,
     settings: ApiSettings,
-    pressure: Pressure | None = None,
+    load_shedder: LoadShedder | None = None,
     embed: Callable[[UUID, Sequence[UUID], int], bool] | None = None,
     fair: FairQueue | None = None,
     issuers: Callable[[Keys], Authenticator] | None = None,
@@ -148,7 +148,7 @@ def build(
         TurnStore(database, clock), units, recalls, jobs, notifier, banks, erasures, *known
     )
     dependencies = replace(
-        dependencies, ending=ExpiryTask(database, clock), pressure=pressure, offer_to_micro_batch=embed
+        dependencies, ending=ExpiryTask(database, clock), load_shedder=load_shedder, offer_to_micro_batch=embed
     )
 
     async def metrics() -> bytes:

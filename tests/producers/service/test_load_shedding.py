@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from producers.errors import Overloaded
-from producers.service.load_shedding import LONGEST_REST_S, LOOK_EVERY_S, Pressure, Shed, choose_level, highest_limit
+from producers.service.load_shedding import LONGEST_REST_S, LOOK_EVERY_S, LoadShedder, Shed, choose_level, highest_limit
 from producers.settings import ApiSettings, PressureSettings
 from store.identity import host_id
 from store.ledger.depth import Depth
@@ -60,45 +60,45 @@ class Backlog:
         return {host: Depth(min(most, one.rows), one.oldest_s) for host, one in found.items()}
 
 
-async def looked(pressure: Pressure, *hosts: UUID) -> list[Shed]:
+async def looked(load_shedder: LoadShedder, *hosts: UUID) -> list[Shed]:
     """Have the backlogs of these tenants read, and return what is shed for each of them."""
     for host in hosts:
-        pressure.level(host)
-    if pressure._looking is not None:
-        await pressure._looking
-    await pressure.refresh()
-    return [pressure.level(host) for host in hosts]
+        load_shedder.level(host)
+    if load_shedder._looking is not None:
+        await load_shedder._looking
+    await load_shedder.refresh()
+    return [load_shedder.level(host) for host in hosts]
 
 
 async def test_backlogs_are_read_beside_requests_and_not_by_each() -> None:
     now, backlog = [0.0], Backlog(Depth(25))
-    pressure = Pressure(backlog, LIMITS, clock=lambda: now[0])
-    assert [pressure.level(ANA) for _ in range(100)] == [Shed.NOTHING] * 100
-    assert pressure._looking is not None
-    await pressure._looking
-    assert [pressure.level(ANA) for _ in range(100)] == [Shed.RECALL_JOBS] * 100
+    load_shedder = LoadShedder(backlog, LIMITS, clock=lambda: now[0])
+    assert [load_shedder.level(ANA) for _ in range(100)] == [Shed.NOTHING] * 100
+    assert load_shedder._looking is not None
+    await load_shedder._looking
+    assert [load_shedder.level(ANA) for _ in range(100)] == [Shed.RECALL_JOBS] * 100
     assert backlog.looks == 1
     now[0] += LOOK_EVERY_S
-    pressure.level(ANA)
-    await pressure._looking
+    load_shedder.level(ANA)
+    await load_shedder._looking
     assert backlog.looks == 2
 
 
 async def test_the_backlog_of_one_tenant_refuses_nothing_to_another() -> None:
     backlog = Backlog()
     backlog.of = {ANA: Depth(99, 600.0)}
-    pressure = Pressure(backlog, LIMITS)
-    assert await looked(pressure, ANA, BEN) == [Shed.BATCHES, Shed.NOTHING]
-    pressure.admit(BEN, Shed.BATCHES)
+    load_shedder = LoadShedder(backlog, LIMITS)
+    assert await looked(load_shedder, ANA, BEN) == [Shed.BATCHES, Shed.NOTHING]
+    load_shedder.admit(BEN, Shed.BATCHES)
     with pytest.raises(Overloaded):
-        pressure.admit(ANA, Shed.BATCHES)
+        load_shedder.admit(ANA, Shed.BATCHES)
 
 
 async def test_backlogs_of_no_more_than_so_many_tenants_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("producers.service.load_shedding.HOSTS_KEPT", 3)
-    pressure = Pressure(Backlog(Depth(99)), LIMITS)
+    load_shedder = LoadShedder(Backlog(Depth(99)), LIMITS)
     hosts = [uuid4() for _ in range(9)]
-    levels = await looked(pressure, *hosts)
+    levels = await looked(load_shedder, *hosts)
     assert sorted(levels) == [Shed.NOTHING] * 6 + [Shed.BATCHES] * 3
 
 
@@ -109,34 +109,34 @@ async def test_a_reading_that_took_long_is_not_used_for_long() -> None:
         now[0] += 60.0
         return dict.fromkeys(hosts, Depth(99))
 
-    pressure = Pressure(hanging, LIMITS, clock=lambda: now[0])
-    pressure.level(ANA)
-    assert pressure._looking is not None
-    await pressure._looking
-    assert pressure.level(ANA) is Shed.BATCHES
-    pressure.look, now[0] = Backlog(), now[0] + LONGEST_REST_S
-    pressure.level(ANA)
-    await pressure._looking
-    assert pressure.level(ANA) is Shed.NOTHING
+    load_shedder = LoadShedder(hanging, LIMITS, clock=lambda: now[0])
+    load_shedder.level(ANA)
+    assert load_shedder._looking is not None
+    await load_shedder._looking
+    assert load_shedder.level(ANA) is Shed.BATCHES
+    load_shedder.look, now[0] = Backlog(), now[0] + LONGEST_REST_S
+    load_shedder.level(ANA)
+    await load_shedder._looking
+    assert load_shedder.level(ANA) is Shed.NOTHING
 
 
 async def test_a_backlog_that_cannot_be_read_is_no_reason_to_refuse() -> None:
     backlog = Backlog(Depth(99))
-    pressure = Pressure(backlog, LIMITS)
-    assert await looked(pressure, ANA) == [Shed.BATCHES]
+    load_shedder = LoadShedder(backlog, LIMITS)
+    assert await looked(load_shedder, ANA) == [Shed.BATCHES]
     backlog.broken = True
-    assert await looked(pressure, ANA) == [Shed.NOTHING]
+    assert await looked(load_shedder, ANA) == [Shed.NOTHING]
 
 
 @pytest.mark.parametrize("rows, answers", [(19, (202, 200)), (20, (429, 200)), (30, (429, 429))])
 async def test_at_the_door_recall_jobs_go_before_batches_and_single_turns_never(
     postgres: TestPostgres, valkey: TestValkey, turn: dict[str, Any], rows: int, answers: tuple[int, int]
 ) -> None:
-    pressure = Pressure(Backlog(Depth(rows)), LIMITS)
+    load_shedder = LoadShedder(Backlog(Depth(rows)), LIMITS)
     broker = broker_of(valkey.url, f"pressure-{uuid4().hex}")
-    world = build(postgres, broker, settings=ApiSettings(), pressure=pressure)
+    world = build(postgres, broker, settings=ApiSettings(), load_shedder=load_shedder)
     tenant = await world.tenant()
-    await looked(pressure, host_id(tenant.host))
+    await looked(load_shedder, host_id(tenant.host))
     asked = await tenant.http.post("/api/v1/recall/jobs", json={"query": "Where do we fly?"})
     batch = await tenant.http.post("/api/v1/turns:batch", json={"turns": [turn]})
     one = await tenant.http.post("/api/v1/turns", json={**turn, "turn_id": "2"})
