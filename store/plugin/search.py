@@ -39,7 +39,7 @@ from store.recall.lexical import ALONE, RankedUnits, rank_units
 from store.recall.question import EFFORT, Question, parse_question
 from store.recall.recaller import MAX_CHARACTERS
 from store.recall.settings import RecallSettings
-from store.recall.tail import CHARACTERS, Fresh, select_affordable
+from store.recall.tail import CHARACTERS, UnembeddedText, select_affordable
 from store.tenancy.languages import Languages, choose_rules
 from store.text.terms import split_words
 from store.text.word_rules import WordRules
@@ -120,7 +120,7 @@ class _Read:
 
     banks: Mapping[UUID, BankSize]
     words: RankedUnits
-    tail: Sequence[Fresh] = ()
+    tail: Sequence[UnembeddedText] = ()
     few: Mapping[UUID, UUID] = field(default_factory=dict)
 
 
@@ -278,14 +278,14 @@ class PluginSearch:
             "generation": self._embedder.generation,
         }
         packed = defaultdict[str, defaultdict[UUID, bytes]](lambda: defaultdict(bytes))
-        banks, tail, few, unread = dict[UUID, BankSize](), list[Fresh](), dict[UUID, UUID](), Counter[str]()
+        banks, tail, few, unread = dict[UUID, BankSize](), list[UnembeddedText](), dict[UUID, UUID](), Counter[str]()
         for row in await fetch_rows(connection, _STATEMENTS[reach], about):
             if row.packed is not None:
                 packed[row.term][row.bank_id] += row.packed
             elif row.term is not None:
                 unread[row.term] += row.units
             elif row.content is not None:
-                tail.append(Fresh(row.unit_id, row.content))
+                tail.append(UnembeddedText(row.unit_id, row.content))
             elif row.unit_id is not None:
                 few[row.unit_id] = row.bank_id
             elif row.bank_id is not None:
@@ -362,7 +362,7 @@ class PluginSearch:
             return None
         return vector
 
-    async def _embed_tail(self, vector: NDArray[np.float32], query: str, tail: Sequence[Fresh]) -> NearUnits:
+    async def _embed_tail(self, vector: NDArray[np.float32], query: str, tail: Sequence[UnembeddedText]) -> NearUnits:
         """Return the cosines of the fresh tail to a query, none if the embedder fails or is late."""
         if not tail:
             return NearUnits()

@@ -20,7 +20,7 @@ class DistinctUnit:
 
 
 @dataclass(frozen=True, slots=True)
-class Recent:
+class RecentMessages:
     """The newest messages of the session that asks, from number `since` on, which the caller has in its context."""
 
     session_id: UUID
@@ -31,7 +31,9 @@ class Recent:
         return unit.session_id == self.session_id and unit.seq is not None and unit.seq >= self.since
 
 
-def deduplicate_ranking(ranking: Ranking, pool: CandidatePool, recent: Recent | None = None) -> Iterator[DistinctUnit]:
+def deduplicate_ranking(
+    ranking: Ranking, pool: CandidatePool, recent: RecentMessages | None = None
+) -> Iterator[DistinctUnit]:
     """Yield the ranking's units, each text once, without facts whose source is in the pool.
 
     A source keeps its own rank: it holds the fact's words and more. Duplicates have the rank of the best of them; they

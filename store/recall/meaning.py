@@ -15,7 +15,7 @@ from store.off_loop import run_off_loop
 from store.recall.question import EFFORT, find_named_speakers, put_in_first_person
 from store.recall.settings import RecallSettings
 from store.recall.state import RecallState
-from store.recall.tail import Fresh, select_affordable, select_urgent
+from store.recall.tail import UnembeddedText, select_affordable, select_urgent
 from store.recall.vector_writeback import VectorWriteback
 
 #: The embedder's name in `degraded` of an answer, and in metrics.
@@ -34,12 +34,14 @@ class TailCache:
         self._most = most
         self._vectors: OrderedDict[tuple[UUID, int, int], NDArray[np.float32]] = OrderedDict()
 
-    def known(self, tail: Iterable[Fresh], generation: int) -> dict[UUID, NDArray[np.float32]]:
+    def known(self, tail: Iterable[UnembeddedText], generation: int) -> dict[UUID, NDArray[np.float32]]:
         """Return the cached vectors of these units and texts."""
         found = ((fresh.unit_id, self._vectors.get(_cache_key(fresh, generation))) for fresh in tail)
         return {unit: vector for unit, vector in found if vector is not None}
 
-    def keep(self, tail: Iterable[Fresh], vectors: Mapping[UUID, NDArray[np.float32]], generation: int) -> None:
+    def keep(
+        self, tail: Iterable[UnembeddedText], vectors: Mapping[UUID, NDArray[np.float32]], generation: int
+    ) -> None:
         """Cache the vectors of these units."""
         for fresh in tail:
             self._vectors[_cache_key(fresh, generation)] = vectors[fresh.unit_id]
@@ -47,13 +49,13 @@ class TailCache:
             self._vectors.popitem(last=False)
 
 
-def _cache_key(fresh: Fresh, generation: int) -> tuple[UUID, int, int]:
+def _cache_key(fresh: UnembeddedText, generation: int) -> tuple[UUID, int, int]:
     """Return the key of a text's vector; it has the text's hash, not its words."""
     return fresh.unit_id, hash(fresh.content), generation
 
 
-class Meanings:
-    """An embedder of questions, put in the first person, and of texts without a vector, whose vectors it stores."""
+class QuestionEmbedder:
+    """Embeds questions, put in the first person, and texts without a vector, whose vectors it stores."""
 
     def __init__(self, embedder: Embedder, settings: RecallSettings, writeback: VectorWriteback | None = None) -> None:
         self._embedder = embedder
@@ -69,20 +71,20 @@ class Meanings:
         """
         text, generation = state.question.text, state.generation
         names = find_named_speakers(state.question, state.speakers)
-        asked = await run_off_loop(EFFORT * len(text), put_in_first_person, text, names)
+        question = await run_off_loop(EFFORT * len(text), put_in_first_person, text, names)
         state.tail_vectors = self._tails.known(state.unembedded, generation)
         wanted = select_urgent(state.unembedded) if self._is_flooded(state) else state.unembedded
         unknown = [fresh for fresh in wanted if fresh.unit_id not in state.tail_vectors]
-        tail = select_affordable(unknown, asked, self._settings.fresh_tail_ms, self._embedder.estimate_ms)
+        tail = select_affordable(unknown, question, self._settings.fresh_tail_ms, self._embedder.estimate_ms)
         end = asyncio.get_running_loop().time() + self._settings.embed_deadline_ms / 1000
-        vectors = await self._embed(state, [asked], end)
+        vectors = await self._embed(state, [question], end)
         if vectors is None:
             return
         state.vector = vectors[0]
         if tail:
             state.tail_embedding = asyncio.create_task(self._embed_tail(state, tail, end), name="embed the fresh tail")
 
-    async def _embed_tail(self, state: RecallState, tail: Sequence[Fresh], end: float) -> None:
+    async def _embed_tail(self, state: RecallState, tail: Sequence[UnembeddedText], end: float) -> None:
         vectors = await self._embed(state, [fresh.content for fresh in tail], end)
         if vectors is None:
             return

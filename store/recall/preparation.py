@@ -16,7 +16,7 @@ from store.memory.directives import Directive
 from store.off_loop import run_off_loop
 from store.recall import filters
 from store.recall.as_of import correct_frequency, read_as_of
-from store.recall.deduplication import Recent
+from store.recall.deduplication import RecentMessages
 from store.recall.ended_units import read_ended_units
 from store.recall.lexical import POSTING, Statistics
 from store.recall.names import NAMES, name_marks, resolve_names
@@ -27,7 +27,7 @@ from store.recall.query import RecallQuery
 from store.recall.question import EFFORT, parse_question, rename_speakers
 from store.recall.recent_arm import build_recent_parameters
 from store.recall.state import DEFAULT_MEAN_LENGTH, RecallState
-from store.recall.tail import CHARACTERS, Fresh
+from store.recall.tail import CHARACTERS, UnembeddedText
 from store.recall.unstored_units import join_unstored, list_texts_to_embed
 
 #: The name in `RecallQuery.without` that leaves the bank's directives out.
@@ -76,7 +76,7 @@ async def prepare_search(connection: AsyncConnection, state: RecallState) -> boo
     state.statistics = Statistics(
         units, row.mean_length or DEFAULT_MEAN_LENGTH, correct_frequency(frequency, state.earlier, terms)
     )
-    state.unembedded = [Fresh(UUID(unit), *rest) for unit, *rest in orjson.loads(row.tail or "[]")]
+    state.unembedded = [UnembeddedText(UUID(unit), *rest) for unit, *rest in orjson.loads(row.tail or "[]")]
     state.unembedded = list_texts_to_embed(state) if state.unstored.candidates else state.unembedded
     state.directives = [Directive(UUID(one), *rest) for one, *rest in orjson.loads(row.standing or "[]")]
     state.skipped = _recent_window(query, state.bank, row.newest)
@@ -96,9 +96,9 @@ def _of_words(row: DriverRow) -> tuple[frozenset[str], dict[str, int], dict[str,
     return speakers, frequency, {term: b64decode(packed) for term, *_, packed in found if packed}
 
 
-def _recent_window(query: RecallQuery, bank: UUID, newest: int | None) -> Recent | None:
+def _recent_window(query: RecallQuery, bank: UUID, newest: int | None) -> RecentMessages | None:
     session = filters.own_session(query, bank)
-    return None if session is None or newest is None else Recent(session, newest - query.skip_recent + 1)
+    return None if session is None or newest is None else RecentMessages(session, newest - query.skip_recent + 1)
 
 
 def _tail_arguments(key: Mapping[str, Any], state: RecallState) -> Mapping[str, Any]:

@@ -27,7 +27,7 @@ from store.recall.dense_arm import DenseArm, rank_tail_units, search_settings
 from store.recall.evidence import weigh_evidence
 from store.recall.fusion import Ranking, fuse_scores
 from store.recall.lexical_arm import LexicalArm
-from store.recall.meaning import Meanings
+from store.recall.meaning import QuestionEmbedder
 from store.recall.pinned_arm import PinnedArm, limit_pinned
 from store.recall.pool import Candidate, CandidatePool
 from store.recall.preparation import prepare_search
@@ -78,7 +78,7 @@ class Recaller:
         self._settings = settings
         self._arms = arms
         self._languages = Languages(database)
-        self._meanings = Meanings(embedder, settings, writeback)
+        self._question_embedder = QuestionEmbedder(embedder, settings, writeback)
         self._clock = clock
         self._rerank_step = None if reranker is None else RerankStep(reranker, settings.rerank)
 
@@ -133,7 +133,7 @@ class Recaller:
     async def _answer(self, state: RecallState, fresh: Awaitable[Freshness]) -> RecallAnswer:
         """Return the answer to a prepared question; `fresh` counts the bank's undone rows meanwhile."""
         query, settings, steps = state.query, state.settings, state.steps
-        await self._meanings.embed(state)
+        await self._question_embedder.embed(state)
         steps.done("embed")
         rerank_step = None if RERANK in query.without else self._rerank_step
         arms = [arm for arm in self._arms if arm.name not in query.without]

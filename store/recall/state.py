@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from store.ledger.freshness import Freshness
 from store.memory.directives import Directive
 from store.recall.as_of import EarlierText
-from store.recall.deduplication import Recent
+from store.recall.deduplication import RecentMessages
 from store.recall.lexical import Place, Statistics
 from store.recall.pool import Candidate, CandidatePool
 from store.recall.query import RecallQuery
 from store.recall.question import Question
 from store.recall.settings import RecallSettings
 from store.recall.steps import StepTimer
-from store.recall.tail import Fresh
+from store.recall.tail import UnembeddedText
 from store.text.times import TimeSpan
 
 #: Mean length of a bank's units, in words, before the projection stage has counted them.
@@ -69,9 +69,9 @@ class RecallState:
     `unstored` are facts that no worker has written, if the question asks for facts, and units that ended after its
     moment.
 
-    `Meanings.embed` fills the question's `vector`, of the model's `generation` (None after a failure), and begins to
-    embed the fresh texts: `tail_embedding` fills `tail_vectors`. `query_arms` fills `found`, each arm's result by its
-    name, and `nearest`, the cosines of the stored units that the dense arm found.
+    `QuestionEmbedder.embed` fills the question's `vector`, of the model's `generation` (None after a failure), and
+    begins to embed the fresh texts: `tail_embedding` fills `tail_vectors`. `query_arms` fills `found`, each arm's
+    result by its name, and `nearest`, the cosines of the stored units that the dense arm found.
     `degraded` names the parts that failed, `characters` counts the text of candidates.
     """
 
@@ -89,10 +89,10 @@ class RecallState:
     more_pending: bool = False
     statistics: Statistics = _UNCOUNTED
     speakers: frozenset[str] = field(default=frozenset(), repr=False)
-    unembedded: Sequence[Fresh] = field(default=(), repr=False)
+    unembedded: Sequence[UnembeddedText] = field(default=(), repr=False)
     lists: int = 0
     directives: Sequence[Directive] = field(default=(), repr=False)
-    skipped: Recent | None = None
+    skipped: RecentMessages | None = None
     just_said: Sequence[tuple[UUID, datetime]] = ()
     pinned: Sequence[UUID] = ()
     earlier: Mapping[UUID, EarlierText] = field(default_factory=dict, repr=False)

@@ -96,7 +96,7 @@ TAIL = _select_tail()
 
 
 @dataclass(frozen=True, slots=True)
-class Fresh:
+class UnembeddedText:
     """A message, or a piece of a document, without a vector; `version` grows when its text is corrected.
 
     `own`: it belongs to the session that asks.
@@ -108,7 +108,7 @@ class Fresh:
     own: bool = False
 
 
-def select_urgent(tail: Sequence[Fresh]) -> Sequence[Fresh]:
+def select_urgent(tail: Sequence[UnembeddedText]) -> Sequence[UnembeddedText]:
     """Return the texts of a tail that are embedded under a large backlog: the own session's, and the newest others.
 
     One question could embed only a negligible part of the backlog.
@@ -118,8 +118,8 @@ def select_urgent(tail: Sequence[Fresh]) -> Sequence[Fresh]:
 
 
 def select_affordable(
-    tail: Sequence[Fresh], question: str, budget_ms: float, estimate_ms: Callable[[Sequence[str]], float]
-) -> Sequence[Fresh]:
+    tail: Sequence[UnembeddedText], question: str, budget_ms: float, estimate_ms: Callable[[Sequence[str]], float]
+) -> Sequence[UnembeddedText]:
     """Return the beginning of the tail that can be embedded within `budget_ms`, the question's time included.
 
     It has at least LEAST texts. Texts are taken in order, so all texts that are left out are older than those that

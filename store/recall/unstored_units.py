@@ -14,7 +14,7 @@ from store.recall import filters
 from store.recall.dense import compute_products
 from store.recall.pool import CandidatePool
 from store.recall.state import RecallState, UnstoredUnits
-from store.recall.tail import CHARACTERS, Fresh
+from store.recall.tail import CHARACTERS, UnembeddedText
 
 #: One posting, in the format of lexical.POSTING.
 _POSTING = Struct(">16siii")
@@ -32,14 +32,17 @@ def join_unstored(first: UnstoredUnits, second: UnstoredUnits) -> UnstoredUnits:
     return UnstoredUnits({**first.candidates, **second.candidates}, words, first.replaced | second.replaced)
 
 
-def list_texts_to_embed(state: RecallState) -> list[Fresh]:
+def list_texts_to_embed(state: RecallState) -> list[UnembeddedText]:
     """Return the texts that are embedded with the question: unstored units and fresh texts; the own session's first.
 
     Of the unstored units the first are taken, as many as the tail has room for.
     """
     own = filters.own_session(state.query, state.bank)
     first = [*state.unstored.candidates.values()][: state.settings.fresh_tail_chunks]
-    said = [Fresh(one.unit_id, one.text[:CHARACTERS], own=own is not None and one.session_id == own) for one in first]
+    said = [
+        UnembeddedText(one.unit_id, one.text[:CHARACTERS], own=own is not None and one.session_id == own)
+        for one in first
+    ]
     return sorted([*said, *state.unembedded], key=lambda fresh: not fresh.own)
 
 

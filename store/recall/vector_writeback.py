@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from store.database import Database
 from store.derived.unit_vectors import Unembedded, insert_vectors
-from store.recall.tail import Fresh
+from store.recall.tail import UnembeddedText
 
 log = structlog.get_logger(__name__)
 
@@ -31,7 +31,7 @@ class VectorWriteback:
         host: UUID,
         bank: UUID,
         generation: int,
-        tail: Sequence[Fresh],
+        tail: Sequence[UnembeddedText],
         vectors: Mapping[UUID, NDArray[np.float32]],
     ) -> None:
         """Begin to store the vectors of these units unless a write is running; return at once and never raise."""

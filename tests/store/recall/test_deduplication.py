@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.memory.turns import NewMessage
-from store.recall.deduplication import DistinctUnit, Recent, deduplicate_ranking
+from store.recall.deduplication import DistinctUnit, RecentMessages, deduplicate_ranking
 from store.recall.dense import compute_products
 from store.recall.fusion import Ranking
 from store.recall.pool import Candidate, CandidatePool
@@ -39,7 +39,7 @@ def unit(number: int, text: str = "we talk", **more: Any) -> Candidate:
     return Candidate(**{**known, **more})
 
 
-def fold(*units: Candidate, recent: Recent | None = None) -> list[DistinctUnit]:
+def fold(*units: Candidate, recent: RecentMessages | None = None) -> list[DistinctUnit]:
     nothing = np.zeros((len(units), 4), dtype=np.float32)
     pool = CandidatePool(units, compute_products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
     return list(deduplicate_ranking(Ranking(range(len(units)), np.zeros(len(units)), {}, {}), pool, recent))
@@ -70,7 +70,7 @@ def test_the_same_words_of_somebody_else_or_of_another_kind_are_something_else()
 
 
 def test_what_the_asker_has_before_it_is_not_told_again_in_whatever_turn_it_stands() -> None:
-    recent = Recent(uuid5(SPACE, "s"), 8)
+    recent = RecentMessages(uuid5(SPACE, "s"), 8)
     fact = unit(20, "fact", kind="world", seq=None, sources=(UUID(int=9),))
     elsewhere = unit(30, "nine", session_name="other")
     kept, again = unit(7, "seven"), unit(9, "nine")
@@ -87,7 +87,7 @@ def test_folding_keeps_the_order_loses_no_turn_and_repeats_none(said: list[str],
     assert [one.index for one in whole] == sorted(one.index for one in whole)
     assert sorted(turn for one in whole for turn in one.turns) == sorted(f"t{n}" for n in range(len(said)))
     assert len({said[one.index] for one in whole}) == len(whole)
-    left = fold(*units, recent=Recent(uuid5(SPACE, "s"), recent))
+    left = fold(*units, recent=RecentMessages(uuid5(SPACE, "s"), recent))
     assert left == [one for one in whole if said[one.index] not in said[recent:]]
 
 

@@ -6,10 +6,10 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.recall.tail import LEAST, Fresh, select_affordable
+from store.recall.tail import LEAST, UnembeddedText, select_affordable
 
 tails = st.lists(st.text(max_size=30), max_size=20).map(
-    lambda texts: [Fresh(UUID(int=n), text) for n, text in enumerate(texts)]
+    lambda texts: [UnembeddedText(UUID(int=n), text) for n, text in enumerate(texts)]
 )
 
 
@@ -18,7 +18,7 @@ def _ms(texts: Sequence[str]) -> float:
 
 
 @given(tails, st.floats(0, 500))
-def test_the_beginning_of_the_tail_is_read_within_the_time(tail: list[Fresh], budget: float) -> None:
+def test_the_beginning_of_the_tail_is_read_within_the_time(tail: list[UnembeddedText], budget: float) -> None:
     read = select_affordable(tail, "why", budget, _ms)
     assert list(read) == tail[: len(read)]
     spent = _ms(["why", *(fresh.content for fresh in read)])
@@ -26,7 +26,7 @@ def test_the_beginning_of_the_tail_is_read_within_the_time(tail: list[Fresh], bu
 
 
 @given(tails, st.floats(0, 500))
-def test_nothing_that_would_fit_is_left_out(tail: list[Fresh], budget: float) -> None:
+def test_nothing_that_would_fit_is_left_out(tail: list[UnembeddedText], budget: float) -> None:
     read = select_affordable(tail, "why", budget, _ms)
     if len(read) < len(tail):
         more = tail[: len(read) + 1]
@@ -34,5 +34,5 @@ def test_nothing_that_would_fit_is_left_out(tail: list[Fresh], budget: float) ->
 
 
 @given(tails)
-def test_the_newest_are_always_read(tail: list[Fresh]) -> None:
+def test_the_newest_are_always_read(tail: list[UnembeddedText]) -> None:
     assert list(select_affordable(tail, "why", 0, _ms)[:LEAST]) == tail[:LEAST]

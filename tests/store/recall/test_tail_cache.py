@@ -5,13 +5,13 @@ from uuid import UUID
 import numpy as np
 
 from store.recall.meaning import TailCache
-from store.recall.tail import Fresh
+from store.recall.tail import UnembeddedText
 
 ONE = np.ones(4, dtype=np.float32)
 
 
-def fresh(number: int, content: str = "said") -> Fresh:
-    return Fresh(UUID(int=number), content)
+def fresh(number: int, content: str = "said") -> UnembeddedText:
+    return UnembeddedText(UUID(int=number), content)
 
 
 def test_vectors_are_known_by_unit_and_generation() -> None:

@@ -6,7 +6,7 @@ from store.derived.unit_vectors import UnitsToEmbed, read_missing
 from store.memory.documents import Documents, NewDocument, content_hash
 from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
-from store.recall.tail import Fresh
+from store.recall.tail import UnembeddedText
 from store.recall.vector_writeback import VectorWriteback
 from tests.store.conftest import NOON, rows
 from tests.store.recall.conftest import BANK, Memory
@@ -48,7 +48,7 @@ async def test_a_text_that_was_corrected_meanwhile_does_not_get_the_vector_of_th
     kept = VectorWriteback(memory.database)
     vector = {unit: np.full(384, 0.05, dtype=np.float32)}
     await memory.sql("update afterturn.agent_memory_unit_t set aggregate_version = 2 where unit_id = :u", u=unit)
-    kept.keep(memory.host, memory.bank, memory.embedder.generation, [Fresh(unit, "one", 1)], vector)
+    kept.keep(memory.host, memory.bank, memory.embedder.generation, [UnembeddedText(unit, "one", 1)], vector)
     await kept.close()
     assert await without_vectors(memory) == ["one"]
 
@@ -59,7 +59,7 @@ async def test_what_comes_while_a_write_runs_is_left_to_the_workers(memory: Memo
     kept = VectorWriteback(memory.database)
     for unit, content in sorted(found, key=lambda row: str(row[1])):
         vector = {unit: np.full(384, 0.05, dtype=np.float32)}
-        kept.keep(memory.host, memory.bank, memory.embedder.generation, [Fresh(unit, content)], vector)
+        kept.keep(memory.host, memory.bank, memory.embedder.generation, [UnembeddedText(unit, content)], vector)
     await kept.close()
     assert await without_vectors(memory) == ["two"]
 
