@@ -18,7 +18,7 @@ from embeddings.settings import Provider
 from store.concurrent_calls import run_meanwhile
 from store.database import Database
 from store.database_outage import may_pass
-from store.tenancy.external_models import EMBEDDING, EXTRACTION, OutsideModel, note_external_models, note_live_model
+from store.tenancy.external_models import EMBEDDING, EXTRACTION, ExternalModel, note_external_models, note_live_model
 from workers.extraction.llm.request import derive_version
 
 log = structlog.get_logger(__name__)
@@ -27,14 +27,14 @@ log = structlog.get_logger(__name__)
 RETRY_INTERVAL_S = 5.0
 
 
-def list_external_models(settings: Settings) -> Sequence[OutsideModel]:
+def list_external_models(settings: Settings) -> Sequence[ExternalModel]:
     """Return the models on other machines that stored texts may be sent to."""
     embedding, enrichment, found = settings.embedding, settings.enrichment, []
     if embedding.provider is Provider.REMOTE:
         generation = str(derive_generation(embedding.remote.model))
-        found.append(OutsideModel(EMBEDDING, generation, _parse_host(embedding.remote.url)))
+        found.append(ExternalModel(EMBEDDING, generation, _parse_host(embedding.remote.url)))
     if enrichment.enabled:
-        found.append(OutsideModel(EXTRACTION, derive_version(enrichment.model), _parse_host(enrichment.url)))
+        found.append(ExternalModel(EXTRACTION, derive_version(enrichment.model), _parse_host(enrichment.url)))
     return found
 
 

@@ -12,7 +12,7 @@ from producers.service.fields import BankName, Name, SessionName, field_error
 from producers.service.wire import RequestModel, WireModel
 from store import identity
 from store.erasure import Kind, Receipt
-from store.tenancy.external_models import Sent
+from store.tenancy.external_models import SentTexts
 from store.tenancy.keys import Grant
 
 #: The field that names the target, by kind of erasure; a bank needs none besides `bank`.
@@ -57,7 +57,7 @@ class UnreachedCopies(WireModel):
     """Copies of erased data that may exist outside this service."""
 
     gateway_sessions: dict[str, int] = Field(description="number of erased turns that a gateway was told, by session")
-    models: list[Sent] = Field(description="external models that were sent erased texts")
+    models: list[SentTexts] = Field(description="external models that were sent erased texts")
     elsewhere: list[str] = Field(description="other copies, such as backups")
 
 

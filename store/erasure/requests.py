@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store import identity, schema
 from store.errors import NotFound
 from store.memory import reflections
-from store.tenancy.external_models import Sent, split_counts
+from store.tenancy.external_models import SentTexts, split_counts
 
 #: Where every erasure may leave copies that this service cannot reach.
 BEYOND_REACH = (
@@ -113,7 +113,7 @@ class Receipt:
     delivered: Mapping[str, int]
     requested_at: datetime
     finished_at: datetime | None
-    models: tuple[Sent, ...] = ()
+    models: tuple[SentTexts, ...] = ()
     unreached: tuple[str, ...] = BEYOND_REACH
     stays: tuple[str, ...] = ()
 

@@ -52,7 +52,7 @@ SENT_OF_BANK = union_all(_EMBEDDED, _READ)
 
 
 @dataclass(frozen=True, slots=True)
-class OutsideModel:
+class ExternalModel:
     """An external model at an endpoint (its machine's name); `name` is its vector generation, or its version."""
 
     purpose: str
@@ -61,7 +61,7 @@ class OutsideModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentTexts:
     """The number of texts that an external model was sent for a purpose; it may have kept them."""
 
     purpose: str
@@ -69,7 +69,7 @@ class Sent:
     texts: int
 
 
-async def note_external_models(database: Database, models: Sequence[OutsideModel]) -> None:
+async def note_external_models(database: Database, models: Sequence[ExternalModel]) -> None:
     """Record models that may be called from now on."""
     if models:
         async with database.operator() as connection:
@@ -90,11 +90,13 @@ async def count_sent(
     return {f"{PREFIX}:{row.purpose}:{row.endpoint}": row.texts for row in rows}
 
 
-def split_counts(counts: Mapping[str, int]) -> tuple[Mapping[str, int], tuple[Sent, ...]]:
+def split_counts(counts: Mapping[str, int]) -> tuple[Mapping[str, int], tuple[SentTexts, ...]]:
     """Split a receipt's counts into those of this service and the texts sent to external models."""
     outside = {name: number for name, number in counts.items() if name.startswith(f"{PREFIX}:")}
     parts = (name.split(":", 2) for name in sorted(outside))
-    models = tuple(Sent(purpose, endpoint, outside[f"{PREFIX}:{purpose}:{endpoint}"]) for _, purpose, endpoint in parts)
+    models = tuple(
+        SentTexts(purpose, endpoint, outside[f"{PREFIX}:{purpose}:{endpoint}"]) for _, purpose, endpoint in parts
+    )
     return {name: number for name, number in counts.items() if name not in outside}, models
 
 

@@ -13,7 +13,7 @@ from embeddings.remote import derive_generation
 from store.database import Database
 from store.erasure import Erasures, ErasureTarget, Kind, Receipt
 from store.memory.units import Units
-from store.tenancy.external_models import EMBEDDING, EXTRACTION, OutsideModel, Sent, note_external_models
+from store.tenancy.external_models import EMBEDDING, EXTRACTION, ExternalModel, SentTexts, note_external_models
 from tests.workers.conftest import HOST, World, dialogue, now, settings_of
 from tests.workers.models import Model, model, reader
 from tests.workers.stages import Crew, KnownEmbedder
@@ -33,7 +33,7 @@ def server() -> Iterator[Model]:
 async def remote(world: World, server: Model) -> AsyncIterator[Crew]:
     """Workers whose models are both somewhere else, and noted so."""
     reading = reader(server.url)
-    known = OutsideModel(EMBEDDING, str(GENERATION), VECTORS), OutsideModel(EXTRACTION, VERSION, READERS)
+    known = ExternalModel(EMBEDDING, str(GENERATION), VECTORS), ExternalModel(EXTRACTION, VERSION, READERS)
     for _ in range(2):
         await note_external_models(world.database, known)
     yield Crew(world, embedder=KnownEmbedder(generation=GENERATION), reader=reading)
@@ -62,7 +62,7 @@ async def test_a_receipt_tells_which_machines_were_sent_what_was_erased(
     receipt = await erased(world, kind, name)
     assert receipt.done
     # Four messages; and with their vectors those of two facts.
-    assert receipt.models == (Sent(EMBEDDING, VECTORS, 6), Sent(EXTRACTION, READERS, 4))
+    assert receipt.models == (SentTexts(EMBEDDING, VECTORS, 6), SentTexts(EXTRACTION, READERS, 4))
     assert not any(name.startswith("outside") for name in receipt.counts)
 
 
@@ -73,11 +73,11 @@ async def test_of_one_unit_its_own_texts_are_told_also_when_they_were_corrected(
     for _ in range(2):
         await remote.drain()
     receipt = await erased(world, Kind.UNIT, str(unit.unit_id))
-    assert receipt.models == (Sent(EMBEDDING, VECTORS, 2), Sent(EXTRACTION, READERS, 1))
+    assert receipt.models == (SentTexts(EMBEDDING, VECTORS, 2), SentTexts(EXTRACTION, READERS, 1))
 
 
 async def test_what_stayed_in_the_house_is_not_told_of(world: World) -> None:
-    await note_external_models(world.database, [OutsideModel(EMBEDDING, str(GENERATION), VECTORS)])
+    await note_external_models(world.database, [ExternalModel(EMBEDDING, str(GENERATION), VECTORS)])
     await told(world, Crew(world))
     assert (await erased(world, Kind.BANK)).models == ()
 
@@ -108,6 +108,6 @@ async def test_they_are_noted_though_the_first_connection_breaks_while_it_is_ope
 def test_the_settings_say_which_models_are_outside() -> None:
     assert list_external_models(load_settings({}).settings) == []
     assert list_external_models(load_settings({}, overrides=OUTSIDE).settings) == [
-        OutsideModel(EMBEDDING, str(derive_generation("m")), VECTORS),
-        OutsideModel(EXTRACTION, VERSION, READERS),
+        ExternalModel(EMBEDDING, str(derive_generation("m")), VECTORS),
+        ExternalModel(EXTRACTION, VERSION, READERS),
     ]
