@@ -152,14 +152,16 @@ def _compare_profile(
     row: Row[Any], live: tuple[Any, ...], profile: EntityName | None, same: Mapping[UUID, UUID]
 ) -> Iterator[Difference]:
     key = {"host_id": str(row.host_id), "bank_id": str(row.bank_id), "entity_id": str(row.entity_id)}
-    told = None
+    derived = None
     if (one := profile) is not None:
-        told = (same[one.entity_id], one.name, one.kind, one.folded, one.stem, one.mentions)
-    if told is None or row.live_name is None:
-        if told is not None or row.live_name is not None:
-            yield Difference(key, "live" if told is None else "derived", ())
-    elif told != live:
-        yield Difference(key, "both", [name for name, a, b in zip(PROFILE_COLUMNS, told, live, strict=True) if a != b])
+        derived = (same[one.entity_id], one.name, one.kind, one.folded, one.stem, one.mentions)
+    if derived is None or row.live_name is None:
+        if derived is not None or row.live_name is not None:
+            yield Difference(key, "live" if derived is None else "derived", ())
+    elif derived != live:
+        yield Difference(
+            key, "both", [name for name, a, b in zip(PROFILE_COLUMNS, derived, live, strict=True) if a != b]
+        )
 
 
 async def read_banks(connection: AsyncConnection, scope: ReplayScope) -> list[BankIdentity]:

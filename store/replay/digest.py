@@ -51,8 +51,8 @@ def in_scope(rows: FromClause) -> ColumnElement[bool]:
 
 
 def select_rows_as_json(query: str, key: Sequence[str]) -> TextualSelect:
-    """Return an expression of a textual query of the columns `key` and of the row as jsonb, `told`."""
-    return text(query).columns(*(column(name) for name in key), column("told", JSONB))
+    """Return an expression of a textual query of the columns `key` and of the row as jsonb, `row_json`."""
+    return text(query).columns(*(column(name) for name in key), column("row_json", JSONB))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +65,14 @@ class Compared:
     has_messages: bool
 
     def select_rows(self, schema: str) -> Select[*tuple[Any, ...]]:
-        """Return the query of the key and the row as jsonb, `told`, of each row in a schema."""
+        """Return the query of the key and the row as jsonb, `row_json`, of each row in a schema."""
         rows = table(self.table, *(column(name) for name in self.key), schema=schema).alias("t")
-        told: ColumnElement[Any] = func.to_jsonb(literal_column("t"), type_=JSONB)
+        row_json: ColumnElement[Any] = func.to_jsonb(literal_column("t"), type_=JSONB)
         for name in self.counted:
-            told = told.op("-")(name)
+            row_json = row_json.op("-")(name)
         if self.has_messages:
-            told = told.op("||")(_collect_messages(rows, schema))
-        return select(*(rows.c[name] for name in self.key), told.label("told")).where(in_scope(rows))
+            row_json = row_json.op("||")(_collect_messages(rows, schema))
+        return select(*(rows.c[name] for name in self.key), row_json.label("row_json")).where(in_scope(rows))
 
 
 def _collect_messages(history: FromClause, schema: str) -> ColumnElement[Any]:
@@ -131,7 +131,7 @@ def _select_changed_banks(compared: Compared, schema: str) -> Select[UUID, UUID]
         select(*bank)
         .distinct()
         .join_from(live, shadow, and_(*(live.c[name] == shadow.c[name] for name in compared.key)), full=True)
-        .where(live.c.told.is_distinct_from(shadow.c.told))
+        .where(live.c.row_json.is_distinct_from(shadow.c.row_json))
         .order_by(*bank)
     )
 
@@ -145,7 +145,7 @@ async def find_first_differences(
     right: str,
     shown: Sequence[str] | None = None,
 ) -> list[Difference]:
-    """Return the first rows that differ between two queries of `key` and of the row as jsonb, `told`.
+    """Return the first rows that differ between two queries of `key` and of the row as jsonb, `row_json`.
 
     `right` names the second side in a difference; `shown` are the columns of `key` that identify a row.
     """
@@ -165,14 +165,14 @@ def _select_differences(
     live, other = sides[0].subquery("live"), sides[1].subquery("other")
     row = {name: func.coalesce(live.c[name], other.c[name]) for name in key}
     named = (_name_column(name, row[name]) for name in shown)
-    told = live.c.told.op("||")(other.c.told)
-    names = func.jsonb_object_keys(told).table_valued("name").render_derived("n")
+    columns = live.c.row_json.op("||")(other.c.row_json)
+    names = func.jsonb_object_keys(columns).table_valued("name").render_derived("n")
     differ = (
         select(names.c.name)
-        .where(live.c.told.op("->")(names.c.name).is_distinct_from(other.c.told.op("->")(names.c.name)))
+        .where(live.c.row_json.op("->")(names.c.name).is_distinct_from(other.c.row_json.op("->")(names.c.name)))
         .order_by(names.c.name)
     )
-    found = case((live.c.told.is_(None), right), (other.c.told.is_(None), "live"), else_="both")
+    found = case((live.c.row_json.is_(None), right), (other.c.row_json.is_(None), "live"), else_="both")
     return (
         select(
             cast(func.jsonb_build_object(*chain.from_iterable(named)), Text).label("key"),
@@ -180,7 +180,7 @@ def _select_differences(
             func.array(differ.scalar_subquery()).label("columns"),
         )
         .join_from(live, other, and_(*(live.c[name] == other.c[name] for name in key)), full=True)
-        .where(live.c.told.is_distinct_from(other.c.told))
+        .where(live.c.row_json.is_distinct_from(other.c.row_json))
         .order_by(*row.values())
         .limit(NAMED)
     )
@@ -208,6 +208,6 @@ async def _compare_table(
 def _select_digest(query: Select[*tuple[Any, ...]], key: Sequence[str]) -> Select[int, str]:
     """Return the query of the number of rows, and of the SHA-256 over the rows' digests in the order of the key."""
     rows, nothing = query.subquery("r"), literal_column("''::bytea", LargeBinary)
-    digest = func.sha256(func.convert_to(cast(rows.c.told, Text), "UTF8"))
+    digest = func.sha256(func.convert_to(cast(rows.c.row_json, Text), "UTF8"))
     digests = func.string_agg(digest, aggregate_order_by(nothing, *(rows.c[name] for name in key)))
     return select(func.count(), func.encode(func.sha256(func.coalesce(digests, nothing)), "hex")).select_from(rows)

@@ -28,7 +28,7 @@ from store.schema import FACT, FORGOTTEN_UNIT, LEDGER, TURN, UNIT, UNIT_ENTITY, 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Actual and expected rows of a table: two queries of `key` and of the row as jsonb, `told`.
+    """Actual and expected rows of a table: two queries of `key` and of the row as jsonb, `row_json`.
 
     `shown` are the columns that identify a row, if not the whole key.
     """
@@ -57,13 +57,13 @@ _TURNS = Expected(
                                   'ended', r.ended is not null or exists (
                                       select from afterturn.ledger_t l
                                        where l.host_id = r.host_id and l.turn_id = r.turn_id and l.item_id = r.turn_id))
-                   as told
+                   as row_json
           from afterturn.turn_t r where afterturn.in_scope(r.host_id, r.bank_id, :host, :bank)""",
     derived="""
         select r.host_id, r.turn_id,
                jsonb_build_object('bank_id', r.bank_id, 'session_id', r.session_id, 'user_id', r.user_id,
                                   'digest', encode(coalesce(r.digest, t.digest), 'hex'), 'position', r.position,
-                                  'accepted_at', r.accepted_at, 'ended', true) as told
+                                  'accepted_at', r.accepted_at, 'ended', true) as row_json
           from afterturn.logged_turns(cast(:host as uuid), cast(:bank as uuid)) r
           left join afterturn.turn_t t on t.host_id = r.host_id and t.turn_id = r.turn_id""",
 )
@@ -73,10 +73,10 @@ def _derive_pairs() -> Select[*tuple[Any, ...]]:
     link, unit = UNIT_ENTITY.alias("l"), UNIT.alias("u")
     links = select_first_links(link, in_scope(link), link.c.counted).cte("links").prefix_with("materialized")
     one, other = links.alias("one"), links.alias("other")
-    told = func.jsonb_build_object("cooccur_count", func.count(), "last_cooccurred", func.max(unit.c.event_date))
+    row_json = func.jsonb_build_object("cooccur_count", func.count(), "last_cooccurred", func.max(unit.c.event_date))
     pair = one.c.host_id, one.c.bank_id, one.c.entity_id, other.c.entity_id
     return (
-        select(*pair[:2], pair[2].label("entity_id_1"), pair[3].label("entity_id_2"), told.label("told"))
+        select(*pair[:2], pair[2].label("entity_id_1"), pair[3].label("entity_id_2"), row_json.label("row_json"))
         .join_from(one, other, same_bank(one, other, "unit_id"))
         .join(unit, same_bank(one, unit, "unit_id"))
         .where(one.c.entity_id < other.c.entity_id)
@@ -88,7 +88,7 @@ _PAIRS = Expected(
     ("host_id", "bank_id", "entity_id_1", "entity_id_2"),
     live="""
         select r.host_id, r.bank_id, r.entity_id_1, r.entity_id_2,
-               jsonb_build_object('cooccur_count', r.cooccur_count, 'last_cooccurred', r.last_cooccurred) as told
+               jsonb_build_object('cooccur_count', r.cooccur_count, 'last_cooccurred', r.last_cooccurred) as row_json
           from afterturn.agent_memory_entity_cooccur_t r
            where afterturn.in_scope(r.host_id, r.bank_id, :host, :bank)""",
     derived=_derive_pairs(),
@@ -96,10 +96,11 @@ _PAIRS = Expected(
 _MENTIONS = Expected(
     ("host_id", "bank_id", "entity_id"),
     live="""
-        select r.host_id, r.bank_id, r.entity_id, jsonb_build_object('mention_count', r.mention_count) as told
+        select r.host_id, r.bank_id, r.entity_id, jsonb_build_object('mention_count', r.mention_count) as row_json
           from afterturn.agent_memory_entity_t r where afterturn.in_scope(r.host_id, r.bank_id, :host, :bank)""",
     derived="""
-        select r.host_id, r.bank_id, r.entity_id, jsonb_build_object('mention_count', coalesce(c.mentions, 0)) as told
+        select r.host_id, r.bank_id, r.entity_id,
+               jsonb_build_object('mention_count', coalesce(c.mentions, 0)) as row_json
           from afterturn.agent_memory_entity_t r
           left join (select l.host_id, l.bank_id, l.entity_id, sum(l.mentions) as mentions
                        from afterturn.agent_memory_unit_entity_t l
@@ -110,12 +111,12 @@ _MENTIONS = Expected(
 _NAMES = Expected(
     ("host_id", "bank_id", "entity_id", "name", "kind"),
     live="""
-        select r.host_id, r.bank_id, r.entity_id, r.name, r.kind, jsonb_build_object('mentions', r.mentions) as told
+        select r.host_id, r.bank_id, r.entity_id, r.name, r.kind, jsonb_build_object('mentions', r.mentions) as row_json
           from afterturn.entity_name_t r
            where afterturn.in_scope(r.host_id, r.bank_id, :host, :bank) and r.mentions <> 0""",
     derived="""
         select l.host_id, l.bank_id, l.entity_id, coalesce(l.name, '') as name, coalesce(l.kind, '') as kind,
-               jsonb_build_object('mentions', sum(l.mentions)) as told
+               jsonb_build_object('mentions', sum(l.mentions)) as row_json
           from afterturn.agent_memory_unit_entity_t l
            where afterturn.in_scope(l.host_id, l.bank_id, :host, :bank) and l.counted
          group by 1, 2, 3, 4, 5 having sum(l.mentions) <> 0""",
@@ -125,12 +126,12 @@ _NAMES = Expected(
 _LANGUAGES = Expected(
     ("host_id", "bank_id"),
     live="""
-        select r.host_id, r.bank_id, jsonb_build_object('language', r.language) as told
+        select r.host_id, r.bank_id, jsonb_build_object('language', r.language) as row_json
           from afterturn.bank_language_t r
            where afterturn.in_scope(r.host_id, r.bank_id, :host, :bank)
              and r.language = any(cast(:languages as text[]))""",
     derived="""
-        select r.host_id, r.bank_id, jsonb_build_object('language', r.disposition->>'language') as told
+        select r.host_id, r.bank_id, jsonb_build_object('language', r.disposition->>'language') as row_json
           from afterturn.agent_memory_bank_t r
          where afterturn.in_scope(r.host_id, r.bank_id, :host, :bank)
            and r.active and r.disposition->>'language' = any(cast(:languages as text[]))""",
@@ -139,25 +140,25 @@ _LANGUAGES = Expected(
 _WORDS_OF_NOTHING = Expected(
     ("host_id", "bank_id", "unit_id"),
     live="""
-        select r.host_id, r.bank_id, r.unit_id, jsonb '{}' as told
+        select r.host_id, r.bank_id, r.unit_id, jsonb '{}' as row_json
           from afterturn.unit_word_t r
           left join afterturn.agent_memory_unit_t u
             on u.host_id = r.host_id and u.bank_id = r.bank_id and u.unit_id = r.unit_id
          where afterturn.in_scope(r.host_id, r.bank_id, :host, :bank) and u.active is not true""",
     derived="""
-        select r.host_id, r.bank_id, r.unit_id, jsonb '{}' as told
+        select r.host_id, r.bank_id, r.unit_id, jsonb '{}' as row_json
           from afterturn.unit_word_t r where false and afterturn.in_scope(r.host_id, r.bank_id, :host, :bank)""",
 )
 _POSTINGS = Expected(
     ("host_id", "bank_id", "term", "unit_id"),
     live="""
         select r.host_id, r.bank_id, r.term, r.unit_id,
-               jsonb_build_object('session_id', r.session_id, 'seq', r.seq, 'tf', r.tf, 'length', r.length) as told
+               jsonb_build_object('session_id', r.session_id, 'seq', r.seq, 'tf', r.tf, 'length', r.length) as row_json
           from afterturn.posting_t r where afterturn.in_scope(r.host_id, r.bank_id, :host, :bank)""",
     derived="""
         select w.host_id, w.bank_id, t.term, w.unit_id,
                jsonb_build_object('session_id', w.session_id, 'seq', w.seq, 'tf', cast(t.tf as int),
-                                  'length', w.length) as told
+                                  'length', w.length) as row_json
           from afterturn.unit_word_t w, jsonb_each_text(w.terms) t(term, tf)
            where afterturn.in_scope(w.host_id, w.bank_id, :host, :bank) and w.posted""",
 )
@@ -165,10 +166,10 @@ _POSTINGS = Expected(
 _TERMS = Expected(
     ("host_id", "bank_id", "term"),
     live="""
-        select r.host_id, r.bank_id, r.term, jsonb_build_object('df', r.df) as told
+        select r.host_id, r.bank_id, r.term, jsonb_build_object('df', r.df) as row_json
           from afterturn.term_t r where afterturn.in_scope(r.host_id, r.bank_id, :host, :bank)""",
     derived="""
-        select c.host_id, c.bank_id, c.term, jsonb_build_object('df', count(*)) as told
+        select c.host_id, c.bank_id, c.term, jsonb_build_object('df', count(*)) as row_json
           from (select w.host_id, w.bank_id, t.term from afterturn.unit_word_t w, jsonb_object_keys(w.terms) t(term)
                  where afterturn.in_scope(w.host_id, w.bank_id, :host, :bank) and w.posted
                 union all
@@ -179,11 +180,11 @@ _TERMS = Expected(
 _STATISTICS = Expected(
     ("host_id", "bank_id"),
     live="""
-        select r.host_id, r.bank_id, jsonb_build_object('units', r.units, 'tokens', r.tokens) as told
+        select r.host_id, r.bank_id, jsonb_build_object('units', r.units, 'tokens', r.tokens) as row_json
           from afterturn.bank_statistics_t r
            where afterturn.in_scope(r.host_id, r.bank_id, :host, :bank) and (r.units, r.tokens) <> (0, 0)""",
     derived="""
-        select c.host_id, c.bank_id, jsonb_build_object('units', sum(c.units), 'tokens', sum(c.tokens)) as told
+        select c.host_id, c.bank_id, jsonb_build_object('units', sum(c.units), 'tokens', sum(c.tokens)) as row_json
           from (select w.host_id, w.bank_id, 1 as units, w.length as tokens
                   from afterturn.unit_word_t w where afterturn.in_scope(w.host_id, w.bank_id, :host, :bank) and w.posted
                 union all
@@ -229,14 +230,14 @@ def _derive_facts() -> Select[*tuple[Any, ...]]:
     found = divide_into_stretches(_select_fact_rows().subquery("facts"), identity)
     fact, begun = found.lined.alias("f"), found.begun.alias("b")
     columns = ("subject", "fact_id", "key", "value", "position", "said", "valid_from")
-    told = {name: fact.c[name] for name in columns}
-    told |= {"valid_to": begun.c.valid_from, "superseded_by": begun.c.unit_id}
+    fields = {name: fact.c[name] for name in columns}
+    fields |= {"valid_to": begun.c.valid_from, "superseded_by": begun.c.unit_id}
     follows = and_(*(begun.c[name] == fact.c[name] for name in identity), begun.c.stretch == fact.c.stretch + 1)
     return select(
         fact.c.host_id,
         fact.c.bank_id,
         fact.c.unit_id,
-        func.jsonb_build_object(*chain.from_iterable(told.items())).label("told"),
+        func.jsonb_build_object(*chain.from_iterable(fields.items())).label("row_json"),
     ).join_from(fact, begun, follows, isouter=True)
 
 
@@ -247,14 +248,14 @@ _FACTS = Expected(
                jsonb_build_object('subject', f.subject, 'fact_id', f.fact_id, 'key', f.key, 'value', f.value,
                                   'position', f.position, 'said', f.said, 'valid_from', f.valid_from,
                                   'valid_to', f.valid_to,
-                                  'superseded_by', f.superseded_by) as told
+                                  'superseded_by', f.superseded_by) as row_json
           from afterturn.fact_t f where afterturn.in_scope(f.host_id, f.bank_id, :host, :bank)""",
     derived=_derive_facts(),
 )
 _VECTORS = Expected(
     ("host_id", "bank_id", "unit_id"),
     live="""
-        select distinct r.host_id, r.bank_id, r.unit_id, jsonb '{}' as told
+        select distinct r.host_id, r.bank_id, r.unit_id, jsonb '{}' as row_json
           from afterturn.unit_vector_t r
           left join afterturn.agent_memory_unit_t u
             on u.host_id = r.host_id and u.bank_id = r.bank_id and u.unit_id = r.unit_id
@@ -263,7 +264,7 @@ _VECTORS = Expected(
          where afterturn.in_scope(r.host_id, r.bank_id, :host, :bank) and not coalesce(u.active, f.active, false)""",
     # A reflection needs a vector only if the ledger records that it was embedded.
     derived="""
-        select r.host_id, r.bank_id, r.reflection_id as unit_id, jsonb '{}' as told
+        select r.host_id, r.bank_id, r.reflection_id as unit_id, jsonb '{}' as row_json
           from afterturn.agent_memory_reflection_t r
          where afterturn.in_scope(r.host_id, r.bank_id, :host, :bank) and r.active and r.content <> '' and not exists (
                select from afterturn.unit_vector_t v
@@ -272,7 +273,7 @@ _VECTORS = Expected(
                  where l.host_id = r.host_id and l.bank_id = r.bank_id and l.session_id = r.reflection_id
                    and l.stage = 'embedding')
         union all
-        select r.host_id, r.bank_id, r.unit_id, jsonb '{}' as told
+        select r.host_id, r.bank_id, r.unit_id, jsonb '{}' as row_json
           from afterturn.agent_memory_unit_t r
          where afterturn.in_scope(r.host_id, r.bank_id, :host, :bank)
            and r.active and r.turn_id is not null and not exists (

@@ -56,9 +56,9 @@ COMPARED = {
 }
 DIGEST = """
     select count(*) as rows,
-           sha256(convert_to(coalesce(string_agg(r.told, E'\\n' order by r.told collate "C"), ''), 'UTF8')) as digest
-      from (select q::text as told from ({query}) q) r"""
-ROWS = "select q::text as told from ({query}) q"
+           sha256(convert_to(coalesce(string_agg(r.line, E'\\n' order by r.line collate "C"), ''), 'UTF8')) as digest
+      from (select q::text as line from ({query}) q) r"""
+ROWS = "select q::text as line from ({query}) q"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,4 +96,4 @@ async def _count_differing(live: DatabaseObserver, undisturbed: DatabaseObserver
 
 
 async def _read_rows(observer: DatabaseObserver, query: str) -> Counter[str]:
-    return Counter(str(row.told) for row in await observer.query(text(ROWS.format(query=query))))
+    return Counter(str(row.line) for row in await observer.query(text(ROWS.format(query=query))))
