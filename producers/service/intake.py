@@ -90,7 +90,7 @@ class Intake:
         redactor = Redactor.of(self._settings, grant)
         turns = await run_off_loop(measure_value(added), split_into_turns, body, self._settings, redactor)
         if body.afterturn_turn_id is not None:
-            return await self._count_held(grant, body.afterturn_turn_id, len(turns))
+            return await self._count_delivered_to_self(grant, body.afterturn_turn_id, len(turns))
         with time_call(len(turns)):
             answers = _count_answers(await self._append_when_free(grant, turns, BUSY_S))
         if refused := [answer for answer in answers if isinstance(answer, StoreError)]:
@@ -146,8 +146,8 @@ class Intake:
         except PermissionDenied as refusal:
             raise PermissionDenied(f"metadata.{PINNED}: {refusal}, or leave it out") from None
 
-    async def _count_held(self, grant: Grant, turn: UUID, messages: int) -> int:
-        if not await self._dependencies.turns.holds(grant.host_id, turn):
+    async def _count_delivered_to_self(self, grant: Grant, turn: UUID, messages: int) -> int:
+        if not await self._dependencies.turns.has_turn(grant.host_id, turn):
             raise NotFound("afterturn_turn_id names no turn of this tenant; leave it out to have the messages stored")
         return messages
 

@@ -62,10 +62,10 @@ class NewTurn:
 
 @dataclass(frozen=True, slots=True)
 class OfferContext:
-    """What offered turns are built with: their host's digest key, known living sessions, banks' word rules."""
+    """What offered turns are built with: their host's digest key, sessions known to have begun, banks' word rules."""
 
     digest_key: bytes = field(repr=False)
-    living: Container[UUID]
+    begun_sessions: Container[UUID]
     rules: Mapping[UUID, Rules]
 
 
@@ -157,7 +157,7 @@ def estimate_effort(turns: Sequence[NewTurn]) -> int:
 def build_offered_turns(
     host: UUID, turns: Sequence[NewTurn], now: datetime, known: OfferContext
 ) -> Steps[list[OfferedTurn]]:
-    """Return the turns in the form `append_turns` takes; turns of living sessions do not begin theirs.
+    """Return the turns in the form `append_turns` takes; turns of begun sessions do not begin theirs.
 
     It is a generator: `run_steps_off_loop` or `run_steps` (store/off_loop.py) runs it and gives its result.
     """
@@ -180,7 +180,7 @@ def _build_offered_turn(host: UUID, turn: NewTurn, now: datetime, known: OfferCo
     rules = rules_for_writing(known.rules, bank)
     sizes = _message_sizes(turn)
     unit_place = place | ({"agentDefId": identity.agent_id(host, turn.agent)} if turn.agent else {})
-    begins = session not in known.living
+    begins = session not in known.begun_sessions
     events = _beginning_events(origin, turn, session) if begins else []
     digest = _digest_turn(turn, known.digest_key)
     appended = {**_appended_event(turn, place, units, said_at), "bodyDigest": digest.hex()}

@@ -39,11 +39,13 @@ Clock = Callable[[], datetime]
 #: Concurrent calls of a host, and the most bytes of one, so that a small turn does not wait for large ones.
 LANES = 2
 MOST_BYTES = 262_144
-#: The most living sessions that a store remembers; beyond them, it begins anew.
-MAX_LIVING = 10_000
+#: The most begun sessions that a store remembers; beyond them, it forgets all.
+MOST_BEGUN_SESSIONS = 10_000
 
 DIGEST_KEY = select(HOST.c.digest_key).where(HOST.c.host_id == bindparam("host"))
-HOLDS = select(true()).select_from(TURN).where(TURN.c.host_id == bindparam("host"), TURN.c.turn_id == bindparam("turn"))
+ACCEPTED = (
+    select(true()).select_from(TURN).where(TURN.c.host_id == bindparam("host"), TURN.c.turn_id == bindparam("turn"))
+)
 TURN_STATUS = text("""
     select t.position as turn_position, t.accepted_at as turn_accepted_at, l.stage, l.status, l.attempts, l.updated_at,
            l.error_category, l.error_reason
@@ -101,8 +103,8 @@ class TurnStore:
             WeakValueDictionary()
         )
         self._digest_keys: dict[UUID, bytes] = {}
-        # Sessions that were alive when last written to: their turns need no events that begin bank and session.
-        self._living: set[UUID] = set()
+        # Sessions that lived when last written to: their turns need no events that begin bank and session.
+        self._begun_sessions: set[UUID] = set()
         self._languages = Languages(database)
 
     async def append(self, host: UUID, turns: Sequence[NewTurn]) -> list[Appended | Refused]:
@@ -124,18 +126,18 @@ class TurnStore:
 
     async def _append(self, host: UUID, turns: Sequence[NewTurn], now: datetime) -> list[Appended | Refused]:
         """Write turns; repeat those whose session had ended unknown to this process, with the events that begin it."""
-        known = OfferContext(await self._digest_key(host), self._living, await self._languages.of(host))
+        known = OfferContext(await self._digest_key(host), self._begun_sessions, await self._languages.of(host))
         offered = await run_steps_off_loop(estimate_effort(turns), build_offered_turns(host, turns, now, known))
         found = await self._write(host, [attach_traceparent(turn) for turn in offered])
         unborn = [n for n, (outcome, *_) in enumerate(found) if outcome == "unborn"]
         answers = [_build_answer(outcome) for outcome in found]
-        if unborn or len(self._living) > MAX_LIVING:
-            self._living.clear()
+        if unborn or len(self._begun_sessions) > MOST_BEGUN_SESSIONS:
+            self._begun_sessions.clear()
         if unborn:
             again = await self._append(host, [turns[n] for n in unborn], now)
             for n, answer in zip(unborn, again, strict=True):
                 answers[n] = answer
-        self._living.update(
+        self._begun_sessions.update(
             turn.session for turn, (outcome, *_) in zip(offered, found, strict=True) if outcome == "accepted"
         )
         return answers
@@ -181,10 +183,10 @@ class TurnStore:
         stages.setdefault(Stage.GATEWAY, StageStatus("skipped", 0, accepted_at, None, None))
         return TurnStatus(rows[0].turn_position, accepted_at, stages)
 
-    async def holds(self, host: UUID, turn: UUID) -> bool:
+    async def has_turn(self, host: UUID, turn: UUID) -> bool:
         """Return whether the host ever accepted the turn of this id, even if it was erased."""
         async with self._database.tenant(host) as connection:
-            return (await connection.execute(HOLDS, {"host": host, "turn": turn})).scalar() is not None
+            return (await connection.execute(ACCEPTED, {"host": host, "turn": turn})).scalar() is not None
 
     async def _digest_key(self, host: UUID) -> bytes:
         if host not in self._digest_keys:
