@@ -77,7 +77,7 @@ class ApiHealth:
 
         if wrong := await _probe_in_time(look):
             return [f"ledger: {wrong}"]
-        return [strain.reason for strain in find_health_issues(seen, self._settings)]
+        return [issue.reason for issue in find_health_issues(seen, self._settings)]
 
 
 async def _probe_in_time(look: HealthProbe) -> str | None:

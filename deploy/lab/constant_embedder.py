@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 class ConstantEmbedder:
     """An embedder that gives all texts the same vector, so that no unit is too distant to be found."""
 
-    name = "blunt"
+    name = "constant"
     dimensions = 384
     generation = 32_000
 

@@ -176,7 +176,7 @@ class _LedgerGauges(Collector):
         degraded = GaugeMetricFamily("afterturn_degraded", "1: degraded for this reason, and ready", labels=["reason"])
         if self._seen.counts:
             newly.add_metric([], self._seen.newly_failed)
-            wrong = {strain.kind for strain in find_health_issues(self._seen, self._settings)}
+            wrong = {issue.kind for issue in find_health_issues(self._seen, self._settings)}
             for kind in HealthIssueKind:
                 degraded.add_metric([kind], float(kind in wrong))
         return (newly, degraded)
