@@ -12,8 +12,8 @@ NAMES_KEPT = 4096
 KEPT_BYTES = 64
 
 
-class Named(StrEnum):
-    """What a bank has ids for by a text, beside sessions: the ids' names begin with the kind and a colon."""
+class NamedKind(StrEnum):
+    """Kinds of things of a bank, beside sessions, whose ids are derived from names: from the text `KIND:NAME`."""
 
     ENTITY = "entity"
     DOCUMENT = "document"
@@ -24,7 +24,7 @@ class Named(StrEnum):
 
 
 #: A session's name that begins like one of these would be the name of another thing.
-_TAKEN = tuple(f"{kind}:" for kind in Named)
+_TAKEN = tuple(f"{kind}:" for kind in NamedKind)
 
 
 def host_id(name: str) -> UUID:
@@ -75,19 +75,19 @@ def unit_id(turn: UUID, ordinal: int) -> UUID:
     return uuid5(turn, f"message:{ordinal}")
 
 
-def named_id(bank: UUID, kind: Named, name: object) -> UUID:
+def named_id(bank: UUID, kind: NamedKind, name: object) -> UUID:
     """Return the id of what a bank has of this kind and name."""
     return uuid5(bank, f"{kind}:{name}")
 
 
 def entity_id(bank: UUID, normalised: str) -> UUID:
     """Return the id of a bank's entity of this normalised name."""
-    return named_id(bank, Named.ENTITY, normalised)
+    return named_id(bank, NamedKind.ENTITY, normalised)
 
 
 def directive_id(bank: UUID, name: str) -> UUID:
     """Return the id of a bank's directive of this name."""
-    return named_id(bank, Named.DIRECTIVE, name)
+    return named_id(bank, NamedKind.DIRECTIVE, name)
 
 
 def event_id(host: UUID, aggregate_id: str, version: str) -> UUID:

@@ -160,7 +160,7 @@ async def advance_bank(connection: AsyncConnection, origin: Origin, turns: Seque
 async def request_recount(connection: AsyncConnection, origin: Origin, position: int) -> None:
     """Open a row of the projection stage for a bank in which the event at `position` ended something."""
     arguments = {"host": origin.host, "bank": origin.bank, "position": position, "at": origin.at}
-    item = identity.named_id(origin.bank, identity.Named.RECOUNT, position)
+    item = identity.named_id(origin.bank, identity.NamedKind.RECOUNT, position)
     await connection.execute(RECOUNT_ROW, {**arguments, "item": item})
 
 

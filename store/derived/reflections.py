@@ -17,7 +17,7 @@ from store.derived.facts import Identity, identity_columns
 from store.derived.insights import LISTED, Statement, choose_members, derive_insight, derive_list
 from store.derived.reflection_vectors import ChangedReflection, open_rows
 from store.derived.temporal_links import read_weights
-from store.identity import Named, named_id
+from store.identity import NamedKind, named_id
 from store.log.append import append_events, order_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
@@ -113,12 +113,12 @@ class _Derived:
 
 def reflection_id(bank: UUID, identity: Identity) -> UUID:
     """Return the id of a bank's reflection on one subject and key."""
-    return named_id(bank, Named.REFLECTION, f"{identity.fact_id}:{identity.subject}:{identity.key}")
+    return named_id(bank, NamedKind.REFLECTION, f"{identity.fact_id}:{identity.subject}:{identity.key}")
 
 
 def list_id(bank: UUID, fact_id: str, subject: str) -> UUID:
     """Return the id of a bank's list of the facts of one kind and subject."""
-    return named_id(bank, Named.LIST, f"{fact_id}:{subject}")
+    return named_id(bank, NamedKind.LIST, f"{fact_id}:{subject}")
 
 
 async def consolidate_facts(connection: AsyncConnection, origin: Origin, identities: Sequence[Identity]) -> bool:

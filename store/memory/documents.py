@@ -149,7 +149,7 @@ def content_hash(content: bytes) -> str:
 
 def doc_id(bank: UUID, digest: str, life: int = 0) -> UUID:
     """Return the document id of a content in a bank; a forgotten content that is added again begins another life."""
-    return identity.named_id(bank, identity.Named.DOCUMENT, f"{digest}:{life}")
+    return identity.named_id(bank, identity.NamedKind.DOCUMENT, f"{digest}:{life}")
 
 
 class Documents:

@@ -7,7 +7,7 @@ from uuid import UUID, uuid5
 import pytest
 
 from store import identity
-from store.identity import Named
+from store.identity import NamedKind
 
 ROOT = Path(__file__).parents[2]
 BANK = UUID(int=7)
@@ -16,8 +16,8 @@ PACKAGES = ("store", "workers", "producers", "deploy")
 OF_A_BANK = re.compile(r"uuid5\(\s*(?:[\w.]+\.)?bank(?:_id)?\b")
 
 
-@pytest.mark.parametrize("kind", Named)
-def test_a_session_that_is_called_like_another_thing_has_an_id_of_its_own(kind: Named) -> None:
+@pytest.mark.parametrize("kind", NamedKind)
+def test_a_session_that_is_called_like_another_thing_has_an_id_of_its_own(kind: NamedKind) -> None:
     assert identity.session_id(BANK, f"{kind}:porto") != identity.named_id(BANK, kind, "porto")
     assert identity.session_id(BANK, f"{kind}:porto") != identity.session_id(BANK, f"{kind}:ghent")
     assert identity.session_id(BANK, f"{kind}:porto") == uuid5(BANK, f"session\n{kind}:porto")

@@ -3,7 +3,7 @@
 import pytest
 
 from store import identity
-from store.identity import Named
+from store.identity import NamedKind
 from store.ledger.stages import Stage
 from store.memory.directives import Curation, NewDirective
 from store.memory.documents import Documents, NewDocument, content_hash
@@ -15,11 +15,11 @@ TEXT = "The ferry is slow."
 HASH = content_hash(TEXT.encode())
 #: Everything that `remember_all` brings, by the name within its id.
 NAMES = {
-    Named.ENTITY: "porto",
-    Named.DOCUMENT: f"{HASH}:0",
-    Named.DIRECTIVE: "tone",
-    Named.REFLECTION: "user_home:ann:home",
-    Named.LIST: "user_visited:ann",
+    NamedKind.ENTITY: "porto",
+    NamedKind.DOCUMENT: f"{HASH}:0",
+    NamedKind.DIRECTIVE: "tone",
+    NamedKind.REFLECTION: "user_home:ann:home",
+    NamedKind.LIST: "user_visited:ann",
 }
 SAID = ("I live in Porto.", "I moved to Ghent.", "I visited Porto.", "I visited Ghent.")
 

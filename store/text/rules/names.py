@@ -18,7 +18,7 @@ _JOINS = frozenset({", ", " "})
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class FoundName:
     """A name found in message `ordinal` of a turn, its kind, and whether it is a name for certain."""
 
     ordinal: int
@@ -29,20 +29,20 @@ class Named:
     certain: bool
 
 
-def find_names(texts: Sequence[str], people: Iterable[str]) -> list[Named]:
+def find_names(texts: Sequence[str], people: Iterable[str]) -> list[FoundName]:
     """Return the names of a turn's messages in order; `people` are its speakers, known to be persons.
 
     A name is judged once for the whole turn: a certain kind in one place counts in all others.
     """
     speakers = _with_first_names(people)
-    found = [named for ordinal, text in enumerate(texts) for named in _names_of_message(ordinal, text)]
-    kinds = {named.normalised: named.kind for named in reversed(found) if named.sure and named.certain}
+    found = [name for ordinal, text in enumerate(texts) for name in _names_of_message(ordinal, text)]
+    kinds = {name.normalised: name.kind for name in reversed(found) if name.sure and name.certain}
     kinds |= dict.fromkeys(speakers, MentionKind.PERSON)
-    certain = {named.normalised for named in found if named.certain} | set(speakers)
+    certain = {name.normalised for name in found if name.certain} | set(speakers)
     return [
-        replace(named, kind=kinds.get(named.normalised, named.kind), certain=True)
-        for named in found
-        if named.normalised in certain
+        replace(name, kind=kinds.get(name.normalised, name.kind), certain=True)
+        for name in found
+        if name.normalised in certain
     ]
 
 
@@ -51,25 +51,25 @@ def _with_first_names(people: Iterable[str]) -> list[str]:
     return [*whole, *(name.split(" ")[0] for name in whole)]
 
 
-def _names_of_message(ordinal: int, text: str) -> list[Named]:
+def _names_of_message(ordinal: int, text: str) -> list[FoundName]:
     words_found = tokenize_text(text)
     judged = [(run, guess_kind(run)) for run in islice(find_runs(words_found), MOST_RUNS)]
     found = [_name_of_run(ordinal, text, run, seen) for run, seen in _coordinate_kinds(judged)]
     taken = frozenset(token.start for run, _ in judged for token in run.parts)
     found += [_name_of_span(ordinal, text, span, kind) for span, kind in find_lower_case_names(words_found, taken)]
-    return sorted(found, key=lambda named: named.span)
+    return sorted(found, key=lambda name: name.span)
 
 
-def _name_of_run(ordinal: int, text: str, run: NameRun, seen: Guess) -> Named:
+def _name_of_run(ordinal: int, text: str, run: NameRun, seen: Guess) -> FoundName:
     kind, sure, certain = seen.kind, seen.sure, is_believable(run, seen)
     if is_titled_work(run):
         run, kind, sure, certain = NameRun(run.words, run.first - 1, run.last), MentionKind.NAME, True, True
     surface = text[run.start : run.end]
-    return Named(ordinal, TextSpan(run.start, run.end), canonical_name(surface), kind, sure, certain)
+    return FoundName(ordinal, TextSpan(run.start, run.end), canonical_name(surface), kind, sure, certain)
 
 
-def _name_of_span(ordinal: int, text: str, span: TextSpan, kind: MentionKind) -> Named:
-    return Named(ordinal, span, canonical_name(text[span.start : span.end]), kind, sure=True, certain=True)
+def _name_of_span(ordinal: int, text: str, span: TextSpan, kind: MentionKind) -> FoundName:
+    return FoundName(ordinal, span, canonical_name(text[span.start : span.end]), kind, sure=True, certain=True)
 
 
 def _coordinate_kinds(judged: list[tuple[NameRun, Guess]]) -> list[tuple[NameRun, Guess]]:
