@@ -18,7 +18,7 @@ from deploy.local.stack import Stack
 from deploy.notices import print_notice
 from store.database import Database
 from store.ledger.listing import Backlog, LedgerEntry, Selection
-from store.ledger.quarantine import TOGETHER, Changed, Quarantine
+from store.ledger.quarantine import TOGETHER, ChangeCount, Quarantine
 from store.tenancy.call_audit import NO_HOST
 
 #: Rows between two lines of progress.
@@ -34,7 +34,7 @@ class BulkChange:
 
     command: str
     done: str
-    do: Callable[[Quarantine, Sequence[LedgerEntry]], Awaitable[Changed]]
+    do: Callable[[Quarantine, Sequence[LedgerEntry]], Awaitable[ChangeCount]]
     left: str
     body: Mapping[str, str]
 
@@ -76,9 +76,9 @@ class _OnDatabase:
         require_existing(self.stack, self.targets.place.host, self.targets.place.bank)
         return run_on_database(self.stack, self.targets.count)
 
-    def apply(self, selected: int) -> Changed:
-        async def work(database: Database, act: AuditedAct) -> Changed:
-            quarantine, changed = Quarantine(database, read_operator_name()), Changed()
+    def apply(self, selected: int) -> ChangeCount:
+        async def work(database: Database, act: AuditedAct) -> ChangeCount:
+            quarantine, changed = Quarantine(database, read_operator_name()), ChangeCount()
             async for page in self.targets.pages(database):
                 changed += await self.change.do(quarantine, page)
                 act.rows = changed.changed
@@ -106,7 +106,7 @@ class _OverApi:
     def count(self) -> int:
         return len(self.rows)
 
-    def apply(self, selected: int) -> Changed:
+    def apply(self, selected: int) -> ChangeCount:
         del selected
         return change_jobs(self.api, self.rows, self.change.body)
 
@@ -122,7 +122,7 @@ def change_rows(
     if targets.names and not selected:
         raise exit_with("there is no such row in a status that this can change", 1)
     if dry_run:
-        _print_counts(change, Changed(selected, 0), dry_run=True, as_json=as_json)
+        _print_counts(change, ChangeCount(selected, 0), dry_run=True, as_json=as_json)
         return
     if selected > 1 and not yes:
         confirm_change(f"{selected} rows would be {change.done}.", "--yes, or look with --dry-run first")
@@ -133,7 +133,7 @@ def change_rows(
         raise typer.Exit(1)
 
 
-def _print_counts(change: BulkChange, changed: Changed, *, dry_run: bool, as_json: bool) -> None:
+def _print_counts(change: BulkChange, changed: ChangeCount, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
         counts = {"selected": changed.seen, change.done: changed.changed}
         print_json({"dry_run": dry_run, **counts, "left": 0 if dry_run else changed.refused})

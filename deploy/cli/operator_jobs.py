@@ -10,7 +10,7 @@ from deploy.cli.operator_api import OperatorApi
 from deploy.cli.output import exit_with
 from deploy.components.bootstrap import HOST
 from store.ledger.listing import OPEN_STATUSES, Selection
-from store.ledger.quarantine import TOGETHER, Changed
+from store.ledger.quarantine import TOGETHER, ChangeCount
 from store.ledger.stages import Stage
 
 #: Rows of one page.
@@ -52,7 +52,7 @@ def count_jobs(api: OperatorApi, place: BankFilter, selection: Selection) -> dic
     return counts
 
 
-def change_jobs(api: OperatorApi, rows: Sequence[Row], body: Mapping[str, str]) -> Changed:
+def change_jobs(api: OperatorApi, rows: Sequence[Row], body: Mapping[str, str]) -> ChangeCount:
     """Retry or drop rows, as `body` says, a batch of one tenant and stage at a time."""
 
     def belong(row: Row) -> tuple[str, str]:
@@ -64,7 +64,7 @@ def change_jobs(api: OperatorApi, rows: Sequence[Row], body: Mapping[str, str]) 
         for at in range(0, len(ids), TOGETHER):
             asked = {**body, "tenant": tenant, "stage": stage, "ids": ids[at : at + TOGETHER]}
             changed += api.call("POST", "/jobs", asked)["changed"]
-    return Changed(len(rows), changed)
+    return ChangeCount(len(rows), changed)
 
 
 def find_tenant(api: OperatorApi, place: BankFilter) -> str | None:

@@ -12,7 +12,7 @@ from producers.service.banks import listable_names, resolve_bank, resolve_speake
 from producers.service.fields import BankName, Name
 from producers.service.paging import Limit
 from producers.service.wire import SessionOf, TurnOf, WireModel
-from store.derived.persons import Beside, Person, PersonFact, PersonKey, Persons
+from store.derived.persons import CooccurringEntity, Person, PersonFact, PersonKey, Persons
 from store.tenancy.banks import Banks
 from store.tenancy.keys import Grant
 
@@ -80,7 +80,7 @@ class ProfileAnswer(WireModel):
 
     names: list[str] = Field(description="names of the person")
     facts: list[FactAnswer] = Field(description="facts of the person")
-    beside: list[Beside] = Field(description="people and things that occur together with the person")
+    beside: list[CooccurringEntity] = Field(description="people and things that occur together with the person")
     whole: bool = Field(description="false where there is more than was asked for")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {

@@ -133,14 +133,14 @@ RECOUNT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Advanced:
+class ProjectionStep:
     """The result of a step: whether more words or ended mentions wait, and whether reflections are to be embedded."""
 
     more: bool
     reflected: bool
 
 
-async def advance_bank(connection: AsyncConnection, origin: Origin, turns: Sequence[UUID]) -> Advanced:
+async def advance_bank(connection: AsyncConnection, origin: Origin, turns: Sequence[UUID]) -> ProjectionStep:
     """Update a bank's derived state by these turns, each counted once, and by the units that ended since.
 
     Inside the tenant's transaction, after `lock_bank`; a bank has one such writer at a time. New reflections and links
@@ -154,7 +154,7 @@ async def advance_bank(connection: AsyncConnection, origin: Origin, turns: Seque
     reflected = await consolidate_facts(connection, origin, stated)
     if stated:
         await link_turns(connection, origin, turns)
-    return Advanced(words.more or await projection.has_removed_links(connection, host, bank), reflected)
+    return ProjectionStep(words.more or await projection.has_removed_links(connection, host, bank), reflected)
 
 
 async def request_recount(connection: AsyncConnection, origin: Origin, position: int) -> None:

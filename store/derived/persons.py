@@ -65,7 +65,7 @@ class PersonFact:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class CooccurringEntity:
     """An entity that occurs together with a person, and in how many units."""
 
     name: str = field(repr=False)
@@ -79,7 +79,7 @@ class Person:
 
     names: tuple[str, ...] = field(repr=False)
     facts: tuple[PersonFact, ...]
-    beside: tuple[Beside, ...]
+    beside: tuple[CooccurringEntity, ...]
     whole: bool
 
 
@@ -187,12 +187,12 @@ async def _read_fact_rows(
 
 async def _read_neighbours(
     connection: AsyncConnection, place: Mapping[str, Any], subjects: Sequence[str]
-) -> tuple[Beside, ...]:
+) -> tuple[CooccurringEntity, ...]:
     if not subjects:
         return ()
     stems = sorted({subject.partition(" ")[0] for subject in subjects})
     arguments = {**place, "subjects": subjects, "stems": stems, "personal": sorted(PERSONAL), "limit": BESIDE}
-    return tuple(Beside(*row) for row in await connection.execute(AROUND, arguments))
+    return tuple(CooccurringEntity(*row) for row in await connection.execute(AROUND, arguments))
 
 
 def _build_known(row: Row[Any]) -> PersonFact:

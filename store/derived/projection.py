@@ -211,14 +211,14 @@ async def has_removed_links(connection: AsyncConnection, host: UUID, bank: UUID)
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class IndexedWords:
     """The result of indexing a bank's words: whether more may wait, and the units that had been forgotten."""
 
     more: bool
     forgotten: Sequence[UUID]
 
 
-async def count_words(connection: AsyncConnection, host: UUID, bank: UUID) -> Carried:
+async def count_words(connection: AsyncConnection, host: UUID, bank: UUID) -> IndexedWords:
     """Move waiting words into the word index and count them, and remove those of forgotten units.
 
     At most UNITS_LIMIT units; the rest waits for the next call, and recalls find its words meanwhile.
@@ -227,7 +227,7 @@ async def count_words(connection: AsyncConnection, host: UUID, bank: UUID) -> Ca
     row = (await connection.execute(POST_WORDS, {**place, "units": UNITS_LIMIT, "back": True})).one()
     if row.terms:
         await connection.execute(FORGET_TERMS, {**place, "terms": row.terms})
-    return Carried(row.carried == UNITS_LIMIT, row.forgotten)
+    return IndexedWords(row.carried == UNITS_LIMIT, row.forgotten)
 
 
 async def lock_words(connection: AsyncConnection, bank: UUID) -> None:

@@ -71,8 +71,8 @@ MEMORY = text("set maintenance_work_mem = '512MB'")
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
-    """A partition of unit vectors that needs an index of this many lists; 0: its index is not needed any more."""
+class NeededPartitionIndex:
+    """The index that a partition of unit vectors needs, of this many lists; 0: it needs none any more."""
 
     partition: int
     lists: int
@@ -99,8 +99,8 @@ class Needed:
 
 
 @dataclass(frozen=True, slots=True)
-class NeededOfNamespace:
-    """A plugin namespace that needs an index of `lists` lists on callers' vectors of one dimension; 0: not any more."""
+class NeededNamespaceIndex:
+    """The index that a plugin namespace needs on callers' vectors of one dimension; 0 lists: it needs none any more."""
 
     bank: UUID
     dimension: int
@@ -138,7 +138,7 @@ class VectorIndexes:
         self._exact_units = exact_units
         self._building: asyncio.Task[None] | None = None
 
-    async def needed(self) -> list[Needed | NeededOfNamespace]:
+    async def needed(self) -> list[NeededPartitionIndex | NeededNamespaceIndex]:
         """Return the partitions with a large bank and no fitting index, or with an index and no large bank.
 
         Likewise the namespaces of memory plugins, by the number of callers' vectors of a dimension.
@@ -173,16 +173,20 @@ class VectorIndexes:
                 for statement in index_statements(needed):
                     await connection.execute(text(statement))
 
-    async def _needed(self, connection: AsyncConnection) -> list[Needed | NeededOfNamespace]:
+    async def _needed(self, connection: AsyncConnection) -> list[NeededPartitionIndex | NeededNamespaceIndex]:
         arguments = {"partitions": PARTITIONS, "exact_units": self._exact_units}
         partitions = await connection.execute(PARTITIONS_IN_NEED, arguments)
         namespaces = await connection.execute(
             NAMESPACES_IN_NEED, {"exact_units": self._exact_units, "longest": LONGEST_INDEXED}
         )
         return [
-            *(Needed(row.partition, lists) for row in partitions if (lists := self._change(row)) is not None),
             *(
-                NeededOfNamespace(row.bank_id, row.dimension, lists)
+                NeededPartitionIndex(row.partition, lists)
+                for row in partitions
+                if (lists := self._change(row)) is not None
+            ),
+            *(
+                NeededNamespaceIndex(row.bank_id, row.dimension, lists)
                 for row in namespaces
                 if (lists := self._change(row, MOST_LISTS_OF_LONG if row.dimension > LONG else MOST_LISTS)) is not None
             ),
@@ -208,7 +212,7 @@ def count_lists(vectors: int, most: int = MOST_LISTS) -> int:
     return max(1, min(vectors // LIST_UNITS, most))
 
 
-def index_statements(needed: Needed | NeededOfNamespace) -> Sequence[str]:
+def index_statements(needed: NeededPartitionIndex | NeededNamespaceIndex) -> Sequence[str]:
     """Return the statements that build or drop an index without blocking writers; readers use the old one meanwhile.
 
     An unfinished index of an earlier run is dropped first.

@@ -63,8 +63,8 @@ SETTLEMENTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """How many rows were looked at and how many changed; the others may not be changed, or changed meanwhile."""
+class ChangeCount:
+    """How many rows were `seen` and how many changed; the others may not be changed, or changed meanwhile."""
 
     seen: int = 0
     changed: int = 0
@@ -74,8 +74,8 @@ class Changed:
         """The number of rows that were not changed."""
         return self.seen - self.changed
 
-    def __add__(self, other: "Changed") -> "Changed":
-        return Changed(self.seen + other.seen, self.changed + other.changed)
+    def __add__(self, other: "ChangeCount") -> "ChangeCount":
+        return ChangeCount(self.seen + other.seen, self.changed + other.changed)
 
 
 class Quarantine:
@@ -85,11 +85,11 @@ class Quarantine:
         self._database = database
         self._by = by
 
-    async def retry(self, entries: Sequence[LedgerEntry]) -> Changed:
+    async def retry(self, entries: Sequence[LedgerEntry]) -> ChangeCount:
         """Requeue dead rows with a fresh attempt budget; of deliveries only those that were surely not processed."""
         return await self._change(RETRY, entries, None)
 
-    async def drop(self, entries: Sequence[LedgerEntry], reason: str) -> Changed:
+    async def drop(self, entries: Sequence[LedgerEntry], reason: str) -> ChangeCount:
         """End rows as skipped, for a reason (its first 200 characters are kept); deliveries under way stay."""
         return await self._change(DROP, entries, reason[:REASON_LENGTH])
 
@@ -119,7 +119,7 @@ class Quarantine:
             raise NotSettled(f"it moved meanwhile: it stands at {before} now")
         return status
 
-    async def _change(self, statement: TextClause, entries: Sequence[LedgerEntry], reason: str | None) -> Changed:
+    async def _change(self, statement: TextClause, entries: Sequence[LedgerEntry], reason: str | None) -> ChangeCount:
         changed = 0
         ordered = sorted(entries, key=lambda e: (e.host_id, e.bank_id, e.stage, e.item_id))
         for (host, bank, stage), group in groupby(ordered, key=lambda e: (e.host_id, e.bank_id, e.stage)):
@@ -127,7 +127,7 @@ class Quarantine:
             if reason is not None:
                 arguments["reason"] = reason
             changed += await self._changed(statement, host, bank, stage, arguments)
-        return Changed(len(entries), changed)
+        return ChangeCount(len(entries), changed)
 
     async def _changed(
         self, statement: TextClause, host: UUID, bank: UUID, stage: Stage, arguments: dict[str, object]

@@ -32,7 +32,7 @@ COLUMNS = ("ord", "id", "type", "aggregate", "subject", "bank", "user", "ts", "v
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class BulkLoadResult:
     """The result of a load: how many events were new, and how many the log knew already."""
 
     appended: int
@@ -46,7 +46,7 @@ async def append_bulk(
     *,
     project: bool = True,
     batch: int = BATCH,
-) -> Loaded:
+) -> BulkLoadResult:
     """Append events made by `build_offer` or `build_command`, in order, a transaction for each batch.
 
     `events` is iterated in a thread. Each batch follows the rules of `append_events` and locks its banks exclusively.
@@ -71,7 +71,7 @@ async def append_bulk(
         if last:
             last.cancel()
             await asyncio.gather(last, return_exceptions=True)
-    return Loaded(appended, offered - appended)
+    return BulkLoadResult(appended, offered - appended)
 
 
 async def _write_batch(

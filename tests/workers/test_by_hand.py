@@ -18,7 +18,7 @@ from store.derived import bank_state
 from store.errors import NotSettled
 from store.ledger.ledger import Claim, Outcome, close_claim
 from store.ledger.listing import ROWS_OF_A_TURN, Backlog, LedgerEntry, Selection
-from store.ledger.quarantine import UNSETTLED, Changed, DeliveryFinding, NextStep, Quarantine
+from store.ledger.quarantine import UNSETTLED, ChangeCount, DeliveryFinding, NextStep, Quarantine
 from store.ledger.stages import Stage
 from store.memory.turns import NewMessage
 from store.tenancy.gateway_targets import GatewayTarget, seal_place
@@ -82,10 +82,10 @@ class ByHand:
     async def rows(self, **selected: Any) -> list[LedgerEntry]:
         return (await self.backlog.rows(Selection(**selected), 100))[0]
 
-    async def retry(self, **selected: Any) -> Changed:
+    async def retry(self, **selected: Any) -> ChangeCount:
         return await self.quarantine.retry(await self.rows(**selected))
 
-    async def drop(self, **selected: Any) -> Changed:
+    async def drop(self, **selected: Any) -> ChangeCount:
         return await self.quarantine.drop(await self.rows(**selected), "no use")
 
     async def resolve(self, found: DeliveryFinding, then: NextStep) -> str:
@@ -120,7 +120,7 @@ async def test_a_dead_row_starts_again_with_all_its_attempts_and_is_on_record(wo
     await world.append("s", "t")
     await hand.kill(Stage.EMBEDDING, "embedding")
     assert await world.statuses(Stage.EMBEDDING) == ["dead"]
-    assert await hand.retry(statuses=("dead",)) == Changed(1, 1)
+    assert await hand.retry(statuses=("dead",)) == ChangeCount(1, 1)
     [row] = await hand.rows(stages=(Stage.EMBEDDING,))
     assert (row.state, row.attempts, row.category, row.reason) == ("pending", 0, None, None)
     await Crew(world).drain(Stage.EMBEDDING)
@@ -147,7 +147,7 @@ async def test_what_a_retried_extraction_finds_is_projected(world: World, hand: 
     await crew.drain()
     assert await world.statuses(Stage.PROJECTION) == ["done", "done"]
     assert (await contents(world))["fact_t"] == []
-    assert await hand.retry(stages=(Stage.EXTRACTION,), bank=BANK) == Changed(1, 1)
+    assert await hand.retry(stages=(Stage.EXTRACTION,), bank=BANK) == ChangeCount(1, 1)
     [projection] = await hand.rows(stages=(Stage.PROJECTION,), bank=BANK)
     assert projection.waits_for is Stage.EXTRACTION
     await crew.drain()
@@ -164,7 +164,7 @@ async def test_a_projection_under_way_does_not_end_before_its_retried_extraction
     await world.append("s", "t", messages=FACT)
     await hand.kill(Stage.EXTRACTION)
     [late] = await hand.claim(Stage.PROJECTION)
-    assert await hand.retry(stages=(Stage.EXTRACTION,), statuses=("dead",)) == Changed(1, 1)
+    assert await hand.retry(stages=(Stage.EXTRACTION,), statuses=("dead",)) == ChangeCount(1, 1)
     assert not await world.ledger.end([late], [Outcome(late.rows[0].item_id)]), "its claim was taken back"
     [projection] = await hand.rows(stages=(Stage.PROJECTION,))
     assert (projection.state, projection.attempts, projection.waits_for) == ("pending", 0, Stage.EXTRACTION)
@@ -181,7 +181,7 @@ async def test_work_under_way_on_a_dropped_row_leaves_no_trace_and_its_neighbour
     [claim] = await hand.claim(Stage.EXTRACTION)
     first = (await hand.rows(stages=(Stage.EXTRACTION,)))[0]
     assert (first.status, first.worker) == ("running", "w")
-    assert await hand.quarantine.drop([first], "no use") == Changed(1, 1)
+    assert await hand.quarantine.drop([first], "no use") == ChangeCount(1, 1)
     async with world.database.tenant(HOST) as connection:
         with pytest.raises(Exception, match="lease expired"):
             await close_claim(connection, claim, [Outcome(row.item_id) for row in claim.rows])
@@ -194,7 +194,7 @@ async def test_work_under_way_on_a_dropped_row_leaves_no_trace_and_its_neighbour
 
 async def test_a_dropped_row_says_who_ended_it_and_why(world: World, hand: ByHand) -> None:
     await world.append("s", "t")
-    assert await hand.drop(stages=(Stage.EMBEDDING,)) == Changed(1, 1)
+    assert await hand.drop(stages=(Stage.EMBEDDING,)) == ChangeCount(1, 1)
     rows = await world.sql("select error_category, error_reason from afterturn.ledger_t where status = 'skipped'")
     assert ("dropped", "no use") in [tuple(row) for row in rows]
     [(event, told)] = await hand.noted()
@@ -224,7 +224,7 @@ async def test_a_refused_add_is_retried_by_hand_only_where_nothing_was_done(
     await world.append("s", "t")
     await crew.drain(Stage.GATEWAY)
     server.fault = lambda _operation, _body: None
-    assert await hand.retry(stages=(Stage.GATEWAY,)) == Changed(1, int(certain))
+    assert await hand.retry(stages=(Stage.GATEWAY,)) == ChangeCount(1, int(certain))
     await crew.drain(Stage.GATEWAY)
     assert await world.statuses(Stage.GATEWAY) == (["flushed"] if certain else ["add_failed"])
     assert len(server.added["chat:s"]) == 1 + certain
@@ -245,7 +245,7 @@ async def test_an_add_that_never_left_is_retried_by_hand(
     await world.append("s", "t")
     await deliver(world, closed_port(), transport)
     assert await world.statuses(Stage.GATEWAY) == ["add_failed"]
-    assert await hand.retry(stages=(Stage.GATEWAY,)) == Changed(1, 1)
+    assert await hand.retry(stages=(Stage.GATEWAY,)) == ChangeCount(1, 1)
     await crew.drain(Stage.GATEWAY)
     assert await world.statuses(Stage.GATEWAY) == ["flushed"]
     assert len(server.added["chat:s"]) == 1
@@ -254,7 +254,7 @@ async def test_an_add_that_never_left_is_retried_by_hand(
 @pytest.mark.law("L9")
 async def test_an_unknown_add_is_never_retried(world: World, hand: ByHand) -> None:
     await unknown(world)
-    assert await hand.retry(stages=(Stage.GATEWAY,)) == Changed(1, 0)
+    assert await hand.retry(stages=(Stage.GATEWAY,)) == ChangeCount(1, 0)
     assert await world.statuses(Stage.GATEWAY) == ["add_unknown"]
     assert await hand.noted() == []
 
@@ -267,7 +267,7 @@ async def test_a_flush_that_was_turned_away_is_repeated_without_its_add(
     await world.append("s", "t")
     await crew.drain(Stage.GATEWAY)
     server.fault = lambda _operation, _body: None
-    assert await hand.retry(stages=(Stage.GATEWAY,)) == Changed(1, 1)
+    assert await hand.retry(stages=(Stage.GATEWAY,)) == ChangeCount(1, 1)
     await crew.drain(Stage.GATEWAY)
     assert await world.statuses(Stage.GATEWAY) == ["flushed"]
     assert (len(server.added["chat:s"]), server.flushed) == (1, ["chat:s"] * 2)
@@ -302,7 +302,7 @@ async def test_a_failed_flush_was_delivered_or_is_flushed_again_and_never_added(
     server.fault = lambda operation, _body: Response(status_code=500) if operation == "flush" else None
     await world.append("s", "t")
     await crew.drain(Stage.GATEWAY)
-    assert await hand.retry(stages=(Stage.GATEWAY,)) == Changed(1, 0)
+    assert await hand.retry(stages=(Stage.GATEWAY,)) == ChangeCount(1, 0)
     with pytest.raises(NotSettled):
         await hand.resolve(DeliveryFinding.DELIVERED, NextStep.FLUSH)
     assert await hand.resolve(DeliveryFinding.NOT_DELIVERED, NextStep.RETRY) == "added"
@@ -328,7 +328,7 @@ async def test_a_delivery_that_may_be_under_way_is_neither_dropped_nor_disturbed
     await world.append("s", "t")
     [claim] = await hand.claim(Stage.GATEWAY)
     await world.sql("update afterturn.ledger_t set status = :state where stage = 'gateway'", state=state)
-    assert await hand.drop(stages=(Stage.GATEWAY,)) == Changed(1, 0)
+    assert await hand.drop(stages=(Stage.GATEWAY,)) == ChangeCount(1, 0)
     assert await world.statuses(Stage.GATEWAY) == [state]
     assert await world.ledger.renew([claim], LEASE) == {claim.epoch}
 
@@ -344,7 +344,7 @@ async def test_a_delivery_that_begins_while_it_is_dropped_ends_by_its_own_rules(
         dropping = asyncio.ensure_future(hand.quarantine.drop(rows, "no use"))
         await world.blocked()
         await connection.execute(text("update afterturn.ledger_t set status = 'adding' where stage = 'gateway'"))
-    assert await dropping == Changed(1, 0)
+    assert await dropping == ChangeCount(1, 0)
     assert await world.ledger.renew([claim], LEASE) == {claim.epoch}
     assert await world.statuses(Stage.GATEWAY) == ["adding"]
 
@@ -398,7 +398,7 @@ async def test_a_row_among_very_many_of_one_turn_is_found_by_its_id(world: World
     )
     assert last.item_id in {row.item_id for row in await hand.backlog.of_turn(last.item_id)}
     [found] = await hand.backlog.with_ids(HOST, Stage.PROJECTION, [last.item_id, HOST])
-    assert await hand.quarantine.retry([found]) == Changed(1, 1)
+    assert await hand.quarantine.retry([found]) == ChangeCount(1, 1)
 
 
 async def test_a_turn_that_left_the_ledger_is_still_shown_as_it_ended(world: World, hand: ByHand) -> None:
@@ -412,4 +412,4 @@ async def test_a_turn_that_left_the_ledger_is_still_shown_as_it_ended(world: Wor
     assert await world.sql("select 1 from afterturn.ledger_t") == []
     after = await hand.backlog.of_turn(turn_uuid("s", "t"))
     assert [(row.stage, row.status, row.attempts) for row in after] == before
-    assert await hand.retry() == Changed(0, 0)
+    assert await hand.retry() == ChangeCount(0, 0)

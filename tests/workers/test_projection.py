@@ -12,7 +12,7 @@ from sqlalchemy import Executable, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived import bank_state, projection
-from store.derived.bank_state import Advanced
+from store.derived.bank_state import ProjectionStep
 from store.ledger.stages import Stage
 from store.log.envelope import Origin
 from store.memory.units import Units
@@ -201,8 +201,8 @@ async def test_what_a_forgetting_left_to_count_stays_open_should_its_worker_end(
 async def test_a_reflection_of_a_later_run_is_embedded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = iter([(True, False), (True, True), (False, False)])
 
-    async def advance(_connection: AsyncConnection, _origin: Origin, _turns: Sequence[UUID]) -> Advanced:
-        return Advanced(*next(runs))
+    async def advance(_connection: AsyncConnection, _origin: Origin, _turns: Sequence[UUID]) -> ProjectionStep:
+        return ProjectionStep(*next(runs))
 
     await world.append()
     crew = Crew(world)

@@ -16,7 +16,7 @@ from store.connections import create_owner_engine
 from store.database import Database
 from store.derived import vector_indexes
 from store.derived.unit_vectors import Unembedded, insert_vectors
-from store.derived.vector_indexes import LOCK, Needed, VectorIndexes, count_lists
+from store.derived.vector_indexes import LOCK, NeededPartitionIndex, VectorIndexes, count_lists
 from store.memory.turns import TurnStore
 from store.recall.accuracy_check import StoredBank, compare_searches
 from store.recall.dense_arm import DenseArm, search_settings
@@ -116,7 +116,7 @@ async def large(
 
 async def test_a_large_bank_gets_an_index_that_recall_reads_and_nobody_else_does(large: Large) -> None:
     [needed] = await large.indexes.needed()
-    assert isinstance(needed, Needed)
+    assert isinstance(needed, NeededPartitionIndex)
     assert needed.lists == count_lists(UNITS)
     assert await large.lists() is None
     await large.build()
@@ -162,9 +162,9 @@ async def test_an_index_is_built_anew_when_its_bank_has_outgrown_it(
     await large.build()
     monkeypatch.setattr(vector_indexes, "LIST_UNITS", 10)
     [needed] = await large.indexes.needed()
-    assert isinstance(needed, Needed)
+    assert isinstance(needed, NeededPartitionIndex)
     # As a run that was killed leaves it.
-    leftover = Needed(needed.partition, 1)
+    leftover = NeededPartitionIndex(needed.partition, 1)
     engine = create_owner_engine(large.postgres.owner_url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
     async with engine.connect() as connection:
         await connection.execute(text(vector_indexes.index_statements(leftover)[1]))

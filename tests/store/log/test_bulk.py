@@ -13,7 +13,7 @@ from store.database import Database
 from store.errors import ConcurrencyError, MissingParent, VersionGap
 from store.log import bulk
 from store.log.append import append_events
-from store.log.bulk import Loaded, append_bulk
+from store.log.bulk import BulkLoadResult, append_bulk
 from store.log.catalog import EventType
 from tests.store.conftest import blocked, new_host, rows
 from tests.store.log.test_append import docs, event
@@ -32,7 +32,7 @@ async def test_a_load_writes_the_log_and_its_projections_in_order(database: Data
             event(host, E.DOC_CREATED, key=f"{n:02}"),
             event(host, E.DOC_UPDATED, 2, key=f"{n:02}", text=f"{n:02}"),
         ]
-    assert await append_bulk(database, host, events, batch=7) == Loaded(61, 0)
+    assert await append_bulk(database, host, events, batch=7) == BulkLoadResult(61, 0)
     assert await docs(database, host) == [(f"{n:02}", 2, True) for n in range(30)]
     written = await rows(
         database,
@@ -46,8 +46,8 @@ async def test_a_load_writes_the_log_and_its_projections_in_order(database: Data
 async def test_a_load_sent_again_changes_nothing(database: Database, host: UUID) -> None:
     events = [event(host, E.BANK_CREATED), event(host, E.DOC_CREATED), event(host, E.DOC_UPDATED, 2, text="b")]
     await append_bulk(database, host, events[:2])
-    assert await append_bulk(database, host, events) == Loaded(1, 2)
-    assert await append_bulk(database, host, events) == Loaded(0, 3)
+    assert await append_bulk(database, host, events) == BulkLoadResult(1, 2)
+    assert await append_bulk(database, host, events) == BulkLoadResult(0, 3)
     assert await docs(database, host) == [("b", 2, True)]
 
 
@@ -59,7 +59,7 @@ async def test_an_event_the_log_knows_stays_one_though_its_version_is_another_no
     known = event(host, E.DOC_UPDATED, 2, text="b", identity=uuid4())
     await append_bulk(database, host, [event(host, E.BANK_CREATED), event(host, E.DOC_CREATED), known])
     again = event(host, E.DOC_UPDATED, 3, text="c", identity=UUID(known["id"]))
-    assert await append_bulk(database, host, [again, event(host, E.DOC_CREATED, key="new")]) == Loaded(1, 1)
+    assert await append_bulk(database, host, [again, event(host, E.DOC_CREATED, key="new")]) == BulkLoadResult(1, 1)
     assert await docs(database, host) == [("as it was", 1, True), ("b", 2, True)]
 
 
@@ -91,7 +91,7 @@ async def test_a_load_that_waited_for_a_writer_is_read_after_what_that_one_wrote
         loading = asyncio.create_task(append_bulk(lonely, host, [event(host, E.DOC_UPDATED, 2, text="b")]))
         await blocked(lonely, host)
         await append_events(connection, host, [doc])
-    assert await loading == Loaded(1, 0)
+    assert await loading == BulkLoadResult(1, 0)
     read = await rows(lonely, host, "select aggregate_version from event_store_t order by xid, position")
     assert read == [(1,), (1,), (2,)]
 
@@ -126,5 +126,5 @@ async def test_what_a_load_left_in_its_stage_is_nobody_elses(lonely: Database) -
         await driver.execute(bulk.STAGE)
         left = bulk._build_records(iter([event(other, E.BANK_CREATED)]))
         await driver.copy_records_to_table("bulk_event", records=left, columns=bulk.COLUMNS)
-    assert await append_bulk(lonely, host, [event(host, E.BANK_CREATED)]) == Loaded(1, 0)
+    assert await append_bulk(lonely, host, [event(host, E.BANK_CREATED)]) == BulkLoadResult(1, 0)
     assert len(await rows(lonely, host, "select 1 from event_store_t")) == 1

@@ -73,14 +73,14 @@ class _ModelAnswer(_Strict):
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """What a model found in a turn, and how many of its findings were dropped."""
+class ModelReading:
+    """A model's findings in a turn, and how many more were dropped."""
 
     found: Extraction
     dropped: int
 
 
-def parse_answer(reply: Mapping[str, object], turn: TurnText) -> Read:
+def parse_answer(reply: Mapping[str, object], turn: TurnText) -> ModelReading:
     """Return the findings of a reply that the turn supports. Raises NoAnswer."""
     said = _find_answer(reply)
     facts = [fact for one in said.updated_facts if (fact := _build_fact(one, turn.messages)) is not None]
@@ -89,7 +89,7 @@ def parse_answer(reply: Mapping[str, object], turn: TurnText) -> Read:
     mentions.sort(key=lambda mention: (mention.ordinal, mention.span or TextSpan(-1, -1)))
     facts = list({(fact.fact_id, fact.key, fold_text(fact.value)): fact for fact in facts}.values())
     dropped = len(said.updated_facts) + len(said.entities) - len(facts) - len(mentions)
-    return Read(Extraction(tuple(mentions), list_entities(mentions), tuple(facts)), dropped)
+    return ModelReading(Extraction(tuple(mentions), list_entities(mentions), tuple(facts)), dropped)
 
 
 def select_new(found: Extraction, known: Iterable[tuple[str, str, str]]) -> Extraction:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from embeddings.endpoint import Endpoint, EndpointError, EndpointLimits
 from store.text.rules.model import TurnText
-from workers.extraction.llm.answer import NoAnswer, Read, parse_answer
+from workers.extraction.llm.answer import ModelReading, NoAnswer, parse_answer
 from workers.extraction.llm.request import MINED_ROLE, build_request, derive_version
 from workers.metrics import MODEL_CALLS, MODEL_DROPPED, MODEL_SECONDS
 from workers.settings import EnrichmentSettings
@@ -26,7 +26,7 @@ class LlmReader:
         """The extractor version of this model's findings."""
         return derive_version(self.settings.model)
 
-    async def read(self, turn: TurnText) -> Read:
+    async def read(self, turn: TurnText) -> ModelReading:
         """Ask the model once and return its findings. Raises EndpointError, NoAnswer."""
         settings = self.settings
         body = build_request(
