@@ -52,7 +52,7 @@ Append = Callable[[OfferedTurn], Awaitable[tuple[str, int | None]]]
 Permit = Callable[[UUID], Awaitable[None]]
 #: Writes more with a replaced memory, in the same transaction, which holds its bank's lock shared; raises where the
 #: memory must stay as it is.
-Beside = Callable[[AsyncConnection], Awaitable[None]]
+WriteMore = Callable[[AsyncConnection], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,15 +128,15 @@ class Memories:
         memory: NewMemory,
         permit: Permit,
         append: Append | None = None,
-        beside: Beside | None = None,
+        write_more: WriteMore | None = None,
     ) -> KeptMemory:
         """Write a memory: durable, readable and on its way through the stages when this returns.
 
         A memory of the same id in the bank is replaced whole, except for its time of creation; facts drawn from
         another text end. The same memory again changes nothing. A stage that works on its text begins anew.
-        `permit` is called before a replacement, `append` writes a new memory, and `beside` writes more in the
-        transaction of a replacement. Raises QuotaExceeded, RateLimited, TurnBusy, and the errors of `permit`,
-        `append` and `beside`.
+        `permit` is called before a replacement, `append` writes a new memory, and `write_more` writes more in
+        the transaction of a replacement. Raises QuotaExceeded, RateLimited, TurnBusy, and the errors of `permit`,
+        `append` and `write_more`.
         """
         now = self._clock()
         origin = _origin_of(host, memory, now)
@@ -145,7 +145,7 @@ class Memories:
 
         async def replace(unit: UUID, created_at: datetime) -> KeptMemory | None:
             await permit(unit)
-            return await self._replace(origin, memory, beside, unit, created_at)
+            return await self._replace(origin, memory, write_more, unit, created_at)
 
         return await run_within_quota(self._database, host, now, partial(self._keep, origin, session, begin, replace))
 
@@ -198,7 +198,7 @@ class Memories:
         return outcome, position
 
     async def _replace(
-        self, origin: Origin, memory: NewMemory, beside: Beside | None, unit: UUID, created_at: datetime
+        self, origin: Origin, memory: NewMemory, write_more: WriteMore | None, unit: UUID, created_at: datetime
     ) -> KeptMemory | None:
         """Replace an existing memory in one transaction; None where it ended meanwhile."""
         async with self._database.tenant(origin.host) as connection:
@@ -206,8 +206,8 @@ class Memories:
                 found = await corrections.lock_unit(connection, origin, unit)
             except NotFound:
                 return None
-            if beside is not None:
-                await beside(connection)
+            if write_more is not None:
+                await write_more(connection)
             state, size = _state_of(memory, created_at), _size_of(memory)
             done = await corrections.replace_unit(connection, origin, found, state, size)
         return KeptMemory(unit, done.position, created=False, changed=done.changed)
@@ -229,8 +229,8 @@ def _origin_of(host: UUID, memory: NewMemory, now: datetime) -> Origin:
 
 def _size_of(memory: NewMemory) -> int:
     """Return the bytes that quotas are charged for a memory."""
-    beside = len(orjson.dumps(memory.metadata)) if memory.metadata else 0
-    return len(memory.content.encode()) + len((memory.title or "").encode()) + beside
+    metadata = len(orjson.dumps(memory.metadata)) if memory.metadata else 0
+    return len(memory.content.encode()) + len((memory.title or "").encode()) + metadata
 
 
 def _state_of(memory: NewMemory, created_at: datetime) -> dict[str, Any]:

@@ -128,9 +128,10 @@ class PluginMemories:
         async def permit(_unit: UUID) -> None:
             """Permit that a memory is replaced: only the plugin uses its name."""
 
-        append, beside = partial(self._append, host, memory.vector), partial(self._replace_vector, host, namespace)
+        append = partial(self._append, host, memory.vector)
+        write_vector = partial(self._replace_vector, host, namespace, memory_id, memory.vector)
         kept = _as_kept(namespace, memory_id, memory)
-        await self._memories.keep(host, kept, permit, append, partial(beside, memory_id, memory.vector))
+        await self._memories.keep(host, kept, permit, append, write_vector)
         return memory_id
 
     async def _append(self, host: UUID, vector: CallersVector | None, memory: OfferedTurn) -> Outcome:
