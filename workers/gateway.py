@@ -121,9 +121,9 @@ class GatewayStage:
         to = await self.deliveries.destination(claim, row)
         if to is None or to.target.unset_at:
             return await self._skip(claim, row, UNSET, "unset")
-        turn = await self.deliveries.said(claim, row)
-        said = [machine.TranscriptMessage(m.role, m.content, m.event_date) for m in turn]
-        sent = machine.build_delivery(said, to.target.user.user_id)
+        turn = await self.deliveries.messages(claim, row)
+        transcript = [machine.TranscriptMessage(m.role, m.content, m.event_date) for m in turn]
+        sent = machine.build_delivery(transcript, to.target.user.user_id)
         if sent is None or not to.session:
             return await self._skip(claim, row, "the turn has no user text or no final answer")
         try:
@@ -155,8 +155,8 @@ class GatewayStage:
 
     async def _flush(self, way: Handover, added: machine.AttemptOutcome | None = None) -> Worked:
         """Commit the status `flushing` together with the outcome of the add; then flush the turn."""
-        told = () if added is None else (added.event, added.payload)
-        await self.deliveries.step(way.claim, way.row.item_id, "flushing", *told)
+        audit = () if added is None else (added.event, added.payload)
+        await self.deliveries.step(way.claim, way.row.item_id, "flushing", *audit)
         error = await _make_call("flush", way.client.flush(way.conversation))
         await self._report(way.target, error)
         if (pause_s := self._pause_s(error, way)) is not None:

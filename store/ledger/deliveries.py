@@ -39,7 +39,7 @@ NOTE = (
         bank_id=bindparam("bank"),
         session_id=bindparam("session"),
         turn_id=bindparam("turn"),
-        payload=cast(bindparam("told", type_=Text), JSONB),
+        payload=cast(bindparam("payload_json", type_=Text), JSONB),
     )
 )
 
@@ -56,7 +56,7 @@ async def write_audit_row(
 ) -> None:
     """Write one audit row about a call of an external service, inside the tenant's transaction."""
     about = {"host": host, "kind": event, "bank": bank, "session": session, "turn": turn}
-    await connection.execute(NOTE, {**about, "told": orjson.dumps(payload).decode()})
+    await connection.execute(NOTE, {**about, "payload_json": orjson.dumps(payload).decode()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class DeliveryWriter:
         self._steps: WeakValueDictionary[UUID, Coalescer[_Move, bool]] = WeakValueDictionary()
         self._ends: WeakValueDictionary[UUID, Coalescer[_Move, bool]] = WeakValueDictionary()
 
-    async def said(self, claim: Claim, row: LedgerRow) -> list[TurnMessage]:
+    async def messages(self, claim: Claim, row: LedgerRow) -> list[TurnMessage]:
         """Return the messages of a delivery's turn in their order, without forgotten ones."""
         host = claim.host_id
         return await self._reads.setdefault(host, Coalescer(partial(self._read, host))).ask(row)
@@ -123,8 +123,8 @@ class DeliveryWriter:
 
     async def _write(self, statement: str, moves: Sequence[_Move]) -> list[bool]:
         """Write moves of one host; return for each whether its claim was held."""
-        told = orjson.dumps([move.as_json() for move in moves]).decode()
-        [(held,)] = await self._database.fetch(statement, moves[0].claim.host_id, told)
+        moves_json = orjson.dumps([move.as_json() for move in moves]).decode()
+        [(held,)] = await self._database.fetch(statement, moves[0].claim.host_id, moves_json)
         return [move.claim.epoch in held for move in moves]
 
 

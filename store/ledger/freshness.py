@@ -123,8 +123,8 @@ class Waiter:
 
         async def looks() -> bool:
             async with self._database.tenant(host) as connection:
-                asked = {"host": host, "position": position}
-                return position <= 0 or bool((await connection.execute(SHOWS, asked)).scalar())
+                arguments = {"host": host, "position": position}
+                return position <= 0 or bool((await connection.execute(SHOWS, arguments)).scalar())
 
         return await self._poll(looks, wait_ms)
 

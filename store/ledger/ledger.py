@@ -344,8 +344,8 @@ def _ending_parameters(
     claims: Sequence[Claim], outcomes: Sequence[Outcome], wait: timedelta | None
 ) -> dict[str, object]:
     """Return the parameters `done` (ids of rows that went well) and `ends` (JSON of all other outcomes)."""
-    told = {outcome.item_id: outcome for outcome in outcomes}
-    rows = [(row.item_id, told.get(row.item_id)) for claim in claims for row in claim.rows]
+    by_item = {outcome.item_id: outcome for outcome in outcomes}
+    rows = [(row.item_id, by_item.get(row.item_id)) for claim in claims for row in claim.rows]
     others = [
         {"item": str(item), "retry_s": wait and wait.total_seconds()} if end is None else end.as_json()
         for item, end in rows

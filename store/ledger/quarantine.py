@@ -27,7 +27,8 @@ REASON_LENGTH = 200
 RETRY = text("select afterturn.retry_rows(:host, :stage, cast(:items as uuid[]), :by)")
 DROP = text("select afterturn.drop_rows(:host, :stage, cast(:items as uuid[]), :by, :reason)")
 RESOLVE = text("""
-    select afterturn.resolve_delivery(:host, :item, cast(:from as text[]), :status, :reason, cast(:told as jsonb))""")
+    select afterturn.resolve_delivery(
+        :host, :item, cast(:from as text[]), :status, :reason, cast(:payload as jsonb))""")
 
 #: Deliveries a person may settle.
 UNSETTLED = ("add_unknown", "add_failed", "flush_failed")
@@ -102,14 +103,14 @@ class Quarantine:
         status = ways.get(delivery.state)
         if status is None:
             raise NotSettled(f"what stands at {delivery.state} cannot be settled as {found}, then {then}")
-        told = {"by": self._by, "as": found.value, "then": then.value}
+        payload = {"by": self._by, "as": found.value, "then": then.value}
         arguments = {
             "host": delivery.host_id,
             "item": delivery.item_id,
             "from": [delivery.state],
             "status": status,
             "reason": f"an operator found it {found}" if then in {NextStep.DONE, NextStep.SKIP} else None,
-            "told": orjson.dumps(told).decode(),
+            "payload": orjson.dumps(payload).decode(),
         }
         async with self._database.tenant(delivery.host_id) as connection:
             before = (await connection.execute(RESOLVE, arguments)).scalar()

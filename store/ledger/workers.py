@@ -63,8 +63,8 @@ class WorkerRegistry:
         """Write a process's heartbeat and its state; return the state that it shall have."""
         async with self._database.operator() as connection:
             beat = {"seen_at": func.now()} | ({"state": state} if state else {})
-            told = update(WORKER).where(_WORKER.worker == worker).values(beat).returning(_WORKER.state)
-            found = await connection.scalar(told)
+            statement = update(WORKER).where(_WORKER.worker == worker).values(beat).returning(_WORKER.state)
+            found = await connection.scalar(statement)
         return str(found or "working")
 
     async def end(self, worker: str) -> None:

@@ -181,14 +181,14 @@ def describe_registry() -> dict[str, object]:
     }
 
 
-def parse_event_data(event: EventType, told: Mapping[str, Any]) -> data.EventData:
+def parse_event_data(event: EventType, fields: Mapping[str, Any]) -> data.EventData:
     """Return an event's data, checked, from its wire form.
 
     Raises InvalidEvent, which names the fields at fault and never their values.
     """
-    model = data.Erased if told.get("erased") is True else EVENTS[event].model
+    model = data.Erased if fields.get("erased") is True else EVENTS[event].model
     try:
-        return model.model_validate(told, by_alias=True, by_name=False)
+        return model.model_validate(fields, by_alias=True, by_name=False)
     except ValidationError as error:
         raise InvalidEvent(f"{event.value}: {data.describe_faults(error)}") from None
 

@@ -36,11 +36,11 @@ def translate_refusals() -> Iterator[None]:
 def _parse_refusal(cause: Any) -> StoreError | None:
     state = getattr(cause, "sqlstate", None)
     if state == TOO_MANY_BANKS:
-        told = orjson.loads(cause.detail)
-        return QuotaExceeded(told["limit"], told["scope"], told["allowed"])
+        detail = orjson.loads(cause.detail)
+        return QuotaExceeded(detail["limit"], detail["scope"], detail["allowed"])
     if state in STATES:
-        told = orjson.loads(cause.detail)
-        return STATES[state](told["aggregate"], told["expected"], told["actual"])
+        detail = orjson.loads(cause.detail)
+        return STATES[state](detail["aggregate"], detail["expected"], detail["actual"])
     if state == FOREIGN_KEY_VIOLATION:
         return MissingParent(_aggregate_in(cause.table_name))
     if state == UNIQUE_VIOLATION and cause.table_name == "event_store_t":
