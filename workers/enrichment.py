@@ -43,7 +43,7 @@ class Reading:
     claim: Claim
     row: LedgerRow
     turn: Sequence[TurnMessage]
-    said: TurnText
+    text: TurnText
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,11 @@ class EnrichmentStage:
         turn = (await read_messages(self.database, claim.host_id, [(row.bank_id, row.turn_id)]))[row.turn_id]
         if not by_rules and (reader is None or not _is_for(row, turn, reader.version)):
             return await self._skip(claim, row, "no extractor of this version is configured")
-        said = tuple(MessageText(one.role, one.content, one.name) for one in turn)
-        reading = Reading(claim, row, turn, TurnText(said, turn[0].event_date if turn else None))
+        messages = tuple(MessageText(one.role, one.content, one.name) for one in turn)
+        reading = Reading(claim, row, turn, TurnText(messages, turn[0].event_date if turn else None))
         if by_rules or reader is None:
-            return await self._write(reading, VERSION, await asyncio.to_thread(extract_turn, reading.said))
-        if not has_user_words(reading.said):
+            return await self._write(reading, VERSION, await asyncio.to_thread(extract_turn, reading.text))
+        if not has_user_words(reading.text):
             return await self._write(reading, reader.version, NOTHING)
         return await self._by_model(reading, reader)
 
@@ -82,14 +82,14 @@ class EnrichmentStage:
             return await self._put_off(reading, passage.wait_s)
         await asyncio.sleep(passage.wait_s)
         try:
-            read = await reader.read(reading.said)
+            read = await reader.read(reading.text)
         except NoAnswer as error:
             return await self._unanswered(reading, reader, error)
         except EndpointError as error:
             return await self._unreached(reading, error, passage)
         await self.gate.report(well=True)
-        told = {"version": reader.version, "facts": len(read.found.facts), "dropped": read.dropped}
-        return await self._write(reading, reader.version, read.found, told)
+        payload = {"version": reader.version, "facts": len(read.found.facts), "dropped": read.dropped}
+        return await self._write(reading, reader.version, read.found, payload)
 
     async def _unanswered(self, reading: Reading, reader: LlmReader, error: NoAnswer) -> Worked:
         """Skip a turn that the model refuses, since it would refuse again; retry after an answer of the wrong shape."""
@@ -145,13 +145,13 @@ class EnrichmentStage:
             )
 
     async def _write(
-        self, reading: Reading, version: str, found: Extraction, told: Mapping[str, Any] | None = None
+        self, reading: Reading, version: str, found: Extraction, payload: Mapping[str, Any] | None = None
     ) -> Worked:
         claim, row = reading.claim, reading.row
         outcome = Outcome(row.item_id)
         async with self.database.tenant(claim.host_id) as connection:
             ready_stages = await write_reading(connection, claim, row, reading.turn, version=version, found=found)
-            if told is not None:
+            if payload is not None:
                 await write_audit_row(
                     connection,
                     claim.host_id,
@@ -159,7 +159,7 @@ class EnrichmentStage:
                     bank=row.bank_id,
                     session=row.session_id,
                     turn=row.turn_id,
-                    payload=told,
+                    payload=payload,
                 )
             await close_claim(connection, claim, [outcome])
         return Worked([outcome], ready_stages)

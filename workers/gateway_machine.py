@@ -64,17 +64,17 @@ def build_delivery(turn: Sequence[TranscriptMessage], user_id: str) -> tuple[Gat
     Several user messages before the final text are one prompt, joined by a blank line. None when the turn lacks
     either. Times are epoch milliseconds, positive, the second never before the first.
     """
-    answers = [n for n, said in enumerate(turn) if said.role == "assistant" and said.content.strip()]
+    answers = [n for n, message in enumerate(turn) if message.role == "assistant" and message.content.strip()]
     if not answers:
         return None
-    prompt = [said for said in turn[: answers[-1]] if said.role == "user" and said.content.strip()]
+    prompt = [message for message in turn[: answers[-1]] if message.role == "user" and message.content.strip()]
     if not prompt:
         return None
-    asked, answer = _epoch_ms(prompt[0].at), turn[answers[-1]]
-    text = "\n\n".join(said.content for said in prompt)
+    asked_at, answer = _epoch_ms(prompt[0].at), turn[answers[-1]]
+    text = "\n\n".join(message.content for message in prompt)
     return (
-        GatewayMessage(user_id, "user", asked, text),
-        GatewayMessage(AGENT_SENDER, "assistant", max(asked, _epoch_ms(answer.at)), answer.content),
+        GatewayMessage(user_id, "user", asked_at, text),
+        GatewayMessage(AGENT_SENDER, "assistant", max(asked_at, _epoch_ms(answer.at)), answer.content),
     )
 
 

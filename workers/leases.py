@@ -29,7 +29,7 @@ async def _renew_leases(ledger: Ledger, jobs: Jobs, lease: timedelta) -> None:
     good_until = time.monotonic() + lease.total_seconds()
     while True:
         await asyncio.sleep(lease.total_seconds() / 3)
-        asked = time.monotonic()
+        requested_at = time.monotonic()
         running = {task: claims for task, claims in jobs.items() if not task.done()}
         try:
             held = await ledger.renew([one for claims in running.values() for one in claims], lease)
@@ -39,7 +39,7 @@ async def _renew_leases(ledger: Ledger, jobs: Jobs, lease: timedelta) -> None:
                 continue
             held = set()
         else:
-            good_until = asked + lease.total_seconds()
+            good_until = requested_at + lease.total_seconds()
         for task, claims in running.items():
             if not task.done() and not any(one.epoch in held for one in claims):
                 record_lost(claims)

@@ -130,7 +130,7 @@ def _derive_all(
 
 
 def _derive_one(host: UUID, row: LedgerRow, turn: Sequence[TurnMessage], rules: WordRules) -> ExtractedEvents:
-    said = tuple(MessageText(message.role, message.content, message.name) for message in turn)
-    found = extract_turn(TurnText(said, turn[0].event_date))
+    messages = tuple(MessageText(message.role, message.content, message.name) for message in turn)
+    found = extract_turn(TurnText(messages, turn[0].event_date))
     origin = Origin(host, row.bank_id, turn[0].user_id, row.accepted_at)
     return derive_events(origin, turn, found, rules=rules)

@@ -23,9 +23,9 @@ def recall_check_task(database: Database, settings: RecallSettings) -> Task:
     async def step(place: str | None) -> PrunedBatch:
         del place
         for bank in random.sample(banks := await large(), min(1, len(banks))):
-            for asked in await compare_searches(database, bank, UNITS, settings):
-                RECALL_COMPARED.labels(asked.filter).inc(asked.there)
-                RECALL_FOUND.labels(asked.filter).inc(asked.found)
+            for check in await compare_searches(database, bank, UNITS, settings):
+                RECALL_COMPARED.labels(check.filter).inc(check.there)
+                RECALL_FOUND.labels(check.filter).inc(check.found)
         return PrunedBatch(0, None)
 
     async def count() -> int:

@@ -77,12 +77,12 @@ class Maintainer:
         if run is None:
             return TaskOutcome(task.name, "busy", why="another worker runs it")
         start = time.monotonic()
-        told = await self._batches(task, run, None if by_hand else start + (task.longest_s or self.longest_s))
-        pause = _next_pause(task, told.outcome)
-        if told.why is not None and told.outcome in {"done", "cut"}:
-            told = replace(told, outcome="failed")
-        await self.schedule.finish(run, outcome=told.outcome, pause=pause)
-        return _count_outcome(replace(told, seconds=time.monotonic() - start))
+        result = await self._batches(task, run, None if by_hand else start + (task.longest_s or self.longest_s))
+        pause = _next_pause(task, result.outcome)
+        if result.why is not None and result.outcome in {"done", "cut"}:
+            result = replace(result, outcome="failed")
+        await self.schedule.finish(run, outcome=result.outcome, pause=pause)
+        return _count_outcome(replace(result, seconds=time.monotonic() - start))
 
     async def _batches(self, task: Task, run: TaskRun, until: float | None) -> TaskOutcome:
         """Run batches; `why` of a run that is done or cut is the kind of the last error that a part of the task met."""
@@ -98,7 +98,7 @@ class Maintainer:
                 if until is not None and time.monotonic() >= until:
                     return TaskOutcome(task.name, "cut", removed, why=failed)
                 await asyncio.sleep(self.pause_s)
-        except Exception as error:  # noqa: BLE001 - told and counted, and tried again soon
+        except Exception as error:  # noqa: BLE001 - logged and counted, and tried again soon
             log.warning("maintenance_failed", task=task.name, error=type(error).__name__)
             return TaskOutcome(task.name, "failed", removed, why=type(error).__name__)
 
@@ -109,8 +109,8 @@ def _next_pause(task: Task, outcome: str) -> timedelta:
     return soon.get(outcome, task.every)
 
 
-def _count_outcome(told: TaskOutcome) -> TaskOutcome:
-    MAINTENANCE_RUNS.labels(told.task, told.outcome).inc()
-    MAINTENANCE_REMOVED.labels(told.task).inc(told.removed)
-    MAINTENANCE_SECONDS.labels(told.task).observe(told.seconds)
-    return told
+def _count_outcome(result: TaskOutcome) -> TaskOutcome:
+    MAINTENANCE_RUNS.labels(result.task, result.outcome).inc()
+    MAINTENANCE_REMOVED.labels(result.task).inc(result.removed)
+    MAINTENANCE_SECONDS.labels(result.task).observe(result.seconds)
+    return result

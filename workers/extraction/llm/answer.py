@@ -51,7 +51,7 @@ class _Strict(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
-class _SaidFact(_Strict):
+class _ModelFact(_Strict):
     fact_id: str = Field(max_length=512)
     key: str = Field(max_length=512)
     value: str = Field(max_length=4096)
@@ -61,15 +61,15 @@ class _SaidFact(_Strict):
     quote: str
 
 
-class _SaidEntity(_Strict):
+class _ModelEntity(_Strict):
     name: str = Field(max_length=MOST_CHARACTERS)
     kind: Literal["person", "place", "organisation", "name"]
     message: int
 
 
 class _ModelAnswer(_Strict):
-    updated_facts: list[_SaidFact] = Field(max_length=MOST_FACTS)
-    entities: list[_SaidEntity] = Field(max_length=MOST_ENTITIES)
+    updated_facts: list[_ModelFact] = Field(max_length=MOST_FACTS)
+    entities: list[_ModelEntity] = Field(max_length=MOST_ENTITIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +82,13 @@ class ModelReading:
 
 def parse_answer(reply: Mapping[str, object], turn: TurnText) -> ModelReading:
     """Return the findings of a reply that the turn supports. Raises NoAnswer."""
-    said = _find_answer(reply)
-    facts = [fact for one in said.updated_facts if (fact := _build_fact(one, turn.messages)) is not None]
-    mentions = [mention for one in said.entities if (mention := _build_mention(one, turn.messages)) is not None]
+    answer = _find_answer(reply)
+    facts = [fact for one in answer.updated_facts if (fact := _build_fact(one, turn.messages)) is not None]
+    mentions = [mention for one in answer.entities if (mention := _build_mention(one, turn.messages)) is not None]
     mentions = list({(m.ordinal, m.entity): m for m in reversed(mentions)}.values())
     mentions.sort(key=lambda mention: (mention.ordinal, mention.span or TextSpan(-1, -1)))
     facts = list({(fact.fact_id, fact.key, fold_text(fact.value)): fact for fact in facts}.values())
-    dropped = len(said.updated_facts) + len(said.entities) - len(facts) - len(mentions)
+    dropped = len(answer.updated_facts) + len(answer.entities) - len(facts) - len(mentions)
     return ModelReading(Extraction(tuple(mentions), list_entities(mentions), tuple(facts)), dropped)
 
 
@@ -134,36 +134,36 @@ def _call_arguments(one: Mapping[str, Any]) -> str | Mapping[str, Any] | None:
     return arguments if isinstance(arguments, str | Mapping) else None
 
 
-def _build_fact(said: _SaidFact, messages: Sequence[MessageText]) -> ExtractedFact | None:
+def _build_fact(fact: _ModelFact, messages: Sequence[MessageText]) -> ExtractedFact | None:
     # PostgreSQL stores no NUL: writing the fact would fail at every attempt.
-    key, value = _normalise_identifier(said.key), cut_value(" ".join(said.value.replace("\0", " ").split())).rstrip()
-    fact_id = _normalise_identifier(said.fact_id) or key
-    span = _locate_quote(said.quote, said.message, messages)
-    if not key or not value or span is None or messages[said.message].role != MINED_ROLE:
+    key, value = _normalise_identifier(fact.key), cut_value(" ".join(fact.value.replace("\0", " ").split())).rstrip()
+    fact_id = _normalise_identifier(fact.fact_id) or key
+    span = _locate_quote(fact.quote, fact.message, messages)
+    if not key or not value or span is None or messages[fact.message].role != MINED_ROLE:
         return None
     if _SECRET.search(f"{fact_id} {key}"):
         return None
-    subject = (messages[said.message].name or "").strip() or None
+    subject = (messages[fact.message].name or "").strip() or None
     return ExtractedFact(
         fact_id=fact_id,
         key=key,
         slug=f"{fact_id}-{key}",
         value=value,
-        tier=Tier(said.tier) if said.tier in set(Tier) else Tier.L2,
-        confidence=said.confidence if 0 < said.confidence <= 1 else DEFAULT_CONFIDENCE,
+        tier=Tier(fact.tier) if fact.tier in set(Tier) else Tier.L2,
+        confidence=fact.confidence if 0 < fact.confidence <= 1 else DEFAULT_CONFIDENCE,
         subject=subject,
         statement=f"{subject or 'The user'}'s {key.replace('_', ' ')} is {value}.",
-        ordinal=said.message,
+        ordinal=fact.message,
         span=span,
     )
 
 
-def _build_mention(said: _SaidEntity, messages: Sequence[MessageText]) -> Mention | None:
-    span = _locate_quote(said.name, said.message, messages, whole_words=True)
-    name = canonical_name(said.name)
+def _build_mention(entity: _ModelEntity, messages: Sequence[MessageText]) -> Mention | None:
+    span = _locate_quote(entity.name, entity.message, messages, whole_words=True)
+    name = canonical_name(entity.name)
     if span is None or not name:
         return None
-    return Mention(MentionKind(said.kind), said.message, span, said.name.strip(), name)
+    return Mention(MentionKind(entity.kind), entity.message, span, entity.name.strip(), name)
 
 
 def _locate_quote(

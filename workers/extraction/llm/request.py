@@ -96,10 +96,10 @@ def _select_messages(turn: TurnText, room: int) -> Iterator[Mapping[str, Any]]:
             continue
         if room <= 0:
             return
-        said = message.content[:room]
-        room -= len(said)
+        text = message.content[:room]
+        room -= len(text)
         name = {"name": message.name} if message.name else {}
-        yield {"number": number, "role": message.role, **name, "text": said}
+        yield {"number": number, "role": message.role, **name, "text": text}
 
 
 def _tool_definition() -> dict[str, Any]:
