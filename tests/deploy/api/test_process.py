@@ -218,7 +218,7 @@ async def test_the_servers_process_that_carries_words_steps_back_for_whoever_ask
         await beside.close()
 
 
-class Loaded:
+class LoadedModel:
     """A model that is loaded at once."""
 
     name = "loaded"
@@ -233,7 +233,7 @@ class Loaded:
 async def test_no_answer_waits_for_a_walk_over_what_was_loaded() -> None:
     gc.unfreeze()
     try:
-        async with _BackgroundModel(Loaded(), "sentence model").loading():
+        async with _BackgroundModel(LoadedModel(), "sentence model").loading():
             await until(lambda: gc.get_freeze_count() > 0, "what is loaded is out of the collector's sight")
     finally:
         gc.unfreeze()

@@ -25,7 +25,7 @@ from producers.contract_kit.flat_plugin import FlatHandler
 from tests.patience import PATIENCE_S, until
 from tests.processes import spawned
 from tests.producers.cutover.legacy_database import LegacyDatabase, PagingStore, ws
-from tests.producers.perimeter.plugins import Sent, recorded
+from tests.producers.perimeter.plugins import RecordedCalls, recorded
 from tests.servers import TestPostgres
 
 COMMAND = [sys.executable, "-P", "-c", "from deploy.cli.memory_backfill import main; main()"]
@@ -45,7 +45,7 @@ async def legacy(servers: tuple[TestPostgres, object], administrator: AsyncConne
 class Plugin:
     store: PagingStore
     url: str
-    sent: Sent
+    sent: RecordedCalls
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from store.connections import create_engine
 from tests.patience import PATIENCE_S
 from tests.producers.contract_kit.reference import ReferenceHandler, ReferenceStore
 from tests.producers.cutover.legacy_database import FIRST, LegacyDatabase, PagingStore, uid, ws
-from tests.producers.perimeter.plugins import Sent, recorded
+from tests.producers.perimeter.plugins import RecordedCalls, recorded
 from tests.servers import TestPostgres
 
 SECRET = "sk-Abcdefghij0123456789xyz"
@@ -51,7 +51,7 @@ class Target:
     """A plugin, and what runs against it have said."""
 
     plugin: PluginClient
-    sent: Sent
+    sent: RecordedCalls
     lines: list[str] = field(default_factory=list)
 
     def backfill(self, legacy: LegacyDatabase, *, dry: bool = False, **named: Any) -> Backfill:

@@ -16,8 +16,8 @@ from tests.producers.contract_kit.judging import served
 
 
 @dataclass
-class Sent:
-    """What a plugin was sent, in order: method, path, body."""
+class RecordedCalls:
+    """The calls that a plugin got, in order: method, path, body."""
 
     calls: list[tuple[str, str, Any]] = field(default_factory=list)
 
@@ -30,9 +30,9 @@ class Sent:
 
 
 @contextmanager
-def recorded(store: FlatStore, handler: type[FlatHandler] = FlatHandler) -> Iterator[tuple[str, Sent]]:
+def recorded(store: FlatStore, handler: type[FlatHandler] = FlatHandler) -> Iterator[tuple[str, RecordedCalls]]:
     """Serve a plugin; lend its URL and what it is sent."""
-    sent = Sent()
+    sent = RecordedCalls()
 
     class Recording(handler):  # type: ignore[misc, valid-type]
         def read_body(self) -> bytes:

@@ -29,7 +29,7 @@ SIX = [
 ]
 
 
-class Named:
+class WorkspaceKeys:
     """A key is the name of its workspace; `evil` is none."""
 
     async def find(self, key: str) -> CallingWorkspace:
@@ -57,7 +57,7 @@ async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
 
 async def test_an_agent_remembers_finds_and_forgets_within_what_its_workspace_reaches(tmp_path: Path) -> None:
     async with everything(tmp_path) as place:
-        app = create_perimeter_app(place.perimeter, Named(), tools=True)
+        app = create_perimeter_app(place.perimeter, WorkspaceKeys(), tools=True)
         async with agent(app, "self") as client:
             assert [tool.name for tool in (await client.list_tools()).tools] == SIX
             kept = await call(client, "commit_memory", content="I prefer trains", pin=True)
@@ -77,7 +77,7 @@ async def test_an_agent_remembers_finds_and_forgets_within_what_its_workspace_re
 async def test_the_tools_listed_follow_the_plugin(tmp_path: Path) -> None:
     async with (
         placed(tmp_path) as place,
-        agent(create_perimeter_app(place.perimeter, Named(), tools=True), "self") as client,
+        agent(create_perimeter_app(place.perimeter, WorkspaceKeys(), tools=True), "self") as client,
     ):
         tools = {tool.name: set(tool.input_schema["properties"]) for tool in (await client.list_tools()).tools}
     assert not tools["commit_memory"] & {"pin", "expires_at"}
@@ -90,7 +90,7 @@ async def test_without_being_asked_for_there_is_no_mcp_and_without_a_key_no_answ
 ) -> None:
     tools, key, status = case
     async with placed(tmp_path) as place:
-        transport = httpx.ASGITransport(create_perimeter_app(place.perimeter, Named(), tools=tools))
+        transport = httpx.ASGITransport(create_perimeter_app(place.perimeter, WorkspaceKeys(), tools=tools))
         headers = {"authorization": f"Bearer {key}"} if key else {}
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:9101", headers=headers) as client:
             answer = await client.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"})

@@ -28,7 +28,7 @@ from producers.perimeter.trees import FileTree
 from producers.plugin.wire import Memory, MemoryKind
 from tests.patience import PATIENCE_S
 from tests.producers.contract_kit.reference import ReferenceHandler, ReferenceStore
-from tests.producers.perimeter.plugins import Sent, answering, logged, recorded, scripted
+from tests.producers.perimeter.plugins import RecordedCalls, answering, logged, recorded, scripted
 
 SECRET = "sk-Abcdefghij0123456789xyz"
 ROOT, SELF, SIBLING = CallingWorkspace("root"), CallingWorkspace("self"), CallingWorkspace("sibling")
@@ -41,7 +41,7 @@ class Place:
     """A perimeter before one plugin, its tree and its audit in files."""
 
     perimeter: Perimeter
-    sent: Sent
+    sent: RecordedCalls
     folder: Path
     url: str
 
