@@ -53,8 +53,11 @@ class TurnBusy(ResourceBusy):
 class OverQuota(StoreError):
     """A limit that the operator set would be exceeded; nothing was written."""
 
-    def __init__(self, limit: str, scope: str, allowed: int) -> None:
-        super().__init__(f"the quota of this {scope} is used up: {limit} is {allowed}")
+    def __init__(
+        self, limit: str, scope: str, allowed: int, remedy: str = "erase something, or ask the operator for more"
+    ) -> None:
+        shown = "tenant" if scope == "host" else scope
+        super().__init__(f"the quota of this {shown} is used up: {limit} is {allowed}; {remedy}")
         self.details = {"limit": limit, "scope": scope, "allowed": allowed}
 
 
@@ -69,7 +72,7 @@ class RateLimited(OverQuota):
     """A limit per minute would be exceeded; try again later."""
 
     def __init__(self, limit: str, scope: str, allowed: int, retry_after_s: int) -> None:
-        super().__init__(limit, scope, allowed)
+        super().__init__(limit, scope, allowed, f"try again in {retry_after_s} s")
         self.retry_after_s = retry_after_s
 
 

@@ -244,11 +244,9 @@ def _render_receipt(receipt: Receipt, aliases: Sequence[str], *, dry_run: bool) 
             table.add_row(name.replace("_", " "), str(number))
     lines: list[Text | Table] = [table, Text("not reached:")]
     for session, turns in sorted(receipt.delivered.items()):
-        lines.append(
-            Text(replace_unprintable(f"  {turns} turns that a gateway was told, in its session of {session!r}"))
-        )
+        lines.append(Text(replace_unprintable(f"  {turns} turns delivered to a gateway, in its session {session!r}")))
     lines += [
-        Text(replace_unprintable(f"  {one.texts} texts that {one.endpoint} was sent, for {one.purpose}"))
+        Text(replace_unprintable(f"  {one.texts} texts sent to {one.endpoint}, for {one.purpose}"))
         for one in receipt.models
     ]
     lines += [Text(f"  {place}") for place in receipt.unreached]

@@ -22,7 +22,7 @@ BANKS_SEARCHED = 1000
 
 
 def require_existing(stack: Stack, host: str | None, bank: str | None) -> None:
-    """Exit 2 when a named host (name or id) or bank does not exist; the message lists similar names.
+    """Exit 2 when a named tenant (name or id) or bank does not exist; the message lists similar names.
 
     A bank without a host belongs to the default host.
     """
@@ -33,13 +33,13 @@ def require_existing(stack: Stack, host: str | None, bank: str | None) -> None:
 
 
 def find_host_name(stack: Stack, host: str) -> str:
-    """Return the name of a host, given by name or id; exits 2 when it does not exist."""
+    """Return the name of a tenant, given by name or id; exits 2 when it does not exist."""
     require_existing(stack, host, None)
     return run_on_database(stack, lambda database: Keys(database).hosts())[find_host_id(host)]
 
 
 def find_host_id(host: str) -> UUID:
-    """Return the id of a host, given by name or id."""
+    """Return the id of a tenant, given by name or id."""
     try:
         return UUID(host)
     except ValueError:
@@ -57,12 +57,12 @@ def describe_missing(missing: str, introduced: str, name: str, there: Sequence[s
 
 
 async def _find_missing(database: Database, host: str, bank: str | None) -> str | None:
-    """Return a message when the host or the bank does not exist, else None."""
+    """Return a message when the tenant or the bank does not exist, else None."""
     hosts = await Keys(database).hosts()
     if find_host_id(host) not in hosts:
-        return describe_missing(f"there is no host {host!r}", "the hosts are", host, sorted(hosts.values()))
+        return describe_missing(f"there is no tenant {host!r}", "the tenants are", host, sorted(hosts.values()))
     banks = Banks(database, await DatabaseClock.asked(database))
     if bank is None or await banks.known(find_host_id(host), bank):
         return None
     there = await banks.list(find_host_id(host), Space(), limit=BANKS_SEARCHED)
-    return describe_missing(f"host {host!r} has no bank {bank!r}", "it has", bank, [one.name for one in there])
+    return describe_missing(f"tenant {host!r} has no bank {bank!r}", "it has", bank, [one.name for one in there])

@@ -111,7 +111,7 @@ def set_command(
 
     found = _change_target(stack, "gateway set", host_id, put)
     if bank is not None and found.bank is None:
-        print_notice(f"host {host!r} has no bank {bank!r} yet: its first turn makes it")
+        print_notice(f"tenant {host!r} has no bank {bank!r} yet: its first turn makes it")
     _print_targets([found], as_json=as_json)
 
 
@@ -290,7 +290,7 @@ def describe_target(one: ListedTarget) -> str:
     """Return a description of a target: its tenant or bank, and its address."""
     user = one.target.user
     bank = f", bank {one.bank or one.target.bank_id}" if one.target.bank_id else ""
-    return f"host {one.host}{bank}, {user.user_id} at {user.base_url or SELF}"
+    return f"tenant {one.host}{bank}, {user.user_id} at {user.base_url or SELF}"
 
 
 def _name_sessions(target: GatewayTarget) -> str:

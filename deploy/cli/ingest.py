@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from deploy.cli.formats import LONGEST_LINE, Format, derive_session_name, detect_format, parse_file
 from deploy.cli.ingest_sources import DocumentFile, SourceRegistrar, derive_title
-from deploy.cli.options import BankOption, DataOption, JsonOption
+from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
 from deploy.cli.turn_sender import PATIENCE_S, SentCounts, ServiceUnresponsive, TurnSender
@@ -29,7 +29,7 @@ SHOWN_PROBLEMS = 100
 def ingest_command(
     file: Annotated[str, typer.Argument(metavar="FILE", help="The file to read, or - for standard input.")],
     *,
-    bank: BankOption = "default",
+    bank: Annotated[str, typer.Option(help="The bank of lines that name none.")] = "default",
     session: Annotated[
         str | None, typer.Option(help="The session of a chat or transcript (default: the file's name).")
     ] = None,

@@ -176,7 +176,7 @@ def describe_status(entry: LedgerEntry) -> str:
     if entry.waits_for:
         return f"waits for {entry.waits_for}"
     if entry.worker:
-        return f"held by {entry.worker}"
+        return f"claimed by {entry.worker}"
     if entry.status == "pending" and wrong and entry.next_attempt_at:
         return f"again at {entry.next_attempt_at:%H:%M:%S} ({wrong})"
     state = f"{entry.state} " if entry.state != entry.status and entry.status in _COLOURS else ""

@@ -12,4 +12,3 @@ DataOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON: one object on one line.")]
-BankOption = Annotated[str, typer.Option(help="The bank; a line of input may name its own.")]

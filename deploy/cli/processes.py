@@ -32,8 +32,8 @@ def api_command(*, processes: ProcessesOption = 1, config: ConfigOption = None) 
     """Run the API on the configured PostgreSQL and Redis until SIGTERM or Ctrl-C.
 
     Needs `database.url`, `database.operator_url` and `broker.url`; listens at `api.host` and `api.port`. All processes
-    share the address and the folder of samples, so that `/metrics` of any tells of all. Fair shares between tenants and
-    the limits of an address hold in each process. Exits 2 when the settings cannot be used.
+    share the address and the folder of samples: `/metrics` of any one shows the figures of all. Fair shares between
+    tenants and the limits of a client address are counted in each process alone. Exits 2 for unusable settings.
 
     **Example:** `AFTERTURN_API__HOST=0.0.0.0 afterturn api --processes 4`
     """

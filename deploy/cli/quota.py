@@ -22,8 +22,18 @@ from store.database import Database
 from store.errors import NotFound
 from store.tenancy.quotas import Quota, QuotaLimits, Quotas
 
-HostOption = Annotated[str, typer.Option(parser=name_arguments.parse_name, metavar="NAME", help="The host (tenant).")]
-Limit = Annotated[int | None, typer.Option(min=0, max=2**63 - 1, metavar="N")]
+HostOption = Annotated[str, typer.Option(parser=name_arguments.parse_name, metavar="NAME", help="The tenant (host).")]
+MOST = 2**63 - 1
+TurnsOption = Annotated[int | None, typer.Option(min=0, max=MOST, metavar="N", help="Most turns stored.")]
+BytesOption = Annotated[
+    int | None, typer.Option(min=0, max=MOST, metavar="N", help="Most bytes stored, as counted above.")
+]
+BanksOption = Annotated[
+    int | None, typer.Option(min=0, max=MOST, metavar="N", help="Most banks of the tenant; not with --bank.")
+]
+RateOption = Annotated[
+    int | None, typer.Option(min=0, max=MOST, metavar="N", help="Most turns accepted in a minute of the clock.")
+]
 
 quota_app = typer.Typer(
     help="Set and show quotas of tenants and banks.", no_args_is_help=True, rich_markup_mode="markdown"
@@ -37,10 +47,10 @@ def set_command(
         str | None,
         typer.Option(parser=name_arguments.parse_bank, metavar="NAME", help="A bank (default: the whole tenant)."),
     ] = None,
-    max_turns: Limit = None,
-    max_bytes: Limit = None,
-    max_banks: Limit = None,
-    turns_per_minute: Limit = None,
+    max_turns: TurnsOption = None,
+    max_bytes: BytesOption = None,
+    max_banks: BanksOption = None,
+    turns_per_minute: RateOption = None,
     host: HostOption = HOST,
     data: DataOption = None,
     as_json: JsonOption = False,
@@ -118,7 +128,7 @@ def _build_table(found: list[Quota]) -> Table:
         banks = "" if quota.bank is not None else _format_usage(quota.banks, most.max_banks)
         counts = [_format_usage(quota.turns, most.max_turns), _format_usage(quota.bytes, most.max_bytes), banks]
         rate = "any" if most.turns_per_minute is None else str(most.turns_per_minute)
-        table.add_row("the host" if quota.bank is None else replace_unprintable(quota.bank), *counts, rate)
+        table.add_row("the tenant" if quota.bank is None else replace_unprintable(quota.bank), *counts, rate)
     return table
 
 

@@ -14,7 +14,7 @@ from afterturn_client.calls import RecallOptions
 from rich.table import Column, Table
 from rich.text import Text
 
-from deploy.cli.options import BankOption, DataOption, JsonOption
+from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
 from deploy.cli.times import parse_time
@@ -27,6 +27,7 @@ PATIENCE_S = 10.0
 MOST_BANKS = 100
 
 
+BankOption = Annotated[str, typer.Option(help="The bank that is searched.")]
 SessionOption = Annotated[str | None, typer.Option(help="Session in which the question is asked.")]
 ExcludeOption = Annotated[bool, typer.Option("--exclude-session", help="Exclude turns of --session.")]
 SkipOption = Annotated[int | None, typer.Option(min=0, max=64, help="Exclude the newest N messages of --session.")]

@@ -92,11 +92,11 @@ def replay_command(
 def _find_option_conflict(verify_: bool, swap_: bool, repair_: bool, scope: ReplayScope, *, resume: bool) -> str | None:  # noqa: FBT001 - as asked
     """Return a message about options that exclude each other, or None."""
     if verify_ + swap_ + repair_ > 1:
-        return "--verify, --swap and --repair are three different things: ask for one"
+        return "--verify, --swap and --repair exclude each other: give one of them"
     if swap_ and scope != ReplayScope():
-        return "--swap is of everything; --repair mends one host or bank in place"
+        return "--swap replaces the tables of all tenants: leave out --host and --bank, or use --repair"
     if repair_ and (scope.host is None or resume):
-        return "--repair is of one host (--host NAME) or of one bank of it, and begins anew"
+        return "--repair needs a tenant (--host NAME), or --bank NAME, and cannot --resume"
     return None
 
 

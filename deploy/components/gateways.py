@@ -88,7 +88,7 @@ def create_gateway_recall(settings: DeliverySettings, database: Database, timeou
 
 @asynccontextmanager
 async def store_configured_target(database: Database, settings: DeliverySettings) -> AsyncGenerator[None]:
-    """Make the settings' gateway the target of their host, before the block runs if the database answers soon.
+    """Make the settings' gateway the target of their tenant, before the block runs if the database answers soon.
 
     When they name none, end the target that earlier settings made.
     """
@@ -117,4 +117,4 @@ async def _follow_targets(targets: GatewayTargets, settings: DeliverySettings) -
         log.error("gateway_target_refused", reason=str(error))  # noqa: TRY400 - no tracebacks
         return
     if user is not None and found is not None and not found.of_settings:
-        log.warning("gateway_settings_ignored", reason="an operator set a gateway target for this host")
+        log.warning("gateway_settings_ignored", reason="an operator set a gateway target for this tenant")

@@ -95,11 +95,13 @@ def check_export(lines: Iterable[bytes]) -> int:
         if (number == 1) != (kept.get("format") == FORMAT):
             raise UnusableFile(f"line {number}: this is no export of memories ({FORMAT})")
         if end is not None:
-            raise UnusableFile(f"line {number}: something stands behind the end")
+            raise UnusableFile(f"line {number}: a line follows the last one, which counts the memories: export again")
         count += "memory" in kept
         end = kept.get("end")
     if end != count:
-        raise UnusableFile(f"the export is cut off: it has {count} memories and no line that says so")
+        raise UnusableFile(
+            f"the export is cut off: it has {count} memories and no last line that counts them: export again"
+        )
     return count
 
 

@@ -102,7 +102,10 @@ class Quarantine:
         ways = SETTLEMENTS.get((found, then), {})
         status = ways.get(delivery.state)
         if status is None:
-            raise NotSettled(f"what stands at {delivery.state} cannot be settled as {found}, then {then}")
+            raise NotSettled(
+                f"a delivery in state {delivery.state} cannot be settled as {found}, then {then}: its state must be one"
+                f" of {', '.join(ways) or 'none'}; `afterturn gateway list` shows the state"
+            )
         payload = {"by": self._by, "as": found.value, "then": then.value}
         arguments = {
             "host": delivery.host_id,
@@ -115,9 +118,11 @@ class Quarantine:
         async with self._database.tenant(delivery.host_id) as connection:
             before = (await connection.execute(RESOLVE, arguments)).scalar()
         if before is None:
-            raise NotFound("there is no such delivery any more")
+            raise NotFound("there is no such delivery any more: its row was erased or pruned")
         if before != delivery.state:
-            raise NotSettled(f"it moved meanwhile: it stands at {before} now")
+            raise NotSettled(
+                f"the delivery changed meanwhile and is in state {before} now: look it up again, then settle it"
+            )
         return status
 
     async def _change(self, statement: TextClause, entries: Sequence[LedgerEntry], reason: str | None) -> ChangeCount:

@@ -19,7 +19,7 @@ end $$;
 
 -- Events of one type, or of one kind of aggregate, each with its data and with the id that the data holds under p_id.
 --
--- What is looked up by that id must meet it as a column: behind the tenants' wall an index is asked for nothing that is
+-- What is looked up by that id must meet it as a column: under row-level security an index is asked for nothing that is
 -- computed from another table's row, and a whole bank would be read for each event. OFFSET 0 keeps it a column.
 create or replace function afterturn.events_about(p_events afterturn.event_store_t[], p_type text, p_id text)
 returns table (host_id uuid, bank_id uuid, thing uuid, aggregate_key text, aggregate_type text, aggregate_version bigint,

@@ -91,7 +91,7 @@ begin
     return cardinality(v_events);
 end $$;
 
--- Gives the shadow all that live tables have beside rows: foreign keys, walls and grants.
+-- Gives the shadow all that live tables have beside rows: foreign keys, row-level security and grants.
 create or replace function afterturn.finish_shadow(p_schema text) returns void
 language plpgsql set search_path to '' as $$
 declare

@@ -303,7 +303,7 @@ async def test_a_failed_flush_was_delivered_or_is_flushed_again_and_never_added(
     await world.append("s", "t")
     await crew.drain(Stage.GATEWAY)
     assert await hand.retry(stages=(Stage.GATEWAY,)) == ChangeCount(1, 0)
-    with pytest.raises(NotSettled):
+    with pytest.raises(NotSettled, match="its state must be one of add_unknown, add_failed;"):
         await hand.resolve(DeliveryFinding.DELIVERED, NextStep.FLUSH)
     assert await hand.resolve(DeliveryFinding.NOT_DELIVERED, NextStep.RETRY) == "added"
     await crew.drain(Stage.GATEWAY)

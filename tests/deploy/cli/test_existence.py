@@ -48,8 +48,8 @@ async def test_a_host_that_is_not_there_is_no_empty_success(busy: Busy) -> None:
     for command in OF_HOST:
         result = await busy.run(*command, "--host", "defualt")
         assert result.exit_code == 2, command
-        assert "there is no host 'defualt'" in result.stderr, command
-        assert "the hosts are default" in result.stderr
+        assert "there is no tenant 'defualt'" in result.stderr, command
+        assert "the tenants are default" in result.stderr
 
 
 async def test_a_bank_that_is_not_there_is_no_empty_success(busy: Busy) -> None:

@@ -19,6 +19,9 @@ async def test_a_full_host_is_told_which_limit_it_met(world: World, ana: Tenant,
     error = full.json()["error"]
     assert (full.status_code, error["code"], error["retryable"]) == (429, "QUOTA_EXCEEDED", False)
     assert error["details"] == {"limit": "max_turns", "scope": "host", "allowed": 1}
+    assert error["message"] == (
+        "the quota of this tenant is used up: max_turns is 1; erase something, or ask the operator for more"
+    )
     assert int(full.headers["retry-after"]) > 0
     assert "Lisbon" not in full.text
     batch = await ana.http.post("/api/v1/turns:batch", json={"turns": [turn, {**turn, "turn_id": "2"}]})
@@ -34,6 +37,7 @@ async def test_too_many_turns_in_a_minute_may_come_again_later(world: World, ana
     error = reply.json()["error"]
     assert (reply.status_code, error["code"], error["retryable"]) == (429, "RATE_LIMITED", True)
     assert 1 <= int(reply.headers["retry-after"]) <= 60
+    assert error["message"].endswith(f"turns_per_minute is 0; try again in {reply.headers['retry-after']} s")
 
 
 async def test_the_gateways_door_has_the_same_quota_and_says_what_it_kept(world: World) -> None:
