@@ -56,11 +56,11 @@ class LogSettings(BaseModel):
 
     format: LogFormat = Field(
         default=LogFormat.TEXT,
-        description="format of log lines on standard error: text for people, json for a log collector",
+        description="format of log lines on standard error: text (for people) or json; set json for a log collector",
     )
     level: LogLevel = Field(
         default=LogLevel.INFO,
-        description="least severe level that is logged: debug (only to look for a fault), info, warning or error",
+        description="least severe level that is logged: debug, info, warning or error; set debug to look for a fault",
     )
 
 
@@ -69,9 +69,19 @@ class ClientSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    url: str = Field(default="", description="URL of the API; default: this machine, at api.port")
-    key: SecretStr = Field(default=SecretStr(""), description="API key that `ingest`, `recall` and other commands send")
-    allow_http: bool = Field(default=False, description="allow sending the key over plain http to another machine")
+    url: str = Field(
+        default="",
+        description="URL of the API for commands; empty: this machine, at api.port; set it to work on another "
+        "machine's service",
+    )
+    key: SecretStr = Field(
+        default=SecretStr(""),
+        description="API key that `ingest`, `recall` and other commands send; set it with client.url",
+    )
+    allow_http: bool = Field(
+        default=False,
+        description="allow sending the key over plain http to another machine; only for a private network",
+    )
 
 
 class HealthSettings(BaseModel):
@@ -80,19 +90,31 @@ class HealthSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     oldest_undone_seconds: float = Field(
-        default=300.0, gt=0, description="age in seconds of undone work from which the service is degraded"
+        default=300.0,
+        gt=0,
+        description="age in seconds of undone work above which the service is degraded; raise it where late work is "
+        "acceptable",
     )
     quarantine_growth: int = Field(
-        default=1, ge=1, description="new rows in quarantine, within the window, from which the service is degraded"
+        default=1,
+        ge=1,
+        description="new rows in quarantine within the window from which the service is degraded; raise it where "
+        "single failures are common",
     )
-    quarantine_window_seconds: float = Field(default=600.0, gt=0, description="window of quarantine_growth, in seconds")
+    quarantine_window_seconds: float = Field(
+        default=600.0, gt=0, description="window of quarantine_growth, in seconds; raise it to see slower growth"
+    )
     disk_low_bytes: int = Field(
-        default=1 << 30, ge=0, description="free space of the data folder below which the service is degraded, in bytes"
+        default=1 << 30,
+        ge=0,
+        description="free bytes on the disk of `data` below which the service is degraded; raise it where the disk "
+        "fills quickly",
     )
     disk_reserve_bytes: int = Field(
         default=256 << 20,
         ge=0,
-        description="free space below which the database of `afterturn up` is read-only, until twice as much is free",
+        description="free bytes below which `afterturn up` makes its database read-only, until twice as much is "
+        "free; raise it where other programs write to the same disk",
     )
 
 
@@ -105,8 +127,8 @@ class MetricsSettings(BaseModel):
         default=0,
         ge=0,
         le=100,
-        description="tenants with the most undone work that are shown, each by its id, for a dashboard of tenants; "
-        "0: none, and no sample names a tenant",
+        description="tenants with the most undone work that metrics name, each by its id; 0: none; set it for the "
+        "dashboard of tenants",
     )
 
 
@@ -123,13 +145,14 @@ class Settings(BaseSettings):
 
     data: Path = Field(
         default_factory=lambda: platformdirs.user_data_path("afterturn"),
-        description="folder of this machine's state: for `afterturn up` its servers, for API and workers the "
-        "built sentence model and, by default, samples of metrics; all processes of a machine share "
-        "it, and its disk is the one that is watched",
+        description="folder of this machine's state: the servers of `afterturn up`, the built sentence model and, by "
+        "default, samples of metrics; all processes of a machine share it, and its disk is watched; set "
+        "it to move the state to another disk",
     )
     metrics_dir: Path = Field(
         default_factory=lambda known: known["data"] / "metrics",
-        description="folder for the metrics that the processes of this service share",
+        description="folder in which the processes of this machine share samples of metrics (default: `metrics` in "
+        "`data`); set it to a memory file system where the disk is slow",
     )
     database: DatabaseSettings = Field(default_factory=DatabaseSettings)
     broker: BrokerSettings = Field(default_factory=BrokerSettings)

@@ -43,22 +43,49 @@ class RemoteSettings(BaseModel):
 
     base_url: str = Field(
         default="",
-        description="base URL of an OpenAI-compatible service; /v1/embeddings is appended where it is missing",
+        description="base URL of an OpenAI-compatible service, to which /v1/embeddings is appended where it is "
+        "missing; needed with provider remote",
     )
-    allow_http: bool = Field(default=False, description="allow plain http to other machines")
-    model: str = Field(default="", max_length=256, description="name of the model at that service")
-    api_key: SecretStr = Field(default=SecretStr(""), description="API key, sent as a bearer token; empty sends none")
+    allow_http: bool = Field(
+        default=False, description="allow plain http to another machine; only for a private network"
+    )
+    model: str = Field(
+        default="",
+        max_length=256,
+        description="name of the model at that service; needed with provider remote; after a change run `afterturn "
+        "embed`",
+    )
+    api_key: SecretStr = Field(
+        default=SecretStr(""), description="API key of that service, sent as a bearer token; empty sends none"
+    )
     ask_dimensions: bool = Field(
-        default=True, description="send `dimensions: 384`; off for models that have 384 and refuse the parameter"
+        default=True,
+        description="send `dimensions: 384`; turn it off for models that have 384 and refuse the parameter",
     )
-    batch_texts: int = Field(default=64, ge=1, le=2048, description="most texts of one request")
-    batch_characters: int = Field(default=131_072, ge=8192, le=4_194_304, description="most characters of one request")
-    timeout_seconds: float = Field(default=10.0, gt=0, le=600, description="time-out of one request, in seconds")
+    batch_texts: int = Field(
+        default=64, ge=1, le=2048, description="most texts of one request; lower it to the service's own limit"
+    )
+    batch_characters: int = Field(
+        default=131_072,
+        ge=8192,
+        le=4_194_304,
+        description="most characters of one request; lower it to the service's own limit",
+    )
+    timeout_seconds: float = Field(
+        default=10.0, gt=0, le=600, description="time-out of one request, in seconds; raise it for a slow service"
+    )
     deadline_seconds: float = Field(
-        default=30.0, gt=0, le=3600, description="time-out of one call with all its retries, in seconds"
+        default=30.0,
+        gt=0,
+        le=3600,
+        description="time-out of one call with all its retries, in seconds; raise it for a service that often asks "
+        "to wait",
     )
     max_reply_bytes: int = Field(
-        default=8_388_608, ge=65_536, le=268_435_456, description="most bytes of a reply that are read"
+        default=8_388_608,
+        ge=65_536,
+        le=268_435_456,
+        description="most bytes of a reply that are read; raise it with batch_texts",
     )
 
     @property
@@ -75,13 +102,14 @@ class RerankerSettings(BaseModel):
     model: str = Field(
         default="",
         max_length=1024,
-        description="cross-encoder: absolute path of a folder, or a model's name on the hub; empty is off",
+        description="cross-encoder that reorders the first results: absolute path of a folder, or a model's name on "
+        "the hub; empty: none; set it for a better order at more time a recall",
     )
     threads: int = Field(
         default=1,
         ge=1,
         le=64,
-        description="threads of one model run; more shorten one call, and take cores from other processes",
+        description="threads of one run of the cross-encoder; raise it to shorten a call on machines with idle cores",
     )
 
     @field_validator("model")
@@ -104,22 +132,30 @@ class EmbeddingSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    provider: Provider = Field(default=Provider.LOCAL, description="local, or remote (an OpenAI-compatible service)")
+    provider: Provider = Field(
+        default=Provider.LOCAL,
+        description="where vectors are made: `local` (the bundled model) or `remote` (an OpenAI-compatible service); "
+        "after a change run `afterturn embed`",
+    )
     remote: RemoteSettings = Field(default_factory=RemoteSettings)
     variant: Variant = Field(
-        default=Variant.LEAN, description="lean (fast), dynamic (plain 8-bit) or weights (as shipped)"
+        default=Variant.LEAN,
+        description="number format of the local model: `lean` (8-bit, fastest), `dynamic` (8-bit by onnxruntime) or "
+        "`weights` (as shipped); set weights for the most exact vectors; after a change to or from "
+        "weights run `afterturn embed`",
     )
     threads: int = Field(
         default=1,
         ge=1,
         le=64,
-        description="threads of one model run; more shorten one call, and take cores from other processes",
+        description="threads of one model run; raise it to shorten a call on machines with idle cores",
     )
     batch_tokens: int = Field(
         default=256,
         ge=1,
         le=65536,
-        description="most tokens of one model run; more give throughput, and take memory and the latency of a batch",
+        description="most tokens of one model run; raise it for throughput, at more memory and a longer wait for a "
+        "batch",
     )
     reranker: RerankerSettings = Field(default_factory=RerankerSettings)
 

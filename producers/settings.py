@@ -17,12 +17,14 @@ class BrokerSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: SecretStr = Field(
-        default=SecretStr(""), description="URL of Redis or Valkey: redis://[user:password@]host:port/db"
+        default=SecretStr(""),
+        description="URL of the Redis or Valkey that carries notifications: redis://[user:password@]host:port/db; "
+        "API and workers need it",
     )
     namespace: str = Field(
         default="afterturn",
         pattern=r"^[a-z][a-z0-9_-]{0,62}$",
-        description="prefix of every key; set it where several systems share one server",
+        description="prefix of every key in Redis; set it where several systems share one server",
     )
 
     @field_validator("url")
@@ -46,30 +48,46 @@ class QueueSettings(BaseModel):
     tenants: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")], Annotated[str, Field(min_length=1)]] = (
         Field(
             default_factory=dict,
-            description="the turn queues that workers read, each with the tenant whose it is, as "
-            '{"acme": "acme-corp"}; empty: none. Guard each with an ACL: `afterturn queue acl`',
+            description='turn queues that workers read, each with its tenant, as {"acme": "acme-corp"}; empty: none. '
+            "Set it for agents that publish turns, and guard each queue with an ACL (`afterturn queue acl`)",
         )
     )
     url: SecretStr = Field(
         default=SecretStr(""),
-        description="the Redis or Valkey of the turn queues, with an append-only file; empty: that of broker.url",
+        description="URL of the Redis or Valkey of the turn queues, which needs an append-only file; empty: "
+        "broker.url. Set it to keep publishers off the broker",
     )
     threads: int = Field(
-        default=4, ge=1, le=64, description="messages of one queue that a worker process accepts at a time"
+        default=4,
+        ge=1,
+        le=64,
+        description="messages of one queue that a worker process accepts at a time; raise it when a queue grows "
+        "while workers and database are not busy",
     )
     max_attempts: int = Field(
         default=20,
         ge=1,
         le=1000,
-        description="attempts at a message that fails otherwise than for an outage; then it is a dead letter",
+        description="attempts at a message before it is a dead letter; attempts during an outage do not count; lower "
+        "it to see faulty messages sooner",
     )
     keep_dead_content: bool = Field(
         default=False,
-        description="keep the content of dead letters, so that they can be replayed; else their reason alone",
+        description="keep the content of dead letters in Redis, so that `afterturn queue replay` can repeat them; "
+        "off keeps their reason alone; an erasure does not reach this content",
     )
-    dead_days: float = Field(default=30.0, gt=0, le=36_500, description="days after which dead letters are pruned")
+    dead_days: float = Field(
+        default=30.0,
+        gt=0,
+        le=36_500,
+        description="days after which dead letters are pruned; raise it where they are looked at seldom",
+    )
     takeover_seconds: float = Field(
-        default=60.0, ge=1, le=3600, description="silence after which a consumer's messages are given to others"
+        default=60.0,
+        ge=1,
+        le=3600,
+        description="seconds without a heartbeat after which a consumer's messages go to others; raise it for "
+        "machines that stall",
     )
 
 
@@ -78,76 +96,103 @@ class ApiSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    host: str = Field(default="127.0.0.1", min_length=1, description="address to listen on")
-    port: int = Field(default=8300, ge=0, le=65535, description="port to listen on; 0 picks a free one")
+    host: str = Field(
+        default="127.0.0.1",
+        min_length=1,
+        description="address the API listens on; set 0.0.0.0 for other machines, behind a proxy with TLS",
+    )
+    port: int = Field(
+        default=8300,
+        ge=0,
+        le=65535,
+        description="port the API listens on; 0 picks a free one; change it where 8300 is taken",
+    )
     mcp: McpSettings = Field(default_factory=McpSettings)
     allowed_hosts: tuple[str, ...] = Field(
         default=(),
-        description="names that a request's Host and Origin may have, without a port; a list. Left out: on this "
-        "machine's own address its own names, so that no foreign name can be made to point here; elsewhere any",
+        description="list of names, without a port, that a request's Host and Origin may have; empty: on a loopback "
+        "address its own names (against DNS rebinding), elsewhere any. Set it where a proxy passes "
+        "another name on",
     )
     redact: Redaction = Field(
         default=Redaction.KEYS,
-        description="what is taken out of texts before they are stored: `keys`, the caller's own key and what has the "
-        "form of a credential; `all`, long random base64 as well, where it is rarely meant; `off`, nothing",
+        description="secrets replaced in texts before they are stored: `keys` (the caller's own key and what has the "
+        "form of a credential), `all` (long random base64, too) or `off`; set all where texts hold "
+        "unknown secrets, off where such texts must stay",
     )
-    max_messages: int = Field(default=1024, ge=1, le=1024, description="most messages of one turn")
+    max_messages: int = Field(
+        default=1024,
+        ge=1,
+        le=1024,
+        description="most messages of one turn; more are refused with 422; lower it to bound the work of one call",
+    )
     max_message_bytes: int = Field(
-        default=262_144, ge=1024, le=16_777_216, description="most UTF-8 bytes of one message"
+        default=262_144,
+        ge=1024,
+        le=16_777_216,
+        description="most bytes (UTF-8) of one message; more are refused with 413; raise it for agents with long "
+        "tool output, and max_request_bytes with it",
     )
     max_recall_jobs: int = Field(
         default=256,
         ge=1,
         le=100_000,
-        description="recall jobs of one tenant that may wait for a worker; more are answered with 429. Raise it where "
-        "a tenant asks for many recalls at a time and workers keep up",
+        description="most recall jobs of one tenant that wait for a worker; more are refused with 429; raise it "
+        "where a tenant asks for many recalls at a time and workers keep up",
     )
     max_request_bytes: int = Field(
         default=2_097_152,
         ge=4096,
         le=67_108_864,
-        description="most bytes of one request's body; more is answered with 413",
+        description="most bytes of a request's body; more are refused with 413; raise it for large documents or "
+        "batches",
     )
     max_head_bytes: int = Field(
         default=32_768,
         ge=8192,
         le=1_048_576,
-        description="most bytes of a request's line and headers together; more is answered with 431",
+        description="most bytes of a request's line and headers together; more are refused with 431; raise it where "
+        "a proxy adds long headers",
     )
     head_seconds: float = Field(
         default=10.0,
         ge=0.1,
         le=60,
-        description="seconds for a request's line and headers, and for which an idle connection is kept; a proxy in "
-        "front must keep its idle connections for less",
+        description="seconds until a request's line and headers must be there, and for which an idle connection is "
+        "kept; raise it above the time for which a proxy in front keeps its idle connections",
     )
     body_seconds: float = Field(
         default=30.0,
         ge=0.1,
         le=3600,
-        description="seconds for a request's body, and for the client to read a long answer; else 408",
+        description="seconds for a request's body, else 408, and for the client to read a long answer; raise it for "
+        "clients on slow networks",
     )
     min_body_bytes_per_second: int = Field(
         default=65_536,
         ge=1,
         le=1_000_000_000,
-        description="slowest upload: this many bytes of a body extend its time limit by one second",
+        description="slowest upload: this many bytes of a body extend its time limit by one second; lower it for "
+        "clients on slow networks",
     )
     max_connections: int = Field(
         default=4096,
         ge=64,
         le=1_000_000,
-        description="most open connections of one API process; further ones wait until one is closed",
+        description="most open connections of one API process; further ones wait until one is closed; raise it where "
+        "very many agents keep connections open",
     )
     max_unfinished_per_address: int = Field(
         default=64,
         ge=1,
         le=1_000_000,
-        description="most unfinished requests of one client address; more are answered with 429",
+        description="most unfinished requests of one client address; more are refused with 429; raise it where many "
+        "agents share one address",
     )
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = Field(
         default=(),
-        description="networks of proxies whose X-Forwarded-For names the client's address; a list",
+        description="list of networks of proxies whose X-Forwarded-For is believed; set it behind a proxy, else all "
+        "clients share the proxy's limits",
     )
 
 
@@ -165,25 +210,33 @@ class PluginSettings(BaseModel):
 
     listen: str = Field(
         default="",
-        description="where the plugin listens: HOST:PORT (port 0 picks a free one) or unix:/PATH; empty: nowhere. "
-        "Any caller that reaches it may read and write: keep it on loopback or a private network",
+        description="where the memory plugin listens: HOST:PORT (port 0 picks a free one) or unix:/PATH; empty: "
+        "nowhere. Without plugin.token any caller that reaches it may read and write: keep it on "
+        "loopback or a private network",
     )
     tenant: str = Field(
-        default="", max_length=256, description="the tenant whose memories it serves; `default` under `afterturn up`"
+        default="",
+        max_length=256,
+        description="tenant whose memories the plugin serves; empty: `default` under `afterturn up`, else it must be "
+        "set",
     )
     token: SecretStr = Field(
-        default=SecretStr(""), description="bearer token that callers must send; empty: none is asked for"
+        default=SecretStr(""),
+        description="bearer token that the plugin's callers must send; empty: none is asked for; set it where others "
+        "can reach the address",
     )
     erase_after: float = Field(
         default=0.0,
         ge=0,
         le=31_536_000,
-        description="seconds after which the text of what was forgotten is erased; it is read no more at once",
+        description="seconds after which the text of a forgotten memory is erased (reads leave it out at once); 0 "
+        "erases right away; raise it to leave the erasing to maintenance",
     )
     search_mode: SearchMode = Field(
         default=SearchMode.HYBRID,
-        description="hybrid: by words and meaning, pinned ones first; reference: as the contract's reference orders, "
-        "by words alone, and pinned memories",
+        description="how the plugin searches: `hybrid` (words and meaning, pinned memories first) or `reference` "
+        "(words alone, as the contract's reference implementation orders); set reference to compare with "
+        "another plugin",
     )
     near: float = Field(
         default=0.4,
@@ -200,26 +253,32 @@ class FairnessSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     units: int = Field(
-        default=48, ge=8, le=4096, description="units of work in progress in one API process, over all tenants"
+        default=48,
+        ge=8,
+        le=4096,
+        description="units of work (a turn is 2, a recall 4) in progress in one API process, over all tenants; raise "
+        "it on machines with many cores",
     )
     share: int = Field(
         default=4,
         ge=4,
         le=2048,
-        description="units of the busiest tenant while another is active, at most half of all units; tenants that "
-        "ask for less get twice as many",
+        description="units of the busiest tenant while another is active, at most half of `units`; tenants that ask "
+        "for less get twice as many; raise it where 429 meets tenants that the machine could serve",
     )
     wait_seconds: float = Field(
         default=5.0,
         ge=0.01,
         le=300,
-        description="seconds a call over its tenant's share waits before it is answered with 429",
+        description="seconds that a call over its tenant's share waits before it is refused with 429; lower it for "
+        "clients that give up sooner",
     )
     queue_calls: int = Field(
         default=256,
         ge=1,
         le=100_000,
-        description="most waiting calls of one tenant; further ones are answered with 429 at once",
+        description="most waiting calls of one tenant; more are refused with 429 at once; raise it where a tenant "
+        "sends bursts and its clients can wait",
     )
 
     @model_validator(mode="after")
@@ -239,27 +298,44 @@ class PressureSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     embed_at_once: bool = Field(
-        default=True, description="let the API embed new turns itself while it has little else to do"
+        default=True,
+        description="let the API embed new turns while it has little else to do; turn it off to keep the API's "
+        "processors for calls",
     )
     embedding_rows: int | None = Field(
-        default=2_000, ge=1, description="undone rows of a tenant from which the API leaves embedding to the workers"
+        default=2_000,
+        ge=1,
+        description="undone rows of a tenant from which the API leaves embedding to the workers; null: no limit; "
+        "lower it where the API is short of processor time",
     )
     recall_job_rows: int | None = Field(
-        default=200_000, ge=1, description="undone rows of a tenant from which its recall jobs are refused with 429"
+        default=200_000,
+        ge=1,
+        description="undone rows of a tenant from which its recall jobs are refused with 429; null: no limit; lower "
+        "it where workers cannot catch up",
     )
     recall_job_age_s: float | None = Field(
         default=900.0,
         gt=0,
-        description="age in seconds of a tenant's oldest undone row from which its recall jobs are refused with 429",
+        description="age in seconds of a tenant's oldest undone row from which its recall jobs are refused with 429; "
+        "null: no limit; raise it where late work is acceptable",
     )
     batch_rows: int | None = Field(
         default=1_000_000,
         ge=1,
-        description="undone rows of a tenant from which its batches of turns are refused with 429",
+        description="undone rows of a tenant from which its batches of turns are refused with 429; null: no limit; "
+        "lower it to have imports wait sooner",
     )
     batch_age_s: float | None = Field(
         default=None,
         gt=0,
-        description="age in seconds of a tenant's oldest undone row from which its batches are refused with 429",
+        description="age in seconds of a tenant's oldest undone row from which its batches of turns are refused with "
+        "429; null: no limit; set it where imports must not delay other turns",
     )
-    retry_after_s: int = Field(default=5, ge=1, le=3600, description="Retry-After of refused requests, in seconds")
+    retry_after_s: int = Field(
+        default=5,
+        ge=1,
+        le=3600,
+        description="Retry-After in seconds of calls that are refused under load; raise it where clients come back "
+        "too soon",
+    )

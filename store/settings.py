@@ -19,33 +19,38 @@ class DatabaseSettings(BaseModel):
 
     url: SecretStr = Field(
         SecretStr(""),
-        description="URL of the role afterturn_app, which row-level security confines to one tenant at a time",
+        description="URL of the role afterturn_app, which row-level security confines to one tenant at a time; API "
+        "and workers need it",
     )
     operator_url: SecretStr = Field(
-        SecretStr(""), description="URL of the role afterturn_operator, which reads the ledger and keys and no content"
+        SecretStr(""),
+        description="URL of the role afterturn_operator, which reads the ledger and keys and no content; API and "
+        "workers need it",
     )
     owner_url: SecretStr = Field(
         SecretStr(""),
-        description="URL of the schema's owner, for `afterturn db` and migrations; a worker that is given it indexes "
-        "the vectors of large banks, API and other workers do without",
+        description="URL of the schema's owner, for `afterturn db` and migrations; give it to a worker to have it "
+        "index the vectors of large banks; API and other workers do without",
     )
     replica_url: SecretStr = Field(
         SecretStr(""),
-        description="URL of a streaming replica as afterturn_app, for recalls that name a position; empty: none. "
-        "One that is behind is waited for as long as the call allows, then the primary answers",
+        description="URL of a streaming replica as afterturn_app, for recalls that send `min_position`; a replica "
+        "that is behind is waited for as long as the call allows, then the primary answers; empty: none. "
+        "Set it to take recalls off the primary",
     )
     transaction_pooling: bool = Field(
         default=False,
-        description="whether a pooler in transaction mode (PgBouncer) stands before url, operator_url and replica_url: "
-        "no prepared statements, and session defaults come from the roles (`afterturn db init` sets them)",
+        description="true where a pooler in transaction mode (PgBouncer) stands before url, operator_url and "
+        "replica_url: no prepared statements are used, and session defaults come from the roles "
+        "(`afterturn db init` sets them)",
     )
     pool_size: int = Field(
         8,
         ge=1,
         le=200,
         strict=True,
-        description="connections in one process's pool; it may grow to twice as many; raise it when calls wait "
-        "for a connection while PostgreSQL is not slow, and the server's max_connections with it",
+        description="connections in one process's pool, which may grow to twice as many; raise it, and the server's "
+        "max_connections, when calls wait for a connection while PostgreSQL is not slow",
     )
 
     @field_validator("url", "operator_url", "owner_url", "replica_url")

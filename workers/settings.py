@@ -62,60 +62,116 @@ class DeliverySettings(ServiceSettings):
     """
 
     mode: GatewayMode = Field(
-        default=GatewayMode.OFF, description="off, self (this service's own /memories/add) or url (another service's)"
+        default=GatewayMode.OFF,
+        description="delivery of turns of the tenant gateway.host: off, self (to this service's own /memories/add) "
+        "or url (to gateway.base_url)",
     )
     host: str = Field(
         default="default",
         min_length=1,
         max_length=256,
-        description="the tenant whose turns go to the gateway of these settings; others have targets of their own",
+        description="tenant whose turns go to the gateway of these settings; other tenants get targets with "
+        "`afterturn gateway set`",
     )
-    base_url: str = Field(default="", description="base URL of the gateway; /memories/add is appended")
-    user_id: str = Field(default="", description="user id sent to the gateway")
-    user_key: SecretStr = Field(default=SecretStr(""), description="key of that user, sent to the gateway")
+    base_url: str = Field(
+        default="",
+        description="base URL of the gateway, to which /memories/add is appended; needed with gateway.mode url",
+    )
+    user_id: str = Field(default="", description="user id sent to the gateway; needed with gateway.mode url")
+    user_key: SecretStr = Field(
+        default=SecretStr(""), description="key of that user, sent to the gateway; needed with gateway.mode url"
+    )
     sealing_keys: SecretStr = Field(
         default=SecretStr(""),
-        description="keys that encrypt the credentials given to `afterturn gateway set`: 32 bytes in URL-safe base64"
-        " each, separated by commas; the first encrypts, every one decrypts",
+        description="keys that encrypt what `afterturn gateway set` is given: 32 bytes in URL-safe base64 each, "
+        "separated by commas; the first encrypts, every one decrypts; to rotate, put a new key first and "
+        "run `afterturn gateway reseal`",
     )
-    app_id: str = Field(default="default", pattern=r"\S", max_length=128, description="app_id sent to the gateway")
+    app_id: str = Field(
+        default="default",
+        pattern=r"\S",
+        max_length=128,
+        description="app_id sent to the gateway; set it where the gateway tells applications apart",
+    )
     project_id: str = Field(
-        default="default", pattern=r"\S", max_length=128, description="project_id sent to the gateway"
+        default="default",
+        pattern=r"\S",
+        max_length=128,
+        description="project_id sent to the gateway; set it where the gateway tells projects apart",
     )
-    timeout_seconds: float = Field(default=10.0, gt=0, le=600, description="time-out of one call, in seconds")
+    timeout_seconds: float = Field(
+        default=10.0,
+        gt=0,
+        le=600,
+        description="time-out of one call, in seconds; the outcome of a call that exceeds it is unknown: raise it "
+        "for a slow gateway",
+    )
     keep_seconds: float = Field(
         default=1.0,
         ge=0,
         le=60,
-        description="seconds an idle connection is kept for the next call; 0 opens one for each call",
+        description="seconds an idle connection is kept for the next call; keep it below what the gateway allows; 0 "
+        "opens one for each call, for gateways that end connections unannounced",
     )
     at_once: int = Field(
         default=24,
         ge=1,
         le=256,
-        description="turns one worker delivers at a time; a killed worker leaves at most as many with unknown outcome",
+        description="turns that one worker delivers at a time; a killed worker leaves at most as many with unknown "
+        "outcome; raise it for a gateway that takes long to answer",
     )
     stop_seconds: float = Field(
-        default=8.0, ge=0, le=600, description="seconds a call in progress may still take when its worker stops"
+        default=8.0,
+        ge=0,
+        le=600,
+        description="seconds that a call in progress may still take when its worker stops; raise it for a slow "
+        "gateway, and the supervisor's own limit with it",
     )
     retry: GatewayRetry = Field(
-        default=GatewayRetry.UNSENT, description="unsent (repeat only calls that were certainly not processed) or never"
+        default=GatewayRetry.UNSENT,
+        description="failed calls that are repeated: `unsent` (only those that were certainly not processed) or "
+        "`never`; set never where an operator must see each failure",
     )
     breaker_failures: int = Field(
-        default=5, ge=1, le=1000, description="failures in a row that open the circuit breaker"
+        default=5,
+        ge=1,
+        le=1000,
+        description="failures in a row that open a target's circuit breaker; raise it for a gateway with frequent "
+        "single failures",
     )
     breaker_seconds: float = Field(
-        default=30.0, gt=0, le=3600, description="seconds until an open circuit breaker lets calls through again"
+        default=30.0,
+        gt=0,
+        le=3600,
+        description="seconds until an open circuit breaker lets a call through again; raise it for a gateway that "
+        "recovers slowly",
     )
     turns_per_second: float = Field(
-        default=0.0, ge=0, le=100_000, description="rate limit of one gateway target, in turns a second; 0 is no limit"
+        default=0.0,
+        ge=0,
+        le=100_000,
+        description="rate limit of one gateway target, in turns a second; 0 is no limit; set it where the gateway "
+        "answers 429",
     )
-    burst: int = Field(default=10, ge=1, le=100_000, description="burst of the rate limit, in turns")
+    burst: int = Field(
+        default=10,
+        ge=1,
+        le=100_000,
+        description="turns that the rate limit lets through at once after a pause; lower it for a gateway that bears "
+        "no bursts",
+    )
     scope: tuple[Scope, ...] = Field(
-        default=("current_chat", "resources"), min_length=1, description="scopes that a recall at the gateway searches"
+        default=("current_chat", "resources"),
+        min_length=1,
+        description="scopes that a recall at the gateway searches: current_chat, resources, all_user_memory; add "
+        "all_user_memory to find other sessions",
     )
     recall_seconds: float = Field(
-        default=2.0, gt=0, le=60, description="time-out of the gateway in a recall, in seconds"
+        default=2.0,
+        gt=0,
+        le=60,
+        description="time-out of the gateway in a recall, in seconds, after which the answer goes without it; lower "
+        "it where recall must be quick",
     )
 
     @field_validator("scope")
@@ -150,32 +206,69 @@ class DeliverySettings(ServiceSettings):
 class EnrichmentSettings(ServiceSettings):
     """A model that reads turns beside the rules, behind an OpenAI-compatible endpoint; off by default."""
 
-    enabled: bool = Field(default=False, description="extract facts with a language model in addition to the rules")
+    enabled: bool = Field(
+        default=False,
+        description="extract facts with a language model in addition to the rules; turn it on where the rules find "
+        "too little and calls may be paid for",
+    )
     base_url: str = Field(
         default="",
-        description="base URL of an OpenAI-compatible service; /v1/responses is appended where it is missing",
+        description="base URL of an OpenAI-compatible service, to which /v1/responses is appended where it is "
+        "missing; needed when enabled",
     )
-    allow_http: bool = Field(default=False, description="allow plain http to other machines")
+    allow_http: bool = Field(
+        default=False, description="allow plain http to another machine; only for a private network"
+    )
     model: str = Field(
-        default="openai/gpt-oss-120b", min_length=1, max_length=256, description="name of the model at that service"
+        default="openai/gpt-oss-120b",
+        min_length=1,
+        max_length=256,
+        description="name of the model at that service; change it to one that the service has",
     )
-    api_key: SecretStr = Field(default=SecretStr(""), description="API key, sent as a bearer token; empty sends none")
-    timeout_seconds: float = Field(default=12.0, gt=0, le=600, description="time-out of one call, in seconds")
-    max_output_tokens: int = Field(default=800, ge=16, le=65_536, description="most tokens of one answer")
+    api_key: SecretStr = Field(
+        default=SecretStr(""), description="API key of that service, sent as a bearer token; empty sends none"
+    )
+    timeout_seconds: float = Field(
+        default=12.0, gt=0, le=600, description="time-out of one call, in seconds; raise it for a slow model"
+    )
+    max_output_tokens: int = Field(
+        default=800,
+        ge=16,
+        le=65_536,
+        description="most tokens of one answer; raise it where answers about long turns are cut off",
+    )
     max_input_characters: int = Field(
-        default=32_768, ge=256, le=1_048_576, description="most characters of a turn that are sent"
+        default=32_768,
+        ge=256,
+        le=1_048_576,
+        description="most characters of a turn that are sent; lower it for a model with a small context",
     )
     max_reply_bytes: int = Field(
-        default=2_097_152, ge=1024, le=67_108_864, description="most bytes of a reply that are read"
+        default=2_097_152,
+        ge=1024,
+        le=67_108_864,
+        description="most bytes of a reply that are read; raise it for a service that sends long replies",
     )
     breaker_failures: int = Field(
-        default=5, ge=1, le=1000, description="failures in a row that open the circuit breaker"
+        default=5,
+        ge=1,
+        le=1000,
+        description="failures in a row that open the circuit breaker; raise it for a service with frequent single "
+        "failures",
     )
     breaker_seconds: float = Field(
-        default=30.0, gt=0, le=3600, description="seconds until an open circuit breaker lets calls through again"
+        default=30.0,
+        gt=0,
+        le=3600,
+        description="seconds until an open circuit breaker lets a call through again; raise it for a service that "
+        "recovers slowly",
     )
     turns_per_second: float = Field(
-        default=0.0, ge=0, le=10_000, description="rate limit of the model, in turns a second; 0 is no limit"
+        default=0.0,
+        ge=0,
+        le=10_000,
+        description="rate limit of the model, in turns a second; 0 is no limit; set it to bound costs or to keep "
+        "within the service's limit",
     )
 
     @property
@@ -201,41 +294,56 @@ class WorkerSettings(BaseModel):
     stages: tuple[Stage | Literal["recall"], ...] = Field(
         default=(*Stage, "recall"),
         min_length=1,
-        description="stages that a worker processes; `recall` answers recall jobs",
+        description="stages that a worker processes (`recall` answers recall jobs); name fewer to give a stage "
+        "processes of its own",
     )
-    threads: int = Field(default=4, ge=1, le=64, description="threads that answer recall jobs in one process")
+    threads: int = Field(
+        default=4,
+        ge=1,
+        le=64,
+        description="threads of one process that answer recall jobs; raise it where recall jobs wait and processors "
+        "are idle",
+    )
     nice: int = Field(
         default=15,
         ge=0,
         le=19,
-        description="process priority of workers (nice level); PostgreSQL's processes that serve them get half of it",
+        description="process priority of workers (nice level, 0 to 19); PostgreSQL's processes that serve them get "
+        "half of it; set 0 on machines for workers alone",
     )
     lease_seconds: float = Field(
         default=30.0,
         ge=1,
         le=3600,
-        description="seconds a claim's lease lasts without a heartbeat; lower it to have a dead worker's work "
+        description="seconds that a claim's lease lasts without a heartbeat; lower it to have a dead worker's work "
         "taken over sooner, raise it for machines that stall",
     )
     max_attempts: int = Field(
-        default=5, ge=1, le=100, description="attempts of a row before it goes to quarantine (dead letters)"
+        default=5,
+        ge=1,
+        le=100,
+        description="attempts of a row before it goes to quarantine (dead letters); raise it where external services "
+        "fail often",
     )
     sweep_seconds: float = Field(
         default=2.0,
         ge=0.1,
         le=300,
-        description="mean seconds between two sweeps of the ledger for work that notifications missed",
+        description="mean seconds between two sweeps of the ledger for work that notifications missed; raise it to "
+        "spare the database of many workers",
     )
     metrics_host: str = Field(
-        default="127.0.0.1", min_length=1, description="address on which `afterturn worker` serves metrics and health"
+        default="127.0.0.1",
+        min_length=1,
+        description="address on which `afterturn worker` serves metrics and health; set 0.0.0.0 for a scraper on "
+        "another machine",
     )
     metrics_port: int = Field(
         default=0,
         ge=0,
         le=65535,
-        description="port on which `afterturn worker` serves /metrics, /health/live and /health/ready; 0 serves "
-        "none; set it for one `afterturn worker` of a machine, which answers for all that share the "
-        "folder `data`",
+        description="port on which `afterturn worker` serves /metrics, /health/live and /health/ready; 0: none; set "
+        "it for one `afterturn worker` of a machine, which answers for all that share the folder `data`",
     )
 
 
@@ -250,10 +358,17 @@ class SemanticLinkSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     enabled: bool = Field(
-        default=False, description="make links between texts of near meaning; recall does not use them"
+        default=False,
+        description="make links between texts of near meaning; the log grows by a third and recall does not use "
+        "them: turn it on for readers of links alone",
     )
-    most: int = Field(default=3, ge=1, le=50, description="most links of a text to earlier ones")
-    least: float = Field(default=0.6, ge=0, le=1, description="least cosine of two linked texts")
+    most: int = Field(default=3, ge=1, le=50, description="most links of a text to earlier ones; lower it to save disk")
+    least: float = Field(
+        default=0.6,
+        ge=0,
+        le=1,
+        description="least cosine (0 to 1) of two linked texts; raise it for fewer and closer links",
+    )
 
 
 class MaintenanceSettings(BaseModel):
@@ -265,25 +380,35 @@ class MaintenanceSettings(BaseModel):
         default=7.0,
         gt=0,
         le=36_500,
-        description="days after which rows of done turns are pruned from the ledger; status and counts stay",
+        description="days after which ledger rows of done turns are pruned (status and counts stay); null keeps "
+        "them; lower it to save disk",
     )
     audit_days: float | None = Field(
-        default=90.0, gt=0, le=36_500, description="days after which the audit of gateway deliveries is pruned"
+        default=90.0,
+        gt=0,
+        le=36_500,
+        description="days after which the audit of gateway deliveries is pruned; null keeps it; set it to what your "
+        "rules on records ask",
     )
     calls_days: float | None = Field(
-        default=90.0, gt=0, le=36_500, description="days after which the call audit is pruned"
+        default=90.0,
+        gt=0,
+        le=36_500,
+        description="days after which the call audit is pruned; null keeps it; set it to what your rules on records "
+        "ask",
     )
     said_days: float | None = Field(
         default=None,
         gt=0,
         le=36_500,
-        description="days after which turns and their facts are erased; not set keeps them for ever",
+        description="days after which turns and their facts are erased; null keeps them for ever; set it where "
+        "memory must not be kept longer",
     )
     ended_days: float | None = Field(
         default=30.0,
         ge=0,
         le=36_500,
-        description="days after `expires_at` of a turn, document, memory or bank after which its text is erased; "
-        "null keeps it; lower it where expired text must go soon",
+        description="days after `expires_at` of a turn, document, memory or bank until its text is erased; null "
+        "keeps it; lower it where expired text must go soon",
     )
     semantic_links: SemanticLinkSettings = Field(default_factory=SemanticLinkSettings)

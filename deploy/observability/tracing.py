@@ -23,23 +23,27 @@ class TracingSettings(BaseModel):
 
     enabled: bool = Field(
         default=False,
-        description="send traces to a collector of OpenTelemetry; needs the packages of afterturn[otel]; set it alike "
-        "for API and workers: one trace leads from a request to its last stage",
+        description="send traces to an OpenTelemetry collector; needs the packages of afterturn[otel]; set it alike "
+        "for API and workers, since one trace leads from a request to its last stage",
     )
     endpoint: str = Field(
         default="",
-        description="URL of the collector, /v1/traces is appended; empty: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or "
-        "OTEL_EXPORTER_OTLP_ENDPOINT, else http://localhost:4318; headers, TLS and time-outs: OTEL_EXPORTER_OTLP_*",
+        description="URL of the collector, to which /v1/traces is appended; empty: "
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT, else http://localhost:4318; "
+        "headers, TLS and time-outs: OTEL_EXPORTER_OTLP_*",
     )
     sample_ratio: float | None = Field(
         default=None,
         ge=0,
         le=1,
         description="share (0 to 1) of the traces begun here that are sent; a request that is part of a trace is "
-        "sampled as that trace is; default: OTEL_TRACES_SAMPLER, else all; lower it where many turns come in",
+        "sampled as that trace is; null: OTEL_TRACES_SAMPLER, else all; lower it where many turns come "
+        "in",
     )
     service_name: str = Field(
-        default="", description="name of this service in traces; empty: OTEL_SERVICE_NAME, else afterturn"
+        default="",
+        description="name of this service in traces; empty: OTEL_SERVICE_NAME, else afterturn; set it to tell "
+        "several installations apart",
     )
 
     @field_validator("endpoint")

@@ -44,7 +44,9 @@ class MemoryToolSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    enabled: bool = Field(default=True, description="serve the memory tools of MCP at /mcp")
+    enabled: bool = Field(
+        default=True, description="serve the memory tools of MCP at /mcp; turn it off where no agent uses MCP"
+    )
 
 
 class ToolSettings(BaseModel):
@@ -55,13 +57,17 @@ class ToolSettings(BaseModel):
     memory: MemoryToolSettings = Field(default_factory=MemoryToolSettings)
     each: Switches = Field(
         default_factory=dict,
-        description="name of a tool: whether it is served; left out: it is, but for memory_run_turn",
+        description='switches of single tools for all, as {"memory_forget": false}; a tool left out is served, '
+        "except memory_run_turn",
     )
     tenants: dict[str, Switches] = Field(
-        default_factory=dict, description="name of a tenant: its own switches, each as in `each`"
+        default_factory=dict,
+        description="switches of single tools by tenant name, each as in `each`; they go before `each`",
     )
     keys: dict[UUID, Switches] = Field(
-        default_factory=dict, description="id of a key (`afterturn keys list`): its own switches, each as in `each`"
+        default_factory=dict,
+        description="switches of single tools by key id (`afterturn keys list`), each as in `each`; they go before "
+        "those of the tenant",
     )
 
 
@@ -73,8 +79,8 @@ class HeuristicSettings(BaseModel):
     enabled: bool = _without_effect(False, "set enrichment.* to have a model read turns")
     model: str = _without_effect("openai/gpt-oss-120b", "enrichment.model names it", min_length=1, max_length=256)
     base_url: str = _without_effect("", "enrichment.base_url names it", pattern=r"^$|^https?://[^/?#\s]+[^?#\s]*$")
-    timeout_ms: int = _without_effect(12_000, "enrichment has its own", ge=1, le=600_000)
-    max_output_tokens: int = _without_effect(800, "enrichment has its own", ge=1, le=1_000_000)
+    timeout_ms: int = _without_effect(12_000, "set enrichment.timeout_seconds", ge=1, le=600_000)
+    max_output_tokens: int = _without_effect(800, "set enrichment.max_output_tokens", ge=1, le=1_000_000)
 
 
 class TurnMemorySettings(BaseModel):
@@ -84,23 +90,42 @@ class TurnMemorySettings(BaseModel):
 
     scope: Literal["project", "session"] = Field(
         default="project",
-        description="where what is told before a turn comes from, if the call does not say: the whole project (bank), "
-        "or the turn's own session alone",
+        description="what a prepared turn draws on where the call does not say: `project` (the whole bank) or "
+        "`session` (the turn's own session); set session where sessions must not mix",
     )
     recent_context_items: int = Field(
-        default=30, ge=0, le=128, description="newest items of the session that a prepared turn shows, at most"
+        default=30,
+        ge=0,
+        le=128,
+        description="most of the session's newest items in a prepared turn; lower it where the agent keeps the "
+        "history itself",
     )
-    recall_facts_limit: int = Field(default=20, ge=0, le=200, description="facts that a prepared turn tells, at most")
-    insight_recall_limit: int = Field(default=5, ge=0, le=50, description="insights that it tells, at most")
-    search_limit: int = Field(default=5, ge=0, le=20, description="recalled texts that it tells, at most")
+    recall_facts_limit: int = Field(
+        default=20, ge=0, le=200, description="most facts in a prepared turn; lower it to save tokens"
+    )
+    insight_recall_limit: int = Field(
+        default=5, ge=0, le=50, description="most reflections (insights) in a prepared turn; lower it to save tokens"
+    )
+    search_limit: int = Field(
+        default=5,
+        ge=0,
+        le=20,
+        description="most recalled texts in a prepared turn; raise it where answers lack what was said earlier",
+    )
     compact_threshold: float = _without_effect(
         0.8, "a prepared turn is cut to max_input_tok, and nothing of the history is rewritten", gt=0, lt=1
     )
-    l1_retention_days: int = _without_effect(1, "facts keep their own ends", ge=0, le=36_500)
-    l2_retention_days: int = _without_effect(7, "facts keep their own ends", ge=0, le=36_500)
+    l1_retention_days: int = _without_effect(
+        1, "a fact ends when it is superseded or expires; maintenance.said_days erases old turns", ge=0, le=36_500
+    )
+    l2_retention_days: int = _without_effect(
+        7, "a fact ends when it is superseded or expires; maintenance.said_days erases old turns", ge=0, le=36_500
+    )
     compaction_min_age_hours: int = _without_effect(24, "there are no shards to archive", ge=0, le=876_000)
-    summary_refresh_interval_minutes: int = _without_effect(60, "abstracts are made when asked for", ge=0, le=525_600)
-    max_processed_turns: int = _without_effect(1024, "every turn is known for good", ge=1, le=1_000_000_000)
+    summary_refresh_interval_minutes: int = _without_effect(60, "abstracts are made at each request", ge=0, le=525_600)
+    max_processed_turns: int = _without_effect(
+        1024, "a repeated turn is recognised however old it is", ge=1, le=1_000_000_000
+    )
     heuristic: HeuristicSettings = Field(default_factory=HeuristicSettings)
 
     @model_validator(mode="after")
@@ -118,7 +143,9 @@ class IssuerSettings(BaseModel):
     issuer: str = Field(pattern=_URL, max_length=2048, description="`iss` of its tokens, exactly; a URL")
     tenant: str = Field(min_length=1, max_length=256, description="name of the tenant (host) that its users belong to")
     audience: str = Field(
-        default="", max_length=2048, description="`aud` that its tokens must have; left out: api.mcp.resource"
+        default="",
+        max_length=2048,
+        description="`aud` that its tokens must have; empty: api.mcp.resource; set it where the issuer writes another",
     )
     jwks: str = Field(
         min_length=1,
@@ -127,12 +154,33 @@ class IssuerSettings(BaseModel):
         "read again when a new key is used",
     )
     algorithms: tuple[Algorithm, ...] = Field(
-        default=("RS256", "ES256"), min_length=1, description="signatures that are accepted; a list"
+        default=("RS256", "ES256"),
+        min_length=1,
+        description="list of signature algorithms that are accepted; change it to what the issuer uses",
     )
-    scope_claim: str = Field(default="scope", min_length=1, description="claim that holds the scopes: a text or a list")
-    read_scope: str = Field(default="memory:read", min_length=1, description="scope without which nothing is answered")
-    write_scope: str = Field(default="memory:write", min_length=1, description="scope that lets a token write")
-    leeway_seconds: float = Field(default=30.0, ge=0, le=300, description="how far clocks may differ, in seconds")
+    scope_claim: str = Field(
+        default="scope",
+        min_length=1,
+        description="claim that holds the scopes, as a text or a list; change it to what the issuer uses (`scp`, "
+        "`permissions`)",
+    )
+    read_scope: str = Field(
+        default="memory:read",
+        min_length=1,
+        description="scope that a token needs for any call; change it to what the issuer grants",
+    )
+    write_scope: str = Field(
+        default="memory:write",
+        min_length=1,
+        description="scope that a token needs to write; change it to what the issuer grants",
+    )
+    leeway_seconds: float = Field(
+        default=30.0,
+        ge=0,
+        le=300,
+        description="most seconds by which the issuer's clock may differ; raise it where valid tokens are refused as "
+        "expired",
+    )
 
     @model_validator(mode="after")
     def _keys_come_unchanged(self) -> Self:
@@ -155,9 +203,14 @@ class McpSettings(BaseModel):
         default="",
         pattern=rf"^$|{_URL}",
         max_length=2048,
-        description="URL at which clients reach /mcp, as https://memory.example/mcp; needed with issuers",
+        description="URL at which clients reach /mcp, as https://memory.example/mcp; set it with api.mcp.issuers, "
+        "which need it",
     )
-    issuers: tuple[IssuerSettings, ...] = Field(default=(), description="issuers of tokens that open /mcp beside keys")
+    issuers: tuple[IssuerSettings, ...] = Field(
+        default=(),
+        description="list of issuers whose tokens (JWTs) open /mcp beside keys, each with `issuer`, `tenant` and "
+        "`jwks`; set it where users log in at an identity provider",
+    )
 
     @model_validator(mode="after")
     def _issuers_have_a_place(self) -> Self:

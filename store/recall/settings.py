@@ -14,94 +14,160 @@ class RankingSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     dense_weight: float = Field(
-        default=0.75, ge=0, le=10, description="weight of the cosine similarity of question and unit"
+        default=0.75,
+        ge=0,
+        le=10,
+        description="weight of the cosine of question and unit, beside 1 for words; raise it where questions use "
+        "other words than texts",
     )
     time_weight: float = Field(
-        default=0.15, ge=0, le=10, description="added to a unit of the time that the question names"
+        default=0.15,
+        ge=0,
+        le=10,
+        description="score added to a unit of the time that the question names; raise it where dates decide",
     )
     recent_weight: float = Field(
         default=0.2,
         ge=0,
         le=10,
-        description="added to the last messages before the question, minutes old, where it asks about them",
+        description="score added to messages a few minutes old where the question asks about them; 0 turns it off",
     )
     saturation: float = Field(
-        default=1.2, gt=0, le=10, description="BM25's k1: higher values count a repeated word more"
+        default=1.2,
+        gt=0,
+        le=10,
+        description="BM25's k1: a higher value counts a repeated word more; raise it for long texts on one subject",
     )
     length_share: float = Field(
-        default=0.6, ge=0, le=1, description="BM25's b: 0 ignores the length of texts, 1 normalises by it"
+        default=0.6,
+        ge=0,
+        le=1,
+        description="BM25's b: 0 ignores the length of texts, 1 normalises by it; raise it where long texts come "
+        "first wrongly",
     )
     lexical_context: float = Field(
-        default=0.4, ge=0, le=1, description="weight of a word in a neighbouring message; a word of the unit has 1"
+        default=0.4,
+        ge=0,
+        le=1,
+        description="weight of a word in a neighbouring message, beside 1 for the unit's own; lower it where "
+        "neighbours change the subject",
     )
     lexical_answer: float = Field(
-        default=0.5, ge=0, le=1, description="added to lexical_context for the question before an answer"
+        default=0.5,
+        ge=0,
+        le=1,
+        description="added to lexical_context for the question before an answer; raise it where answers are terse",
     )
     dense_context: float = Field(
-        default=0.3, ge=0, le=1, description="weight of a neighbouring message's similarity; the unit's own has 1"
+        default=0.3,
+        ge=0,
+        le=1,
+        description="weight of a neighbouring message's cosine, beside 1 for the unit's own; lower it where "
+        "neighbours change the subject",
     )
     dense_answer: float = Field(
-        default=0.15, ge=0, le=1, description="added to dense_context for the question before an answer"
+        default=0.15,
+        ge=0,
+        le=1,
+        description="added to dense_context for the question before an answer; raise it where answers are terse",
     )
     dense_short: float = Field(
-        default=2.0, ge=1, le=10, description="most by which dense_context is multiplied for a short message"
+        default=2.0,
+        ge=1,
+        le=10,
+        description="most by which dense_context is multiplied for a short message; raise it where short messages "
+        "are missed",
     )
     substance: float = Field(
-        default=0.02, ge=0, le=10, description="added for each unit of the logarithm of a text's number of words"
+        default=0.02,
+        ge=0,
+        le=10,
+        description="score added for each unit of the logarithm of a text's number of words (up to 100); raise it "
+        "where brief remarks come first",
     )
     speaker: float = Field(
-        default=0.1, ge=0, le=10, description="added to units of the one speaker that the question names"
+        default=0.1,
+        ge=0,
+        le=10,
+        description="score added to units of the one speaker that the question names; raise it in banks of many "
+        "speakers",
     )
     session: float = Field(
-        default=0.25, ge=0, le=10, description="weight of the mean score of the session's three best units"
+        default=0.25,
+        ge=0,
+        le=10,
+        description="weight of the mean score of the three best units of a unit's session; raise it where sessions "
+        "keep to one subject",
     )
     short_question: float = Field(
-        default=0.3, ge=0, le=1, description="fraction of the score that a text loses that is only a question"
+        default=0.3,
+        ge=0,
+        le=1,
+        description="share (0 to 1) of its score that a text loses that only asks; raise it where answers list "
+        "questions",
     )
     echo: float = Field(
-        default=0.8, ge=0, le=1, description="fraction of the score that an earlier question for the same loses"
+        default=0.8,
+        ge=0,
+        le=1,
+        description="share (0 to 1) of its score that an earlier question for the same loses; lower it where asked "
+        "questions are wanted",
     )
     assistant: float = Field(
-        default=0.2, ge=0, le=1, description="fraction of the score that messages of the assistant lose"
+        default=0.2,
+        ge=0,
+        le=1,
+        description="share (0 to 1) of their score that the assistant's messages lose unless asked for; lower it "
+        "where the assistant's words are the memory",
     )
     asked_agent: float = Field(
         default=0.9,
         ge=0,
         le=1,
-        description="fraction of the score that a text of a few words that is only a question loses beside an agent",
+        description="share (0 to 1) of its score that a few words that only ask lose in a bank with an agent; lower "
+        "it where asked questions are wanted",
     )
     agent_line: float = Field(
         default=0.8,
         ge=0,
         le=1,
-        description="fraction of the score that messages of an agent or a tool of up to 30 words lose",
+        description="share (0 to 1) of their score that messages of an agent or a tool of up to 30 words lose; lower "
+        "it for agents whose short lines inform",
     )
     tool_output: float = Field(
         default=0.6,
         ge=0,
         le=1,
-        description="fraction of the score that messages of a tool of more than 30 words lose",
+        description="share (0 to 1) of its score that a tool's output of more than 30 words loses; lower it where "
+        "tool output holds the answers",
     )
     repeated: float = Field(
         default=0.8,
         ge=0,
         le=1,
-        description="fraction of the score that a user's message to an agent loses if it was sent three times or more",
+        description="share (0 to 1) of its score that a user's message to an agent loses if it was sent three times "
+        "or more; lower it where repeats inform",
     )
     heads: int = Field(
         default=4,
         ge=0,
         le=4,
-        description="units of each arm that are placed among the first twenty while some units have no vector yet",
+        description="units of each arm placed among the first twenty while some units have no vector; 0 leaves the "
+        "order to the scores",
     )
     pinned: int = Field(
         default=5,
         ge=0,
         le=50,
-        description="most pinned units that come first in an answer; they fill at most half of it",
+        description="most pinned units that come first, in at most half of an answer; raise it for banks with many "
+        "pins",
     )
     length_brake: float = Field(
-        default=0.2, ge=0, le=10, description="factor that lowers the score of long texts that are no turn (documents)"
+        default=0.2,
+        ge=0,
+        le=10,
+        description="factor that lowers the score of documents by the logarithm of their length over 100 words; "
+        "raise it where documents displace turns",
     )
 
 
@@ -110,18 +176,26 @@ class RerankSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    candidates: int = Field(default=30, ge=2, le=200, description="units that are reranked: the first of the ranking")
+    candidates: int = Field(
+        default=30,
+        ge=2,
+        le=200,
+        description="first units of the ranking that the cross-encoder reads; raise it for better order at more time "
+        "(only with embedding.reranker.model)",
+    )
     deadline_ms: float = Field(
         default=250.0,
         gt=0,
         le=60_000,
-        description="time limit in milliseconds; when it is exceeded, the order stays unchanged",
+        description="time limit in milliseconds of reranking; when it is exceeded, the order stays; raise it for a "
+        "slow model",
     )
     weight: float = Field(
         default=1.0,
         ge=0,
         le=100,
-        description="weight of the cross-encoder's score (0 to 1), added to the score of the ranking",
+        description="weight of the cross-encoder's score (0 to 1), added to the score of the ranking; raise it for a "
+        "model that you trust more than the ranking",
     )
 
 
@@ -131,20 +205,25 @@ class EvidenceSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     floor: float = Field(
-        default=0.65, ge=0, le=10, description="the answer is flagged off topic if its best score is below this"
+        default=0.65,
+        ge=0,
+        le=10,
+        description="best score below which an answer is flagged off topic; raise it where off-topic questions are "
+        "not flagged, lower it where good answers are",
     )
     agent_floor: float = Field(
         default=0.28,
         ge=0,
         le=10,
-        description="used instead of floor in an agent's memory: an agent speaks in it, or no speaker has a name",
+        description="floor in banks where an agent speaks or no speaker has a name; change it as floor",
     )
     margin: float = Field(
         default=0.05,
         ge=-10,
         le=10,
-        description="if the question names one speaker: the answer is flagged as about another unless that one's best "
-        "score exceeds the best of all others by this",
+        description="if the question names one speaker: how much that speaker's best score must exceed the best of "
+        "all others, else the answer is flagged as about another; lower it where good answers are "
+        "flagged",
     )
 
 
@@ -154,59 +233,85 @@ class RecallSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     fresh_tail_chunks: int = Field(
-        default=64, ge=0, le=1024, description="most texts without a vector that a recall embeds itself; 0 embeds none"
+        default=64,
+        ge=0,
+        le=1024,
+        description="most texts without a vector that a recall embeds itself; 0 embeds none; raise it where turns "
+        "come faster than workers embed",
     )
     fresh_tail_ms: float = Field(
         default=20.0,
         ge=0,
         le=10_000,
-        description="time limit in milliseconds for embedding them, the wait for the model included",
+        description="time limit in milliseconds for embedding these texts, by an estimate made before; raise it "
+        "where new texts must be found by meaning and recall may be slower",
     )
     fresh_tail_backlog: int = Field(
         default=1000,
         ge=0,
-        description="backlog of a bank, in ledger rows, above which a recall embeds few texts of other sessions",
+        description="undone rows of a bank above which a recall with a full fresh tail embeds only the most urgent "
+        "texts; lower it to keep recall quick during imports",
     )
     embed_deadline_ms: float = Field(
         default=2000.0,
         gt=0,
         le=60_000,
-        description="time limit in milliseconds for embedding a question and then the fresh texts; a late question is "
-        "searched by words alone, late texts are found by their words alone",
+        description="time limit in milliseconds for the vectors of a question and of fresh texts; what is late is "
+        "searched by words alone; lower it for a remote model that stalls",
     )
     candidates: int = Field(
         default=40,
         ge=10,
         le=2000,
-        description="units that the search by words and that by meaning each contribute; k if that is larger, "
-        "100 without k",
+        description="units that the search by words and the search by meaning each contribute where k is smaller "
+        "(100 without k); raise it for more recall at more time",
     )
-    postings: int = Field(default=20_000, ge=1000, description="most entries of the word index that a recall reads")
+    postings: int = Field(
+        default=20_000,
+        ge=1000,
+        description="most entries of the word index that one recall reads, those of the rarest words first; raise it "
+        "where common words matter in large banks",
+    )
     exact_units: int = Field(
         default=30_000,
         ge=0,
         le=1_000_000_000,
-        description="banks of up to this number of units are searched exactly; larger ones by the vector index; "
-        "raise it for exact answers in larger banks, at more time a recall",
+        description="units up to which a bank is searched exactly, and by the vector index above; raise it for exact "
+        "answers in larger banks, at more time a recall",
     )
     read_units: int = Field(
         default=18_000,
         ge=1,
         le=1_000_000,
-        description="vectors to read in the nearest lists of the vector index; more finds more and is slower; "
-        "raise it when `afterturn recall-check` finds less than 98 %",
+        description="vectors that a search reads in the nearest lists of the vector index; raise it when `afterturn "
+        "recall-check` finds less than 98 %, at more time a recall",
     )
     answer_tokens: int = Field(
         default=2000,
         ge=1,
         le=1_000_000,
-        description="size of an answer in tokens if the call gives neither k nor max_tokens",
+        description="size in tokens of an answer to a call with neither k nor max_tokens; set it to what your "
+        "prompts can hold",
     )
-    directives: int = Field(default=8, ge=0, le=64, description="most directives of a bank in an answer")
+    directives: int = Field(
+        default=8,
+        ge=0,
+        le=64,
+        description="most directives of a bank in an answer; raise it for banks with many, lower it to save tokens",
+    )
     directive_tokens: int = Field(
-        default=800, ge=0, le=100_000, description="size limit of all directives in an answer, in tokens"
+        default=800,
+        ge=0,
+        le=100_000,
+        description="most tokens of all directives in an answer; raise it for long directives",
     )
-    directive_share: float = Field(default=0.25, ge=0, le=1, description="share of max_tokens that directives may take")
+    directive_share: float = Field(
+        default=0.25,
+        ge=0,
+        le=1,
+        description="share (0 to 1) of max_tokens that directives may take; lower it where small answers hold little "
+        "else",
+    )
     ranking: RankingSettings = Field(default_factory=RankingSettings)
     rerank: RerankSettings = Field(default_factory=RerankSettings)
     evidence: EvidenceSettings = Field(default_factory=EvidenceSettings)

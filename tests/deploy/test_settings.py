@@ -310,5 +310,5 @@ def test_the_api_says_at_start_which_settings_change_nothing(
     assert api.main(["--config", str(file)]) == 2
     first, *rest = capsys.readouterr().err.splitlines()
     assert first.startswith("deploy.api: warning: ")
-    assert "l1_retention_days changes nothing here: facts keep their own ends" in first
+    assert "l1_retention_days changes nothing here: a fact ends when it is superseded" in first
     assert [line.partition(" set: ")[0] for line in rest] == ["deploy.api: not"]
