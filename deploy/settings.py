@@ -221,8 +221,8 @@ def load_settings(
     chosen = config or (Path(environ["AFTERTURN_CONFIG"]) if environ.get("AFTERTURN_CONFIG") else None)
     stack = [layers.read_config_file(chosen)] if chosen else []
     stack.append(layers.read_environment(Settings, environ))
-    stack.append(layers.SettingsLayer("option", dict(overrides or {})))
-    merged, origins = layers.merge_layers(stack)
+    stack.append(layers.SettingsLayer(layers.OPTION, dict(overrides or {})))
+    merged, origins = layers.merge_layers(Settings, stack)
     problems = [problem for layer in stack for problem in layers.check_layer(Settings, layer)]
     settings = _validate_settings(merged, origins, problems)
     if settings is None or problems:

@@ -18,6 +18,11 @@ from deploy.settings_errors import SettingProblem, SettingsError, describe_allow
 PREFIX = "AFTERTURN_"
 DELIMITER = "__"
 
+#: The origin of options: None there is an option that was not given.
+OPTION = "option"
+#: How a variable spells the null of a file.
+NULL = "null"
+
 #: Suffix of a variable that names the file of a secret.
 FILE_SUFFIX = "_FILE"
 
@@ -183,23 +188,28 @@ def _rename_seed_tree(path: Path, values: dict[str, Any]) -> dict[str, Any]:
     return {**rest, "api": {**api, **root}}
 
 
-def merge_layers(stack: Sequence[SettingsLayer]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the values of all layers, merged key by key with later ones taking precedence, and each key's source."""
+def merge_layers(tree: type[BaseModel], stack: Sequence[SettingsLayer]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the values of all layers, merged key by key with later ones taking precedence, and each key's source.
+
+    A null counts where the setting may be null (`maintenance.*_days`); elsewhere it is as if it were not there.
+    """
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for layer in stack:
         for names, value in flatten_values(layer.values):
+            if value is None and not (layer.origin != OPTION and _may_be_null(find_field(tree, names))):
+                continue
             _set_nested_value(merged, names, value)
             origins[".".join(names)] = layer.origin_of(".".join(names))
     return merged, origins
 
 
 def flatten_values(values: Mapping[Any, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield every value that is neither None nor a mapping, with the names that lead to it."""
+    """Yield every value that is no mapping, with the names that lead to it."""
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from flatten_values(value, (*above, str(name)))
-        elif value is not None:
+        else:
             yield (*above, str(name)), value
 
 
@@ -243,12 +253,16 @@ def _parse_number(found: FieldInfo | None, value: Any) -> Any:
         return _parse_numbers(found.annotation, value)
     if not isinstance(value, str) or not _is_numeric_field(found):
         return value
-    if _INTEGER.fullmatch(value.strip()):
-        return int(value)
+    if value.strip() == NULL and _may_be_null(found):
+        return None
     try:
-        return float(value)
+        return int(value) if _INTEGER.fullmatch(value.strip()) else float(value)
     except ValueError:
         return value
+
+
+def _may_be_null(found: FieldInfo | None) -> bool:
+    return found is not None and type(None) in get_args(found.annotation)
 
 
 def _is_numeric_field(found: FieldInfo) -> bool:

@@ -69,6 +69,17 @@ def test_off_is_a_word_in_yaml_too(tmp_path: Path) -> None:
     assert load_settings({}, config=written(tmp_path, "gateway:\n  mode: off\n")).settings.gateway.mode == "off"
 
 
+def test_null_lifts_a_limit_that_may_be_lifted_and_is_nothing_elsewhere(tmp_path: Path) -> None:
+    file = written(tmp_path, "maintenance: {ledger_days: null, audit_days: null}\napi: {port: null}\nworker:\n")
+    loaded = load_settings({"AFTERTURN_PRESSURE__BATCH_ROWS": "null"}, config=file)
+    kept = loaded.settings.maintenance
+    assert (kept.ledger_days, kept.audit_days, kept.calls_days) == (None, None, 90)
+    assert (loaded.settings.pressure.batch_rows, loaded.settings.api.port) == (None, 8300)
+    assert loaded.origins["maintenance.ledger_days"] == f"file {file}"
+    assert load_settings({}, overrides={"maintenance": {"ledger_days": None}}).settings.maintenance.ledger_days == 7
+    assert "api.port" in problems({"AFTERTURN_API__PORT": "null"})
+
+
 def test_a_folder_is_made_absolute_and_home_is_expanded() -> None:
     settings = load_settings({"AFTERTURN_DATA": "~/somewhere", "AFTERTURN_METRICS_DIR": "here"}).settings
     assert settings.data == Path("~/somewhere").expanduser()
