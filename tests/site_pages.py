@@ -119,7 +119,7 @@ def list_fields(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, 
 def _show_default(field: FieldInfo) -> str:
     default = field.default
     if default is PydanticUndefined:
-        return "by the machine"
+        return "none" if field.default_factory is dict else "by the machine"
     if isinstance(default, SecretStr) or default == "":
         return "not set"
     if isinstance(default, tuple):
