@@ -86,7 +86,7 @@ class IsReflection(StoreError):
     def __init__(self, sources: Sequence[UUID]) -> None:
         told = ", ".join(map(str, sources))
         super().__init__(
-            f"this is a reflection: it says what facts say, and changes with them; take one of these: {told}"
+            f"this unit is a reflection, which follows from its facts; change one of these instead: {told}"
         )
         self.details = {"sources": [str(source) for source in sources]}
 

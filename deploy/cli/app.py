@@ -36,7 +36,7 @@ COMMANDS: Mapping[str, Command] = {
     "up": Command(
         "deploy.cli.up:up_command",
         "Run",
-        "Run everything on this machine: PostgreSQL, Valkey, the API and a worker, until Ctrl-C.",
+        "Run everything on this machine: PostgreSQL, Valkey, the API and workers, until Ctrl-C.",
     ),
     "api": Command(
         "deploy.cli.processes:api_command",
@@ -205,7 +205,7 @@ COMMANDS: Mapping[str, Command] = {
     "bench": Command(
         "deploy.cli.bench:bench_command",
         "Prove",
-        "Run a benchmark and compare it with its floor: the bare library calls on the same servers in the same run.",
+        "Run a benchmark; those of speed are compared with a floor: the bare library calls in the same run.",
     ),
     "chaos": Command(
         "deploy.cli.chaos:chaos_command",

@@ -16,10 +16,10 @@ bank_app = typer.Typer(help="Set the properties of a bank.", no_args_is_help=Tru
 
 @bank_app.command(
     "language",
-    help=f"""Say in which language a bank is spoken: its stop words and stems.
+    help=f"""Set the language of a bank, which decides its stop words and stems.
 
-`auto` reads each word by its script, Latin letters as English; `none` leaves words as they stand. Older memories follow
-within a minute or so, and are found all the while. One of: {LANGUAGES}.
+`auto` reads each word by its script, Latin letters as English; `none` leaves words as they stand. Older memories are
+indexed anew within about a minute, and found meanwhile. One of: {LANGUAGES}.
 
 **Example:** `afterturn bank language support de`
 """,

@@ -83,7 +83,7 @@ def bench_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a benchmark and compare it with its floor: the bare library calls on the same servers in the same run.
+    """Run a benchmark; those of speed are compared with a floor: the bare library calls in the same run.
 
     Benchmarks use the running stack under a temporary tenant, or a private stack when none runs. Give them a quiet
     machine. Exits 1 when a target is not met.

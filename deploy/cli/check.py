@@ -110,7 +110,7 @@ def _print_report(report: IsolationReport) -> None:
     verdict = "isolation holds" if report.holds else "isolation does not hold"
     print_notice(
         f"{verdict}: {report.tries:,} tries in {len(report.doors)} ways in {report.seconds} s, "
-        f"{report.seen} saw or changed something foreign, {report.told_apart} could tell foreign from absent"
+        f"{report.seen} saw or changed foreign data, {report.told_apart} revealed that a foreign object exists"
     )
 
 

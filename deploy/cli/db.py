@@ -266,7 +266,7 @@ async def _examine_database(settings: Settings) -> list[Check]:
     if owner:
         found += await _examine_schema(owner)
     else:
-        found.append(Check("schema", "not looked at", f"set database.owner_url ({OWNER_VARIABLE})"))
+        found.append(Check("schema", "not checked", f"set database.owner_url ({OWNER_VARIABLE})"))
     return found
 
 

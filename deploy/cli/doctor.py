@@ -123,7 +123,7 @@ def _mend_log(owner_url: str, *, restored: bool) -> None:
         raise exit_with(f"the log could not be stamped ({doctor_checks.name_error_kind(error)})", 1) from None
     print_notice(f"{stamped} events were stamped for this cluster")
     if begin is not None:
-        print_notice(f"the log goes on behind position {begin}: no lost position is given again")
+        print_notice(f"new events get positions above {begin}: no lost position is used again")
 
 
 async def _run_checks(patient: DoctorTarget) -> list[DoctorFinding]:

@@ -135,7 +135,9 @@ def judge_gateway_keys(targets: int, unreadable: Sequence[str]) -> DoctorFinding
 def warn_of_closed_gateway(named: str) -> DoctorFinding:
     """Return the warning about a gateway target that is not called for now, whose deliveries wait."""
     return report_warning(
-        GATEWAYS, f"not called for now, it failed or asked for time: {named}", "ask the gateway's operator"
+        GATEWAYS,
+        f"its circuit breaker is open, or it asked to wait, so it is not called for now: {named}",
+        "ask its operator",
     )
 
 

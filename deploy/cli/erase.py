@@ -213,7 +213,7 @@ def _erase_target(asked: EraseRequest, data: Path | None, *, dry_run: bool, yes:
 def _confirm_erasure(named: str) -> None:
     """Ask for confirmation; without a terminal --yes is required."""
     if not sys.stdin.isatty():
-        raise exit_with("erasing cannot be undone: say --yes, or look with --dry-run first", 2)
+        raise exit_with("erasing cannot be undone: give --yes, or look with --dry-run first", 2)
     if not typer.confirm(f"Erase {replace_unprintable(named)} for good? This cannot be undone.", err=True):
         raise exit_with("nothing was erased", 1)
 

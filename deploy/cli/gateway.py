@@ -168,9 +168,9 @@ def retry_command(
     **Example:** `afterturn gateway retry --category unauthorized --yes`
     """
     if not (turn or everything or host or bank or category or older_than):
-        raise typer.BadParameter("say which: a TURN, a filter, or --all")
+        raise typer.BadParameter("name a TURN, give a filter, or --all")
     place = BankFilter(host, bank)
-    left = "the gateway may have done something; find out, then say `afterturn gateway resolve TURN --as …`"
+    left = "the call may have had an effect; look at the gateway, then run `afterturn gateway resolve TURN --as …`"
     again = BulkChange("gateway retry", "retried", lambda by_hand, rows: by_hand.retry(rows), left, {"action": "retry"})
     targets = SelectedRows(
         turn or (), place, _select_deliveries(place, tuple(State), category=category, older_than=older_than)
@@ -181,9 +181,9 @@ def retry_command(
 def _check_settlement(found: DeliveryFinding, then: NextStep | None) -> None:
     ways = [way.value for told, way in SETTLEMENTS if told is found]
     if then is None and found is DeliveryFinding.NOT_DELIVERED:
-        raise typer.BadParameter(f"say {' or '.join(ways)}: what was not delivered", param_hint="--then")
+        raise typer.BadParameter(f"not-delivered needs a next step: {' or '.join(ways)}", param_hint="--then")
     if then is not None and then.value not in ways:
-        raise typer.BadParameter(f"{found.value} goes with {' or '.join(ways)}", param_hint="--then")
+        raise typer.BadParameter(f"after {found.value} it must be {' or '.join(ways)}", param_hint="--then")
 
 
 def _select_deliveries(

@@ -56,7 +56,9 @@ def ingest_command(
     with _open_source(file) as stream:
         found = form or detect_format(stream.peek(HEAD_BYTES))  # type: ignore[attr-defined]  # every opened stream has it
         if found is None:
-            raise exit_with(f"{file}: cannot see what this is; say --format jsonl, chat, transcript or document", 2)
+            raise exit_with(
+                f"{file}: its format is not recognised; give --format jsonl, chat, transcript or document", 2
+            )
         with (
             create_client(stack, bank, timeout_s=TIMEOUT_S, retry=RetryPolicy(pauses_s=())) as client,
             exit_on_api_error(stack),

@@ -138,7 +138,7 @@ def retry_command(
     statuses = [Status.DEAD, Status.UNKNOWN] if turn else [Status.DEAD]
     selection = _select_rows(place, stage, statuses, category, older_than)
     _require_filter(turn, stage, host, bank, category, older_than, everything or None)
-    left = "the gateway may have them already; find out, then say `afterturn gateway resolve TURN --as …`"
+    left = "the gateway may have them already; look there, then run `afterturn gateway resolve TURN --as …`"
     again = BulkChange("jobs retry", "retried", lambda by_hand, rows: by_hand.retry(rows), left, {"action": "retry"})
     change_rows(data, SelectedRows(turn or (), place, selection), again, yes=yes, dry_run=dry_run, as_json=as_json)
 
@@ -174,7 +174,7 @@ def drop_command(
     why = replace_unprintable(reason).strip()[:REASON_LENGTH]
     if not why:
         raise typer.BadParameter("a reason is needed", param_hint="--reason")
-    left = "they moved meanwhile, or their delivery is under way"
+    left = "they changed meanwhile, or a worker is delivering them; see `afterturn jobs list`"
     body = {"action": "drop", "reason": why}
     end = BulkChange("jobs drop", "dropped", lambda by_hand, rows: by_hand.drop(rows, why), left, body)
     change_rows(data, SelectedRows(turn or (), place, selection), end, yes=yes, dry_run=dry_run, as_json=as_json)
@@ -305,4 +305,4 @@ def _select_rows(
 def _require_filter(*said: object) -> None:
     """Exit 2 when neither turns, a filter nor --all select the rows."""
     if not any(one is not None and one != [] for one in said):
-        raise typer.BadParameter("say which: a TURN, a filter, or --all for the whole quarantine")
+        raise typer.BadParameter("name a TURN, give a filter, or --all for the whole quarantine")

@@ -53,12 +53,12 @@ def maintenance_command(
 
     `recall_jobs` prunes expired answers; `open_turns` prunes turns of memory_run_turn without an output; `erasures`
     resumes interrupted erasures; `words` re-indexes banks whose language changed; `claims` prunes claims of dead
-    workers; `ledger` prunes done turns (`maintenance.ledger_days`; their status and counts stay), `late_rows` what
-    was done for them later; `audit` prunes the audit of calls to the Memory Gateway (`maintenance.audit_days`);
-    `calls` prunes the audit of API calls (`maintenance.calls_days`); `ending` ends what expired, `ended` erases its
-    text (`maintenance.ended_days`);
-    `said` erases old turns permanently, with a receipt (off unless `maintenance.said_days` is set);
-    `semantic_links` links texts of similar meaning (off unless `maintenance.semantic_links.enabled`);
+    workers; `ledger` prunes done turns (`maintenance.ledger_days`; their status and counts stay), `late_rows` rows that
+    were opened for them later; `audit` prunes the audit of calls to the Memory Gateway (`maintenance.audit_days`);
+    `calls` prunes the audit of API calls (`maintenance.calls_days`); `ending` ends what has expired, `ended` erases its
+    text (`maintenance.ended_days`); `said` erases old turns permanently, with a receipt (off unless
+    `maintenance.said_days` is set); `semantic_links` links texts of similar meaning (off unless
+    `maintenance.semantic_links.enabled`);
     `recall_check` compares recall with an exact search in a bank larger than `recall.exact_units`, for the metrics;
     `vector_indexes` builds vector indexes for such banks, which needs the database's owner: `afterturn up` does it
     itself, and so does a worker that has `database.owner_url`. A task that a worker is running is reported as busy.

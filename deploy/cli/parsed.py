@@ -48,7 +48,7 @@ def check_turn(turn: NewTurn, line: int, offset: int) -> Parsed:
     try:
         size = len(encode_json(turn_body(turn, "")))
     except InvalidRequestError:
-        return BadLine(line, "holds half a character (a lone surrogate) or a number that JSON has not", offset)
+        return BadLine(line, "holds a lone surrogate (half a character) or a number that JSON does not have", offset)
     return ParsedTurn(line, turn, size, offset)
 
 

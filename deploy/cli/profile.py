@@ -35,7 +35,7 @@ def profile_command(
     **Example:** `afterturn profile --name Ana --history`
     """
     if user is None and name is None:
-        raise exit_with("say whose profile: --user, --name, or both", 2)
+        raise exit_with("name a person: --user, --name, or both", 2)
     stack = find_running_stack(data)
     given = {"user_id": user, "name": name, "bank": bank}
     options: ProfileOptions = {"history": history, "limit": limit}
@@ -53,7 +53,7 @@ def _render_profile(found: Profile) -> Text:
     lines += [line for fact in found.facts for line in _render_fact(fact)]
     beside = [f"{one['name']} ({one['kind']}, {one['units']})" for one in _list_companions(found.raw)]
     if beside:
-        lines.append(Text(replace_unprintable(f"beside: {', '.join(beside)}"), style="dim"))
+        lines.append(Text(replace_unprintable(f"mentioned together with: {', '.join(beside)}"), style="dim"))
     more = "" if found.raw.get("whole", True) else ", more were left out"
     count = len(found.facts)
     lines.append(Text(f"{count} {'fact' if count == 1 else 'facts'}{more}", style="dim"))

@@ -185,7 +185,7 @@ def _change_letters(
     queue: str, named: Sequence[str] | None, data: Path | None, operation: str, *, everything: bool, as_json: bool
 ) -> None:
     if bool(named) is everything:
-        raise exit_with("name dead letters, or say --all", 2)
+        raise exit_with("name dead letters, or give --all", 2)
     settings = read_settings()
     with _open_queue(settings, queue, data) as opened:
         found = [one for one in opened.letters.list() if everything or one.message_id in (named or ())]

@@ -118,7 +118,7 @@ def recall_command(
     **Example:** `afterturn recall "where does Ana live?" -k 5 --as-of 2026-05-01`
     """
     if across and user is None:
-        raise exit_with("--across-banks: say whose banks, by --user", 2)
+        raise exit_with("--across-banks needs a user: --user NAME", 2)
     whose = {"session_id": session, "exclude_session": exclude_session, "skip_recent": skip_recent, "user_id": user}
     only = {"sessions": in_session, "roles": role, "time": time, "min_score": min_score}
     which = {"kinds": kind, "tags": tag, "metadata": _parse_metadata(metadata), "across_banks": across or None}
@@ -181,7 +181,7 @@ def _build_trace_table(found: RecallAnswer) -> Table:
 
 def _render_answer(found: RecallAnswer, *, explain: bool) -> Text:
     behind = f", {found.freshness.pending} pieces of work pending" if found.freshness.pending else ""
-    missing = f", not asked: {'; '.join(found.degraded)}" if found.degraded else ""
+    missing = f", failed or late: {'; '.join(found.degraded)}" if found.degraded else ""
     doubt = _describe_doubt(found.evidence) if found.results else ""
     closing = Text(f"{len(found.results)} recalled in {found.took_ms:.1f} ms{behind}{missing}{doubt}", style="dim")
     return Text("\n").join(

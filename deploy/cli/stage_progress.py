@@ -65,7 +65,7 @@ async def poll_forever(look: Callable[[], Awaitable[T]], every: timedelta, say: 
             seen = await look()
         except (SQLAlchemyError, OSError, ResourceBusy) as error:
             if not away:
-                say(f"the database of the stack does not answer ({type(error).__name__}); looking again")
+                say(f"the database of the stack does not answer ({type(error).__name__}); retrying")
             away = True
         else:
             away = False

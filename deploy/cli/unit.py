@@ -78,7 +78,7 @@ def correct_command(
     elif done.changed:
         print(f"corrected at position {done.position}; {done.facts_ended} facts of the old text ended")
     else:
-        print("it says so already; nothing was changed")
+        print("the unit has this text already; nothing was changed")
 
 
 @unit_app.command("pin")

@@ -58,7 +58,7 @@ def up_command(
     log_format: Annotated[LogFormat | None, typer.Option(help="Format of log lines.")] = None,
     config: Annotated[Path | None, typer.Option(help="A YAML or JSON file of settings.")] = None,
 ) -> None:
-    """Run everything on this machine: PostgreSQL, Valkey, the API and a worker, until Ctrl-C."""
+    """Run everything on this machine: PostgreSQL, Valkey, the API and workers, until Ctrl-C."""
     overrides = _collect_overrides(data, port, gateway, log_format) | {"plugin": {"listen": plugin}}
     try:
         settings = load_settings(config=config, overrides=overrides).settings

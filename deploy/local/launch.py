@@ -31,7 +31,7 @@ def bind_to_parent(parent: int, orphan_signal: int) -> None:
         return
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, orphan_signal, 0, 0, 0)
     if os.getppid() != parent:
-        sys.exit("the process that wanted this program is gone")
+        sys.exit("the process that started this program has ended")
 
 
 def main(arguments: list[str]) -> None:

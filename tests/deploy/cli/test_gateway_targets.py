@@ -179,7 +179,7 @@ async def test_doctor_says_of_a_key_that_the_stack_cannot_open_what_to_do(busy: 
     assert (fine.verdict, fine.seen) == (CheckVerdict.OK, "1 in force; every key that was set can be opened")
     stack_with(busy, Fernet.generate_key().decode())
     [wrong] = await findings(busy)
-    assert (wrong.verdict, "host default, user-1 at http" in wrong.seen) == (CheckVerdict.FAIL, True)
+    assert (wrong.verdict, "tenant default, user-1 at http" in wrong.seen) == (CheckVerdict.FAIL, True)
     assert "afterturn gateway set" in wrong.remedy
 
 
