@@ -32,7 +32,9 @@ NOT_CALLED = {
     "DELETE /api/v1/units/{unit_id} 202": "only where an erasure takes longer than five seconds",
 }
 #: Models that are values of other packages, which say in their own words what their fields mean.
-OTHERS = frozenset({"ArmScore", "CooccurringEntity", "Directive", "Explanation", "GatewayHit", "Reflection", "SentTexts"})
+OTHERS = frozenset(
+    {"ArmScore", "CooccurringEntity", "Directive", "Explanation", "GatewayHit", "Reflection", "SentTexts"}
+)
 HOW = "in producers/http: see describe_route in openapi.py"
 #: What an operation does, the first word of its id.
 WORDS = (
