@@ -57,6 +57,9 @@ class StageSpec:
     a row that was skipped is as good as done when the ledger is pruned.
     `counts_items`: each row counts as a turn in reports, not only the row of the turn itself.
     `newest_first`: it is claimed newest first, however short the wait.
+    `pruned_alone`: it may get a row for a turn whose rows were pruned, which is then pruned by itself
+    (`Pruning.late_rows`). The gateway's stage gets none; every turn has a row of projection, and `Pruning.ledger` walks
+    those.
     """
 
     queue: Queue
@@ -68,22 +71,27 @@ class StageSpec:
     external: bool = False
     counts_items: bool = False
     newest_first: bool = False
+    pruned_alone: bool = True
 
 
 STAGES: Mapping[Stage, StageSpec] = MappingProxyType(
     {
-        Stage.GATEWAY: StageSpec(Queue.GATEWAY, Stream.SESSION, ordered=True, external=True),
+        Stage.GATEWAY: StageSpec(Queue.GATEWAY, Stream.SESSION, ordered=True, external=True, pruned_alone=False),
         Stage.EXTRACTION: StageSpec(Queue.EXTRACTION, Stream.SESSION, ordered=True),
         Stage.ENRICHMENT: StageSpec(
             Queue.ENRICHMENT, Stream.ITEM, opened_by_turn=False, external=True, counts_items=True
         ),
         Stage.EMBEDDING: StageSpec(Queue.EMBEDDING, Stream.TURN, newest_first=True),
-        Stage.PROJECTION: StageSpec(Queue.EXTRACTION, Stream.BANK, deferred=True),
+        Stage.PROJECTION: StageSpec(Queue.EXTRACTION, Stream.BANK, deferred=True, pruned_alone=False),
     }
 )
 
 #: The stages every turn passes. The gateway's has rows only of turns that a gateway is to get.
 TURN_STAGES = tuple(stage for stage, spec in STAGES.items() if spec.opened_by_turn)
+
+#: The stages that have work as soon as a turn, a document or a memory is written. A deferred one has it later; the
+#: gateway's has it for a turn with a target, which the writer is told.
+READY_AT_ONCE = tuple(stage for stage in TURN_STAGES if not STAGES[stage].deferred and stage is not Stage.GATEWAY)
 
 #: Stages that see the turns of a session in the order they were accepted.
 ORDERED = frozenset(stage for stage, spec in STAGES.items() if spec.ordered)

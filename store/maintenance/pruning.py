@@ -35,8 +35,8 @@ from store.schema import AUDIT_EVENT, BANK, CALL_AUDIT, CLAIM, HOST, LEDGER, OPE
 #: Projection rows that a batch looks at; at most four times as many rows of the ledger are pruned.
 LEDGER_PAGE = 250
 AUDIT_PAGE = 1000
-#: Stages that may get work for a turn after its rows were pruned; rows of the others are pruned with it or alone.
-LATE_STAGES = (Stage.EMBEDDING.value, Stage.ENRICHMENT.value, Stage.EXTRACTION.value)
+#: Stages that may get work for a turn after its rows were pruned.
+LATE_STAGES = [stage.value for stage, spec in STAGES.items() if spec.pruned_alone]
 EXTERNAL = [stage.value for stage, spec in STAGES.items() if spec.external]
 CLAIMS_PAGE = 500
 #: The place of a task that has more to do but keeps no position.
@@ -133,7 +133,7 @@ class Pruning:
         """
         host, stage, after = [*(place or "").split(" "), "", ""][:3]
         async with self._database.operator() as connection:
-            if not stage:
+            if stage not in LATE_STAGES:  # a host alone, or a stage that only another release has
                 found = await connection.scalar(_find_next_host(UUID(host) if host else None))
                 if found is None:
                     return PrunedBatch(0, None)

@@ -11,7 +11,7 @@ from store import identity
 from store.erasure import Erasures, ErasureTarget, Kind, Receipt
 from store.errors import StatementTimeout
 from store.ledger.stages import Stage
-from store.maintenance import ExpiryTask, FoundBank
+from store.maintenance import ExpiryTask, FoundBank, PrunedBatch, Pruning
 from store.memory.turns import Appended, NewTurn, Refused
 from store.recall.jobs import RecallJobs
 from store.replay import ReplayScope, swap_tables, verify_log
@@ -64,6 +64,8 @@ async def test_a_models_readings_of_a_turn_leave_with_it_and_are_counted_as_befo
     assert await yard.world.ledger.counts() == before
 
 
+#: The gateway's stage has the turn's own row alone, and the projection's rows leave with those of turns.
+LATE_STAGES = [stage for stage in Stage if stage not in {Stage.GATEWAY, Stage.PROJECTION}]
 LATE = """
     insert into afterturn.ledger_t (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position, status,
                                     accepted_at, updated_at)
@@ -75,9 +77,10 @@ LATE = """
 
 async def late_work(yard: Yard, age: timedelta = timedelta()) -> None:
     """Open work for the turns of the world, as a new model, enrichment and corrections do, and end it."""
-    stages = ["embedding", "embedding", "enrichment", "enrichment", "extraction", "extraction"]
-    statuses = ["done", "dead", "done", "skipped", "done", "skipped"]
-    await yard.world.sql(LATE, stages=stages, statuses=statuses, age=age)
+    ends = [(stage.value, "done") for stage in LATE_STAGES]
+    ends += [("embedding", "dead"), ("enrichment", "skipped"), ("extraction", "skipped")]
+    stages, statuses = zip(*ends, strict=True)
+    await yard.world.sql(LATE, stages=list(stages), statuses=list(statuses), age=age)
 
 
 async def test_what_was_done_for_turns_that_had_left_the_ledger_leaves_it_too(
@@ -89,9 +92,10 @@ async def test_what_was_done_for_turns_that_had_left_the_ledger_leaves_it_too(
     await yard.by_hand("ledger")
     await late_work(yard)
     before = await yard.world.ledger.counts()
-    assert await yard.tasks()["late_rows"].count() == 3 * 4
+    gone = 3 * (len(LATE_STAGES) + 1)
+    assert await yard.tasks()["late_rows"].count() == gone
     assert await yard.by_hand("ledger") == 0
-    assert await yard.by_hand("late_rows") == 3 * 4
+    assert await yard.by_hand("late_rows") == gone
     left = await yard.world.sql("select distinct stage, status from afterturn.ledger_t order by stage")
     assert [tuple(row) for row in left] == [("embedding", "dead"), ("extraction", "skipped")]
     assert await yard.world.ledger.counts() == before
@@ -103,6 +107,11 @@ async def test_what_was_done_for_turns_of_the_ledger_leaves_it_with_them(yard: Y
     await late_work(yard, DAY)
     assert await yard.tasks()["late_rows"].count() == 0
     assert await yard.by_hand("late_rows") == 0
+
+
+async def test_a_place_in_a_stage_that_another_release_knows_ends_at_its_tenant(yard: Yard) -> None:
+    behind = await Pruning(yard.world.database).late_rows(yard.clock(), f"{HOST} translation {UUID(int=0)}")
+    assert behind == PrunedBatch(0, None)
 
 
 async def test_late_work_that_is_young_stays(yard: Yard) -> None:
