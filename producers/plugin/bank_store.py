@@ -34,7 +34,7 @@ from producers.settings import PluginSettings, SearchMode
 from store import identity
 from store.erasure import Erasures
 from store.errors import NotFound
-from store.ledger.stages import Stage
+from store.ledger.stages import READY_AT_ONCE, Stage
 from store.off_loop import Steps, run_steps_off_loop
 from store.plugin.memories import PluginMemories, PluginMemory, StoredMemory
 from store.plugin.namespaces import NamespaceChange, NamespaceRow, Namespaces
@@ -158,7 +158,7 @@ class BankPluginStore:
         """Write a memory, and notify the stages. Raises NotFound, QuotaExceeded, RateLimited."""
         self._require(namespace, writes=True)
         memory_id = await self.parts.memories.write(self.host, namespace, _as_stored(memory))
-        self.parts.notify(Stage.EXTRACTION, Stage.EMBEDDING)
+        self.parts.notify(*READY_AT_ONCE)
         return Written(id=str(memory_id), namespace=namespace)
 
     async def search(self, request: SearchRequest) -> Found:

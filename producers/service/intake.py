@@ -25,7 +25,7 @@ from producers.turns.items import measure_value
 from store import identity
 from store.errors import NotFound, StoreError, TurnBusy, TurnConflict
 from store.gen_ai_spans import MemoryOperation, trace_memory
-from store.ledger.stages import Stage
+from store.ledger.stages import READY_AT_ONCE, Stage
 from store.memory.corrections import PINNED
 from store.memory.turns import Appended, NewTurn, Refused, TurnStatus
 from store.off_loop import run_off_loop
@@ -175,10 +175,8 @@ class Intake:
             answers = await self._dependencies.turns.append(grant.host_id, turns)
         new = [t for t, a in zip(turns, answers, strict=True) if isinstance(a, Appended) and not a.duplicate]
         if new:
-            # Projection has nothing to do before extraction has ended; its end notifies it.
-            self._dependencies.notifier.notify(Stage.EXTRACTION)
-            if not self._offer_to_micro_batch(grant.host_id, new):
-                self._dependencies.notifier.notify(Stage.EMBEDDING)
+            begun = {Stage.EMBEDDING} if self._offer_to_micro_batch(grant.host_id, new) else set()
+            self._dependencies.notifier.notify(*(stage for stage in READY_AT_ONCE if stage not in begun))
         if any(isinstance(answer, Appended) and answer.delivers for answer in answers):
             self._dependencies.notifier.notify(Stage.GATEWAY)
         if self._dependencies.pending_words_limit is not None:

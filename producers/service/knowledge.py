@@ -26,7 +26,7 @@ from producers.service.redacting import Redactor
 from producers.service.turns import Metadata, limit_metadata, limit_text
 from producers.service.wire import Done, RequestModel, WireModel, WritePosition
 from producers.settings import ApiSettings
-from store.ledger.stages import Stage
+from store.ledger.stages import READY_AT_ONCE, Stage
 from store.memory.directives import Directive, NewDirective, NewLink, Reflection
 from store.memory.documents import AddedDocument, Document, DocumentPlace, NewDocument, content_hash
 from store.off_loop import run_off_loop
@@ -268,7 +268,7 @@ class Knowledge:
             return await self._documents.register(grant.host_id, document)
         added = await self._documents.add(grant.host_id, document)
         if not added.duplicate:
-            self._notifier.notify(Stage.EXTRACTION, Stage.EMBEDDING)
+            self._notifier.notify(*READY_AT_ONCE)
         return added
 
     async def document(self, grant: Grant, bank: str, doc: UUID) -> Document:

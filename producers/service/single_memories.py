@@ -16,7 +16,7 @@ from producers.service.redacting import Redactor
 from producers.service.turns import Metadata, limit_metadata, limit_text
 from producers.service.wire import Done, RequestModel, UnitId, WritePosition
 from producers.settings import ApiSettings
-from store.ledger.stages import Stage
+from store.ledger.stages import READY_AT_ONCE, Stage
 from store.memory.corrections import PINNED
 from store.memory.memories import KeptMemory, NewMemory, id_of_text
 from store.memory.units import ForgottenUnit, Unit
@@ -127,8 +127,7 @@ class SingleMemories:
 
         kept = await self._dependencies.memories.keep(grant.host_id, memory, permit)
         if kept.changed:
-            self._dependencies.notifier.notify(Stage.EXTRACTION, Stage.EMBEDDING)
-            self._dependencies.notifier.notify(Stage.PROJECTION)
+            self._dependencies.notifier.notify(*READY_AT_ONCE, Stage.PROJECTION)
         return kept
 
     async def read(self, grant: Grant, bank: str, memory_id: str) -> Unit:

@@ -67,8 +67,7 @@ class Revisions:
             grant.host_id, bank, unit, content, version=body.version, user=grant.user
         )
         if told.changed:
-            self._dependencies.notifier.notify(Stage.EXTRACTION, Stage.EMBEDDING)
-            self._dependencies.notifier.notify(Stage.PROJECTION)
+            self._dependencies.notifier.notify(Stage.EXTRACTION, Stage.EMBEDDING, Stage.PROJECTION)
         return told
 
     async def pin(self, grant: Grant, bank: str, unit: UUID, *, pinned: bool) -> Corrected:

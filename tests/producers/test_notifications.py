@@ -14,7 +14,7 @@ from dramatiq.brokers.redis import RedisBroker
 
 from producers.jobs import QUEUES, STAGE_ACTORS, flag_key
 from producers.notifications import Notifier
-from store.ledger.stages import Queue, Stage
+from store.ledger.stages import STAGES, Queue, Stage
 from tests.patience import PATIENCE_S, until
 from tests.producers.conftest import Tenant, World, broker_of
 from tests.servers import TestValkey
@@ -194,13 +194,23 @@ async def test_a_closing_process_sends_its_last_notification(broker: RedisBroker
     assert len(waiting(broker, Queue.EXTRACTION)) == 1
 
 
-async def test_a_turn_notifies_the_stages_that_can_begin(world: World, ana: Tenant, turn: dict[str, Any]) -> None:
+@pytest.mark.parametrize("path", ["turns", "docs", "memories"])
+async def test_a_write_notifies_every_stage_that_can_begin(
+    world: World, ana: Tenant, turn: dict[str, Any], path: str
+) -> None:
+    opened = {stage for stage, spec in STAGES.items() if spec.opened_by_turn and not spec.deferred}
+    # The gateway's stage has work only for a turn with a target.
+    wanted = {STAGE_ACTORS[stage] for stage in opened - {Stage.GATEWAY}}
     world.broker.client.delete(*[f"{world.broker.namespace}:{queue}.msgs" for queue in Queue])
     for stage in Stage:
         world.notifier.acknowledge(stage)
-    assert (await ana.http.post("/api/v1/turns", json=turn)).status_code == 201
-    for queue in (Queue.EXTRACTION, Queue.EMBEDDING):
-        await notified(world.broker, queue)
+    body = turn if path == "turns" else {"content": "Ann lives in Lisbon."}
+    assert (await ana.http.post(f"/api/v1/{path}", json=body)).status_code == 201
+
+    def told() -> set[str]:
+        return {message.actor_name for queue in Queue for message in waiting(world.broker, queue)}
+
+    await until(lambda: wanted <= told(), "the stages were notified")
 
 
 @pytest.mark.law("L7")
