@@ -64,7 +64,8 @@ PRESSURE = Gauge(
     multiprocess_mode="livemax",
 )
 
-# A series that exists only after its first event makes the first one invisible to rate().
+# A series that exists only after its first event makes the first one invisible to rate(). Those of a recall's parts are
+# made in service/recall_coordinator.py.
 for _status in STATUSES:
     TURNS_ADDED.labels(_status)
 for _status in ("ok", "error"):
@@ -77,8 +78,6 @@ for _outcome in ("accepted", "rejected", "retried"):
     QUEUE_MESSAGES.labels(_outcome)
 for _outcome in ("written", "dropped"):
     CALLS_AUDITED.labels(_outcome)
-for _part in ("embedding", "dense", "lexical", "time", "recent", "pinned", "rerank"):
-    RECALL_DEGRADED.labels(_part)
 for _outcome in ("answered", "behind", "failed"):
     REPLICA_RECALLS.labels(_outcome)
 for _what in ("recall_jobs", "batches", "address", "fairness"):

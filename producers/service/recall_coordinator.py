@@ -39,6 +39,7 @@ from store.recall.passages import CHARACTERS_PER_TOKEN
 from store.recall.pinned_arm import limit_pinned
 from store.recall.preparation import DIRECTIVES
 from store.recall.query import MOST_K, Evidence, RecallAnswer, Recalled, RecallQuery, TimeOf
+from store.recall.recaller import OPTIONAL_PARTS
 from store.tenancy.keys import Grant
 
 MAX_QUERY_BYTES = 16_384
@@ -52,6 +53,9 @@ MAX_RECENT = 64
 BANKS_TOGETHER = 4
 
 Source = Literal["local", "gateway"]
+
+for _part in OPTIONAL_PARTS:  # not in metrics.py, which is imported where nothing recalls
+    metrics.RECALL_DEGRADED.labels(_part)
 
 
 def _check_question(text: str) -> str:

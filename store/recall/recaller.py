@@ -27,6 +27,7 @@ from store.recall.dense_arm import DenseArm, rank_tail_units, search_settings
 from store.recall.evidence import weigh_evidence
 from store.recall.fusion import Ranking, fuse_scores
 from store.recall.lexical_arm import LexicalArm
+from store.recall.meaning import NAME as EMBEDDING
 from store.recall.meaning import QuestionEmbedder
 from store.recall.pinned_arm import PinnedArm, limit_pinned
 from store.recall.pool import Candidate, CandidatePool
@@ -52,6 +53,8 @@ MAX_CHARACTERS = 8192
 RANKED_CHARACTERS = 4
 
 ARMS: tuple[Arm, ...] = (DenseArm(), LexicalArm(), TimeArm(), RecentArm(), PinnedArm())
+#: The parts without which a recall is answered all the same, by the names that `degraded` says.
+OPTIONAL_PARTS = (EMBEDDING, *(arm.name for arm in ARMS), RERANK)
 
 
 class Recaller:

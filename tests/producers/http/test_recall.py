@@ -6,12 +6,14 @@ from typing import Any
 
 import orjson
 import pytest
+from prometheus_client import REGISTRY
 
 from producers.service.bodies import parse_body
 from producers.service.recall_coordinator import AwaitedFreshness, RecallBody, RecallResult
 from producers.service.recall_json import as_json
 from store.identity import host_id
 from store.ledger.freshness import Freshness
+from store.recall.recaller import ARMS
 from tests.producers.conftest import Tenant, World
 
 RECALL = "/api/v1/recall"
@@ -53,6 +55,11 @@ async def test_a_part_that_did_not_answer_is_told_of() -> None:
     whole, poorer = RecallResult((), freshly, 1.0), RecallResult((), freshly, 1.0, degraded=("rerank: late",))
     assert "degraded" not in orjson.loads(as_json(whole))
     assert orjson.loads(as_json(poorer))["degraded"] == ["rerank: late"]
+
+
+def test_each_part_that_may_fail_is_counted_before_it_does() -> None:
+    for part in ("embedding", *(arm.name for arm in ARMS), "rerank"):
+        assert REGISTRY.get_sample_value("afterturn_recall_degraded_total", {"part": part}) is not None, part
 
 
 @pytest.mark.law("L8")

@@ -33,8 +33,11 @@ from deploy.lab.bench.quality.material import Dialogue, DialogueMessage, Dialogu
 from deploy.lab.bench.quality.settling import StageNotSettled, wait_until_settled
 from deploy.local.stack import Stack
 from deploy.notices import Say
+from store.recall.fusion import HEADS
 from store.recall.names import NAMES
+from store.recall.recaller import ARMS
 from store.recall.reflections import REFLECTIONS
+from store.recall.rules import PINNED, RULES
 
 Answer = TypeVar("Answer")
 
@@ -42,11 +45,12 @@ Answer = TypeVar("Answer")
 TURNS_TOGETHER, CHARACTERS_TOGETHER = 50, 400_000
 #: Questions asked concurrently when they are not timed: as many as keep two cores busy.
 AT_ONCE = 4
-#: The parts that `--ablate` disables in turn: arms, and rules of the ranking.
-PARTS = (
-    *("dense", "lexical", "time", "recent", "heads", NAMES, REFLECTIONS),
-    *("substance", "speaker", "session", "short question", "assistant", "repeated", "length", "tool output"),
-)
+#: The parts that `--ablate` disables in turn: arms, and rules of the ranking. A dialogue's bank has no pins.
+PARTS = [
+    part
+    for part in (*(arm.name for arm in ARMS), HEADS, NAMES, REFLECTIONS, *(name for name, _ in RULES))
+    if part != PINNED
+]
 
 
 @dataclass(frozen=True, slots=True)
