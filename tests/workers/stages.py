@@ -33,7 +33,7 @@ from workers.stage_work import StageWork
 
 LEASE = timedelta(seconds=30)
 #: What the projection stage sees in a bank is embedded, too.
-EACH = (Stage.GATEWAY, Stage.EXTRACTION, Stage.ENRICHMENT, Stage.EMBEDDING, Stage.PROJECTION, Stage.EMBEDDING)
+EACH = (*Stage, Stage.EMBEDDING)
 
 
 def _set() -> asyncio.Event:

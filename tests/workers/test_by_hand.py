@@ -19,7 +19,7 @@ from store.errors import NotSettled
 from store.ledger.ledger import Claim, Outcome, close_claim
 from store.ledger.listing import ROWS_OF_A_TURN, Backlog, LedgerEntry, Selection
 from store.ledger.quarantine import UNSETTLED, ChangeCount, DeliveryFinding, NextStep, Quarantine
-from store.ledger.stages import Stage
+from store.ledger.stages import TURN_STAGES, Stage
 from store.memory.turns import NewMessage
 from store.tenancy.gateway_targets import GatewayTarget, seal_place
 from store.tenancy.sealing import Sealer
@@ -382,8 +382,7 @@ async def test_one_turn_is_shown_with_every_stage_and_its_follow_ups(world: Worl
     await Crew(world).drain()
     turn = turn_uuid("s", "t")
     rows = await hand.backlog.of_turn(turn)
-    shown = [row.stage.value for row in rows if not row.is_follow_up]
-    assert shown == ["gateway", "extraction", "embedding", "projection"]
+    assert [row.stage for row in rows if not row.is_follow_up] == list(TURN_STAGES)
     [follow_up] = [row for row in rows if row.is_follow_up]
     assert [row.item_id for row in await hand.backlog.of_turn(follow_up.item_id)] == [row.item_id for row in rows]
     assert await hand.backlog.of_turn(HOST) == []

@@ -7,7 +7,7 @@ import pytest
 
 from store import identity
 from store.ledger.freshness import read_freshness
-from store.ledger.stages import Stage
+from store.ledger.stages import OWN, Stage
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
@@ -38,7 +38,7 @@ async def test_what_waits_for_a_deleted_bank_is_skipped_and_says_why(world: Worl
     await world.append("s", "t1")
     await world.append("s", "t2")
     await world.append("s", "kept", bank="other")
-    assert await pending(world) == 6
+    assert await pending(world) == 2 * len(OWN)
     await end_bank(world)
     assert await pending(world) == 0
     rows = await world.sql("select distinct status, error_category from afterturn.ledger_t where bank_id = :b", b=BANK)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deploy.cli.operator_command import read_operator_name
-from store.ledger.stages import Stage
+from store.ledger.stages import TURN_STAGES, Stage
 from tests.deploy.operated import HOST_ID, SECRET, Busy, turn_id
 from tests.patience import PATIENCE_S
 from tests.processes import spawned
@@ -44,7 +44,7 @@ async def test_a_turn_is_shown_by_id_and_by_the_names_its_agent_gave(busy: Busy)
     await busy.end(Stage.EXTRACTION)
     by_name = await busy.answer("jobs", "show", "monday/a/1")
     assert by_name["turn_id"] == str(turn_id("monday", "a/1"))
-    assert [job["stage"] for job in by_name["jobs"]] == ["gateway", "extraction", "embedding", "projection"]
+    assert [job["stage"] for job in by_name["jobs"]] == list(TURN_STAGES)
     by_id = await busy.answer("jobs", "show", by_name["turn_id"])
     assert [job["id"] for job in by_id["jobs"]] == [job["id"] for job in by_name["jobs"]]
     assert "internal: Broken" in (await busy.run("jobs", "show", "monday/a/1")).stdout
@@ -214,8 +214,8 @@ async def test_drain_gives_up_after_its_time_and_says_what_is_left(busy: Busy) -
     result = await busy.run("jobs", "drain", "--timeout", "1s", "--json")
     assert result.exit_code == 1
     drained = json.loads(result.stdout)
-    assert (drained["drained"], drained["undone"]) == (False, 4)
-    assert "4 pieces of work undone" in result.stderr
+    assert (drained["drained"], drained["undone"]) == (False, len(TURN_STAGES))
+    assert f"{len(TURN_STAGES)} pieces of work undone" in result.stderr
     assert (await busy.run("jobs", "drain", "--stage", "projection", "--timeout", "0s")).exit_code == 1
 
 
@@ -233,7 +233,7 @@ async def test_drain_that_is_interrupted_says_how_it_stands(busy: Busy) -> None:
             return process.returncode, out, err
 
     status, out, err = await asyncio.to_thread(interrupted)
-    assert (status, json.loads(out)["undone"]) == (1, 4)
+    assert (status, json.loads(out)["undone"]) == (1, len(TURN_STAGES))
     assert "Traceback" not in err
 
 

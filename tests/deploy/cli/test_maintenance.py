@@ -7,6 +7,7 @@ from sqlalchemy import text
 
 from deploy.cli.operator_command import read_operator_name
 from store import identity
+from store.ledger.stages import OWN
 from store.maintenance import Pruning
 from store.memory.turns import NewMessage, NewTurn, TurnStore
 from tests.deploy.operated import HOST_ID, Busy, Operated
@@ -31,14 +32,14 @@ async def test_a_dry_run_counts_and_writes_nothing(operated: Operated) -> None:
     before = rows_of(await dump(operated.postgres))
     told = await operated.answer("maintenance", "--dry-run")
     assert told["dry_run"] is True
-    assert {one["task"]: one["removed"] for one in told["tasks"]}["ledger"] == 3
+    assert {one["task"]: one["removed"] for one in told["tasks"]}["ledger"] == len(OWN)
     assert rows_of(await dump(operated.postgres)) == before
 
 
 async def test_what_was_counted_is_put_away_and_the_status_stays(operated: Operated) -> None:
     before = await operated.answer("status")
     [told] = (await operated.answer("maintenance", "--task", "ledger"))["tasks"]
-    assert (told["outcome"], told["removed"]) == ("done", 3)
+    assert (told["outcome"], told["removed"]) == ("done", len(OWN))
     [again] = (await operated.answer("maintenance", "--task", "ledger"))["tasks"]
     assert again["removed"] == 0
     assert await operated.answer("status") == before
@@ -56,7 +57,8 @@ async def test_what_an_operator_put_away_and_what_failed_is_in_the_call_audit(
     assert (await operated.run("maintenance", "--task", "ledger")).exit_code == 1
     calls = (await operated.answer("audit", "list", "--door", "operator"))["calls"]
     told = [(call["operation"], call["actor"], call["rows"], call["code"]) for call in calls]
-    assert told == [("maintenance", read_operator_name(), 0, "FAILED"), ("maintenance", read_operator_name(), 3, None)]
+    who = read_operator_name()
+    assert told == [("maintenance", who, 0, "FAILED"), ("maintenance", who, len(OWN), None)]
 
 
 async def test_what_nobody_asked_for_is_told_as_off_and_why(operated: Operated) -> None:

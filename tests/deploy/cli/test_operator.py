@@ -13,6 +13,7 @@ from deploy.cli.doctor_rules import CheckVerdict
 from deploy.components.bootstrap import HOST
 from store import identity
 from store.connections import create_owner_engine
+from store.ledger.stages import TURN_STAGES
 from store.memory.turns import NewMessage, NewTurn, TurnStore
 from store.tenancy.keys import Keys
 from tests.client.loopback import closed_port
@@ -23,7 +24,7 @@ from tests.servers import TestPostgres
 async def test_status_of_an_empty_stack_is_all_zero(operated: Operated) -> None:
     status = await operated.answer("status")
     zero = {"pending": 0, "running": 0, "done": 0, "skipped": 0, "unknown": 0, "dead": 0}
-    stages = dict.fromkeys(["gateway", "extraction", "embedding", "projection"], zero)
+    stages = dict.fromkeys(TURN_STAGES, zero)
     assert status == {"turns": 0, "stages": stages, "oldest_undone_s": 0.0, "dead": 0, "undone": 0}
 
 

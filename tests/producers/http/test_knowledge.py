@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 
 from store.identity import host_id
+from store.ledger.stages import OWN
 from tests.producers.conftest import Tenant, World
 
 TEXT = "The boiler is serviced in May.\n\nIts key hangs behind the green door.\n\n" + "Nothing to tell. " * 80
@@ -31,11 +32,7 @@ async def test_a_document_becomes_units_that_are_found_at_once(world: World, ana
     rows = await world.sql(
         "select stage, status from afterturn.ledger_t where turn_id = :doc order by 1", doc=told["doc_id"]
     )
-    assert [tuple(row) for row in rows] == [
-        ("embedding", "pending"),
-        ("extraction", "pending"),
-        ("projection", "pending"),
-    ]
+    assert [tuple(row) for row in rows] == [(stage, "pending") for stage in sorted(OWN)]
 
 
 @pytest.mark.parametrize("named_by", [{"content": TEXT}, {"content_hash": "0f" * 32}])

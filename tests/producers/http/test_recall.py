@@ -13,6 +13,7 @@ from producers.service.recall_coordinator import AwaitedFreshness, RecallBody, R
 from producers.service.recall_json import as_json
 from store.identity import host_id
 from store.ledger.freshness import Freshness
+from store.ledger.stages import OWN
 from store.recall.recaller import ARMS
 from tests.producers.conftest import Tenant, World
 
@@ -46,7 +47,7 @@ async def test_a_turn_is_recalled_as_soon_as_it_is_acknowledged(ana: Tenant, tur
     assert set(best["arms"]) <= {"dense", "lexical", "recent"}
     assert answer["freshness"]["position"] == position
     assert answer["freshness"]["met"] is True
-    assert answer["freshness"]["pending"] == 3
+    assert answer["freshness"]["pending"] == len(OWN)
     assert answer["took_ms"] > 0
 
 
@@ -257,7 +258,7 @@ async def test_freshness_tells_how_far_the_stages_have_come(world: World, ana: T
         "embedded": position - 1,
         "extracted": position - 1,
         "projected": position - 1,
-        "pending": 3,
+        "pending": len(OWN),
         "waited_ms": 0,
         "met": True,
     }

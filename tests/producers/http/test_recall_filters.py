@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from store import identity
+from store.ledger.stages import OWN
 from tests.producers.conftest import Tenant, World
 from workers.recall import RecallWork
 
@@ -79,7 +80,7 @@ async def test_a_users_memory_is_found_across_the_banks_a_key_reaches(world: Wor
     reply = (await everybody.http.post("/api/v1/recall", json={"query": "violin", **across, "k": 2})).json()
     assert len(reply["results"]) == 2
     assert {one["bank"] for one in reply["results"]} <= {"home", "work", "~ana/notes"}
-    assert reply["freshness"]["pending"] == 12
+    assert reply["freshness"]["pending"] == 4 * len(OWN)
 
 
 @pytest.mark.law("L6")

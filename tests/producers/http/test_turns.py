@@ -8,6 +8,7 @@ import pytest
 
 from producers import metrics
 from store.identity import host_id
+from store.ledger.stages import TURN_STAGES
 from tests.client.loopback import closed_port
 from tests.producers.conftest import Tenant, World
 from tests.workers.targets import hand_to
@@ -112,7 +113,7 @@ async def test_a_turns_status_names_all_stages(world: World, ana: Tenant, turn: 
     assert reply.status_code == 200
     status = reply.json()
     assert status["position"] == accepted["position"]
-    assert set(status["stages"]) == {"gateway", "extraction", "embedding", "projection"}
+    assert set(status["stages"]) == set(TURN_STAGES)
     assert {stage["status"] for stage in status["stages"].values()} == {"pending"}
     assert set(status["stages"]["gateway"]) == {"status", "attempts", "updated_at", "error"}
 

@@ -11,7 +11,7 @@ from store.database import Database
 from store.errors import LeaseLost
 from store.ledger.deliveries import DeliveryWriter
 from store.ledger.ledger import Claim, Ledger, Outcome, close_claim, lock_held_claims
-from store.ledger.stages import Stage
+from store.ledger.stages import READY_AT_ONCE, Stage
 from store.memory.turns import Appended, NewTurn, TurnStore
 from tests.client.loopback import closed_port
 from tests.store.conftest import NOON, new_host, rows, turn
@@ -176,11 +176,11 @@ async def test_the_ledger_rings_for_work_that_is_ready_and_held_by_nobody(
 ) -> None:
     assert await ledger.find_ready_stages() == []
     await accepted(lonely, host, [turn("t1")])
-    assert await ledger.find_ready_stages() == [Stage.EXTRACTION, Stage.EMBEDDING]
-    claims = await claimed(ledger, Stage.EXTRACTION) + await claimed(ledger, Stage.EMBEDDING)
+    assert await ledger.find_ready_stages() == list(READY_AT_ONCE)
+    claims = [claim for stage in READY_AT_ONCE for claim in await claimed(ledger, stage)]
     assert await ledger.find_ready_stages() == []
     await ledger.release(claims)
-    assert await ledger.find_ready_stages() == [Stage.EXTRACTION, Stage.EMBEDDING]
+    assert await ledger.find_ready_stages() == list(READY_AT_ONCE)
 
 
 async def test_counts_and_gauges_agree_on_what_is_undone(lonely: Database, ledger: Ledger, host: UUID) -> None:

@@ -110,7 +110,7 @@ async def test_what_was_done_for_turns_of_the_ledger_leaves_it_with_them(yard: Y
 
 
 async def test_a_place_in_a_stage_that_another_release_knows_ends_at_its_tenant(yard: Yard) -> None:
-    behind = await Pruning(yard.world.database).late_rows(yard.clock(), f"{HOST} translation {UUID(int=0)}")
+    behind = await Pruning(yard.world.database).late_rows(yard.clock(), f"{HOST} of_another_release {UUID(int=0)}")
     assert behind == PrunedBatch(0, None)
 
 
