@@ -30,7 +30,7 @@ def test_the_launcher_starts_nothing_for_a_parent_that_is_gone() -> None:
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stdout == ""
-    assert "is gone" in done.stderr
+    assert "has ended" in done.stderr
 
 
 if os.geteuid() == 0:
