@@ -198,7 +198,7 @@ async def rows(database: Database, host: UUID) -> dict[str, list[str]]:
     async with database.tenant(host) as connection:
         for one in COMPARED:
             row = one.select_rows("afterturn").subquery()
-            untold = select(cast(row.c.told.op("-")(literal_column(UNTOLD)), Text))
+            untold = select(cast(row.c.row_json.op("-")(literal_column(UNTOLD)), Text))
             query = untold.order_by(*(row.c[name] for name in one.key))
             arguments = {"host": None, "bank": None}
             found[one.table] = [str(told) for told in (await connection.execute(query, arguments)).scalars()]
