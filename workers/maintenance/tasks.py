@@ -10,7 +10,7 @@ from store.erasure import Erasures, ErasureTarget, Kind, Receipt
 from store.errors import ResourceBusy
 from store.maintenance import MORE, ExpiryTask, FoundBank, PrunedBatch, Pruning, WordReanalysis
 from store.recall.jobs import RecallJobs
-from workers.maintenance.bank_walk import BankWalk
+from workers.maintenance.bank_scan import BankScan
 from workers.settings import MaintenanceSettings
 
 #: How long one batch works on an erasure; another worker may run the next batch.
@@ -170,7 +170,7 @@ def _retention_task(needs: Needs) -> Task:
     """Return the task that erases turns past their retention, bank by bank, with a receipt."""
     pruning, erasures = needs.pruning, needs.erasures
 
-    def walk(before: datetime) -> BankWalk:
+    def scan(before: datetime) -> BankScan:
         async def erase(host: UUID, found: FoundBank) -> int | None:
             # One erasure takes only a part of a bank's old turns.
             receipt = await _erase(erasures, host, await erasures.age(host, found.bank_id, before))
@@ -178,13 +178,13 @@ def _retention_task(needs: Needs) -> Task:
                 return None
             return receipt.counts.get("turns", 0) if receipt.done else 0
 
-        return BankWalk(pruning.next_host, pruning.next_bank, erase)
+        return BankScan(pruning.next_host, pruning.next_bank, erase)
 
     async def count(before: datetime) -> int:
-        aged = [await erasures.aged(host, found.bank_id, before) async for host, found in walk(before).find_all()]
+        aged = [await erasures.aged(host, found.bank_id, before) async for host, found in scan(before).find_all()]
         return sum(aged)
 
-    return _age_task("said", needs, needs.settings.said_days, lambda before, place: walk(before).step(place), count)
+    return _age_task("said", needs, needs.settings.said_days, lambda before, place: scan(before).step(place), count)
 
 
 def _ending_task(needs: Needs) -> Task:
@@ -200,15 +200,15 @@ def _ending_task(needs: Needs) -> Task:
             number += await ending.count(host)
         return number
 
-    walk = BankWalk(pruning.next_host, ending.find_ending, end)
-    return Task("ending", timedelta(minutes=1), walk.step, count)
+    scan = BankScan(pruning.next_host, ending.find_ending, end)
+    return Task("ending", timedelta(minutes=1), scan.step, count)
 
 
 def _ended_task(needs: Needs) -> Task:
     """Return the task that erases the text of units and banks that have expired, bank by bank, with a receipt."""
     pruning, ending, erasures = needs.pruning, needs.ending, needs.erasures
 
-    def walk(before: datetime) -> BankWalk:
+    def scan(before: datetime) -> BankScan:
         async def erase(host: UUID, found: FoundBank) -> int | None:
             erasure = await (
                 erasures.ended(host, found.bank_id, before)
@@ -218,12 +218,12 @@ def _ended_task(needs: Needs) -> Task:
             receipt = await _erase(erasures, host, erasure)
             return None if receipt is None else int(receipt.done)
 
-        return BankWalk(pruning.next_host, lambda host, after: ending.find_ended(host, after, before), erase)
+        return BankScan(pruning.next_host, lambda host, after: ending.find_ended(host, after, before), erase)
 
     async def count(before: datetime) -> int:
-        return len([found async for found in walk(before).find_all()])
+        return len([found async for found in scan(before).find_all()])
 
-    return _age_task("ended", needs, needs.settings.ended_days, lambda before, place: walk(before).step(place), count)
+    return _age_task("ended", needs, needs.settings.ended_days, lambda before, place: scan(before).step(place), count)
 
 
 async def _erase(erasures: Erasures, host: UUID, erasure: UUID | None) -> Receipt | None:

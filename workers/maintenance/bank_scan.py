@@ -1,6 +1,6 @@
-"""Walks over tenants and their banks, one bank a batch; a bank that fails keeps no other from its turn.
+"""Scans tenants and their banks, one bank a batch; a bank that fails does not delay the others.
 
-The place between two batches names what is behind: "TENANT" or "TENANT BANK".
+The place between two batches names what was scanned last: "TENANT" or "TENANT BANK".
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,11 +24,11 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class BankWalk:
-    """A walk over the banks that have something to do.
+class BankScan:
+    """A scan of all tenants for banks with work.
 
-    `next_host` returns the tenant after one, `find` what is to be done in a tenant's next bank after one, and `work`
-    does a part of it: it returns how much, or None where nothing is left to do.
+    `next_host` returns the tenant after one, `find` a tenant's next bank with work after one, and `work` does a part of
+    that work: it returns how much, or None where nothing is left to do.
     """
 
     next_host: Callable[[UUID | None], Awaitable[UUID | None]]
@@ -52,7 +52,7 @@ class BankWalk:
         return PrunedBatch(removed, f"{host} {after}")
 
     async def find_all(self) -> AsyncIterator[tuple[UUID, FoundBank]]:
-        """Yield what is to be done in every bank, with its tenant."""
+        """Yield every bank with work, and its tenant before it."""
         host = None
         while (host := await self.next_host(host)) is not None:
             after = FIRST
@@ -71,7 +71,7 @@ async def _attempt(doing: Awaitable[Result | None]) -> tuple[Result | None, str 
     try:
         return await doing, None
     except ResourceBusy:
-        return None, None  # it has its turn in the next run
+        return None, None  # the next run tries again
     except Exception as error:
         if is_outage(error) and not state_of(error).startswith(ROLLBACK):
             raise
