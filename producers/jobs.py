@@ -52,6 +52,6 @@ def recall_message(host: UUID, job: UUID) -> "Message[None]":
     return Message(queue_name=Queue.RECALL, actor_name=RECALL_ACTOR, args=(str(host), str(job)), kwargs={}, options={})
 
 
-def flag_key(namespace: str, subject: Stage | UUID) -> str:
+def flag_key(namespace: str, subject: Stage | UUID | str) -> str:
     """Return the Redis key that is set while a notification of a stage, or of a recall job, waits for its worker."""
     return f"{namespace}:notified:{subject}"

@@ -21,23 +21,42 @@ SPACING_S = 0.05
 BACK_OFF_S = 1.0
 #: How long a closing process tries to send its last notifications.
 CLOSE_S = 1.0
+#: The time-out in seconds after which `deliver` takes a notification for not written.
+DELIVER_S = 5.0
+#: How long the key lives that a probe writes, in milliseconds.
+PROBE_MS = 1000
 #: Recall jobs kept while Redis is away; the sweeper notifies workers of the rest.
 JOBS_KEPT = 1000
 
 FAULTS = (redis.RedisError, BrokerError, OSError)
+
+#: Refusals of a write that redis-py knows by no class of their own.
+REFUSALS = ("NOREPLICAS", "MISCONF")
+
+
+def name_fault(error: BaseException) -> str:
+    """Return the kind of a broker's error, never its text: an old server's answer repeats what it was sent."""
+    return next((kind for kind in REFUSALS if kind in str(error)), type(error).__name__)
+
+
+def write_probe(client: redis.Redis, namespace: str) -> None:
+    """Write a key that ends by itself; raises one of FAULTS when the server takes no writes."""
+    client.set(flag_key(namespace, "probe"), 1, px=PROBE_MS)
 
 
 class Notifier:
     """A sender of notifications to workers. Call it after the commit, on the event loop that owns the instance.
 
     `notify` and `notify_job` return at once; a task sends from a thread of its own, with the time-outs of the
-    broker's client. While the broker is away notifications are kept, counted as failed, and sent when it is back.
+    broker's client. While the broker is away or refuses writes (a replica, no memory left, no replica that follows),
+    notifications are kept, counted as failed, and sent when it takes them.
     """
 
     def __init__(self, broker: RedisBroker) -> None:
         self._broker = broker
         self._stages: set[Stage] = set()
         self._jobs: dict[tuple[UUID, UUID], None] = {}
+        self._fault = ""
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="notifier")
@@ -60,12 +79,35 @@ class Notifier:
         with suppress(*FAULTS):
             self._broker.client.delete(flag_key(self._broker.namespace, subject))
 
-    async def reachable(self) -> bool:
-        """Return whether Redis answers."""
+    async def deliver(self, stages: Iterable[Stage], jobs: Iterable[tuple[UUID, UUID]]) -> str:
+        """Write these notifications now; return '' or the kind of error, after which they are kept and sent later.
+
+        Takes DELIVER_S at most.
+        """
+        self._stages.update(stages)
+        self._keep(jobs)
         try:
-            return bool(await asyncio.get_running_loop().run_in_executor(None, self._broker.client.ping))
-        except FAULTS:
-            return False
+            async with asyncio.timeout(DELIVER_S):
+                await self._send_pending()
+        except (TimeoutError, *FAULTS) as error:
+            self._fault = name_fault(error)
+            self._start()
+        return self._fault
+
+    async def find_fault(self) -> str:
+        """Return '' when the broker takes writes, else the kind of error of a write that it refused.
+
+        An answered PING says little: a replica, or a server without memory, answers it and takes no notification.
+        """
+        if self._fault:
+            return self._fault
+        try:
+            await asyncio.get_running_loop().run_in_executor(
+                None, write_probe, self._broker.client, self._broker.namespace
+            )
+        except FAULTS as error:
+            return name_fault(error)
+        return ""
 
     async def close(self) -> None:
         """Send unsent notifications, for a second at most, and stop."""
@@ -103,11 +145,13 @@ class Notifier:
             return
         try:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._send, stages, jobs)
-        except BaseException:
+        except BaseException as error:
+            self._fault = name_fault(error)
             self._stages.update(stages)
             newer, self._jobs = list(self._jobs), dict.fromkeys(jobs)
             self._keep(newer)
             raise
+        self._fault = ""
 
     def _keep(self, jobs: Iterable[tuple[UUID, UUID]]) -> None:
         """Keep jobs until they are sent; beyond JOBS_KEPT the oldest are dropped."""
@@ -119,8 +163,14 @@ class Notifier:
         ours = self._set_flags(dict.fromkeys(stages, FLAG_MS) | dict.fromkeys((job for _, job in jobs), JOB_FLAG_MS))
         messages = [stage_message(stage) for stage in stages if stage in ours]
         messages += [recall_message(host, job) for host, job in jobs if job in ours]
-        for message in messages:
-            self._broker.enqueue(message)
+        try:
+            for message in messages:
+                self._broker.enqueue(message)
+        except FAULTS:
+            # A flag without its message would keep every other sender silent while it lasts.
+            for subject in ours:
+                self.acknowledge(subject)
+            raise
         metrics.NOTIFICATIONS.labels("sent").inc(len(messages))
 
     def _set_flags(self, lasting_ms: Mapping[Stage | UUID, int]) -> set[Stage | UUID]:

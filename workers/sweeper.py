@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
@@ -24,20 +24,15 @@ INDEX_WORDS_S = 1.0
 class WorkNotifier(Protocol):
     """What a sweeper asks of a `Notifier`."""
 
-    def notify(self, *stages: Stage) -> None:
-        """Notify the workers of these stages."""
-
-    def notify_job(self, host: UUID, job: UUID) -> None:
-        """Notify workers of a waiting recall job."""
-
-    async def reachable(self) -> bool:
-        """Return whether the queue answers."""
+    async def deliver(self, stages: Iterable[Stage], jobs: Iterable[tuple[UUID, UUID]]) -> str:
+        """Notify the workers of these stages and recall jobs now; return '' or why it was not written."""
 
 
 @dataclass(slots=True)
 class Sweeper:
-    """The sweeper of a worker process; several may sweep at once. Without Redis, it does the work itself.
+    """The sweeper of a worker process; several may sweep at once.
 
+    It does the work itself whenever a notification was not written, since the broker is away or refuses writes:
     `here` drains a stage in this process, `answer` answers a recall job.
     """
 
@@ -69,17 +64,11 @@ class Sweeper:
         """
         stages = await self.ledger.find_ready_stages()
         jobs = await self.jobs.waiting()
-        if (stages or jobs) and not await self.notifier.reachable():
-            log.warning("broker_unreachable", stages=len(stages))
-            for stage in self.here.keys() & set(stages):
-                self._work_here(self.here[stage]())
-            if self._answering is None or self._answering.done():
-                self._answering = self._work_here(self._answer_here(jobs))
         for stage in stages:
             NOTIFICATIONS.labels(stage.value).inc()
-            self.notifier.notify(stage)
-        for host, job in jobs:
-            self.notifier.notify_job(host, job)
+        if (stages or jobs) and (fault := await self.notifier.deliver(stages, jobs)):
+            log.warning("notification_not_written", error=fault, stages=len(stages), jobs=len(jobs))
+            self._do_here(stages, jobs)
         if self.words is not None:
             await self.words.index(INDEX_WORDS_S)
         return stages
@@ -92,6 +81,12 @@ class Sweeper:
             log.warning("sweep_failed", error=type(error).__name__)
         else:
             SWEEPS.labels("ok").inc()
+
+    def _do_here(self, stages: Sequence[Stage], jobs: Sequence[tuple[UUID, UUID]]) -> None:
+        for stage in self.here.keys() & set(stages):
+            self._work_here(self.here[stage]())
+        if self._answering is None or self._answering.done():
+            self._answering = self._work_here(self._answer_here(jobs))
 
     def _work_here(self, coming: Awaitable[None]) -> "asyncio.Future[None]":
         work = asyncio.ensure_future(coming)

@@ -65,7 +65,9 @@ class ApiHealth:
         return None if installed else "the schema is missing or of another version"
 
     async def _broker_wrong(self) -> str | None:
-        return None if await self._notifier.reachable() else "does not answer; work waits for the sweeper"
+        if not (fault := await self._notifier.find_fault()):
+            return None
+        return f"takes no notifications ({fault}); workers find new work by their sweeps"
 
     async def _wrong_work(self) -> list[str]:
         seen = LedgerSample()

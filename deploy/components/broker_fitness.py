@@ -16,6 +16,7 @@ import structlog
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from producers.notifications import name_fault, write_probe
 from producers.settings import BrokerSettings
 from store.concurrent_calls import run_meanwhile
 
@@ -53,6 +54,7 @@ def find_broker_problems(settings: BrokerSettings) -> list[BrokerProblem]:
             *_check_cluster(client),
             *_check_eviction_policy(client),
             *_check_foreign_keys(client, f"{settings.namespace}:".encode()),
+            *_check_writes(client, settings.namespace),
         ]
 
 
@@ -82,12 +84,25 @@ def _check_foreign_keys(client: redis.Redis, ours: bytes) -> Iterator[BrokerProb
         yield from judge_foreign_keys(sum(not key.startswith(ours) for key in seen))
 
 
+def _check_writes(client: redis.Redis, namespace: str) -> Iterator[BrokerProblem]:
+    try:
+        write_probe(client, namespace)
+    except redis.ResponseError as error:
+        yield judge_refused_write(error)
+
+
 def judge_refused_command(command: str, unknown: str, wanted: str, error: redis.ResponseError) -> BrokerProblem:
     """Return the problem of a server that refuses a command, so that `unknown` cannot be read."""
     # Only the kind of error: an old server's answer repeats what it was sent, passwords included.
     what = f"{unknown} cannot be read: {command} is refused ({type(error).__name__})"
     allowed = f"let the user in broker.url run it, as with `ACL SETUSER NAME +{command.lower()}`, and start again"
     return BrokerProblem(what, f"{allowed}; or see to it that {wanted}")
+
+
+def judge_refused_write(error: redis.ResponseError) -> BrokerProblem:
+    """Return the problem of a server that answers and takes no write, so that workers find work by sweeps alone."""
+    remedy = "name the primary in broker.url and give it memory, disk space and the replicas that it is set to wait for"
+    return BrokerProblem(f"it refuses writes ({name_fault(error)})", f"{remedy}, and let its user write")
 
 
 def judge_refused_login(error: redis.RedisError) -> BrokerProblem:

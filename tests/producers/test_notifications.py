@@ -134,7 +134,7 @@ async def test_notify_never_calls_redis_itself(monkeypatch: pytest.MonkeyPatch) 
     assert talkers == []
     assert await asyncio.to_thread(talked.wait, 60)
     assert {name.partition("_")[0] for name in talkers} == {"notifier"}
-    assert await away.reachable() is False
+    assert await away.find_fault() == "ConnectionError"
     await away.close()
 
 

@@ -1,7 +1,7 @@
 """The sweeper finds work that no worker was notified of, and needs no Redis to get it done."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -26,20 +26,16 @@ QUESTION = {"bank": "default", "query": "Where is Anna?"}
 
 @dataclass
 class Recorded:
-    """What the sweeper notified workers of."""
+    """What the sweeper notified workers of; `fault` is why the broker does not take it."""
 
-    up: bool = True
+    fault: str = ""
     stages: list[Stage] = field(default_factory=list)
     jobs: list[tuple[UUID, UUID]] = field(default_factory=list)
 
-    def notify(self, *stages: Stage) -> None:
+    async def deliver(self, stages: Iterable[Stage], jobs: Iterable[tuple[UUID, UUID]]) -> str:
         self.stages.extend(stages)
-
-    def notify_job(self, host: UUID, job: UUID) -> None:
-        self.jobs.append((host, job))
-
-    async def reachable(self) -> bool:
-        return self.up
+        self.jobs.extend(jobs)
+        return self.fault
 
 
 @dataclass
@@ -95,9 +91,9 @@ async def test_nothing_to_do_is_no_ring(world: World) -> None:
     assert recorded.stages == []
 
 
-async def test_without_redis_the_sweeper_has_the_work_done_here(world: World) -> None:
+async def test_what_was_not_notified_the_sweeper_has_the_work_done_here(world: World) -> None:
     await world.append()
-    one = sweeper(world, Recorded(up=False))
+    one = sweeper(world, Recorded(fault="OutOfMemoryError"))
     for _ in range(3):
         await one.sweep()
         for work in list(one._working):
@@ -115,12 +111,12 @@ async def test_waiting_recall_jobs_are_asked_for_again_and_expired_ones_are_not(
     assert recorded.jobs == [(HOST, waiting)]
 
 
-async def test_without_redis_the_sweeper_has_recall_jobs_answered_here(world: World) -> None:
+async def test_what_was_not_notified_the_sweeper_has_recall_jobs_answered_here(world: World) -> None:
     jobs = RecallJobs(world.database, now)
     asked = [
         (await jobs.open(HOST, {"bank": "default", "query": name}, timedelta(minutes=5)))[0] for name in ("Anna", "Ben")
     ]
-    one = sweeper(world, Recorded(up=False))
+    one = sweeper(world, Recorded(fault="OutOfMemoryError"))
     await one.sweep()
     await asyncio.gather(*one._working)
     assert [(await jobs.read(HOST, job)).status for job in asked] == ["done", "done"]

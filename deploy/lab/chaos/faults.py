@@ -28,10 +28,13 @@ from deploy.lab.chaos.interrupted import (
     read_waiting_rows,
 )
 from deploy.lab.chaos.moments import POLL_INTERVAL_S, wait_until
+from deploy.local.ports import LOOPBACK
 from deploy.local.stack import Stack, StackNotRunning, find_stack
 
 #: How long broker or gateway are unavailable, in seconds.
 AWAY_S = 3.0
+#: How long the broker answers and refuses writes, in seconds: several sweeps.
+REFUSED_S = 8.0
 #: Seconds between the end of a stopped worker's leases and its continuation.
 PAST_LEASE_S = 2.0
 #: Least and largest number of calls that a gateway fault affects.
@@ -41,6 +44,22 @@ MOMENT_S, MORE_CALLS_S = 10.0, 2.0
 #: Deaths of a process per minute; the supervisor gives up at the fifth, which is not tested here.
 DEATHS_A_MINUTE = 3
 MINUTE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRefusal:
+    """The command after which Valkey answers and refuses writes, and the one that ends it."""
+
+    begin: tuple[str, ...]
+    end: tuple[str, ...]
+
+
+#: READONLY, as after a failover; OOM; NOREPLICAS.
+REFUSALS = (
+    WriteRefusal(("REPLICAOF", LOOPBACK, "1"), ("REPLICAOF", "NO", "ONE")),
+    WriteRefusal(("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "SET", "maxmemory", "0")),
+    WriteRefusal(("CONFIG", "SET", "min-replicas-to-write", "1"), ("CONFIG", "SET", "min-replicas-to-write", "0")),
+)
 
 
 @dataclass(slots=True)
@@ -161,6 +180,19 @@ async def pause_valkey(scene: FaultTargets) -> FaultEpisode:
     return FaultEpisode("pause_valkey", "valkey", began, time.time(), frozenset(rows))
 
 
+async def refuse_writes_of_valkey(scene: FaultTargets) -> FaultEpisode:
+    """Let Valkey answer and refuse writes for REFUSED_S: as a replica, without memory, or without its replicas."""
+    refusal = scene.chance.choice(REFUSALS)
+    began = time.time()
+    await asyncio.to_thread(_order_valkey, scene.stack, *refusal.begin)
+    try:
+        await asyncio.sleep(REFUSED_S)
+        rows = await read_waiting_rows(scene.observer)
+    finally:
+        await asyncio.to_thread(_order_valkey, scene.stack, *refusal.end)
+    return FaultEpisode("refuse_writes_of_valkey", " ".join(refusal.begin), began, time.time(), frozenset(rows))
+
+
 async def restart_postgres(scene: FaultTargets) -> FaultEpisode:
     """Shut PostgreSQL down in immediate mode: no checkpoint, all connections cut, recovery from the WAL."""
     pid, held = await scene.pid("postgres"), await read_running_rows(scene.observer)
@@ -204,6 +236,7 @@ FAULTS: Mapping[str, Fault] = MappingProxyType(
         "kill_valkey": kill_valkey,
         "flush_valkey": flush_valkey,
         "pause_valkey": pause_valkey,
+        "refuse_writes_of_valkey": refuse_writes_of_valkey,
         "restart_postgres": restart_postgres,
         "gateway_refuse": refuse_gateway,
         **{
@@ -273,5 +306,9 @@ async def _set_gateway_mode(scene: FaultTargets, mode: AnswerMode, calls: int = 
 
 
 def _flush_broker(stack: Stack) -> None:
+    _order_valkey(stack, "FLUSHALL")
+
+
+def _order_valkey(stack: Stack, *command: str) -> None:
     with redis.Redis.from_url(stack.redis_url.get_secret_value(), socket_timeout=5) as client:
-        client.flushall()
+        client.execute_command(*command)

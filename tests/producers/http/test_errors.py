@@ -253,7 +253,7 @@ async def test_a_turn_is_accepted_while_redis_is_away(
     async with silent.client({"authorization": f"Bearer {tenant.token}"}) as client:
         assert (await client.post(TURNS, json=turn)).status_code == 201
         assert (await client.post("/api/v1/recall/jobs", json={"query": "Lisbon"})).status_code == 202
-    assert await silent.notifier.reachable() is False
+    assert await silent.notifier.find_fault() == "ConnectionError"
     await silent.close()
 
 
