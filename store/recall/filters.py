@@ -67,8 +67,10 @@ def known_by_then(row: FromClause) -> ColumnElement[bool]:
 
 
 def happened_at(unit: FromClause) -> ColumnElement[datetime]:
-    """Return when the event of a unit occurred, if that is known, else when the unit was said."""
-    moment: ColumnElement[datetime] = func.coalesce(unit.c.occurred_start, unit.c.event_date)
+    """Return when the event of a unit occurred, if that is known, else when it was said: as in `unit_by_occurrence`."""
+    moment: ColumnElement[datetime] = case(
+        (unit.c.occurred_start.is_(None), unit.c.event_date), else_=unit.c.occurred_start
+    )
     return moment
 
 

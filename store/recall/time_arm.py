@@ -39,7 +39,7 @@ ABOUT = timedelta(days=400)
 def _select_said() -> Select[UUID]:
     """Select units said on the asked days, the nearest to the question in meaning first.
 
-    Those of each day are found by the index `unit_by_time`; of a day with more than `of_a_day`, the newest.
+    Those of each day are found by the index `unit_by_occurrence`; of a day with more than `of_a_day`, the newest.
     """
     unit = UNIT.alias("u")
     days = (

@@ -16,6 +16,7 @@ from store.memory.turns import TurnStore
 from store.recall import dense_queries, lexical_queries
 from store.recall.names import SPEAKERS
 from store.recall.preparation_queries import PREPARE
+from store.recall.time_arm import SAID
 from tests.store.conftest import NOON, new_host, turn
 
 
@@ -58,6 +59,7 @@ async def generic_plan(database: Database, host: UUID, statement: Statement) -> 
         (RECENT, ("session_id = ",)),
         (HOLDING_IN_SESSION, ("session_id = ", "unit_id = u.unit_id")),
         (LIVES, ("session_id = ",)),
+        (SAID, ("occurred_start IS NULL",)),
         (REFLECTIONS, ("reflection_id = t.id", "(aggregate_key)::text = ", "unit_id = (s.id)")),
     ],
     ids=[
@@ -71,6 +73,7 @@ async def generic_plan(database: Database, host: UUID, statement: Statement) -> 
         "history of a session",
         "facts of a session",
         "a single memory",
+        "units of a day",
         "reflections and their sources",
     ],
 )
