@@ -8,7 +8,7 @@ import redis
 from pydantic import SecretStr
 
 from deploy.components.broker_fitness import find_broker_problems
-from deploy.lab.chaos.faults import REFUSALS, WriteRefusal
+from deploy.lab.chaos.faults import REFUSALS, WriteRefusal, send_command
 from deploy.local import EmbeddedValkey
 from producers.jobs import QUEUES
 from producers.notifications import Notifier
@@ -37,7 +37,7 @@ def operator(server: EmbeddedValkey) -> Iterator["redis.Redis"]:
     with redis.Redis.from_url(server.url) as client:
         yield client
         for refusal in REFUSALS:
-            client.execute_command(*refusal.end)
+            send_command(client, refusal.end)
         client.flushall()
 
 
@@ -53,11 +53,11 @@ async def notifier(server: EmbeddedValkey, monkeypatch: pytest.MonkeyPatch) -> A
 async def test_a_notification_that_was_refused_is_told_and_sent_when_the_broker_takes_it(
     operator: "redis.Redis", notifier: Notifier, refusal: WriteRefusal, kind: str
 ) -> None:
-    operator.execute_command(*refusal.begin)
+    send_command(operator, refusal.begin)
     assert operator.ping()
     assert await notifier.deliver([Stage.EXTRACTION], [JOB]) == kind
     assert await notifier.find_fault() == kind
-    operator.execute_command(*refusal.end)
+    send_command(operator, refusal.end)
     queues = (QUEUES[Stage.EXTRACTION], "recall")
     await until(lambda: all(operator.hlen(f"{SPACE}:{queue}.msgs") for queue in queues), "both were sent")
     await until(lambda: not notifier._fault, "it took notice")
@@ -70,7 +70,7 @@ async def test_refused_writes_are_found_before_there_was_a_notification(
     operator: "redis.Redis", notifier: Notifier, refusal: WriteRefusal, kind: str
 ) -> None:
     assert await notifier.find_fault() == ""
-    operator.execute_command(*refusal.begin)
+    send_command(operator, refusal.begin)
     assert await notifier.find_fault() == kind
 
 
@@ -80,7 +80,7 @@ def test_the_doctor_names_refused_writes(
 ) -> None:
     settings = BrokerSettings(url=SecretStr(server.url), namespace=SPACE)
     assert find_broker_problems(settings) == []
-    operator.execute_command(*refusal.begin)
+    send_command(operator, refusal.begin)
     [flaw] = find_broker_problems(settings)
     assert flaw.what == f"it refuses writes ({kind})"
     assert not flaw.loses

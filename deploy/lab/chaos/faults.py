@@ -6,7 +6,7 @@ import random
 import signal
 import time
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -311,4 +311,9 @@ def _flush_broker(stack: Stack) -> None:
 
 def _order_valkey(stack: Stack, *command: str) -> None:
     with redis.Redis.from_url(stack.redis_url.get_secret_value(), socket_timeout=5) as client:
-        client.execute_command(*command)
+        send_command(client, command)
+
+
+def send_command(client: "redis.Redis", command: Sequence[str]) -> None:
+    """Send one command; raises redis.RedisError when it is refused."""
+    client.execute_command(*command)  # type: ignore[no-untyped-call]  # redis leaves it without annotations
