@@ -102,5 +102,7 @@ def walk(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def count_rows(node: dict[str, Any]) -> int:
     """Return how many rows a node read."""
-    each: float = node["Actual Rows"] + node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
+    each: float = (
+        node["Actual Rows"] + node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
+    )
     return round(each * node["Actual Loops"])
