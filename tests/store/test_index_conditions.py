@@ -105,4 +105,4 @@ def count_rows(node: dict[str, Any]) -> int:
     each: float = (
         node["Actual Rows"] + node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
     )
-    return round(each * node["Actual Loops"])
+    return round(each * float(node["Actual Loops"]))
