@@ -347,30 +347,6 @@ class WorkerSettings(BaseModel):
     )
 
 
-class SemanticLinkSettings(BaseModel):
-    """Links between texts that are near in meaning, made beside the pipeline once they are embedded.
-
-    Off unless asked for: with three links a text, none below 0.6, the log grows by a third, and recall, which was tried
-    with them on short messages and on long ones, finds no more. At 0.6, of both kinds, the share of linked texts that
-    answer one question together is the largest.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    enabled: bool = Field(
-        default=False,
-        description="make links between texts of near meaning; the log grows by a third and recall does not use "
-        "them: turn it on for readers of links alone",
-    )
-    most: int = Field(default=3, ge=1, le=50, description="most links of a text to earlier ones; lower it to save disk")
-    least: float = Field(
-        default=0.6,
-        ge=0,
-        le=1,
-        description="least cosine (0 to 1) of two linked texts; raise it for fewer and closer links",
-    )
-
-
 class MaintenanceSettings(BaseModel):
     """Retention: after how many days what is pruned; `null` keeps it for ever."""
 
@@ -411,4 +387,3 @@ class MaintenanceSettings(BaseModel):
         description="days after `expires_at` of a turn, document, memory or bank until its text is erased; null "
         "keeps it; lower it where expired text must go soon",
     )
-    semantic_links: SemanticLinkSettings = Field(default_factory=SemanticLinkSettings)

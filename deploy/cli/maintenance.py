@@ -16,11 +16,9 @@ from deploy.cli.operator_command import record_act
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import build_database_settings, find_owner_url, find_running_stack
-from deploy.components.linking import create_linking_task
 from deploy.local.stack import Stack
 from deploy.settings import Settings, load_settings
 from deploy.settings_errors import SettingsError
-from embeddings.registry import create_embedder
 from store.clock import DatabaseClock
 from store.database import Database
 from store.derived.vector_indexes import VectorIndexes
@@ -57,8 +55,7 @@ def maintenance_command(
     were opened for them later; `audit` prunes the audit of calls to the Memory Gateway (`maintenance.audit_days`);
     `calls` prunes the audit of API calls (`maintenance.calls_days`); `ending` ends what has expired, `ended` erases its
     text (`maintenance.ended_days`); `said` erases old turns permanently, with a receipt (off unless
-    `maintenance.said_days` is set); `semantic_links` links texts of similar meaning (off unless
-    `maintenance.semantic_links.enabled`);
+    `maintenance.said_days` is set);
     `recall_check` compares recall with an exact search in a bank larger than `recall.exact_units`, for the metrics;
     `vector_indexes` builds vector indexes for such banks, which needs the database's owner: `afterturn up` does it
     itself, and so does a worker that has `database.owner_url`. A task that a worker is running is reported as busy.
@@ -116,8 +113,7 @@ async def _run_maintenance(
         needs = Needs(
             Pruning(database), jobs, erasures, settings.maintenance, clock, words, ExpiryTask(database, clock)
         )
-        near = create_linking_task(settings, database, create_embedder(settings.embedding, settings.data), clock)
-        others = (near, recall_check_task(database, settings.recall), index_task(indexes))
+        others = (recall_check_task(database, settings.recall), index_task(indexes))
         tasks = {task.name: task for task in (*build_tasks(needs), *others)}
         if unknown := [name for name in names or () if name not in tasks]:
             raise exit_with(f"no such task: {', '.join(unknown)}; there are {', '.join(tasks)}", 2)

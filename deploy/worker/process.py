@@ -27,7 +27,6 @@ from deploy.components.external_models import record_models
 from deploy.components.facade import build_dependencies
 from deploy.components.gateways import build_delivery_clients, create_gateway_recall
 from deploy.components.indexing import index_as_owner
-from deploy.components.linking import create_linking_task
 from deploy.components.process_setup import freeze_loaded_objects, lower_backend_priority
 from deploy.observability import logs
 from deploy.observability.loop_lag import record_loop_lag
@@ -252,11 +251,7 @@ async def _build_resources(
         WordReanalysis(database),
         ExpiryTask(database, clock),
     )
-    tasks = (
-        *build_tasks(needs),
-        create_linking_task(settings, database, embedder, clock),
-        recall_check_task(database, settings.recall),
-    )
+    tasks = (*build_tasks(needs), recall_check_task(database, settings.recall))
     maintainer = Maintainer(Schedule(database), tasks, name)
     entry = Registration(WorkerRegistry(database), name, [str(stage) for stage in settings.worker.stages])
     entry.start()

@@ -192,7 +192,7 @@ class LinkKey(EventData):
 
 
 class Link(LinkKey):
-    """A link's state; a semantic link made from vectors names their model."""
+    """A link's state; `embedding_model` is that of earlier semantic links, which were made from vectors."""
 
     weight: float = 1.0
     embedding_model: str | None = None

@@ -1,17 +1,23 @@
-"""What a reader of the log needs that follows it in the order of its commits, without gaps, and keeps a checkpoint.
+"""Reads a tenant's log in the order of its commits, without gaps, with or without a checkpoint.
 
 A position is drawn before its transaction commits, so a higher one may be seen first. Readers therefore follow
 (xid, position) and stop below the oldest transaction that still runs. A checkpoint is written in the transaction that
 writes the events' effects, so each event takes effect once. Source: Emmett's reading rule.
 """
 
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.pool import NullPool
 
 from store.connections import create_owner_engine
+from store.database import Database
+from store.errors import RestoredElsewhere
 
 AT_HOME = text("""
     select c.system_identifier = s.system_identifier from public.afterturn_cluster c, pg_control_system() s""")
@@ -23,6 +29,12 @@ HOLD = text("""
 ADVANCE = text("""
     update afterturn.subscription_t set xid = cast(cast(:xid as text) as xid8), position = :position
      where host_id = :host and name = :name""")
+PAGE = text("""
+    select cast(cast(e.xid as text) as bigint) as xid, e.position, e.id, afterturn.cloud_event(e) as payload
+      from afterturn.event_store_t e
+     where e.host_id = :host and (e.xid, e.position) > (cast(cast(:xid as text) as xid8), cast(:position as bigint))
+       and e.xid < pg_snapshot_xmin(pg_current_snapshot())
+     order by e.xid, e.position limit :limit""")
 RESTAMP = text("select afterturn.restamp()")
 SKIP = text("select setval('afterturn.log_position_seq', nextval('afterturn.log_position_seq') + :many)")
 #: Positions that a restore to a point in time leaves out: more than a lost time can have given.
@@ -37,9 +49,41 @@ class LogPosition:
     position: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class LoggedEvent:
+    """An event of the log; `payload` is the whole CloudEvent."""
+
+    place: LogPosition
+    id: UUID
+    payload: Mapping[str, Any] = field(repr=False)
+
+
 async def is_log_of_cluster(connection: AsyncConnection) -> bool:
     """Return whether the log is stamped for this cluster; if not, it was restored from another."""
     return bool((await connection.execute(AT_HOME)).scalar())
+
+
+async def read_events(connection: AsyncConnection, host: UUID, after: LogPosition, limit: int) -> list[LoggedEvent]:
+    """Return the next events of a host after a place; later calls return later events only."""
+    if not await is_log_of_cluster(connection):
+        raise RestoredElsewhere
+    arguments = {"host": host, "xid": str(after.xid), "position": after.position, "limit": limit}
+    rows = await connection.execute(PAGE, arguments)
+    return [LoggedEvent(LogPosition(row.xid, row.position), row.id, row.payload) for row in rows]
+
+
+@asynccontextmanager
+async def next_page(database: Database, host: UUID, name: str, limit: int = 500) -> AsyncGenerator[list[LoggedEvent]]:
+    """Read the next events of a subscription and set its checkpoint after them, in one transaction."""
+    key = {"host": host, "name": name}
+    async with database.tenant(host) as connection:
+        await connection.execute(OPEN, key)
+        row = (await connection.execute(HOLD, key)).one()
+        events = await read_events(connection, host, LogPosition(row.xid, row.position), limit)
+        yield events
+        if events:
+            last = events[-1].place
+            await connection.execute(ADVANCE, {**key, "xid": str(last.xid), "position": last.position})
 
 
 async def restamp_log(owner_url: str) -> int:

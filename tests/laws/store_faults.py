@@ -279,11 +279,11 @@ FAULTS = (
     Mutant(
         law="L5",
         fault="a reader of the log passes by what is still being written",
-        file="store/derived/semantic_links.py",
-        before="\n           and e.xid < pg_snapshot_xmin(pg_current_snapshot())\n",
+        file="store/log/reader.py",
+        before="\n       and e.xid < pg_snapshot_xmin(pg_current_snapshot())\n",
         after="\n",
-        held_by="tests/workers/maintenance/test_semantic_links.py",
-        tests=("test_a_text_that_is_still_being_written_is_not_passed_by",),
+        held_by="tests/store/log/test_reader.py",
+        tests=("test_a_reader_stops_before_what_is_still_being_written_and_misses_nothing",),
     ),
     Mutant(
         law="L2",
@@ -347,15 +347,6 @@ FAULTS = (
         after="    if True:\n",
         held_by="tests/workers/test_recalled_reflections.py",
         tests=("test_it_is_gone_with_any_of_its_facts_before_any_stage_has_seen_that",),
-    ),
-    Mutant(
-        law="L11",
-        fault="what was erased while vectors were compared is linked",
-        file="store/derived/semantic_links.py",
-        before=" and u.active\n       and u.aggregate_version = t.version\n",
-        after="\n",
-        held_by="tests/workers/maintenance/test_semantic_links.py",
-        tests=("test_what_is_forgotten_or_erased_while_vectors_are_compared_is_not_linked",),
     ),
     Mutant(
         law="L1",

@@ -21,7 +21,7 @@ from store.database import Database
 from store.identity import bank_id, host_id
 from store.ledger.ledger import Ledger
 from store.log.bulk import append_bulk
-from store.log.reader import LogPosition
+from store.log.reader import LoggedEvent, LogPosition, read_events
 from store.maintenance import WordReanalysis
 from store.memory.turns import Appended, TurnStore
 from store.replay import ReplayScope, repair_scope, swap_tables, verify_log
@@ -32,7 +32,7 @@ from tests.patience import until
 from tests.producers.conftest import Tenant, World, broker_of, build
 from tests.servers import TestPostgres, TestValkey
 from tests.store.conftest import settings_of
-from tests.store.log.reading import LoggedEvent, build_reoffer, read_events
+from tests.store.log.reoffering import build_reoffer
 from tests.watched import Watched
 from tests.workers.conftest import World as WorkersWorld
 from tests.workers.stages import Crew

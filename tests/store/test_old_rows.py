@@ -17,12 +17,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import migrations
 from store.connections import create_owner_engine
-from store.log.reader import LogPosition, restamp_log
+from store.log.reader import LogPosition, read_events, restamp_log
 from store.maintenance import WordReanalysis
 from store.replay import verify_log
 from tests.dumps import restored
 from tests.servers import TestPostgres, TestValkey
-from tests.store.log.reading import read_events
 from tests.store.old_rows import FOLDER, write_memory
 from tests.workers.conftest import HOST, World, open_world
 from tests.workers.stages import Crew

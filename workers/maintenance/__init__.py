@@ -1,10 +1,9 @@
 """Maintenance: tasks that prune rows past their retention and build derived data, each run by one worker at a time.
 
-Exports `Maintainer` and `TaskOutcome`, and the tasks (`tasks`, `checking`, `linking`) that `deploy` builds.
+Exports `Maintainer` and `TaskOutcome`, and the tasks (`tasks`, `checking`) that `deploy` builds.
 """
 
 from workers.maintenance.checking import recall_check_task
-from workers.maintenance.linking import linking_task
 from workers.maintenance.maintainer import Maintainer, TaskOutcome
 from workers.maintenance.tasks import Needs, Task, build_tasks, index_task
 
@@ -15,6 +14,5 @@ __all__ = [
     "TaskOutcome",
     "build_tasks",
     "index_task",
-    "linking_task",
     "recall_check_task",
 ]

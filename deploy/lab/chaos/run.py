@@ -83,8 +83,6 @@ def run_chaos(plan: Plan, say: Say) -> ChaosOutcome:
         "AFTERTURN_GATEWAY__TIMEOUT_SECONDS": str(plan.patience_s),
         "AFTERTURN_GATEWAY__BREAKER_SECONDS": str(plan.lease_s),
         "AFTERTURN_WORKER__LEASE_SECONDS": str(plan.lease_s),
-        # Semantic links depend on the order of arrival, which faults change.
-        "AFTERTURN_MAINTENANCE__SEMANTIC_LINKS__ENABLED": "false",
     }
     with (
         open_private_folder("chaos-gateway") as folder,

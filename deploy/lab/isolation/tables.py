@@ -29,12 +29,10 @@ MAY_BE_EMPTY = {
     "posting_t": "filled by the worker that carries words",
     "unit_word_t": "emptied by the worker that carries words",
 }
-# Semantic links are left out, because maintenance may create them at any time.
 LOG = text("""
     select e.bank_id, md5(string_agg(md5(e::text), '' order by e.position)) as digest
       from afterturn.event_store_t e
      where e.host_id = any(:hosts) and e.bank_id = any(:banks)
-       and coalesce(e.data->>'linkType', '') <> 'semantic'
      group by e.bank_id""")
 
 

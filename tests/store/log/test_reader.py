@@ -12,11 +12,10 @@ from store.errors import RestoredElsewhere
 from store.log.append import append_events
 from store.log.bulk import append_bulk
 from store.log.catalog import EventType
-from store.log.reader import LogPosition, restamp_log
+from store.log.reader import LogPosition, next_page, read_events, restamp_log
 from tests.patience import until
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host, settled
-from tests.store.log.reading import next_page, read_events
 from tests.store.log.test_append import append, event
 
 E = EventType

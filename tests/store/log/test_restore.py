@@ -14,11 +14,11 @@ from deploy.local import EmbeddedPostgres, PostgresEndpoint
 from store.database import Database
 from store.errors import RestoredElsewhere
 from store.log.catalog import EventType
+from store.log.reader import next_page
 from store.replay import verify_log
 from tests.dumps import AS_OWNER, EVERY_TENANT, dumped, restored
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host, settings_of, settled
-from tests.store.log.reading import next_page
 from tests.store.log.test_append import append, event
 
 E = EventType

@@ -9,7 +9,7 @@ from store.log.catalog import EventType
 from store.replay import ReplayScope, verify_log
 from store.tenancy.keys import Keys
 from tests.deploy.operated import Operated
-from tests.store.log.reading import build_reoffer
+from tests.store.log.reoffering import build_reoffer
 from tests.store.log.samples import cloud_event
 
 HOST = UUID("6f1b2c1e-6c1d-5f0e-9a57-8c8a0f2d7b11")
