@@ -10,12 +10,13 @@ from uuid import UUID
 import httpx
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.gateway import GatewayClient
+from afterturn_client.posts import Posts
 from afterturn_client.transport import check_base_url
 
-from producers.keep_alive_client import KeepAliveClient
 from store.database import Database
 from store.ledger.circuit_breakers import Gate, GatePolicy, gate_name
 from store.tenancy.gateway_targets import GatewayTarget
+from store.tracing import current_traceparent
 
 
 class TargetUnusable(Exception):
@@ -61,7 +62,7 @@ class GatewayClients:
         self._access = access
         self._call_policy = call_policy
         self._use = use
-        self._posts: dict[str, KeepAliveClient] = {}
+        self._posts: dict[str, Posts] = {}
         self._gates: dict[UUID, Gate] = {}
 
     def client(self, target: GatewayTarget) -> GatewayClient:
@@ -88,6 +89,7 @@ class GatewayClients:
         for posts in self._posts.values():
             await posts.aclose()
 
-    def _open(self, base_url: str) -> KeepAliveClient:
-        posts = KeepAliveClient(check_base_url(base_url), self._call_policy.timeout_s, self._call_policy.keep_s)
+    def _open(self, base_url: str) -> Posts:
+        calls = self._call_policy
+        posts = Posts(check_base_url(base_url), calls.timeout_s, keep_s=calls.keep_s, traceparent=current_traceparent)
         return self._posts.setdefault(base_url, posts)

@@ -1,6 +1,7 @@
 """Servers on loopback that record what they are sent and answer as a test says."""
 
 import asyncio
+import re
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -110,6 +111,23 @@ def silence() -> Iterator[Callable[..., None]]:
             over.set()
 
 
+TLS_HANDSHAKE = b"\x16"
+
+
+def _read_request(connection: socket.socket) -> bytes:
+    """Return a request's bytes: its head and as much body as it names; the first bytes of what is no HTTP."""
+    request = b""
+    while True:
+        head, ended, body = request.partition(b"\r\n\r\n")
+        named = re.search(rb"(?i)content-length: (\d+)", head)
+        if request.startswith(TLS_HANDSHAKE) or (ended and len(body) >= (int(named[1]) if named else 0)):
+            return request
+        piece = connection.recv(65536)
+        if not piece:
+            return request
+        request += piece
+
+
 @contextmanager
 def raw_server(reply: bytes, *, linger_s: float = 0.0) -> Iterator[tuple[str, list[bytes]]]:
     """Read one request a connection, write `reply`, wait `linger_s`, cut the connection."""
@@ -127,7 +145,7 @@ def raw_server(reply: bytes, *, linger_s: float = 0.0) -> Iterator[tuple[str, li
 
     def answer(connection: socket.socket) -> None:
         with connection:
-            received.append(connection.recv(65536))
+            received.append(_read_request(connection))
             connection.sendall(reply)
             stop.wait(linger_s)
 

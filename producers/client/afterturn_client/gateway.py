@@ -17,14 +17,7 @@ import httpx
 
 from afterturn_client.errors import Category, GatewayError, InvalidRequestError
 from afterturn_client.posts import Posts, Sends
-from afterturn_client.transport import (
-    Lost,
-    Reply,
-    check_base_url,
-    encode_json,
-    proxy_of,
-    trusted_certificates,
-)
+from afterturn_client.transport import Lost, Reply, check_base_url, encode_json
 
 #: How the gateway names a chat session in `add` and `flush`.
 SESSION_PREFIX = "chat:"
@@ -82,12 +75,7 @@ class GatewayClient:
         self._base_url = check_base_url(base_url)
         self._identity = {"user_id": user_id, "user_key": user_key}
         self._scope = {"app_id": app_id, "project_id": project_id}
-        self._posts = posts or Posts(
-            transport or _build_transport(self._base_url),
-            self._base_url,
-            float(timeout_seconds),
-            traced=transport is None,
-        )
+        self._posts = posts or Posts(self._base_url, float(timeout_seconds), transport=transport)
 
     def __repr__(self) -> str:
         return f"GatewayClient({self._base_url!r})"
@@ -146,14 +134,6 @@ class GatewayClient:
             status=outcome.status,
             retry_after=outcome.retry_after,
         )
-
-
-def _build_transport(base_url: str) -> httpx.AsyncBaseTransport:
-    return httpx.AsyncHTTPTransport(
-        verify=trusted_certificates(base_url),
-        proxy=proxy_of(base_url),
-        limits=httpx.Limits(max_keepalive_connections=0),
-    )
 
 
 def _read_reply(reply: Reply) -> dict[str, Any] | Category:

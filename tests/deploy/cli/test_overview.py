@@ -13,7 +13,7 @@ from deploy.cli.app import COMMANDS, WITH_VALUE, build_cli, build_requested_cli
 from tests.patience import PATIENCE_S
 
 HEAVY = {
-    "aiohttp", "alembic", "asyncpg", "cryptography", "dramatiq", "fastapi", "fastembed", "granian", "httpx", "numpy",
+    "alembic", "asyncpg", "cryptography", "dramatiq", "fastapi", "fastembed", "granian", "httpx", "numpy",
     "onnxruntime", "opentelemetry", "pydantic", "redis", "sqlalchemy", "starlette", "tokenizers", "uvloop", "yaml",
 }  # fmt: skip
 OURS = {"store", "workers", "producers", "embeddings"}

@@ -5,21 +5,19 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
-from tests.patience import until
-
 FINE = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 
 
 class Talker:
     """Answers calls on connections it keeps, `answers` of them; then it takes one more and ends its connection.
 
-    Or, if it `hangs`, says nothing to that one. It `reads` what it answers, or its head alone.
+    Or, if it `hangs`, says nothing to that one.
     """
 
-    def __init__(self, answers: int = 1000, *, answer: bytes = FINE, hangs: bool = False, reads: bool = True) -> None:
+    def __init__(self, answers: int = 1000, *, answer: bytes = FINE, hangs: bool = False) -> None:
         self.calls_of_connections: list[int] = []
         self.ended = 0
-        self._answers, self._answer, self._hangs, self._reads = answers, answer, hangs, reads
+        self._answers, self._answer, self._hangs = answers, answer, hangs
         self._writers: list[asyncio.StreamWriter] = []
 
     @asynccontextmanager
@@ -45,16 +43,13 @@ class Talker:
         nth = len(self.calls_of_connections)
         self.calls_of_connections.append(0)
         while (head := await _head(reader)) is not None:
-            if self._reads:
-                await reader.readexactly(int(re.findall(rb"(?i)content-length: (\d+)", head)[0]))
+            await reader.readexactly(int(re.findall(rb"(?i)content-length: (\d+)", head)[0]))
             self.calls_of_connections[nth] += 1
             if sum(self.calls_of_connections) > self._answers:
                 if not self._hangs:
                     break
                 continue
             writer.write(self._answer)
-            if not self._reads:
-                await until(writer.is_closing, "whoever listens hangs up")
         self.ended += 1
         writer.close()
 
