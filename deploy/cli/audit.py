@@ -66,7 +66,15 @@ def list_command(
 
     stack = find_running_stack(data)
     if api := find_operator_api(stack):
-        asked = {"tenant": host, "door": door and door.value, "refused": refused or None, "limit": limit}
+        asked = {
+            "tenant": host,
+            "door": door and door.value,
+            "key_id": key and str(key),
+            "operation": operation,
+            "refused": refused or None,
+            "since_s": since and since.total_seconds(),
+            "limit": limit,
+        }
         print_api_rows(api.call("GET", "/audit", **asked), "calls", as_json=as_json)
         return
     found, more = run_on_database(stack, read)
@@ -88,7 +96,7 @@ def _serialise_call(one: Recorded) -> dict[str, Any]:
     return {
         "at": call.at.isoformat(),
         "door": call.door.value,
-        "host": one.host,
+        "tenant": one.host,
         "key_id": call.key_id and str(call.key_id),
         "key_label": one.key_label,
         "actor": call.actor,

@@ -253,7 +253,7 @@ def _as_json(one: ListedTarget) -> dict[str, Any]:
     target = one.target
     return {
         "target_id": str(target.target_id),
-        "host": one.host,
+        "tenant": one.host,
         "bank_id": target.bank_id and str(target.bank_id),
         "bank": one.bank,
         "url": target.user.base_url or SELF,

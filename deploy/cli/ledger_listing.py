@@ -92,7 +92,7 @@ def _serialise_history(story: TurnHistory) -> dict[str, object]:
     first = story.rows[0]
     return {
         "turn_id": str(first.turn_id),
-        "host": first.host,
+        "tenant": first.host,
         "bank": story.banks.get(first.bank_id),
         "jobs": _rows_json(story),
         "history": [ledger_rows.serialise_note(noted) for noted in story.notes],

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from deploy.cli.existence import find_host_id
 from deploy.cli.times import parse_duration
 from deploy.components.bootstrap import HOST
 from deploy.notices import replace_unprintable
+from producers.service.operator_work import describe_job
 from store import identity
 from store.ledger.listing import Backlog, LedgerEntry, Selection, TurnAuditRow
 from store.ledger.stages import Stage
@@ -95,31 +96,14 @@ async def read_rows(
 def serialise_row(
     entry: LedgerEntry, banks: Mapping[UUID, str], deliveries: Mapping[UUID, Destination]
 ) -> dict[str, Any]:
-    """Return a row as `--json` shows it: ids, names of host and bank, status, category, reason; no content.
+    """Return a row as `--json` shows it: what the operators' API tells of it, and the bank's name; no content.
 
     A delivery also shows its target and the session's name there.
     """
     to = deliveries.get(entry.item_id) if entry.stage is Stage.GATEWAY else None
     return {
-        "id": str(entry.item_id),
-        "turn_id": str(entry.turn_id),
-        "stage": entry.stage.value,
-        "status": entry.status,
-        "state": entry.state,
-        "follow_up": entry.is_follow_up,
-        "host": entry.host,
+        **describe_job(entry),
         "bank": banks.get(entry.bank_id),
-        "session": str(entry.session_id),
-        "position": entry.position,
-        "attempts": entry.attempts,
-        "category": entry.category,
-        "reason": entry.reason,
-        "age_s": round(entry.age_s, 3),
-        "accepted_at": entry.accepted_at.isoformat(),
-        "updated_at": entry.updated_at.isoformat(),
-        "next_attempt_at": _format_time(entry.next_attempt_at) if entry.status in {"pending", "running"} else None,
-        "waits_for": entry.waits_for and entry.waits_for.value,
-        "worker": entry.worker,
         **({} if to is None else {"gateway": destination_json(to)}),
     }
 
@@ -189,7 +173,3 @@ def format_seconds(seconds: float) -> str:
         if seconds >= unit:
             return f"{seconds / unit:.1f} {name}"
     return f"{seconds:.1f} s"
-
-
-def _format_time(at: datetime | None) -> str | None:
-    return at.isoformat() if at else None

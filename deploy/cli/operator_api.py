@@ -15,6 +15,10 @@ from store.tenancy.tokens import OPERATOR_PREFIX
 TIMEOUT_S = 30.0
 
 
+class ServiceAwayError(OSError):
+    """No answer came from the service; the text is the kind of failure."""
+
+
 class OperatorApi:
     """A client of one service's operator API; every failure ends the command with one line."""
 
@@ -29,13 +33,20 @@ class OperatorApi:
 
     def call(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
         """Return the service's answer; exits 1 when it fails or refuses, 2 for a wrong key."""
+        try:
+            return self.ask(method, path, body, **query)
+        except ServiceAwayError as error:
+            raise exit_with(f"{self._base} does not answer ({error})", 1) from None
+
+    def ask(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
+        """Return the service's answer as `call` does. Raises ServiceAwayError where none comes."""
         asked = {name: value for name, value in query.items() if value is not None}
         url = f"{self._base}/api/v1/operator{path}"
         try:
             with httpx.Client(timeout=TIMEOUT_S, headers=self._headers) as client:
                 reply = client.request(method, url, json=body, params=asked)
         except httpx.HTTPError as error:
-            raise exit_with(f"{self._base} does not answer ({type(error).__name__})", 1) from None
+            raise ServiceAwayError(type(error).__name__) from None
         if reply.is_success:
             return reply.json() if reply.content else {}
         raise exit_with(f"the service refused: {_read_refusal(reply)}", 2 if reply.status_code in {401, 403} else 1)

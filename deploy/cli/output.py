@@ -3,7 +3,9 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import typer
 from rich.console import Console
@@ -17,7 +19,8 @@ PIPE_WIDTH = 400
 
 def print_json(value: Mapping[str, Any]) -> None:
     """Print one line of JSON in ASCII, so that no character in it can end the line."""
-    print(json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(", ", ": ")), flush=True)
+    told = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(", ", ": "), default=_encode_value)
+    print(told, flush=True)
 
 
 def print_rows(answer: Mapping[str, Any], name: str, *, as_json: bool) -> None:
@@ -56,6 +59,15 @@ def create_console() -> Console:
     Output to a pipe has unlimited width, so that nothing is cut off.
     """
     return Console(markup=False, highlight=False, emoji=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+
+
+def _encode_value(value: Any) -> str:
+    """Return an id or a time as the API's JSON has it."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, UUID):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 def _format_value(value: Any) -> str:

@@ -57,7 +57,7 @@ class Speeds:
 
 
 async def poll_forever(look: Callable[[], Awaitable[T]], every: timedelta, say: Say) -> AsyncGenerator[T]:
-    """Yield the counts forever; report once while the database does not answer, and keep polling."""
+    """Yield the counts forever; report once while the service or its database does not answer, and keep polling."""
     away = False
     while True:
         began = time.monotonic()
@@ -65,7 +65,7 @@ async def poll_forever(look: Callable[[], Awaitable[T]], every: timedelta, say: 
             seen = await look()
         except (SQLAlchemyError, OSError, ResourceBusy) as error:
             if not away:
-                say(f"the database of the stack does not answer ({type(error).__name__}); retrying")
+                say(f"the stack does not answer ({type(error).__name__}); retrying")
             away = True
         else:
             away = False

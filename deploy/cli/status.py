@@ -1,6 +1,7 @@
 """`afterturn status`: number of turns and the progress of each stage."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -18,7 +19,7 @@ from deploy.cli.ledger_rows import format_seconds
 from deploy.cli.operator_api import find_operator_api
 from deploy.cli.operator_command import run_on_database
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import create_console, print_fields, print_json
+from deploy.cli.output import create_console, print_json
 from deploy.cli.running_stack import find_running_stack
 from deploy.cli.stage_progress import Speed, Speeds, poll_forever
 from deploy.cli.times import parse_duration
@@ -82,15 +83,19 @@ def status_command(
     **Example:** `afterturn status --watch`
     """
     stack = find_running_stack(data)
-    if api := find_operator_api(stack):
-        print_fields(api.call("GET", "/status"), as_json=as_json)
-        return
+    api = find_operator_api(stack)
     if watch:
         try:
-            run_on_database(stack, partial(_watch_status, every=every, as_json=as_json))
+            if api:
+                asyncio.run(_watch_status(partial(asyncio.to_thread, _ask_status, api.ask), every, as_json=as_json))
+            else:
+                run_on_database(
+                    stack, lambda database: _watch_status(partial(_read_status, database), every, as_json=as_json)
+                )
         except KeyboardInterrupt:
             raise typer.Exit(0) from None
-    status = replace(run_on_database(stack, _read_status), memory_bytes=measure_memory(stack))
+    status = _ask_status(api.call) if api else run_on_database(stack, _read_status)
+    status = replace(status, memory_bytes=measure_memory(stack))
     if as_json:
         print_json(_serialise_status(status))
     else:
@@ -102,12 +107,24 @@ async def _read_status(database: Database) -> PipelineStatus:
     return PipelineStatus(await ledger.counts(), await ledger.gauges())
 
 
-async def _watch_status(database: Database, *, every: timedelta, as_json: bool) -> None:
+def _ask_status(ask: Callable[[str, str], Any]) -> PipelineStatus:
+    """Return the status as the operators' API tells it; raises what `ask` raises."""
+    told = ask("GET", "/status")
+    none = dict.fromkeys(PUBLIC_STATUSES, 0)
+
+    def read(counts: Mapping[str, Mapping[str, int]]) -> dict[Stage, StageCounts]:
+        oldest = told["oldest_by_stage_s"]
+        return {stage: StageCounts({**none, **counts.get(stage, {})}, oldest.get(stage, 0.0)) for stage in Stage}
+
+    return PipelineStatus(read(told["stages"]), read(told["rows"]))
+
+
+async def _watch_status(look: Callable[[], Awaitable[PipelineStatus]], every: timedelta, *, as_json: bool) -> None:
     """Print every refresh; in a terminal, in place."""
     screen, speeds = create_console(), Speeds()
     in_place = Live(console=screen, auto_refresh=False) if screen.is_terminal and not as_json else None
     with in_place or nullcontext():
-        async for status in poll_forever(partial(_read_status, database), every, print_notice):
+        async for status in poll_forever(look, every, print_notice):
             speed = speeds.after(status.turns, status.rows)
             if as_json:
                 print_json(
@@ -127,7 +144,9 @@ def _serialise_status(status: PipelineStatus) -> dict[str, Any]:
     return {
         "turns": status.accepted,
         "stages": {stage.value: dict(status.turns[stage].counts) for stage in status.stages},
+        "rows": {stage.value: dict(status.rows[stage].counts) for stage in status.stages},
         "oldest_undone_s": round(status.oldest_undone_s, 3),
+        "oldest_by_stage_s": {stage.value: round(status.rows[stage].oldest_undone_s, 3) for stage in status.stages},
         "dead": status.of("dead"),
         "undone": status.of("pending", "running"),
         **({} if status.memory_bytes is None else {"memory_pss_mb": round(status.memory_bytes / MIB, 1)}),

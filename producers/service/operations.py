@@ -44,13 +44,20 @@ class TenantParameters(BaseModel):
 
 
 class AuditParameters(BaseModel):
-    """Filter of calls: tenant, interface, refused ones; at most `limit`, the newest first."""
+    """Filter of calls: tenant, interface, key, operation, refused ones, age; at most `limit`, the newest first."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     tenant: AnyTenant = None
     door: Interface | None = Field(None, description="interface that the calls came in by; left out: each")
+    key_id: UUID | None = Field(None, description="id of the key that made the calls; left out: every caller")
+    operation: Name | None = Field(
+        None, description="template of the route, or name of the command: `POST /api/v1/turns`; left out: each"
+    )
     refused: bool = Field(False, description="whether to list refused calls alone, of a status from 400 on")
+    since_s: float | None = Field(
+        None, ge=0, le=36_500 * 86_400, allow_inf_nan=False, description="greatest age in seconds; left out: any"
+    )
     limit: Limit = 50
 
 
@@ -141,14 +148,20 @@ class StatusAnswer(WireModel):
 
     turns: int = Field(description="number of turns")
     stages: dict[str, dict[str, int]] = Field(description="number of turns by stage and status")
+    rows: dict[str, dict[str, int]] = Field(
+        description="number of undone and failed rows of work by stage and status, follow-ups included"
+    )
     oldest_undone_s: float = Field(description="age of the oldest undone work in seconds")
+    oldest_by_stage_s: dict[str, float] = Field(description="the same by stage; 0: nothing of it is undone")
     dead: int = Field(description="number of quarantined rows")
     undone: int = Field(description="number of undone rows")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "turns": 400,
         "stages": {"extraction": {"pending": 0, "running": 0, "done": 400, "skipped": 0, "unknown": 0, "dead": 0}},
+        "rows": {"extraction": {"pending": 0, "running": 0, "done": 0, "skipped": 0, "unknown": 0, "dead": 0}},
         "oldest_undone_s": 0.0,
+        "oldest_by_stage_s": {"extraction": 0.0},
         "dead": 0,
         "undone": 0,
     }
@@ -232,6 +245,8 @@ class CallAnswer(WireModel):
     took_ms: float = Field(description="milliseconds that it took")
     tenant: str | None = Field(description="name of the tenant; null: none, or not known")
     key_id: UUID | None = Field(description="id of the key; null: none")
+    key_label: str | None = Field(description="what the key is for; null: there is no key, or not any more")
+    request_id: str | None = Field(description="id of the request, as its answer and the logs have it; null: none")
     actor: str | None = Field(description="account that ran an operator's command; null: it was no command")
     status: int | None = Field(description="HTTP status of the answer; null: it was a command")
     code: str | None = Field(description="error code of a refused call; null: it was not refused")
@@ -255,6 +270,8 @@ class AuditAnswer(WireModel):
                 "took_ms": 4.2,
                 "tenant": "acme",
                 "key_id": KEY_ID,
+                "key_label": "support bot",
+                "request_id": "0b7c1f5e52a74a3e8d513f6a1c9b7e20",
                 "actor": None,
                 "status": 201,
                 "code": None,
@@ -336,7 +353,9 @@ class Operations:
         return {
             "turns": max(sum(stage.counts.values()) for stage in turns.values()),
             "stages": {stage.value: dict(turns[stage].counts) for stage in shown},
+            "rows": {stage.value: dict(rows[stage].counts) for stage in shown},
             "oldest_undone_s": round(max(stage.oldest_undone_s for stage in rows.values()), 3),
+            "oldest_by_stage_s": {stage.value: round(rows[stage].oldest_undone_s, 3) for stage in shown},
             "dead": totals["dead"],
             "undone": totals["pending"] + totals["running"],
         }
@@ -402,8 +421,11 @@ class Operations:
         """Return audited calls."""
         call_filter = CallFilter(
             host=None if asked.tenant is None else identity.host_id(asked.tenant),
+            key=asked.key_id,
             door=asked.door,
+            operation=asked.operation,
             refused=asked.refused,
+            since=None if asked.since_s is None else timedelta(seconds=asked.since_s),
         )
         found, more = await CallAudit(self._database).read(call_filter, asked.limit)
         shown = [
@@ -411,9 +433,11 @@ class Operations:
                 "at": one.call.at,
                 "door": one.call.door.value,
                 "operation": one.call.operation,
-                "took_ms": one.call.took_ms,
+                "took_ms": round(one.call.took_ms, 2),
                 "tenant": one.host,
                 "key_id": one.call.key_id,
+                "key_label": one.key_label,
+                "request_id": one.call.request_id and one.call.request_id.hex,
                 "actor": one.call.actor,
                 "status": one.call.status,
                 "code": one.call.code,

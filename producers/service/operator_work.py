@@ -117,6 +117,8 @@ class JobAnswer(WireModel):
     turn_id: UUID = Field(description="id of the turn")
     stage: str = Field(description="stage of the work")
     status: str = Field(description="status of the work; `dead` is quarantined")
+    state: str = Field(description="the same in detail: `add_unknown` is an `unknown` delivery")
+    follow_up: bool = Field(description="whether a stage, a correction or an erasure opened it beside the turn's own")
     tenant: str = Field(description="name of the tenant")
     bank_id: UUID = Field(description="id of the bank")
     session_id: UUID = Field(description="id of the session")
@@ -126,6 +128,9 @@ class JobAnswer(WireModel):
     reason: str | None = Field(description="sanitised reason of the last error; null: none is known")
     age_s: float = Field(description="seconds since the turn was accepted")
     accepted_at: datetime = Field(description="time at which the turn was accepted")
+    updated_at: datetime = Field(description="time of its last change")
+    next_attempt_at: datetime | None = Field(description="time of the next attempt; null: it has ended")
+    waits_for: str | None = Field(description="stage that must end before it; null: none")
     worker: str | None = Field(description="worker that has claimed it; null: none")
 
 
@@ -134,6 +139,8 @@ JOB: Mapping[str, Any] = {
     "turn_id": KEY_ID,
     "stage": "extraction",
     "status": "dead",
+    "state": "dead",
+    "follow_up": False,
     "tenant": "acme",
     "bank_id": TENANT_ID,
     "session_id": TENANT_ID,
@@ -143,6 +150,9 @@ JOB: Mapping[str, Any] = {
     "reason": None,
     "age_s": 12.5,
     "accepted_at": AT,
+    "updated_at": AT,
+    "next_attempt_at": None,
+    "waits_for": None,
     "worker": None,
 }
 
@@ -253,7 +263,7 @@ class OperatorWork:
         place = JOBS.open(NO_HOST, scope, asked.cursor)
         rows, _ = await self._backlog.rows(asked.select(LedgerCursor(*place) if place else None), asked.limit + 1)
         page = JOBS.close(NO_HOST, scope, rows, asked.limit)
-        return page.as_json("jobs", [_describe_job(row) for row in page.rows])
+        return page.as_json("jobs", [describe_job(row) for row in page.rows])
 
     async def count_jobs(self, asked: JobFilter) -> dict[str, int]:
         """Return the number of rows by status; a status that the filter leaves out is 0. Raises Invalid."""
@@ -268,7 +278,7 @@ class OperatorWork:
             raise NotFound("there is no such turn")
         notes = await self._backlog.history(rows[0].host_id, rows[0].turn_id)
         history = [{"at": note.at, "event": note.event} for note in notes]
-        jobs = [_describe_job(row) for row in rows]
+        jobs = [describe_job(row) for row in rows]
         return rows[0].host_id, {"turn_id": rows[0].turn_id, "jobs": jobs, "history": history}
 
     async def change_jobs(self, by: UUID, asked: Any) -> tuple[UUID, dict[str, Any]]:
@@ -292,12 +302,16 @@ class OperatorWork:
         return {"ok": True, "draining": await self._workers.drain(body.workers, everyone=body.everyone)}
 
 
-def _describe_job(row: LedgerEntry) -> dict[str, Any]:
+def describe_job(row: LedgerEntry) -> dict[str, Any]:
+    """Return a row of work as the operators' API tells it: ids and times, no content."""
+    waits = row.status in {"pending", "running"}
     return {
         "id": row.item_id,
         "turn_id": row.turn_id,
         "stage": row.stage.value,
         "status": row.status,
+        "state": row.state,
+        "follow_up": row.is_follow_up,
         "tenant": row.host,
         "bank_id": row.bank_id,
         "session_id": row.session_id,
@@ -307,6 +321,9 @@ def _describe_job(row: LedgerEntry) -> dict[str, Any]:
         "reason": row.reason,
         "age_s": round(row.age_s, 3),
         "accepted_at": row.accepted_at,
+        "updated_at": row.updated_at,
+        "next_attempt_at": row.next_attempt_at if waits else None,
+        "waits_for": row.waits_for and row.waits_for.value,
         "worker": row.worker,
     }
 

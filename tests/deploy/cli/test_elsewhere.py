@@ -1,7 +1,10 @@
 """Operators' commands on a service elsewhere: contexts in a file, `--url`, and an operator's key without a database."""
 
 import json
+import signal
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +14,11 @@ from starlette.responses import JSONResponse
 from typer.testing import CliRunner, Result
 
 from deploy.cli.app import build_cli
+from store.ledger.stages import TURN_STAGES
 from tests.client.loopback import Loopback
 from tests.deploy.operated import Operated
+from tests.patience import PATIENCE_S
+from tests.processes import spawned
 
 OPERATOR = "op_distinctive"
 SECRET = "at_Grimpenmire"
@@ -65,11 +71,54 @@ def test_the_key_of_a_context_is_one_word_of_a_file_that_is_not_read_for_ever(ho
     assert list(home.rglob("contexts.json")) == []
 
 
+COUNTS = {"pending": 1, "running": 0, "done": 3, "skipped": 0, "unknown": 0, "dead": 0}
+#: What the service answers, which the command prints as it is.
+STATUS: dict[str, Any] = {
+    "turns": 4,
+    "stages": {stage.value: COUNTS for stage in TURN_STAGES},
+    "rows": {stage.value: {**COUNTS, "done": 0} for stage in TURN_STAGES},
+    "oldest_undone_s": 2.5,
+    "oldest_by_stage_s": dict.fromkeys(map(str, TURN_STAGES), 2.5),
+    "dead": 0,
+    "undone": len(TURN_STAGES),
+}
+
+
+def test_status_is_watched_with_an_operators_key_until_it_is_interrupted(home: Path, service: Loopback) -> None:
+    assert home
+    run("context", "add", "here", "--url", service.url, stdin=OPERATOR)
+    service.answers(JSONResponse(STATUS))
+    command = [sys.executable, "-m", "deploy.cli", "status", "--watch", "--every", "0s", "--json"]
+    with spawned(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        told = [json.loads(watching.stdout.readline()) for _ in range(3)]
+        watching.send_signal(signal.SIGINT)
+        _, said = watching.communicate(timeout=PATIENCE_S)
+    assert [(one["turns"], one["undone"]) for one in told] == [(4, len(TURN_STAGES))] * 3
+    assert (watching.returncode, said) == (0, "")
+
+
+def test_an_audit_is_filtered_by_the_service_as_the_command_line_says(home: Path, service: Loopback) -> None:
+    assert home
+    key = "0b7c1f5e-52a7-4a3e-8d51-3f6a1c9b7e20"
+    run("context", "add", "here", "--url", service.url, stdin=OPERATOR)
+    service.answers(JSONResponse({"calls": [], "has_more": False}))
+    words = ["--key", key, "--operation", "POST /api/v1/turns", "--since", "2h", "--door", "http"]
+    assert run("audit", "list", *words, "--json").exit_code == 0
+    assert service.seen[-1].params == {
+        "key_id": key,
+        "operation": "POST /api/v1/turns",
+        "since_s": "7200.0",
+        "door": "http",
+        "limit": "50",
+    }
+
+
 def test_an_operators_key_serves_commands_without_a_database(home: Path, service: Loopback) -> None:
     assert home
     assert run("context", "add", "here", "--url", service.url, stdin=OPERATOR).exit_code == 0
     answers: dict[str, Any] = {
-        "status": {"turns": 4, "stages": {}, "oldest_undone_s": 0.0, "dead": 0, "undone": 0},
+        "status": STATUS,
         "tenants list": {"tenants": [], "cursor": None, "has_more": False},
         "jobs list --status dead": {"jobs": [], "has_more": False},
         "keys list --host acme": {"keys": []},

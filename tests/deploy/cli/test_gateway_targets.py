@@ -45,8 +45,10 @@ async def new_host(busy: Busy, name: str) -> None:
 async def test_a_target_is_set_for_a_tenant_and_for_a_bank_and_listed(busy: Busy, tmp_path: Path) -> None:
     await new_host(busy, "acme")
     made = await set_target(busy, "--host", "acme", "--scope", "all_user_memory", url=URL + ":443/")
-    assert {name: made[name] for name in ("host", "bank", "url", "user_id", "sessions", "key", "state", "waiting")} == {
-        "host": "acme",
+    assert {
+        name: made[name] for name in ("tenant", "bank", "url", "user_id", "sessions", "key", "state", "waiting")
+    } == {
+        "tenant": "acme",
         "bank": None,
         "url": URL,
         "user_id": "acme",
@@ -63,7 +65,7 @@ async def test_a_target_is_set_for_a_tenant_and_for_a_bank_and_listed(busy: Busy
     assert (of_bank["targets"][0]["sessions"], of_bank["targets"][0]["bank"]) == ("chat:<session>", None)
     assert {"acme": KEY, "b": KEY + "2"}.items() <= (await keys_of(busy)).items()
     listed = (await busy.answer("gateway", "list-targets"))["targets"]
-    assert [(one["host"], one["user_id"]) for one in listed] == [
+    assert [(one["tenant"], one["user_id"]) for one in listed] == [
         ("acme", "acme"),
         ("default", "user-1"),
         ("default", "b"),
@@ -97,7 +99,7 @@ async def test_what_an_operator_does_to_targets_is_in_the_call_audit(busy: Busy)
     await busy.answer("gateway", "unset")
     await busy.run("gateway", "list-targets")
     calls = (await busy.answer("audit", "list", "--door", "operator"))["calls"]
-    assert [(call["operation"], call["host"], call["rows"]) for call in calls] == [
+    assert [(call["operation"], call["tenant"], call["rows"]) for call in calls] == [
         ("gateway unset", "default", 2),
         ("gateway set", "default", 1),
     ]

@@ -23,7 +23,7 @@ async def test_the_list_shows_what_waits_and_what_failed_and_says_whether_there_
     await busy.end(Stage.EMBEDDING)
     found = await busy.answer("jobs", "list", "--status", "dead")
     assert found["has_more"] is False
-    assert [(job["stage"], job["status"], job["bank"], job["host"]) for job in found["jobs"]] == [
+    assert [(job["stage"], job["status"], job["bank"], job["tenant"]) for job in found["jobs"]] == [
         ("embedding", "dead", "default", "default")
     ] * 2
     first = found["jobs"][0]
@@ -193,7 +193,7 @@ async def test_what_else_an_operator_changes_is_in_the_call_audit_and_what_is_on
         ("keys create", None),
     ]
     assert calls[5]["rows"] > 1
-    assert {call["host"] for call in calls if call["operation"] != "maintenance"} == {"default"}
+    assert {call["tenant"] for call in calls if call["operation"] != "maintenance"} == {"default"}
     assert made["key"] not in str(calls)
     assert "monday" not in str(calls)
 

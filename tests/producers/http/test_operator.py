@@ -86,6 +86,26 @@ async def test_tenants_work_and_audit_are_shown_without_content(
     assert SECRET not in str(calls)
 
 
+async def test_the_audit_is_filtered_by_key_operation_and_age(world: World, operator: httpx.AsyncClient) -> None:
+    one, other = await world.tenant(), await world.tenant()
+    for tenant in (one, other):
+        assert (await tenant.http.get("/api/v1/banks")).status_code == 200
+        assert (await tenant.http.get("/api/v1/sessions")).status_code == 200
+    await world.recorder.flush()
+
+    async def read(**asked: object) -> set[tuple[str, str]]:
+        calls = (await ask(operator, "GET", "/audit", params={"limit": 500, **asked}))["calls"]
+        return {(call["key_id"], call["operation"]) for call in calls}
+
+    [(key, _), *_] = await read(tenant=one.host)
+    assert await read(key_id=key, operation="GET /api/v1/banks") == {(key, "GET /api/v1/banks")}
+    assert await read(key_id=key) == {(key, f"GET /api/v1/{name}") for name in ("banks", "sessions")}
+    assert await read(key_id=key, since_s=3600) == await read(key_id=key)
+    assert await read(key_id=key, since_s=0) == set()
+    for wrong in ({"key_id": "x"}, {"since_s": "nan"}, {"since_s": -1}, {"operation": ""}):
+        await ask(operator, "GET", "/audit", 422, params=wrong)
+
+
 async def test_tenants_are_listed_to_the_end(world: World, operator: httpx.AsyncClient) -> None:
     made = sorted([(await world.tenant()).host for _ in range(3)])
     names: list[str] = []
