@@ -123,15 +123,16 @@ def forget_command(
     *,
     bank: InBankOption = "default",
     with_facts: Annotated[
-        bool, typer.Option("--with-facts", help="Also forget derived facts that have no other source.")
-    ] = False,
+        bool,
+        typer.Option("--with-facts/--keep-facts", help="Whether derived facts end that have no other source."),
+    ] = True,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Forget a unit: it is in no answer any more. Facts derived from it are units of their own and stay.
+    """Forget a unit and the facts derived from it that nothing else says: they are in no answer any more.
 
-    `--with-facts` also forgets derived facts without another source, even when the unit itself was forgotten before.
+    `--keep-facts` leaves the facts; the same command without it forgets them later.
     Reflections are rebuilt when their facts change. The log keeps forgotten text; `afterturn erase unit` removes it
     permanently.
 
@@ -150,9 +151,7 @@ def forget_command(
         return
     print(f"forgotten, and {facts} facts with it" if with_facts else "forgotten")
     if left:
-        print_notice(
-            f"{left} facts drawn from it stay: `afterturn unit forget {unit_id} --with-facts` forgets them, too"
-        )
+        print_notice(f"{left} facts drawn from it stay: `afterturn unit forget {unit_id}` forgets them, too")
 
 
 def _render_unit(unit: Unit) -> Text:

@@ -220,7 +220,7 @@ TOOLS: Mapping[str, McpTool] = {
         McpTool(
             "memory_forget",
             "Forget a memory",
-            "Hide one memory from every later answer, by its id.",
+            "Hide one memory, and the facts drawn from it alone, from every later answer, by its id.",
             ForgetArguments,
             Forgotten,
             forget_unit,

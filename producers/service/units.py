@@ -80,8 +80,8 @@ class Revisions:
             self._dependencies.notifier.notify(Stage.EMBEDDING)
         return told
 
-    async def forget(self, grant: Grant, bank: str, unit: UUID, *, with_facts: bool = False) -> ForgottenUnit:
-        """Forget one unit, and `with_facts` those drawn from it that have no other source: see store.memory.units.
+    async def forget(self, grant: Grant, bank: str, unit: UUID, *, with_facts: bool = True) -> ForgottenUnit:
+        """Forget one unit, and the facts drawn from it that have no other source: see store.memory.units.
 
         Raises NotFound, PermissionDenied.
         """

@@ -159,7 +159,7 @@ OF_USER = _select_facts(
     _UNIT.c.host_id == _HOST,
     _UNIT.c.user_id == bindparam("user", type_=Uuid),
     _UNIT.c.origin == inline("extraction"),
-    or_(_SUBJECTS.is_(None), _FACT.c.subject == any_(_SUBJECTS)),
+    _FACT.c.subject == any_(_SUBJECTS),
 )
 OF_NAME = _select_facts(
     join(_BANKS, _FACT, and_(_in_banks(_FACT), _FACT.c.subject == any_(_SUBJECTS))).join(

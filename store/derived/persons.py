@@ -17,6 +17,7 @@ from store.database import Database
 from store.derived.aliases import PERSONAL
 from store.derived.called_names import find_called
 from store.derived.facts import Identity
+from store.derived.own_names import OWN_NAME, read_own_subjects
 from store.derived.person_queries import AROUND, OF_NAME, OF_USER, SEEN, SEEN_OF_USER, SUBJECTS
 from store.derived.said_facts import SaidFact, read_said_facts
 from store.identity import user_id
@@ -24,8 +25,6 @@ from store.tenancy.banks import space_ids
 from store.tenancy.spaces import Space
 from store.text.rules.facts import PASSING
 
-#: The id of facts that state the speaker's own name.
-OWN_NAME = "user_name"
 #: The most co-occurring entities of a profile.
 BESIDE = 12
 
@@ -102,13 +101,13 @@ class Persons:
             user = None if key.user is None else user_id(host, key.user)
             seen = SEEN if user is None else SEEN_OF_USER
             said = await read_said_facts(connection, seen, place, user=user)
-            subjects = None if key.name is None else await _read_subjects(connection, place, key.name, said)
+            subjects = await _read_subjects(connection, place, key, said)
             rows = await _read_fact_rows(connection, {**place, "history": history, "limit": limit + 1}, key, subjects)
             stored = {row.unit_id for row in rows}
             fresh = [_build_said(one) for one in said if _is_of(one, subjects) and one.unit_id not in stored]
             facts = order_statements([*(_build_known(row) for row in rows[:limit]), *fresh], history=history)
             names = _read_names(rows, said, facts)
-            beside = await _read_neighbours(connection, place, sorted({*(subjects or ()), *names}))
+            beside = await _read_neighbours(connection, place, sorted({*subjects, *names}))
         whole = len(rows) <= limit and len(facts) <= limit
         return Person(tuple(sorted(set(names.values()))), tuple(facts[:limit]), beside, whole)
 
@@ -150,9 +149,9 @@ def _as_replaced(one: PersonFact, by: PersonFact) -> PersonFact:
     return one if one.until is not None else replace(one, until=by.since, superseded_by=by.unit_id)
 
 
-def _is_of(one: SaidFact, subjects: Sequence[str] | None) -> bool:
+def _is_of(one: SaidFact, subjects: Sequence[str]) -> bool:
     """Return whether a fact of a waiting turn is about one of these subjects and lasting."""
-    return one.identity.fact_id not in PASSING and (subjects is None or one.identity.subject in subjects)
+    return one.identity.fact_id not in PASSING and one.identity.subject in subjects
 
 
 def _read_names(rows: Sequence[Row[Any]], said: Sequence[SaidFact], facts: Sequence[PersonFact]) -> dict[str, str]:
@@ -166,6 +165,19 @@ def _read_names(rows: Sequence[Row[Any]], said: Sequence[SaidFact], facts: Seque
 
 
 async def _read_subjects(
+    connection: AsyncConnection, place: Mapping[str, Any], key: PersonKey, said: Sequence[SaidFact]
+) -> list[str]:
+    """Return the folded subjects of a person's facts: those that the name means, else the user's own."""
+    if key.name is None:
+        return sorted(
+            await read_own_subjects(
+                connection, SEEN_OF_USER, {**place, "user": user_id(place["host"], key.user)}, key.user, said
+            )
+        )
+    return await _read_subjects_of_name(connection, place, key.name, said)
+
+
+async def _read_subjects_of_name(
     connection: AsyncConnection, place: Mapping[str, Any], name: str, said: Sequence[SaidFact]
 ) -> list[str]:
     known: set[str] = set()
@@ -177,7 +189,7 @@ async def _read_subjects(
 
 
 async def _read_fact_rows(
-    connection: AsyncConnection, place: Mapping[str, Any], key: PersonKey, subjects: Sequence[str] | None
+    connection: AsyncConnection, place: Mapping[str, Any], key: PersonKey, subjects: Sequence[str]
 ) -> Sequence[Row[Any]]:
     arguments = {**place, "subjects": subjects, "passing": sorted(PASSING)}
     if key.user is None:

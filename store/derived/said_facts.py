@@ -77,7 +77,8 @@ FOLDED = text("""
 class SaidFact:
     """A fact of a waiting turn, as the stages will write it.
 
-    `value` is folded as in the identity; `said` is the log position of its message.
+    `value` is folded as in the identity; `said` is the log position of its message. `alone`: nobody else speaks in its
+    turn.
     """
 
     unit_id: UUID
@@ -93,6 +94,7 @@ class SaidFact:
     said_at: datetime
     said: int
     expires_at: datetime | None
+    alone: bool
 
 
 def fact_unit_id(turn: UUID, fact: ExtractedFact, version: str = VERSION) -> UUID:
@@ -150,7 +152,7 @@ async def read_said_facts(
     if not rows:
         return []
     found = await run_off_loop(sum(len(row.content) for row in rows), _find_facts, rows, asked["now"])
-    return await _fold_facts(connection, asked["host"], found) if found else []
+    return await _fold_facts(connection, asked["host"], found, _find_lone_turns(rows)) if found else []
 
 
 @cache
@@ -250,6 +252,14 @@ def _find_facts(rows: Sequence[DriverRow], now: datetime) -> list[tuple[DriverRo
     return sorted(found, key=lambda one: _order_said(one[0]))[-FACTS:]
 
 
+def _find_lone_turns(rows: Sequence[DriverRow]) -> frozenset[UUID]:
+    """Return the turns in which one person alone speaks."""
+    speakers: dict[UUID, set[str | None]] = {}
+    for row in rows:
+        speakers.setdefault(row.turn_id, set()).add(row.name)
+    return frozenset(turn for turn, names in speakers.items() if len(names) == 1)
+
+
 def _order_said(row: DriverRow) -> tuple[datetime, int]:
     return row.event_date, row.position
 
@@ -268,7 +278,10 @@ def _lasts(row: DriverRow, fact: ExtractedFact, now: datetime) -> bool:
 
 
 async def _fold_facts(
-    connection: AsyncConnection, host: UUID, found: Sequence[tuple[DriverRow, ExtractedFact]]
+    connection: AsyncConnection,
+    host: UUID,
+    found: Sequence[tuple[DriverRow, ExtractedFact]],
+    lone_turns: frozenset[UUID],
 ) -> list[SaidFact]:
     """Return the facts under the identities that the projection stage will give them, without forgotten ones."""
     units = await run_off_loop(_EFFORT * len(found), lambda: [fact_unit_id(row.turn_id, fact) for row, fact in found])
@@ -281,11 +294,14 @@ async def _fold_facts(
         "values": [fact.value for _, fact in found],
     }
     folded = await fetch_rows(connection, FOLDED, arguments)
-    return await run_off_loop(_EFFORT * len(found), _build_facts, found, units, folded)
+    return await run_off_loop(_EFFORT * len(found), _build_facts, found, units, folded, lone_turns)
 
 
 def _build_facts(
-    found: Sequence[tuple[DriverRow, ExtractedFact]], units: Sequence[UUID], folded: Sequence[DriverRow]
+    found: Sequence[tuple[DriverRow, ExtractedFact]],
+    units: Sequence[UUID],
+    folded: Sequence[DriverRow],
+    lone_turns: frozenset[UUID],
 ) -> list[SaidFact]:
     return [
         SaidFact(
@@ -302,6 +318,7 @@ def _build_facts(
             said_at=row.event_date,
             said=row.position,
             expires_at=fact_ends_at(fact, row.event_date, row.expires_at),
+            alone=row.turn_id in lone_turns,
         )
         for unit, (row, fact), named in zip(units, found, folded, strict=True)
         if not named.forgotten

@@ -193,14 +193,13 @@ class Units:
             return await run_within_quota(self._database, host, origin.at, write)
 
     async def forget(
-        self, host: UUID, bank: str, unit: UUID, user: str | None = None, *, with_facts: bool = False
+        self, host: UUID, bank: str, unit: UUID, user: str | None = None, *, with_facts: bool = True
     ) -> ForgottenUnit:
         """Forget one unit, as `user`: gone from every read when this returns.
 
-        Its words, vectors and mentions end with it. Facts drawn from it are units of their own and stay, unless
-        `with_facts`: then those end that no other remembered unit states, also of a unit that was forgotten before.
-        Those of a single memory end in any case. A reflection is derived anew when its facts change. Raises NotFound,
-        TurnBusy.
+        Its words, vectors and mentions end with it, and so do the facts drawn from it that no other remembered unit
+        states; those of a unit that was forgotten before end, too. With `with_facts=False` facts of a message stay.
+        No answer holds a reflection of facts that ended, and it is derived anew. Raises NotFound, TurnBusy.
         """
         bank_id = identity.bank_id(host, bank)
         origin = Origin(host, bank_id, identity.user_id(host, user), self._clock())

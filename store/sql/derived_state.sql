@@ -3,10 +3,11 @@
 -- These queues belong to the live tables alone, so they are written only there: a replay builds its projections in
 -- another schema, and its derived state from nothing.
 
--- A name for comparison: no case, no accents, one blank between words.
+-- A name for comparison: no case, no accents, one kind of apostrophe, one blank between words.
 create or replace function afterturn.folded(p_name text) returns text
 language sql immutable parallel safe
-return btrim(regexp_replace(lower(regexp_replace(normalize(p_name, NFKD), '[\u0300-\u036f]', '', 'g')), '\s+', ' ', 'g'));
+return btrim(regexp_replace(lower(translate(regexp_replace(normalize(p_name, NFKD), '[\u0300-\u036f]', '', 'g'),
+                                            U&'\2018\2019\02BC', '''''''')), '\s+', ' ', 'g'));
 
 -- Moves the words of up to p_limit waiting units of a bank into the index of words, and counts them; with p_take_back
 -- also undoes those of units forgotten since. Returns the number of moved units, the forgotten ones, and the terms that

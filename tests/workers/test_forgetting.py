@@ -1,4 +1,4 @@
-"""A unit is forgotten alone, or with the facts that nothing else says."""
+"""A unit is forgotten with the facts that nothing else says, or alone."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -40,11 +40,11 @@ async def drawn_from(world: World, fact: UUID, sources: Sequence[UUID]) -> None:
     )
 
 
-async def test_facts_stay_and_can_be_forgotten_later(world: World) -> None:
+async def test_facts_may_stay_and_can_be_forgotten_later(world: World) -> None:
     message, answer, facts = await told(world)
-    assert (await Units(world.database, now).forget(HOST, "default", message)).facts == 0
+    assert (await Units(world.database, now).forget(HOST, "default", message, with_facts=False)).facts == 0
     assert await living(world) == {answer, *facts}
-    done = await Units(world.database, now).forget(HOST, "default", message, with_facts=True)
+    done = await Units(world.database, now).forget(HOST, "default", message)
     assert done.facts == 2
     assert await living(world) == {answer}
     for with_facts in (False, True):

@@ -191,7 +191,7 @@ def pin_unit(unit_id: str, pinned: bool, bank: str, timeout_s: float) -> ApiCall
 
 def delete_unit(unit_id: str, with_facts: bool, bank: str, timeout_s: float) -> ApiCall[int]:  # noqa: FBT001 - as sent
     """DELETE /api/v1/units/{unit_id}."""
-    params: dict[str, str | int] = {"bank": bank, **({"with_facts": "true"} if with_facts else {})}
+    params: dict[str, str | int] = {"bank": bank, "with_facts": str(with_facts).lower()}
     request = Request("DELETE", f"/api/v1/units/{path_segment(unit_id)}", params, timeout_s=timeout_s)
     return ApiCall(request, answers.read_forgotten if with_facts else lambda _: 0)
 

@@ -203,10 +203,10 @@ class AsyncAfterturn:
         """Pin or unpin a unit: every answer of its bank contains a pinned unit. Raises NotFoundError."""
         return await self._run(self._target.pin_unit(unit_id, pinned, bank))
 
-    async def delete_unit(self, unit_id: str, *, bank: str | None = None, with_facts: bool = False) -> int:
-        """Forget a unit: no read shows it any more; `with_facts` also facts that have no other source.
+    async def delete_unit(self, unit_id: str, *, bank: str | None = None, with_facts: bool = True) -> int:
+        """Forget a unit and the facts drawn from it that have no other source: no read shows them any more.
 
-        Returns how many facts. Raises NotFoundError.
+        Returns how many facts; `with_facts=False` keeps them. Raises NotFoundError.
         """
         bank = bank or self._target.bank
         return await self._run(calls.delete_unit(unit_id, with_facts, bank, self._target.timeout_s))
@@ -411,7 +411,7 @@ class Afterturn:
         """As AsyncAfterturn.pin_unit."""
         return self._run(self._target.pin_unit(unit_id, pinned, bank))
 
-    def delete_unit(self, unit_id: str, *, bank: str | None = None, with_facts: bool = False) -> int:
+    def delete_unit(self, unit_id: str, *, bank: str | None = None, with_facts: bool = True) -> int:
         """As AsyncAfterturn.delete_unit."""
         return self._run(calls.delete_unit(unit_id, with_facts, bank or self._target.bank, self._target.timeout_s))
 

@@ -52,7 +52,11 @@ router = APIRouter(prefix="/api/v1", tags=["units"])
 class ForgetParameters(BankParameters):
     """A unit's bank, and how to forget the unit."""
 
-    with_facts: bool = Field(False, description="whether to forget the facts that nothing else says, too")
+    with_facts: bool | None = Field(
+        None,
+        description="true: answer with how many facts ended with the unit; false: facts that were drawn from it stay; "
+        "left out: they end, and the answer has no body",
+    )
     erase: bool = Field(
         False, description="whether to erase the unit from the log, too, for good; `with_facts` has no effect then"
     )
@@ -242,13 +246,14 @@ async def _set_pin(request: Request, call: TenantCall, unit_id: UnitId, *, pinne
     "/units/{unit_id}",
     **describe_route(
         "Forget a unit, or erase it permanently",
-        "No read shows the unit any more when this answers. `with_facts` forgets the facts that nothing else says, "
-        "too; `erase` takes it out of the log as well, as an erasure does, and answers with its receipt.",
+        "No read shows the unit any more when this answers, nor the facts drawn from it that nothing else says "
+        "(`with_facts=false` keeps those). `erase` takes it out of the log as well, as an erasure does, and answers "
+        "with its receipt.",
         CallerClass.CHANGER,
         {
             204: DescribedAnswer("the unit is forgotten"),
             200: DescribedAnswer(
-                "it is forgotten `with_facts`, or it is erased (`erase`)", (ForgottenAnswer, ReceiptAnswer)
+                "it is forgotten (`with_facts=true`), or it is erased (`erase`)", (ForgottenAnswer, ReceiptAnswer)
             ),
             202: ERASING,
         },
@@ -262,7 +267,7 @@ async def forget_unit(request: Request, call: TenantCall, unit_id: UnitId) -> Re
         unit = {"kind": "unit", "bank": asked.bank, "unit_id": str(parse_identifier(unit_id))}
         return answer_receipt(await call.memory.revisions.erase(call.grant, unit))
     done = await call.memory.revisions.forget(
-        call.grant, asked.bank, parse_identifier(unit_id), with_facts=asked.with_facts
+        call.grant, asked.bank, parse_identifier(unit_id), with_facts=asked.with_facts is not False
     )
     if not asked.with_facts:
         return Response(status_code=204)

@@ -99,7 +99,7 @@ def test_a_unit_that_changed_meanwhile_ends_with_one(data: Path, double: NativeD
 def test_nothing_is_forgotten_unless_it_was_said_beforehand(server: Loopback, data: Path) -> None:
     assert run(data, "forget", UNIT).exit_code == 2
     assert server.seen == []
-    result = run(data, "forget", UNIT, "--yes", "--json")
+    result = run(data, "forget", UNIT, "--yes", "--keep-facts", "--json")
     assert (result.exit_code, json.loads(result.stdout)) == (0, {"ok": True, "unit_id": UNIT, "facts_left": 1})
     assert [(seen.method, seen.path) for seen in server.seen] == [("GET", PATH), ("DELETE", PATH)]
 
@@ -107,13 +107,13 @@ def test_nothing_is_forgotten_unless_it_was_said_beforehand(server: Loopback, da
 def test_forgetting_says_how_many_facts_stay_and_how_they_are_forgotten(
     server: Loopback, data: Path, double: NativeDouble
 ) -> None:
-    result = run(data, "forget", UNIT, "--yes")
+    result = run(data, "forget", UNIT, "--yes", "--keep-facts")
     assert result.stdout == "forgotten\n"
-    assert f"1 facts drawn from it stay: `afterturn unit forget {UNIT} --with-facts`" in result.stderr
+    assert f"1 facts drawn from it stay: `afterturn unit forget {UNIT}` forgets them" in result.stderr
     told = {"ok": True, "unit_id": UNIT, "position": 9, "facts_forgotten": 1}
     double.before = lambda seen: JSONResponse(told) if seen.params.get("with_facts") == "true" else None
     server.reset()
     server.answer = double.answer
-    forgotten = run(data, "forget", UNIT, "--with-facts", "--yes", "--json")
+    forgotten = run(data, "forget", UNIT, "--yes", "--json")
     assert json.loads(forgotten.stdout) == {"ok": True, "unit_id": UNIT, "facts_forgotten": 1}
     assert [seen.method for seen in server.seen] == ["DELETE"]

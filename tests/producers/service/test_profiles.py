@@ -141,6 +141,58 @@ async def test_what_is_cut_is_said(quiet: World) -> None:
     assert (len(found["facts"]), found["whole"]) == (2, False)
 
 
+def group(*said: tuple[str, str]) -> list[dict[str, str]]:
+    return [{"role": "user", "name": name, "content": words} for name, words in said]
+
+
+@pytest.mark.parametrize(
+    "user, own",
+    [("ann-3f2a1b", ["Ann"]), ("ann@example.org", ["Ann"]), ("u-17", []), ("bo", ["Bo"])],
+    ids=["named by the id", "named by the address", "named by nothing", "another of them"],
+)
+async def test_a_profile_takes_in_nobody_elses_facts_of_a_groups_turns(quiet: World, user: str, own: list[str]) -> None:
+    home = await quiet.tenant()
+    messages = group(("Ann", "I moved to Ghent."), ("Bo", "I'm allergic to walnuts."), ("Cy", "Hello!"))
+    await say(home, "", user_id=user, messages=messages)
+    expected = {"Ann": {"Ghent"}, "Bo": {"walnuts"}}
+    for _ in range(2):
+        found = await profile(home, user_id=user)
+        assert found["names"] == own
+        assert {value for _, value in values(found)} == {value for name in own for value in expected[name]}
+        assert values(await profile(home, user_id=user, name="Bo")) == [("allergy", "walnuts")]
+        await worked_through(quiet)
+
+
+async def test_a_user_who_speaks_under_one_name_has_the_facts_of_that_name(quiet: World) -> None:
+    home = await quiet.tenant()
+    await say(home, "I moved to Ghent.", user_id="u-17", name="Ann Lima")
+    await say(home, "I like jazz.", user_id="u-17", name="Ann")
+    await say(home, "", user_id="u-17", messages=group(("Ann", "Hi."), ("Bo", "I'm allergic to walnuts.")))
+    for _ in range(2):
+        assert values(await profile(home, user_id="u-17")) == [("home", "Ghent"), ("like", "jazz")]
+        await worked_through(quiet)
+
+
+async def test_a_name_that_a_user_states_is_the_users_among_many(quiet: World) -> None:
+    home = await quiet.tenant()
+    await say(home, "My name is Zoë.", user_id="u-17")
+    await say(home, "", user_id="u-17", messages=group(("Zoe", "I moved to Ghent."), ("Bo", "I like jazz.")))
+    for _ in range(2):
+        found = await profile(home, user_id="u-17")
+        assert (found["names"], values(found)) == (["Zoë"], [("home", "Ghent"), ("name", "Zoë")])
+        await worked_through(quiet)
+
+
+async def test_a_name_with_either_apostrophe_is_one_person(quiet: World) -> None:
+    home = await quiet.tenant()
+    await say(home, "I moved to Ghent.", name="Sinead O'Brien")
+    await say(home, "I like jazz.", name="Sinead O\u2019Brien")
+    for _ in range(2):
+        for name in ("sinead o'brien", "Sinead O\u2019Brien", "Sinead O\u02bcBrien"):
+            assert values(await profile(home, name=name)) == [("home", "Ghent"), ("like", "jazz")]
+        await worked_through(quiet)
+
+
 @pytest.mark.law("L6")
 async def test_a_key_is_told_of_its_own_user_and_of_banks_it_reaches(quiet: World) -> None:
     everybody = await quiet.tenant()
