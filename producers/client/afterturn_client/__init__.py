@@ -5,120 +5,23 @@ Exports `AsyncAfterturn`, its blocking twin `Afterturn`, their arguments, answer
 lines, and `afterturn_client.curated` its two files with the tool that changes them.
 """
 
-from afterturn_client.answers import (
-    BankLanguage,
-    CorrectionReceipt,
-    Document,
-    DocumentPage,
-    DocumentReceipt,
-    Freshness,
-    Health,
-    RecallAnswer,
-    Recalled,
-    RecallJob,
-    RecallJobState,
-    RefusedTurn,
-    StageStatus,
-    TurnMessage,
-    TurnReceipt,
-    TurnStatus,
-    Unit,
-)
-from afterturn_client.client import Afterturn, AsyncAfterturn
-from afterturn_client.errors import (
-    AfterturnError,
-    ApiError,
-    BadRequestError,
-    EventRefusedError,
-    GatewayError,
-    InvalidAnswerError,
-    InvalidArgumentError,
-    InvalidRequestError,
-    NotFoundError,
-    PayloadTooLargeError,
-    PermissionDeniedError,
-    QueueFullError,
-    QueueRefusedError,
-    QuotaExceededError,
-    RateLimitedError,
-    ResourceBusyError,
-    TurnConflictError,
-    UnauthenticatedError,
-    UnavailableError,
-    UnknownOutcomeError,
-    UnreachableError,
-)
-from afterturn_client.lifecycle import KeptTurn, PreparedTurn
-from afterturn_client.lists import (
-    ListedBank,
-    ListedDirective,
-    ListedReflection,
-    ListedSession,
-    ListedTurn,
-    ListedUnit,
-    ListedUser,
-    Page,
-)
-from afterturn_client.memories import MemoryReceipt
-from afterturn_client.profiles import Fact, Profile
-from afterturn_client.retry import RetryPolicy
-from afterturn_client.turns import Message, NewTurn
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Afterturn",
-    "AfterturnError",
-    "ApiError",
-    "AsyncAfterturn",
-    "BadRequestError",
-    "BankLanguage",
-    "CorrectionReceipt",
-    "Document",
-    "DocumentPage",
-    "DocumentReceipt",
-    "EventRefusedError",
-    "Fact",
-    "Freshness",
-    "GatewayError",
-    "Health",
-    "InvalidAnswerError",
-    "InvalidArgumentError",
-    "InvalidRequestError",
-    "KeptTurn",
-    "ListedBank",
-    "ListedDirective",
-    "ListedReflection",
-    "ListedSession",
-    "ListedTurn",
-    "ListedUnit",
-    "ListedUser",
-    "MemoryReceipt",
-    "Message",
-    "NewTurn",
-    "NotFoundError",
-    "Page",
-    "PayloadTooLargeError",
-    "PermissionDeniedError",
-    "PreparedTurn",
-    "Profile",
-    "QueueFullError",
-    "QueueRefusedError",
-    "QuotaExceededError",
-    "RateLimitedError",
-    "RecallAnswer",
-    "RecallJob",
-    "RecallJobState",
-    "Recalled",
-    "RefusedTurn",
-    "ResourceBusyError",
-    "RetryPolicy",
-    "StageStatus",
-    "TurnConflictError",
-    "TurnMessage",
-    "TurnReceipt",
-    "TurnStatus",
-    "UnauthenticatedError",
-    "UnavailableError",
-    "Unit",
-    "UnknownOutcomeError",
-    "UnreachableError",
-]
+if TYPE_CHECKING:
+    from afterturn_client.exports import *  # noqa: F403 - its `__all__` is what this package exports
+    from afterturn_client.exports import __all__ as __all__
+
+
+def __getattr__(name: str) -> object:
+    """Return an exported name. httpx is imported with the first: a hook must be ready to end in time before that."""
+    # What is exported are classes; other names are modules, for the import system to find.
+    if name == "__all__" or name[:1].isupper():
+        exports = import_module("afterturn_client.exports")
+        if hasattr(exports, name):
+            return getattr(exports, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *import_module("afterturn_client.exports").__all__})

@@ -1,81 +1,66 @@
-"""The command `afterturn-client`: MCP bridge, hooks and their installation."""
+"""The command `afterturn-client`: MCP bridge, hooks and their installation.
+
+What needs httpx is imported by the command that needs it: a hook is timed from the start of its process.
+"""
 
 import argparse
-import asyncio
-import json
 import os
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-import httpx
-
-from afterturn_client.client import Afterturn
 from afterturn_client.errors import InvalidRequestError
-from afterturn_client.hook_files import FILES, UnusableHookFileError, install_hooks, remove_hooks
-from afterturn_client.hooks import DEADLINE_S, HOOKS, project_of
-from afterturn_client.mcp_bridge import TIMEOUT_S, Bridge, find_project, run_bridge
-from afterturn_client.retry import NEVER
-from afterturn_client.target import ServiceTarget
+from afterturn_client.hook_files import EVENTS, FILES, UnusableHookFileError, install_hooks, remove_hooks
+from afterturn_client.hook_program import DEADLINE_S, read_event, run_hook
 
 DEFAULT_URL = "http://127.0.0.1:8300"
 USAGE, INTERRUPTED = 2, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns its exit code."""
-    options = _build_parser().parse_args(arguments)
+    """Run a command; returns its exit code. A hook ends the process itself."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["hook"]:
+        run_hook(lambda: answer_hook(_build_parser().parse_args(given)))
+    options = _build_parser().parse_args(given)
     code: int = options.run(options)
     return code
 
 
 def serve_mcp(options: argparse.Namespace) -> int:
     """Serve the memory tools over standard input and output until there is no more input."""
+    import asyncio  # noqa: PLC0415 - see the module
+
+    from afterturn_client.mcp_bridge import find_project, open_target, serve_bridge  # noqa: PLC0415
+
     project = options.project or find_project(Path.cwd())
     try:
         key = read_key(options.key_file)
-        target = ServiceTarget(options.url, key, project, TIMEOUT_S, NEVER, read_your_writes=False,
-                        allow_http=options.allow_http)  # fmt: skip
+        target = open_target(options.url, key, project, allow_http=options.allow_http)
     except (InvalidRequestError, OSError) as error:
         sys.stderr.write(f"afterturn-client: {error}\n")
         return USAGE
     try:
-        asyncio.run(_serve_bridge(target))
+        asyncio.run(serve_bridge(target))
     except KeyboardInterrupt:
         return INTERRUPTED
     return 0
 
 
-async def _serve_bridge(target: ServiceTarget) -> None:
-    async with httpx.AsyncClient(**target.http_options()) as http:
-        await run_bridge(Bridge(http, target.bank), sys.stdin.buffer, sys.stdout.buffer)
+def answer_hook(options: argparse.Namespace) -> str:
+    """Return what a hook of an agent writes to standard output for the event on standard input. Raises anything."""
+    event = read_event()
+    # httpx would import its own command line, where click and rich are installed, and take twice as long.
+    sys.modules.setdefault("click", None)  # type: ignore[arg-type]  # None: "not to be imported"
 
+    from afterturn_client.client import Afterturn  # noqa: PLC0415 - see the module
+    from afterturn_client.hooks import HOOKS, project_of  # noqa: PLC0415
+    from afterturn_client.retry import NEVER  # noqa: PLC0415
 
-def run_hook(options: argparse.Namespace) -> int:
-    """Run a hook of an agent; return exit code 0 in time, even on failure, with one word on standard error."""
-    answers: list[str] = []
-    # In a daemon thread, so that a slow service delays the agent no longer than the deadline.
-    work = threading.Thread(target=_answer_hook, args=(options, answers), daemon=True)
-    work.start()
-    work.join(DEADLINE_S)
-    if answers:
-        sys.stdout.write(answers[0])
-    elif work.is_alive():
-        sys.stderr.write("afterturn-client: the memory service took too long; the agent goes on without it\n")
-    sys.stdout.flush()
-    return 0
-
-
-def _answer_hook(options: argparse.Namespace, answers: list[str]) -> None:
-    try:
-        event = json.loads(sys.stdin.buffer.read())
-        project = options.project or project_of(event)
-        with Afterturn(options.url, read_key(options.key_file), bank=project, timeout_s=DEADLINE_S, retry=NEVER,
-                       allow_http=options.allow_http) as memory:  # fmt: skip
-            answers.append(HOOKS[options.event](memory, options.agent, event))
-    except Exception as error:  # noqa: BLE001 - fails open, and no text of the agent's reaches a log
-        sys.stderr.write(f"afterturn-client: no memory this time ({type(error).__name__})\n")
+    project = options.project or project_of(event)
+    with Afterturn(options.url, read_key(options.key_file), bank=project, timeout_s=DEADLINE_S, retry=NEVER,
+                   allow_http=options.allow_http) as memory:  # fmt: skip
+        return HOOKS[options.event](memory, options.agent, event)
 
 
 def change_hooks(options: argparse.Namespace) -> int:
@@ -114,11 +99,10 @@ def _build_parser() -> argparse.ArgumentParser:
     mcp.set_defaults(run=serve_mcp)
     about = "what an agent's hooks call: recall beside each prompt, keep each turn"
     hook = commands.add_parser("hook", help=about, description=f"{about.capitalize()}. Reads the event as JSON from "
-                               f"standard input; ends within {DEADLINE_S:g} s and never stops the agent.",
+                               f"standard input; ends within {DEADLINE_S:g} s, always with exit code 0.",
                                epilog="Example: afterturn-client hook claude-code prompt < event.json")  # fmt: skip
     hook.add_argument("agent", choices=list(FILES))
-    hook.add_argument("event", choices=list(HOOKS))
-    hook.set_defaults(run=run_hook)
+    hook.add_argument("event", choices=list(EVENTS))
     about = "put the hooks into an agent's settings, or take them out"
     hooks = commands.add_parser("hooks", help=about, description=f"{about.capitalize()}. Prints the file that was "
                                 "changed; other hooks stay as they are.",

@@ -1,27 +1,29 @@
 """Hooks of coding agents: add memory to prompts and session starts, store each turn at its end.
 
 Formats: https://code.claude.com/docs/en/hooks and, for Codex, https://developers.openai.com/codex/hooks; they agree in
-the fields used here. A hook fails open: on any failure the agent goes on without memory, within `DEADLINE_S` and
-without output on standard output.
+the fields used here. A hook fails open (`hook_program`): on any failure the agent goes on without memory, and nothing
+is written to standard output.
 """
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from afterturn_client.client import Afterturn
+from afterturn_client.hook_program import say
+from afterturn_client.kept_turns import add_piece, keep_turn, keep_turns
 from afterturn_client.mcp_bridge import find_project
+from afterturn_client.prompt_questions import find_question
 from afterturn_client.reference import cut_text
-from afterturn_client.transcripts import LONGEST_MESSAGE, TranscriptTurn, read_turns
-from afterturn_client.turns import Message, NewTurn
+from afterturn_client.transcript_lines import make_storable
+from afterturn_client.transcripts import Transcript, TranscriptTurn, read_transcript
 
-#: Time-out of a hook, in seconds.
-DEADLINE_S = 2.0
 #: Most characters that a hook adds to a prompt; Claude Code accepts 10,000.
 LONGEST_CONTEXT = 9_000
-#: Number of results and token budget of a recall, which fit into LONGEST_CONTEXT.
-RESULTS, TOKENS = 8, 2_000
+#: Token budget of a recall, which fits into LONGEST_CONTEXT.
+TOKENS = 2_000
 #: The most finished turns that are stored before a transcript is compacted.
 CAUGHT_UP = 16
 _FRAME = "<memory_reference>"
@@ -31,14 +33,12 @@ Hook = Callable[[Afterturn, str, Event], str]
 
 
 def recall_for_prompt(memory: Afterturn, agent: str, event: Event) -> str:
-    """Return the output of a prompt's hook: recalled memory as context, empty where none is found."""
+    """Return the output of a prompt's hook: recalled memory as context, empty where none is found or asked for."""
     del agent
-    prompt = str(event.get("prompt") or "").strip()
-    if not prompt:
+    question = find_question(make_storable(str(event.get("prompt") or "")))
+    if question is None:
         return ""
-    found = memory.recall(
-        prompt, k=RESULTS, max_tokens=TOKENS, session_id=str(event["session_id"]), exclude_session=True
-    )
+    found = memory.recall(question, max_tokens=TOKENS, session_id=str(event["session_id"]), exclude_session=True)
     if not found.results or found.reference is None:
         return ""
     return _add_context("UserPromptSubmit", str(found.reference["content"]), [one.text for one in found.results])
@@ -54,21 +54,26 @@ def recall_for_session(memory: Afterturn, agent: str, event: Event) -> str:
 
 
 def keep_last_turn(memory: Afterturn, agent: str, event: Event) -> str:
-    """Store the turn that has just ended, once however often the hook is called. Has no output."""
+    """Store the turn that has just ended, once however often the hook is called. Has no output.
+
+    Called again for a turn that went on, it stores what came after.
+    """
     if (turn := _last_turn(agent, event)) is not None:
-        memory.add_turn(str(event["session_id"]), _messages_of(turn), turn_id=turn.name)
+        keep_turn(memory, str(event["session_id"]), turn)
     return ""
 
 
 def keep_finished_turns(memory: Afterturn, agent: str, event: Event) -> str:
     """Store the finished turns of a transcript before it is compacted; stored turns stay as they are.
 
-    The turn under way is left to the hook of its end. Has no output.
+    The turn under way is left to the hook of its end, and so are turns that the file does not name: that hook knows
+    their names. Has no output.
     """
-    turns = [turn for turn in _turns_of(agent, event)[:-1] if turn.answer][-CAUGHT_UP:]
-    if turns:
-        session = str(event["session_id"])
-        memory.add_turns([NewTurn(session, _messages_of(turn), turn_id=turn.name) for turn in turns])
+    turns = [turn for turn in _read_transcript(agent, event, prompts=2).turns[:-1] if turn.answer][-CAUGHT_UP:]
+    if nameless := sum(not turn.named for turn in turns):
+        say(f"turns that the transcript does not name: {nameless}; they are kept only when they end")
+    if named := [turn for turn in turns if turn.named]:
+        keep_turns(memory, str(event["session_id"]), named)
     return ""
 
 
@@ -86,26 +91,33 @@ def project_of(event: Event) -> str:
     return find_project(Path(str(event.get("cwd") or ".")))
 
 
-def _turns_of(agent: str, event: Event) -> list[TranscriptTurn]:
+def _read_transcript(agent: str, event: Event, *, prompts: int = 1) -> Transcript:
     path = event.get("transcript_path")
-    return read_turns(agent, Path(str(path))) if path else []
+    if not path:
+        say("the event names no transcript; nothing was kept")
+        return Transcript()
+    read = read_transcript(agent, Path(str(path)), prompts=prompts)
+    if read.unreadable:
+        say(f"lines of the transcript that cannot be read: {read.unreadable}; the others are kept")
+    return read
 
 
 def _last_turn(agent: str, event: Event) -> TranscriptTurn | None:
     """Return the turn that ended; its id and the end of its answer come from the event where it has them."""
-    if not (turns := _turns_of(agent, event)):
+    read = _read_transcript(agent, event)
+    said = make_storable(str(event.get("last_assistant_message") or "")).strip()
+    name = str(event.get("turn_id") or "")
+    if not read.open:
+        if said and not read.turns and event.get("transcript_path"):
+            say("no prompt was found in the transcript; nothing was kept")
         return None
-    last, answered = turns[-1], [*turns[-1].answered]
-    said = str(event.get("last_assistant_message") or "").strip()
+    last = read.turns[-1]
+    if name and last.named and last.name != name:
+        say("the transcript does not hold the turn yet; nothing was kept")
+        return None
     # The transcript may be written a moment later than the hook is called.
-    if said and (not answered or answered[-1] != said):
-        answered.append(said)
-    name = str(event.get("turn_id") or last.name)
-    return TranscriptTurn(name, last.asked, tuple(answered)) if answered else None
-
-
-def _messages_of(turn: TranscriptTurn) -> list[Message]:
-    return [Message("user", turn.asked[:LONGEST_MESSAGE]), Message("assistant", turn.answer)]
+    answered = last.answered if said in read.dismissed else add_piece(last.answered, said)
+    return replace(last, name=name or last.name, answered=answered) if answered else None
 
 
 def _add_context(event: str, frame: str, texts: list[str]) -> str:

@@ -6,12 +6,16 @@ a tool's call without a project gets that of the working folder. Standard output
 
 import asyncio
 import json
+import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import httpx
+
+from afterturn_client.retry import NEVER
+from afterturn_client.target import ServiceTarget
 
 #: Bytes of one message; the service's own limit is less.
 LONGEST_LINE = 4_194_304
@@ -103,6 +107,17 @@ class Bridge:
             for name, value in (headers | ({"mcp-name": name} if isinstance(name, str) else {})).items()
             if value.isascii() and value.isprintable()
         }
+
+
+def open_target(url: str, key: str, project: str, *, allow_http: bool) -> ServiceTarget:
+    """Return a bridge's service. Raises InvalidRequestError."""
+    return ServiceTarget(url, key, project, TIMEOUT_S, NEVER, read_your_writes=False, allow_http=allow_http)
+
+
+async def serve_bridge(target: ServiceTarget) -> None:
+    """Serve a service's tools over standard input and output, until the input ends."""
+    async with httpx.AsyncClient(**target.http_options()) as http:
+        await run_bridge(Bridge(http, target.bank), sys.stdin.buffer, sys.stdout.buffer)
 
 
 async def run_bridge(bridge: Bridge, read: BinaryIO, write: BinaryIO) -> None:

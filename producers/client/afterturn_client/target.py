@@ -63,6 +63,8 @@ class ServiceTarget:
             "base_url": self.base_url,
             "headers": {"authorization": f"Bearer {self.key}", "accept": "application/json"},
             "trust_env": not is_loopback_url(self.base_url),
+            # Over plain http, which no redirect leads away from, certificates are not read: that takes a while.
+            "verify": self.base_url.startswith("https:"),
             "follow_redirects": False,
             "limits": httpx.Limits(
                 max_connections=MAX_CONNECTIONS, max_keepalive_connections=20, keepalive_expiry=KEEPALIVE_S

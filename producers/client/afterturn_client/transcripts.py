@@ -1,28 +1,45 @@
-"""Reads an agent's transcript as turns, each a prompt and its answer.
+"""Reads the session file of a coding agent (Claude Code, Codex) as turns, each a prompt and its answer.
 
-Claude Code writes entries of type user and assistant; Codex writes `event_msg` entries (user_message, agent_message)
-within `turn_context`s. Calls of tools and their results are skipped in both.
+Such a file has one JSON object a line. What a line is says the reader of its agent (`claude_lines`, `codex_lines`);
+which lines are one turn is said here. Calls of tools, their results, side chains and what the agent's own interface
+writes are nobody's words. A line that cannot be read loses itself alone; a bad character becomes U+FFFD.
 """
 
+import hashlib
+import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from afterturn_client.reference import strip_parts
+from afterturn_client.claude_lines import read_claude
+from afterturn_client.codex_lines import read_codex
+from afterturn_client.transcript_lines import Line, LineKind
 
-#: Bytes of a transcript that are read from its end, and characters of one message that are kept.
-LONGEST_TAIL, LONGEST_MESSAGE = 4_194_304, 200_000
+#: Bytes that are read first from the end of a file, and at most; characters of one message that are kept.
+LONGEST_TAIL, LONGEST_READ, LONGEST_MESSAGE = 4_194_304, 67_108_864, 200_000
+
+#: Readers by the name of the agent.
+READERS: Mapping[str, Callable[[Iterable[Mapping[str, Any]]], Iterator[Line]]] = {
+    "claude-code": read_claude,
+    "codex": read_codex,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class TranscriptTurn:
-    """One turn of a transcript: the id of its prompt, the prompt, and the answer so far."""
+    """One turn: what was asked, and the pieces of the answer so far; times as RFC 3339 text, None where none is told.
+
+    `name` is the id that the file has for it; where it has none (`named` is False), it is made from the prompt.
+    """
 
     name: str
     asked: str = field(repr=False)
     answered: tuple[str, ...] = field(default=(), repr=False)
+    named: bool = True
+    asked_at: str | None = None
+    answered_at: str | None = None
 
     @property
     def answer(self) -> str:
@@ -31,80 +48,92 @@ class TranscriptTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class _TranscriptEntry:
-    """One entry with text: a prompt with its id, or a piece of the answer to it."""
+class Transcript:
+    """What was read of a session file, oldest turn first.
 
-    text: str
-    name: str | None = None
-
-
-def read_turns(agent: str, transcript: Path) -> list[TranscriptTurn]:
-    """Return the turns at the end of an agent's transcript that have a prompt with an id, oldest first."""
-    turns: list[TranscriptTurn] = []
-    for said in READERS[agent](_read_entries(transcript)):
-        if said.name is not None:
-            turns.append(TranscriptTurn(said.name, said.text[:LONGEST_MESSAGE]))
-        elif turns:
-            last = turns[-1]
-            turns[-1] = TranscriptTurn(last.name, last.asked, (*last.answered, said.text))
-    return [turn for turn in turns if turn.name]
-
-
-def _read_claude(entries: Iterator[Mapping[str, Any]]) -> Iterator[_TranscriptEntry]:
-    for entry in entries:
-        # The summary after a compaction is recorded as a prompt, but no user wrote it.
-        if entry.get("isSidechain") or entry.get("isMeta") or entry.get("isCompactSummary"):
-            continue
-        text = _text_of(entry.get("message"))
-        if entry.get("type") == "user" and text:
-            yield _TranscriptEntry(text, str(entry.get("uuid") or ""))
-        elif entry.get("type") == "assistant" and text:
-            yield _TranscriptEntry(text)
-
-
-def _read_codex(entries: Iterator[Mapping[str, Any]]) -> Iterator[_TranscriptEntry]:
-    turn = ""
-    for entry in entries:
-        payload = entry.get("payload")
-        if not isinstance(payload, dict):
-            continue
-        kind = payload.get("type") if entry.get("type") == "event_msg" else entry.get("type")
-        if kind in ("turn_context", "task_started", "turn_started"):
-            turn = str(payload.get("turn_id") or turn)
-        message = payload.get("message")
-        if isinstance(message, str) and message.strip() and kind in ("user_message", "agent_message"):
-            yield _TranscriptEntry(message.strip(), turn if kind == "user_message" else None)
-
-
-#: Readers by the name of the agent.
-READERS: Mapping[str, Callable[[Iterator[Mapping[str, Any]]], Iterator[_TranscriptEntry]]] = {
-    "claude-code": _read_claude,
-    "codex": _read_codex,
-}
-
-
-def _read_entries(transcript: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield the entries at the end of a transcript; invalid and incomplete lines are skipped."""
-    with transcript.open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - LONGEST_TAIL))
-        for line in file.read().splitlines():
-            try:
-                entry = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(entry, dict):
-                yield entry
-
-
-def _text_of(message: Any) -> str:
-    """Return the text of a message, without frames that begin in one part and end in another.
-
-    The results of tools have no text here.
+    `open`: the last turn may still go on; False where something that is no turn (a command) followed it.
+    `dismissed`: texts in the place of an answer that no model wrote. `unreadable`: how many lines were lost.
     """
-    content = message.get("content") if isinstance(message, dict) else None
-    if isinstance(content, str):
-        return content.strip()
-    parts = content if isinstance(content, list) else ()
-    texts = (part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text")
-    return "\n".join(text for text in strip_parts([text for text in texts if isinstance(text, str)]) if text).strip()
+
+    turns: tuple[TranscriptTurn, ...] = ()
+    open: bool = False
+    dismissed: frozenset[str] = field(default=frozenset(), repr=False)
+    unreadable: int = 0
+
+
+def read_transcript(agent: str, file: Path, *, prompts: int | None = None) -> Transcript:
+    """Return the turns of an agent's session file; with `prompts`, those at its end, from so many prompts on.
+
+    The end is read until it holds that many, LONGEST_READ bytes at most. Raises OSError.
+    """
+    with file.open("rb") as opened:
+        size = opened.seek(0, 2)
+        tail = size if prompts is None else LONGEST_TAIL
+        while True:
+            begin = max(0, size - tail)
+            # One byte more tells whether the first line is whole.
+            opened.seek(max(0, begin - 1))
+            lines, unreadable = _read_lines(opened.read(size - max(0, begin - 1)), whole=begin == 0)
+            said = list(READERS[agent](lines))
+            if begin == 0 or tail >= LONGEST_READ or sum(line.opens for line in said) >= (prompts or 0):
+                return _join_turns(said, unreadable)
+            tail *= 4
+
+
+def _read_lines(told: bytes, *, whole: bool) -> tuple[list[Mapping[str, Any]], int]:
+    """Return the JSON objects, one a line, and how many lines could not be read.
+
+    A last line without an end is being written just now; of a first line that is not whole nothing is said, either.
+    """
+    lines = told.split(b"\n")
+    found, lost = list[Mapping[str, Any]](), 0
+    for n, line in enumerate(lines):
+        if not line.strip() or (n == 0 and not whole):
+            continue
+        try:
+            value = json.loads(line.decode("utf-8-sig", "replace"))
+        except (ValueError, RecursionError):
+            lost += n + 1 < len(lines)
+            continue
+        if isinstance(value, dict):
+            found.append(value)
+    return found, lost
+
+
+def _join_turns(lines: Iterable[Line], unreadable: int) -> Transcript:
+    turns, dismissed, current, is_open = dict[str, TranscriptTurn](), set[str](), "", False
+    for line in lines:
+        if line.kind is LineKind.PROMPT:
+            name = line.name or _derive_name(line, turns)
+            # A prompt under the name of the turn under way was added to it; one of an earlier turn is there twice.
+            is_open = name == current or name not in turns
+            if name not in turns:
+                turns[name] = TranscriptTurn(name, line.text[:LONGEST_MESSAGE], named=bool(line.name), asked_at=line.at)
+                current = name
+            elif is_open and line.text not in turns[name].asked:
+                turns[name] = _add_words(turns[name], line)
+        elif line.kind is LineKind.DISMISSED:
+            dismissed.add(line.text)
+        elif line.kind in (LineKind.COMMAND, LineKind.NOTICE):
+            is_open = bool(turns) and line.kind is LineKind.NOTICE
+        elif is_open:
+            turns[current] = (_add_words if line.kind is LineKind.ADDED else _add_answer)(turns[current], line)
+    return Transcript(tuple(turns.values()), is_open, frozenset(dismissed), unreadable)
+
+
+def _add_words(turn: TranscriptTurn, line: Line) -> TranscriptTurn:
+    return replace(turn, asked=f"{turn.asked}\n\n{line.text}"[:LONGEST_MESSAGE])
+
+
+def _add_answer(turn: TranscriptTurn, line: Line) -> TranscriptTurn:
+    return replace(turn, answered=(*turn.answered, line.text), answered_at=line.at or turn.answered_at)
+
+
+def _derive_name(line: Line, taken: Mapping[str, object]) -> str:
+    """Return a name that follows from a prompt; from how often it was asked as well, where that was more than once."""
+    for n in itertools.count():
+        told = f"{line.at}\n{n or ''}\n{line.text}"
+        name = hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()[:32]
+        if name not in taken:
+            return name
+    raise AssertionError

@@ -1,0 +1,77 @@
+"""Lines of a session file of Codex: `~/.codex/sessions/YEAR/MONTH/DAY/rollout-TIME-ID.jsonl`.
+
+A line has a `type` and a `payload`. What was said stands in events (`user_message`, `agent_message`), in items of the
+model's API (`message`), or in both; old files have these items alone, some without a `payload`. Each role is read from
+its events where there are any, otherwise from its items. A `turn_context` or the start of a task names the turn.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from afterturn_client.transcript_lines import Line, LineKind, describe_pictures, join_parts, read_parts, read_time
+
+_NAMING = frozenset({"turn_context", "task_started", "turn_started"})
+_ENDING = frozenset({"task_complete", "turn_complete", "turn_aborted"})
+_EVENTS = {"user_message": "user", "agent_message": "assistant"}
+#: What the program puts into a person's role, for the model.
+_OWN = re.compile(
+    r"<(?:environment_context|user_instructions|turn_aborted|permissions instructions|instructions|skills?|"
+    r"user_shell_command|subagent_notification|collaboration_mode|model_switch|user_action|apps_instructions|"
+    r"personality_spec|hook_prompt)\b|# AGENTS\.md instructions\b",
+    re.IGNORECASE,
+)
+#: What an editor writes before the words that were typed in it.
+_EDITOR, _REQUEST = "# Context from my IDE setup:", "## My request for Codex:"
+
+
+def read_codex(entries: Iterable[Mapping[str, Any]]) -> Iterator[Line]:
+    """Yield the lines that say something about turns."""
+    told = [_unwrap(entry) for entry in entries]
+    if any(_is_of_subagent(kind, payload) for kind, payload, _ in told):
+        return
+    with_events = {_EVENTS[kind] for kind, _, _ in told if kind in _EVENTS}
+    turn, used, held = "", set[str](), list[Line]()
+    for kind, payload, at in told:
+        role = _EVENTS.get(kind) or (str(payload.get("role")) if kind == "message" else "")
+        if kind in _NAMING:
+            turn = str(payload.get("turn_id") or turn)
+            # Some versions name a turn behind its prompt: one that has the name of a turn before takes the new one.
+            held = [replace(line, name=turn) if line.name in used else line for line in held]
+        elif kind in _ENDING:
+            turn = ""
+        elif kind in _EVENTS or (kind == "message" and role not in with_events):
+            line = _read_said(role, payload, at, turn)
+            if line is not None:
+                yield from held
+                used |= {one.name for one in held if one.name}
+                held = [line]
+    yield from held
+
+
+def _unwrap(entry: Mapping[str, Any]) -> tuple[str, Mapping[str, Any], str | None]:
+    """Return what a line is, its fields and its time."""
+    payload = entry.get("payload")
+    kind, at = str(entry.get("type")), read_time(entry)
+    if not isinstance(payload, dict):
+        return kind, entry, at
+    return (str(payload.get("type")) if kind in ("event_msg", "response_item") else kind), payload, at
+
+
+def _is_of_subagent(kind: str, payload: Mapping[str, Any]) -> bool:
+    source = payload.get("source")
+    return kind == "session_meta" and isinstance(source, dict) and "subagent" in source
+
+
+def _read_said(role: str, payload: Mapping[str, Any], at: str | None, turn: str) -> Line | None:
+    content = payload.get("content", payload.get("message"))
+    text = join_parts([one for one in read_parts(content) if role != "user" or not _OWN.match(one.lstrip())])
+    if role == "assistant":
+        return Line(LineKind.ANSWER, text, at=at) if text else None
+    if role != "user":
+        return None
+    if text.startswith(_EDITOR):
+        text = text.partition(_REQUEST)[2].strip()
+    pictures = describe_pictures(content) or ("[image]" if payload.get("images") or payload.get("local_images") else "")
+    return Line(LineKind.PROMPT, text or pictures, turn, at) if text or pictures else None

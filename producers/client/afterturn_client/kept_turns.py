@@ -1,0 +1,95 @@
+"""Stores turns of a transcript once, and of a turn that was stored before it ended what came after."""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from afterturn_client.answers import RefusedTurn, TurnStatus
+from afterturn_client.client import Afterturn
+from afterturn_client.errors import TurnConflictError
+from afterturn_client.hook_program import say
+from afterturn_client.reference import strip_frames
+from afterturn_client.transcripts import LONGEST_MESSAGE, TranscriptTurn
+from afterturn_client.turns import Message, NewTurn
+
+#: Into how many stored turns one turn may be divided, each with what came after the one before.
+MOST_PARTS = 8
+#: What the service writes in the place of a secret, and a secret.
+_REDACTED, _SECRET = re.compile(r"\[REDACTED:\w+\]"), ".{1,8192}?"
+
+
+def keep_turn(memory: Afterturn, session_id: str, turn: TranscriptTurn) -> None:
+    """Store a turn. Where it was stored with less of its answer, store the rest under a name that follows from it."""
+    part = turn
+    for _ in range(MOST_PARTS):
+        try:
+            memory.add_turn(session_id, _write_messages(part), turn_id=part.name)
+        except TurnConflictError:
+            rest = _find_missing(part.answered, memory.turn_status(session_id, part.name))
+            if not rest:
+                return
+            part = replace(turn, name=f"{turn.name}:{_digest(rest[0])}", asked="", answered=rest)
+        else:
+            return
+    say(f"a turn went on more than {MOST_PARTS} times; what came last was not kept")
+
+
+def keep_turns(memory: Afterturn, session_id: str, turns: Sequence[TranscriptTurn]) -> None:
+    """Store turns in one call; what of them was stored already stays as it is."""
+    told = memory.add_turns([NewTurn(session_id, _write_messages(turn), turn_id=turn.name) for turn in turns])
+    refused = [(turn, one.error) for turn, one in zip(turns, told, strict=True) if isinstance(one, RefusedTurn)]
+    for turn, error in refused:
+        if isinstance(error, TurnConflictError):
+            keep_turn(memory, session_id, turn)
+    if other := [error.code for _, error in refused if not isinstance(error, TurnConflictError)]:
+        say(f"turns that the service refused: {len(other)} ({', '.join(sorted(set(other)))}); the others are kept")
+
+
+def add_piece(answered: tuple[str, ...], said: str) -> tuple[str, ...]:
+    """Return the pieces of an answer with what was said last, which the pieces may hold already, or begin to."""
+    if not said or _holds(" ".join(answered), said):
+        return answered
+    for n in range(len(answered)):
+        if _plain(said).startswith(_plain(" ".join(answered[n:]))):
+            return (*answered[:n], said)
+    return (*answered, said)
+
+
+def _write_messages(turn: TranscriptTurn) -> list[Message]:
+    asked = [Message("user", turn.asked, timestamp=turn.asked_at)] if turn.asked else []
+    return [*asked, Message("assistant", turn.answer, timestamp=turn.answered_at)]
+
+
+def _find_missing(answered: Sequence[str], stored: TurnStatus) -> tuple[str, ...]:
+    """Return the pieces of an answer that are not stored; frames and secrets never are."""
+    kept = _plain(" ".join(str(one.content) for one in stored.messages if one.role == "assistant"))
+    pieces = [_plain(strip_frames(piece[:LONGEST_MESSAGE])) for piece in answered]
+    begin, end = _find_redacted(kept, " ".join(pieces))
+    missing, at = list[str](), 0
+    for told, piece in zip(answered, pieces, strict=True):
+        if not _holds(kept, piece) and not (at < end and at + len(piece) > begin):
+            missing.append(told)
+        at += len(piece) + 1
+    return tuple(missing)
+
+
+def _find_redacted(kept: str, text: str) -> tuple[int, int]:
+    """Return where the text is that was stored with secrets redacted; an empty span where it is not found."""
+    if len(rest := _REDACTED.split(kept)) == 1:
+        return 0, 0
+    found = re.search(_SECRET.join(map(re.escape, rest)), text, re.DOTALL)
+    return found.span() if found else (0, 0)
+
+
+def _holds(text: str, piece: str) -> bool:
+    """Return whether a text holds the words of a piece, however they are spaced."""
+    return f" {_plain(piece)} " in f" {_plain(text)} "
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

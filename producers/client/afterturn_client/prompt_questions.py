@@ -1,0 +1,63 @@
+"""What a prompt asks of memory: a question that the service takes, or nothing."""
+
+import re
+
+#: Most characters of a question. Of a longer prompt the end and the beginning are asked with, in this order: a pasted
+#: text stands before what is asked of it, or behind; and a sentence model reads the first few hundred words alone.
+LONGEST_QUESTION = 4_000
+LONGEST_END, LONGEST_BEGINNING = 800, 400
+#: Fewest words of a command's arguments that may be a question.
+FEWEST_ARGUMENTS = 3
+#: Most words of a prompt that says no more than "go on".
+MOST_WORDS = 5
+
+_WORD = re.compile(r"\w+(?:['\u2019-]\w+)*")
+_COMMAND = re.compile(r"/[\w:.-]+(?=\s|\Z)")
+#: Words of assent, thanks and going on; a prompt of these alone asks nothing that memory could answer.
+_ASSENT_WORDS = """
+    a absolutely agree agreed ahead all alright amazing and another approve approved as awesome bye carry confirm
+    confirmed continue cool correct do done exactly excellent fine first for go going good got great hello hey hi hm
+    hmm i is it k keep lgtm looks lot love maybe me more much nah neat never next nice no none nope not ok okay okey
+    on one option perfect please proceed resume retry right second see skip sounds start stop sure thank thanks that
+    that's then third this try again thumbs thx ty undo understood up very wait way well works y yea yeah yep yes
+    you yup
+    ja nein gut genau weiter bitte danke dank mach mal stimmt passt richtig klar super okay los
+    oui non merci continue continuez vas-y daccord d'accord parfait bien
+    si sí no gracias vale claro sigue continúa adelante perfecto bueno
+    sì grazie va bene avanti continua perfetto
+    sim não obrigado obrigada continue certo beleza
+    nee dank je bedankt goed prima verder
+    да нет спасибо хорошо ок давай дальше продолжай
+    はい いいえ ありがとう 続けて お願いします 好 好的 是 是的 不 继续 可以 谢谢 对 行 네 아니요 감사합니다 계속
+"""
+_ASSENT = frozenset(_ASSENT_WORDS.split())
+
+
+def find_question(prompt: str) -> str | None:
+    """Return the question that a prompt is for memory; None where it plainly is none.
+
+    None are: an empty prompt, a command to the agent's own interface (`/clear`, `!ls`), assent ("yes", "go on").
+    """
+    text = prompt.strip()
+    if text.startswith("!"):
+        return None
+    if command := _COMMAND.match(text):
+        text = text[command.end() :].strip()
+        if len(_WORD.findall(text[:LONGEST_QUESTION])) < FEWEST_ARGUMENTS:
+            return None
+    return None if _says_nothing(text) else _shorten(text)
+
+
+def _says_nothing(text: str) -> bool:
+    if len(text) > LONGEST_QUESTION:
+        return False
+    words = [word for word in _WORD.findall(text.lower()) if not word.isdigit()]
+    return len(words) <= MOST_WORDS and _ASSENT.issuperset(words)
+
+
+def _shorten(text: str) -> str:
+    """Return a long text's end and beginning, each cut between words."""
+    if len(text) <= LONGEST_QUESTION:
+        return text
+    end, beginning = text[-LONGEST_END:], text[:LONGEST_BEGINNING]
+    return f"{end.partition(' ')[2] or end}\n{beginning.rpartition(' ')[0] or beginning}"

@@ -1,0 +1,138 @@
+"""The process of a hook: exit code 0 whatever happens, valid UTF-8 on standard output, an end in time."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from afterturn_client.hook_program import DEADLINE_S, read_process_age
+from starlette.responses import JSONResponse, Response
+
+from tests.client.loopback import Loopback, Seen
+from tests.patience import PATIENCE_S
+
+TEXT = "Zoë ❤ 寿司 \U0001f600 lives in Gent"
+EVENT = json.dumps({"session_id": "s", "cwd": "/", "prompt": "where does she live?"}).encode()
+PROGRAM = (sys.executable, "-m", "afterturn_client.command", "hook", "claude-code", "prompt")
+
+
+def recalled(_seen: Seen) -> Response:
+    unit = {
+        "unit_id": "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20", "kind": "experience", "text": TEXT, "score": 1.0,
+        "session_id": "old", "turn_id": "1", "role": "user", "name": None, "occurred_at": None, "arms": ["dense"],
+    }  # fmt: skip
+    fresh = {"position": 1, "embedded": 1, "extracted": 1, "projected": 1, "pending": 0, "waited_ms": 0, "met": True}
+    reference = {"role": "user", "content": f"<memory_reference>\n{TEXT}\n</memory_reference>"}
+    return JSONResponse({"results": [unit], "reference": reference, "freshness": fresh, "took_ms": 1.0})
+
+
+@pytest.fixture
+def env(server: Loopback) -> dict[str, str]:
+    server.answer = recalled
+    return {**os.environ, "AFTERTURN_API_KEY": "at_zq55key", "AFTERTURN_URL": server.url}
+
+
+def shell(command: str, env: dict[str, str], event: bytes = EVENT) -> "subprocess.CompletedProcess[bytes]":
+    program = " ".join(PROGRAM)
+    started = ["bash", "-o", "pipefail", "-c", command.replace("HOOK", program)]
+    return subprocess.run(started, check=False, input=event, env=env, capture_output=True, timeout=PATIENCE_S)
+
+
+@pytest.mark.parametrize(
+    "locale",
+    [
+        {"PYTHONUTF8": "0", "PYTHONIOENCODING": "cp1252"},
+        {"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii:strict"},
+        {"PYTHONUTF8": "0", "PYTHONIOENCODING": "utf-16"},
+        {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"},
+        {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "POSIX"},
+    ],
+)
+def test_standard_output_is_utf_8_under_every_locale(env: dict[str, str], locale: dict[str, str]) -> None:
+    ended = shell("HOOK", env | locale)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert TEXT in json.loads(ended.stdout.decode("utf-8"))["hookSpecificOutput"]["additionalContext"]
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-", ">/dev/full", "| true"])
+def test_closed_and_full_streams_end_with_zero_and_no_traceback(env: dict[str, str], closed: str) -> None:
+    ended = shell(f"HOOK {closed}", env)
+    assert ended.returncode == 0
+    assert b"Traceback" not in ended.stderr
+    assert len(ended.stderr.splitlines()) <= 1
+
+
+@pytest.mark.parametrize(
+    "arguments", ["hook", "hook claude-code", "hook claude-code nothing", "hook nobody prompt", "hook --wrong x y"]
+)
+def test_a_usage_error_of_a_hook_ends_with_zero(env: dict[str, str], arguments: str) -> None:
+    ended = shell(f"{sys.executable} -m afterturn_client.command {arguments}", env)
+    assert (ended.returncode, ended.stdout) == (0, b"")
+    assert b"usage:" in ended.stderr
+    assert b"Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("url", ["nonsense", "http://user:secret@127.0.0.1:9", "http://example.org:1"])
+def test_settings_that_cannot_work_are_told_in_a_line_without_secrets(env: dict[str, str], url: str) -> None:
+    ended = shell("HOOK", env | {"AFTERTURN_URL": url})
+    assert (ended.returncode, ended.stdout) == (0, b"")
+    [line] = ended.stderr.splitlines()
+    assert b"base_url" in line
+    assert b"secret" not in line
+
+
+def test_an_event_is_read_although_standard_input_stays_open(env: dict[str, str]) -> None:
+    with subprocess.Popen(PROGRAM, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env) as started:
+        assert started.stdin is not None
+        assert started.stdout is not None
+        for piece in (EVENT[:20], EVENT[20:]):
+            started.stdin.write(piece)
+            started.stdin.flush()
+        assert TEXT.encode() in started.stdout.read()
+        assert started.wait(PATIENCE_S) == 0
+
+
+@pytest.mark.parametrize("given", [b"", EVENT[:20]])
+def test_an_event_that_never_comes_is_not_waited_for(env: dict[str, str], given: bytes) -> None:
+    with subprocess.Popen(PROGRAM, stdin=subprocess.PIPE, stdout=-1, stderr=-1, env=env) as started:
+        assert started.stdin is not None
+        assert started.stderr is not None
+        started.stdin.write(given)
+        started.stdin.flush()
+        assert started.wait(PATIENCE_S) == 0
+        assert len(started.stderr.read().splitlines()) == 1
+
+
+def test_a_service_that_is_slow_ends_with_zero(env: dict[str, str], server: Loopback) -> None:
+    held = threading.Event()
+
+    def never(seen: Seen) -> Response:
+        held.wait(PATIENCE_S)
+        return recalled(seen)
+
+    server.answer = never
+    ended = shell("HOOK", env)
+    held.set()
+    assert (ended.returncode, ended.stdout) == (0, b"")
+    assert b"took too long" in ended.stderr
+
+
+def test_the_deadline_counts_from_the_start_of_the_process(tmp_path: Path) -> None:
+    """Imports that hang are ended as well: nothing that takes long is imported before the deadline is set."""
+    (tmp_path / "httpx.py").write_text("import time\ntime.sleep(3600)\n")
+    env = {**os.environ, "PYTHONPATH": str(tmp_path), "AFTERTURN_API_KEY": "at_zq55key"}
+    ended = shell("HOOK", env)
+    assert (ended.returncode, ended.stdout) == (0, b"")
+    assert b"took too long" in ended.stderr
+    assert read_process_age() > 0.0
+    assert DEADLINE_S < 2.0
+
+
+def test_a_broken_installation_stops_no_agent(tmp_path: Path) -> None:
+    (tmp_path / "httpx.py").write_text("raise ImportError('zq55')\n")
+    ended = shell("HOOK", {**os.environ, "PYTHONPATH": str(tmp_path), "AFTERTURN_API_KEY": "at_zq55key"})
+    assert (ended.returncode, ended.stdout) == (0, b"")
+    assert ended.stderr == b"afterturn-client: no memory this time (ImportError)\n"
