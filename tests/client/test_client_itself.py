@@ -15,6 +15,7 @@ from afterturn_client import (
     InvalidRequestError,
     Message,
     NewTurn,
+    exports,
 )
 from afterturn_client.calls import path_segment
 from hypothesis import given
@@ -91,8 +92,10 @@ def test_the_twins_have_the_same_methods() -> None:
 
 
 def test_the_public_names_are_those_listed() -> None:
-    public = {name for name, value in vars(module).items() if isinstance(value, type)}
-    assert public == set(module.__all__)
+    public = {name for name, value in vars(exports).items() if isinstance(value, type)}
+    assert public == set(module.__all__) < set(dir(module))
+    with pytest.raises(AttributeError):
+        module.Nothing  # noqa: B018
 
 
 def test_every_answer_is_frozen() -> None:

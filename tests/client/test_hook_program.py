@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from afterturn_client.hook_program import DEADLINE_S, read_process_age
+from afterturn_client.hook_program import DEADLINE_S, read_deadline, read_process_age
 from starlette.responses import JSONResponse, Response
 
 from tests.client.loopback import Loopback, Seen
@@ -33,6 +33,12 @@ def recalled(_seen: Seen) -> Response:
 def env(server: Loopback) -> dict[str, str]:
     server.answer = recalled
     return {**os.environ, "AFTERTURN_API_KEY": "at_zq55key", "AFTERTURN_URL": server.url}
+
+
+@pytest.fixture
+def in_time(env: dict[str, str]) -> dict[str, str]:
+    """With the deadline of a hook."""
+    return {name: value for name, value in env.items() if name != "AFTERTURN_HOOK_SECONDS"}
 
 
 def shell(command: str, env: dict[str, str], event: bytes = EVENT) -> "subprocess.CompletedProcess[bytes]":
@@ -96,8 +102,8 @@ def test_an_event_is_read_although_standard_input_stays_open(env: dict[str, str]
 
 
 @pytest.mark.parametrize("given", [b"", EVENT[:20]])
-def test_an_event_that_never_comes_is_not_waited_for(env: dict[str, str], given: bytes) -> None:
-    with subprocess.Popen(PROGRAM, stdin=subprocess.PIPE, stdout=-1, stderr=-1, env=env) as started:
+def test_an_event_that_never_comes_is_not_waited_for(in_time: dict[str, str], given: bytes) -> None:
+    with subprocess.Popen(PROGRAM, stdin=subprocess.PIPE, stdout=-1, stderr=-1, env=in_time) as started:
         assert started.stdin is not None
         assert started.stderr is not None
         started.stdin.write(given)
@@ -106,7 +112,7 @@ def test_an_event_that_never_comes_is_not_waited_for(env: dict[str, str], given:
         assert len(started.stderr.read().splitlines()) == 1
 
 
-def test_a_service_that_is_slow_ends_with_zero(env: dict[str, str], server: Loopback) -> None:
+def test_a_service_that_is_slow_ends_with_zero(in_time: dict[str, str], server: Loopback) -> None:
     held = threading.Event()
 
     def never(seen: Seen) -> Response:
@@ -114,21 +120,26 @@ def test_a_service_that_is_slow_ends_with_zero(env: dict[str, str], server: Loop
         return recalled(seen)
 
     server.answer = never
-    ended = shell("HOOK", env)
+    ended = shell("HOOK", in_time)
     held.set()
     assert (ended.returncode, ended.stdout) == (0, b"")
     assert b"took too long" in ended.stderr
 
 
-def test_the_deadline_counts_from_the_start_of_the_process(tmp_path: Path) -> None:
+def test_the_deadline_counts_from_the_start_of_the_process(tmp_path: Path, in_time: dict[str, str]) -> None:
     """Imports that hang are ended as well: nothing that takes long is imported before the deadline is set."""
     (tmp_path / "httpx.py").write_text("import time\ntime.sleep(3600)\n")
-    env = {**os.environ, "PYTHONPATH": str(tmp_path), "AFTERTURN_API_KEY": "at_zq55key"}
-    ended = shell("HOOK", env)
+    ended = shell("HOOK", in_time | {"PYTHONPATH": str(tmp_path)})
     assert (ended.returncode, ended.stdout) == (0, b"")
     assert b"took too long" in ended.stderr
     assert read_process_age() > 0.0
     assert DEADLINE_S < 2.0
+
+
+@pytest.mark.parametrize("said, seconds", [("7.5", 7.5), ("-1", 0.0), ("soon", DEADLINE_S), ("", DEADLINE_S)])
+def test_the_deadline_can_be_set(monkeypatch: pytest.MonkeyPatch, said: str, seconds: float) -> None:
+    monkeypatch.setenv("AFTERTURN_HOOK_SECONDS", said)
+    assert read_deadline() == seconds
 
 
 def test_a_broken_installation_stops_no_agent(tmp_path: Path) -> None:

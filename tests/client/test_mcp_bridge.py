@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from afterturn_client import command
-from afterturn_client.mcp_bridge import LONGEST_LINE, Bridge, find_project, run_bridge
+from afterturn_client.mcp_bridge import LONGEST_LINE, Bridge, run_bridge
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from starlette.responses import JSONResponse, Response
@@ -107,15 +107,6 @@ async def test_what_is_no_message_gets_an_error_and_what_wants_no_answer_gets_no
     assert all(one["id"] is None for one in answers)
     assert await ask(server, message("notifications/initialized", {}, None), b'{"id": 1, "result": {}}') == []
     assert len(server.seen) == 1
-
-
-def test_the_project_is_the_git_repository_of_the_folder(tmp_path: Path) -> None:
-    inner = tmp_path / "garden" / "beds"
-    inner.mkdir(parents=True)
-    assert find_project(inner) in {"default", *(one.name for one in tmp_path.parents)}
-    (tmp_path / "garden" / ".git").mkdir()
-    assert find_project(inner) == "garden"
-    assert find_project(Path("/")) == "default"
 
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])

@@ -5,13 +5,15 @@ What needs httpx is imported by the command that needs it: a hook is timed from 
 
 import argparse
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from afterturn_client.errors import InvalidRequestError
-from afterturn_client.hook_files import EVENTS, FILES, UnusableHookFileError, install_hooks, remove_hooks
-from afterturn_client.hook_program import DEADLINE_S, read_event, run_hook
+from afterturn_client.hook_files import EVENTS, FILES, PROGRAM, UnusableHookFileError, install_hooks, remove_hooks
+from afterturn_client.hook_program import DEADLINE_S, read_deadline, read_event, run_hook
+from afterturn_client.projects import find_project
 
 DEFAULT_URL = "http://127.0.0.1:8300"
 USAGE, INTERRUPTED = 2, 130
@@ -31,7 +33,7 @@ def serve_mcp(options: argparse.Namespace) -> int:
     """Serve the memory tools over standard input and output until there is no more input."""
     import asyncio  # noqa: PLC0415 - see the module
 
-    from afterturn_client.mcp_bridge import find_project, open_target, serve_bridge  # noqa: PLC0415
+    from afterturn_client.mcp_bridge import open_target, serve_bridge  # noqa: PLC0415
 
     project = options.project or find_project(Path.cwd())
     try:
@@ -58,7 +60,7 @@ def answer_hook(options: argparse.Namespace) -> str:
     from afterturn_client.retry import NEVER  # noqa: PLC0415
 
     project = options.project or project_of(event)
-    with Afterturn(options.url, read_key(options.key_file), bank=project, timeout_s=DEADLINE_S, retry=NEVER,
+    with Afterturn(options.url, read_key(options.key_file), bank=project, timeout_s=read_deadline(), retry=NEVER,
                    allow_http=options.allow_http) as memory:  # fmt: skip
         return HOOKS[options.event](memory, options.agent, event)
 
@@ -75,6 +77,12 @@ def change_hooks(options: argparse.Namespace) -> int:
         sys.stderr.write(f"afterturn-client: {error}\n")
         return USAGE
     sys.stdout.write(f"{file}\n")
+    if options.change == "install" and shutil.which(PROGRAM) is None:
+        folder = Path(sys.argv[0]).resolve().parent
+        sys.stderr.write(
+            f"afterturn-client: the agent would not find {PROGRAM}, for it is not on PATH: add its folder ({folder}) "
+            "to PATH where the agent starts, or install it for all programs (`uv tool install afterturn-client`)\n"
+        )
     return 0
 
 
@@ -99,7 +107,7 @@ def _build_parser() -> argparse.ArgumentParser:
     mcp.set_defaults(run=serve_mcp)
     about = "what an agent's hooks call: recall beside each prompt, keep each turn"
     hook = commands.add_parser("hook", help=about, description=f"{about.capitalize()}. Reads the event as JSON from "
-                               f"standard input; ends within {DEADLINE_S:g} s, always with exit code 0.",
+                               f"standard input; ends with 0, within {DEADLINE_S:g} s (AFTERTURN_HOOK_SECONDS).",
                                epilog="Example: afterturn-client hook claude-code prompt < event.json")  # fmt: skip
     hook.add_argument("agent", choices=list(FILES))
     hook.add_argument("event", choices=list(EVENTS))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +19,11 @@ EVENTS: Mapping[str, str] = {
 FILES: Mapping[str, str] = {"claude-code": ".claude/settings.json", "codex": ".codex/hooks.json"}
 #: Time-out in seconds after which an agent ends a hook; ours end earlier by themselves.
 TIMEOUT_S = 5
-_COMMAND = "afterturn-client hook "
+PROGRAM = "afterturn-client"
+#: Our hooks however they are started: by a path, quoted, by another program (`uvx`), as a module.
+_OURS = re.compile(
+    r"(?:\A|[\s/\\\"'])(?:afterturn(?:-client)?(?:\.exe)?|afterturn_client(?:\.command)?)[\"']?\s+hook\s"
+)
 
 
 class UnusableHookFileError(Exception):
@@ -29,7 +34,9 @@ def list_hooks(agent: str, *, allow_http: bool = False) -> dict[str, list[dict[s
     """Return our hooks of an agent in the form of its file; `allow_http`: they may send the key in clear text."""
     more = " --allow-http" if allow_http else ""
     return {
-        event: [{"hooks": [{"type": "command", "command": f"{_COMMAND}{agent} {name}{more}", "timeout": TIMEOUT_S}]}]
+        event: [
+            {"hooks": [{"type": "command", "command": f"{PROGRAM} hook {agent} {name}{more}", "timeout": TIMEOUT_S}]}
+        ]
         for name, event in EVENTS.items()
     }
 
@@ -55,14 +62,26 @@ def remove_hooks(file: Path) -> None:
 
 
 def _read_settings(file: Path) -> dict[str, Any]:
+    text = file.read_text(encoding="utf-8-sig", errors="replace").strip() if file.exists() else ""
     try:
-        settings = json.loads(file.read_text(encoding="utf-8") or "{}") if file.exists() else {}
-    except (ValueError, RecursionError):
-        raise UnusableHookFileError(f"{file} is not JSON; it was left as it is") from None
+        settings = json.loads(text or "{}")
+    except json.JSONDecodeError as error:
+        raise UnusableHookFileError(_describe_fault(file, text, error)) from None
+    except RecursionError:
+        raise UnusableHookFileError(f"{file} is nested too deeply; it was left as it is") from None
     hooks = settings.get("hooks", {}) if isinstance(settings, dict) else None
     if not isinstance(hooks, dict) or not all(isinstance(groups, list) for groups in hooks.values()):
         raise UnusableHookFileError(f"{file} has no hooks of the form that is known; it was left as it is")
     return settings
+
+
+def _describe_fault(file: Path, text: str, error: json.JSONDecodeError) -> str:
+    if text[error.pos :].lstrip().startswith(("//", "/*", "#")):
+        return (
+            f"{file} has a comment (line {error.lineno}), which JSON does not allow; it was left as it is: take its "
+            "comments out, then try again"
+        )
+    return f"{file} is not JSON (line {error.lineno}: {error.msg}); it was left as it is"
 
 
 def _remove_ours(settings: Mapping[str, Any]) -> dict[str, list[Any]]:
@@ -77,7 +96,7 @@ def _without_ours(group: Any) -> Any:
     hooks = group.get("hooks") if isinstance(group, dict) else None
     if not isinstance(hooks, list):
         return group
-    rest = [one for one in hooks if not (isinstance(one, dict) and str(one.get("command")).startswith(_COMMAND))]
+    rest = [one for one in hooks if not (isinstance(one, dict) and _OURS.search(str(one.get("command"))))]
     return {**group, "hooks": rest} if rest else None
 
 

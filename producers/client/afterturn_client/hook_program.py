@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from afterturn_client.errors import InvalidRequestError, UnreachableError
 
-#: Seconds from the start of the process until it has ended.
+#: Seconds from the start of the process until it has ended; AFTERTURN_HOOK_SECONDS may say others.
 DEADLINE_S = 1.8
 #: Bytes of an event.
 LONGEST_EVENT = 33_554_432
@@ -31,7 +31,7 @@ def run_hook(work: Work) -> NoReturn:
     try:
         worker = threading.Thread(target=_do_work, args=(work, answers), daemon=True)
         worker.start()
-        worker.join(max(0.0, DEADLINE_S - read_process_age()))
+        worker.join(max(0.0, read_deadline() - read_process_age()))
         if worker.is_alive():
             say(_LATE)
         elif answers:
@@ -66,6 +66,14 @@ def read_event() -> Mapping[str, Any]:
 def say(told: str) -> None:
     """Write a line to standard error, if there is one."""
     _write_bytes(sys.stderr, f"afterturn-client: {told}\n".encode("ascii", "backslashreplace"))
+
+
+def read_deadline() -> float:
+    """Return after how many seconds from its start a hook ends."""
+    try:
+        return min(max(0.0, float(os.environ["AFTERTURN_HOOK_SECONDS"])), threading.TIMEOUT_MAX)
+    except (KeyError, ValueError):
+        return DEADLINE_S
 
 
 def read_process_age() -> float:

@@ -14,7 +14,7 @@ from typing import Any
 from afterturn_client.client import Afterturn
 from afterturn_client.hook_program import say
 from afterturn_client.kept_turns import add_piece, keep_turn, keep_turns
-from afterturn_client.mcp_bridge import find_project
+from afterturn_client.projects import find_project
 from afterturn_client.prompt_questions import find_question
 from afterturn_client.reference import cut_text
 from afterturn_client.transcript_lines import make_storable

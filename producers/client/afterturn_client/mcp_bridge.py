@@ -9,7 +9,6 @@ import json
 import sys
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import httpx
@@ -26,14 +25,7 @@ PARSE_ERROR, INVALID_REQUEST, SERVER_ERROR = -32700, -32600, -32000
 #: Where a message of the 2026-07-28 revision says which revision it is of, and what is named again in a header.
 REVISION = "io.modelcontextprotocol/protocolVersion"
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-DEFAULT_PROJECT = "default"
 AWAY = "the memory service does not answer: start it (`afterturn up`), or say where it is (--url); then try again"
-
-
-def find_project(folder: Path) -> str:
-    """Return the name of the git repository a folder is in; `default` outside of any."""
-    root = next((one for one in (folder, *folder.parents) if (one / ".git").exists()), None)
-    return (root.name if root else "") or DEFAULT_PROJECT
 
 
 class Bridge:

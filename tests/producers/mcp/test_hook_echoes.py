@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from store import identity
-from tests.patience import until
+from tests.patience import PATIENCE_S, until
 from tests.producers.conftest import Tenant, World
 from tests.producers.mcp.test_tools import call, client_of, said, serve
 
@@ -27,7 +27,12 @@ async def run_hook(url: str, key: str, event: str, given: dict[str, Any]) -> str
         *(sys.executable, "-m", "afterturn_client.command", "hook", "claude-code", event, "--url", url),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, "AFTERTURN_API_KEY": key},
+        env={
+            **os.environ,
+            "AFTERTURN_API_KEY": key,
+            "AFTERTURN_HOOK_SECONDS": str(PATIENCE_S),
+            "XDG_STATE_HOME": f"{given['cwd']}/state",
+        },
     )
     told, _ = await started.communicate(json.dumps(given).encode())
     assert started.returncode == 0
