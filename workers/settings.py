@@ -342,8 +342,9 @@ class WorkerSettings(BaseModel):
         default=0,
         ge=0,
         le=65535,
-        description="port on which `afterturn worker` serves /metrics, /health/live and /health/ready; 0: none; set "
-        "it for one `afterturn worker` of a machine, which answers for all that share the folder `data`",
+        description="port on which `afterturn worker` serves /metrics, /health/live and /health/ready; 0: none; of "
+        "workers that share the folder `data`, one answers for all, and another takes over when it stops: set it to "
+        "scrape and probe workers",
     )
 
 

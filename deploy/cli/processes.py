@@ -82,20 +82,22 @@ def worker_command(
 
 
 def _serve_probes(settings: Settings) -> None:
-    """Serve metrics and health of this machine's workers if a port is set; exits 2 when it cannot be listened on."""
+    """Serve metrics and health of this machine's workers if a port is set; exits 2 when another program has it."""
     if not settings.worker.metrics_port:
         return
     prepare_environment(settings)
     # Imported only now: prometheus_client decides at import whether processes share their samples.
     from deploy.worker.probes import serve_probes  # noqa: PLC0415
 
+    place = f"{settings.worker.metrics_host}:{settings.worker.metrics_port}"
     try:
-        serve_probes(settings)
+        serves = serve_probes(settings)
     except OSError as error:
-        place = f"{settings.worker.metrics_host}:{settings.worker.metrics_port}"
         raise exit_with(
             f"cannot listen on {place}: {error.strerror} (worker.metrics_host, worker.metrics_port)", 2
         ) from None
+    if not serves:
+        print_notice(f"another worker with this data folder serves {place} for all; this one takes over when it stops")
 
 
 def check_settings(config: Path | None) -> Settings:
