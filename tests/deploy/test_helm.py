@@ -124,8 +124,11 @@ def test_settings_and_commands_of_its_pods_are_those_of_this_version(values: Pat
 
 @each
 def test_pods_run_without_privileges_and_few_have_the_owners_url(values: Path) -> None:
-    pools = yaml.safe_load(values.read_text()).get("workers", {})
+    pools = yaml.safe_load((CHART / "values.yaml").read_text())["workers"]
+    for name, pool in yaml.safe_load(values.read_text()).get("workers", {}).items():
+        pools[name] = pool and pools.get(name, {}) | pool
     owners = [f"-worker-{name}" for name, pool in pools.items() if pool and pool.get("owner")]
+    assert len(owners) == 1, "one pool builds the vector indexes of large banks"
     for name, pod in pods(values):
         [container] = pod["containers"]
         assert pod["securityContext"]["runAsNonRoot"] is True
@@ -157,12 +160,34 @@ def test_a_pod_has_longer_to_end_than_its_process_needs(values: Path) -> None:
         ("keda.scaleToZero={main}", "a caller waits"),
         ("keda.scaleToZero={nonsense}", "there is no pool nonsense"),
         ("workers.main.stages={everything}", "workers/main/stages"),
+        ("api.replica=3", "replica"),
+        ("workerz.main.replicas=3", "workerz"),
+        ("image.digest=latest", "image/digest"),
+        ("keda.scaleTo=1", "scaleTo"),
     ],
 )
-def test_values_that_would_leave_work_undone_are_refused(setting: str, why: str) -> None:
+def test_values_that_mean_nothing_or_would_leave_work_undone_are_refused(setting: str, why: str) -> None:
     refused = helm("template", "memory", str(CHART), "--set", "keda.enabled=true", "--set", setting)
     assert refused.returncode == 1
     assert why in refused.stderr
+
+
+def test_the_operators_api_is_reached_from_outside_only_where_the_values_say_so() -> None:
+    production = HELM / "values" / "production.yaml"
+    [ingress] = of_kind(production, "Ingress")
+    paths = {one["path"]: one["backend"]["service"]["name"] for one in ingress["spec"]["rules"][0]["http"]["paths"]}
+    services = {one["metadata"]["name"]: one["spec"] for one in of_kind(production, "Service")}
+    assert "selector" in services[paths["/api"]]
+    assert "selector" not in services[paths["/api/v1/operator"]]
+    opened = helm("template", "memory", str(CHART), "-f", str(production), "--set", "api.ingress.operator=true")
+    assert "/api/v1/operator" not in opened.stdout
+    assert "closed" not in opened.stdout
+
+
+def test_an_image_is_named_by_its_digest_where_one_is_given() -> None:
+    digest = f"sha256:{'0' * 64}"
+    done = helm("template", "memory", str(CHART), "--set", f"image.digest={digest}")
+    assert f'"afterturn@{digest}"' in done.stdout
 
 
 @pytest_asyncio.fixture(loop_scope="session")

