@@ -17,6 +17,7 @@ from deploy.components.indexing import keep_indexed
 from deploy.local import Child, EmbeddedPostgres, EmbeddedValkey, ports, survivors
 from deploy.local.errors import FolderUnusable, StartFailed
 from deploy.local.folder_lock import FolderLock
+from deploy.local.private_files import hide_from_git
 from deploy.local.prometheus import describe_prometheus, find_prometheus
 from deploy.local.restarts import DeathCounter
 from deploy.local.services import Services, describe_api, describe_workers
@@ -240,3 +241,4 @@ def _make_folder(data: Path) -> None:
         raise FolderUnusable(f"{data} cannot be made: {error.strerror}; choose another with --data") from error
     if not os.access(data, os.R_OK | os.W_OK | os.X_OK):
         raise FolderUnusable(f"{data} cannot be written by you: choose another with --data")
+    hide_from_git(data)

@@ -4,6 +4,10 @@ import os
 import secrets
 from pathlib import Path
 
+from deploy.local.folder_lock import NAME as LOCK
+
+IGNORE_FILE = ".gitignore"
+
 
 def ensure_password(folder: Path, name: str) -> str:
     """Return the password in the file of this name; create both at the first call."""
@@ -22,3 +26,10 @@ def write_private(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     half.replace(path)
+
+
+def hide_from_git(data: Path) -> None:
+    """Keep a data folder's keys and contents out of git, wherever it lies; a folder that holds other things stays."""
+    ours = (data / LOCK).exists() or not any(data.iterdir())
+    if ours and not (data / ".git").exists() and not (data / IGNORE_FILE).exists():
+        (data / IGNORE_FILE).write_text("# Keys, passwords, and what is remembered.\n*\n", encoding="utf-8")
