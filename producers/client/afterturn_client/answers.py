@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from afterturn_client.errors import ApiError
-from afterturn_client.reading import Fields
+from afterturn_client.reading import Fields, show_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +132,11 @@ class Recalled:
     turn_ids: tuple[str, ...] = ()
     confidence: float | None = None
 
+    def __str__(self) -> str:
+        """Return the unit to be read, on a line; `repr` does not show its text."""
+        when = f"{self.occurred_at:%Y-%m-%d}" if self.occurred_at else "no date"
+        return f"{self.score:.2f} {when} {show_line(self.name or self.role or self.kind)}: {show_line(self.text)}"
+
 
 @dataclass(frozen=True, slots=True)
 class Directive:
@@ -180,6 +185,12 @@ class RecallAnswer:
     truncated: bool = False
     evidence: Evidence = Evidence()
     bank_known: bool = True
+
+    def __str__(self) -> str:
+        """Return the results to be read, a line each; `repr` does not show their texts."""
+        if not self.results:
+            return "nothing was found" if self.bank_known else "nothing was found: there is no such bank yet"
+        return "\n".join(map(str, self.results))
 
 
 @dataclass(frozen=True, slots=True)

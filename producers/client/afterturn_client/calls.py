@@ -10,6 +10,7 @@ from typing import Any, Generic, TypedDict, TypeVar
 from urllib.parse import quote
 
 from afterturn_client import answers
+from afterturn_client.arguments import check_text, check_texts
 from afterturn_client.errors import ApiError, InvalidAnswerError
 from afterturn_client.profiles import Profile, ProfileOptions, read_profile
 from afterturn_client.reading import Fields
@@ -109,6 +110,8 @@ def add_document(
     content: str | None, content_hash: str | None, options: DocumentOptions, bank: str, timeout_s: float
 ) -> ApiCall[answers.DocumentReceipt]:
     """POST /api/v1/docs; the same content again is the same document."""
+    if content is not None:
+        check_text("content", content)
     told = {**options, "content": content, "content_hash": content_hash}
     told |= {name: format_moment(options.get(name)) for name in ("occurred_at", "expires_at")}
     body = encode_json({"bank": bank, **{name: value for name, value in told.items() if value is not None}})
@@ -176,7 +179,7 @@ def correct_unit(
     unit_id: str, content: str, version: int | None, bank: str, timeout_s: float
 ) -> ApiCall[answers.CorrectionReceipt]:
     """PATCH /api/v1/units/{unit_id}; repeated, it finds the new text in its place and changes nothing."""
-    body = encode_json({"content": content, **({} if version is None else {"version": version})})
+    body = encode_json({"content": check_text("content", content), **({} if version is None else {"version": version})})
     path = f"/api/v1/units/{path_segment(unit_id)}"
     request = Request("PATCH", path, {"bank": bank}, body=body, timeout_s=timeout_s)
     return ApiCall(request, answers.read_correction, idempotent=version is None, private=(content,))
@@ -236,7 +239,7 @@ def parse_reply(call: ApiCall[T], reply: Reply, key: str) -> T | ApiError:
 
 def path_segment(name: str) -> str:
     """Return a name percent-encoded as one segment of a path, slashes and dot segments included."""
-    quoted = quote(name, safe="", errors="replace")
+    quoted = quote(check_text("an id in a path", name), safe="", errors="replace")
     return quoted.replace(".", "%2E") if not name.strip(".") else quoted
 
 
@@ -279,12 +282,13 @@ def _parse_result(turn: NewTurn, fields: Fields) -> answers.TurnReceipt | answer
 
 
 def recall_body(query: str, options: RecallOptions) -> dict[str, Any]:
-    """Return the JSON object of POST /api/v1/recall."""
-    body: dict[str, Any] = {"query": query}
+    """Return the JSON object of POST /api/v1/recall. Raises InvalidRequestError."""
+    body: dict[str, Any] = {"query": check_text("query", query)}
     body |= {name: value for name, value in options.items() if value is not None}
     body |= {wire: body.pop(name) for name, wire in (("begin", "from"), ("end", "to")) if name in body}
     for name in ("kinds", "tags", "sources", "sessions", "roles"):
         if name in body:
+            check_texts(name, body[name])
             body[name] = list(body[name])
     if "metadata" in body:
         body["metadata"] = dict(body["metadata"])

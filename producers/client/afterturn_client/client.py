@@ -236,7 +236,7 @@ class AsyncAfterturn:
         await self.aclose()
 
     async def _run(self, call: ApiCall[T]) -> T:
-        steps = plan_attempts(call, self._target.retry, self._target.key)
+        steps = plan_attempts(call, self._target.retry, self._target.key, self._target.base_url)
         outcome: Reply | Lost | None = None
         try:
             while True:
@@ -440,7 +440,7 @@ class Afterturn:
         self.close()
 
     def _run(self, call: ApiCall[T]) -> T:
-        steps = plan_attempts(call, self._target.retry, self._target.key)
+        steps = plan_attempts(call, self._target.retry, self._target.key, self._target.base_url)
         outcome: Reply | Lost | None = None
         try:
             while True:

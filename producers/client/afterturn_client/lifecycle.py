@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
 from afterturn_client.answers import Freshness, read_freshness
+from afterturn_client.arguments import check_name, check_objects
 from afterturn_client.calls import ApiCall
 from afterturn_client.errors import InvalidAnswerError
 from afterturn_client.reading import Fields
@@ -77,7 +78,7 @@ def before_turn(
     session_id: str, turn_id: str, current_input: Sequence[Item], options: BeforeTurnOptions, timeout_s: float
 ) -> ApiCall[PreparedTurn]:
     """POST /api/v1/turns/before; it writes nothing. The wait the options ask for is added to the time-out."""
-    body = {"session_id": session_id, "turn_id": turn_id, "current_input": list(current_input), **options}
+    body = {**_name_turn(session_id, turn_id), "current_input": _list_items("current_input", current_input), **options}
     patience = timeout_s + (options.get("wait_ms") or 0) / 1000
     request = Request("POST", "/api/v1/turns/before", body=encode_json(body), timeout_s=patience)
     private = _texts_of([current_input, options.get("conversation_items", ())])
@@ -102,9 +103,18 @@ def after_turn_body(
     session_id: str, turn_id: str, given: tuple[Sequence[Item], Sequence[Item]], options: AfterTurnOptions
 ) -> dict[str, Any]:
     """Return the JSON object of POST /api/v1/turns/after; `given` are input and output."""
-    items = {"input_items": list(given[0]), "output_items": list(given[1])}
+    items = {name: _list_items(name, one) for name, one in zip(("input_items", "output_items"), given, strict=True)}
     ends = {"expires_at": format_moment(options["expires_at"])} if "expires_at" in options else {}
-    return {"session_id": session_id, "turn_id": turn_id, **items, **options, **ends}
+    return {**_name_turn(session_id, turn_id), **items, **options, **ends}
+
+
+def _name_turn(session_id: str, turn_id: str) -> dict[str, Any]:
+    return {"session_id": check_name("session_id", session_id), "turn_id": check_name("turn_id", turn_id)}
+
+
+def _list_items(name: str, items: Sequence[Item]) -> list[Item]:
+    check_objects(name, items, 'an item, such as {"role": "user", "content": "hello"}')
+    return list(items)
 
 
 def _read_prepared(value: object) -> PreparedTurn:

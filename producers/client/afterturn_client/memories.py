@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
+from afterturn_client.arguments import check_text
 from afterturn_client.calls import ApiCall, path_segment
 from afterturn_client.reading import Fields
 from afterturn_client.transport import Request, encode_json
@@ -44,7 +45,7 @@ def keep_memory(content: str, options: MemoryOptions, bank: str, timeout_s: floa
         if (moment := options.get(name)) is not None:
             given[name] = format_moment(moment)  # type: ignore[arg-type]  # both are moments
     named = {} if options.get("memory_id") is None else {"id": options["memory_id"]}
-    body = encode_json({"bank": bank, "content": content, **named, **given})
+    body = encode_json({"bank": bank, "content": check_text("content", content), **named, **given})
     private = (content, options.get("title"), *options.get("metadata", {}).values())
     request = Request("POST", "/api/v1/memories", body=body, timeout_s=timeout_s)
     return ApiCall(request, _read_receipt, private=tuple(text for text in private if text))

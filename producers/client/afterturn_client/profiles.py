@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypedDict
 
-from afterturn_client.reading import Fields
+from afterturn_client.reading import Fields, show_line
 
 
 class ProfileOptions(TypedDict, total=False):
@@ -44,6 +44,10 @@ class Fact:
     stated: int
     history: tuple["Fact", ...] = field(repr=False)
 
+    def __str__(self) -> str:
+        until = f" until {self.until:%Y-%m-%d}" if self.until else ""
+        return f"{show_line(self.text)} (since {self.since:%Y-%m-%d}{until})"
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:
@@ -53,6 +57,11 @@ class Profile:
     facts: tuple[Fact, ...]
     beside: tuple[str, ...] = field(repr=False)
     raw: Mapping[str, Any] = field(repr=False, compare=False)
+
+    def __str__(self) -> str:
+        """Return the facts to be read, a line each; `repr` shows none of them."""
+        name = show_line(", ".join(self.names)) or "nobody named"
+        return "\n".join([f"{name}: {len(self.facts)} facts", *(f"  {fact}" for fact in self.facts)])
 
 
 def read_profile(value: object) -> Profile:

@@ -18,6 +18,7 @@ from afterturn_client.envelopes import RECALL, TURN, TURN_ITEMS, QueueMessage, w
 from afterturn_client.errors import QueueFullError, QueueRefusedError, UnknownOutcomeError
 from afterturn_client.lifecycle import AfterTurnOptions, Item, after_turn_body
 from afterturn_client.turns import Messages, NewTurn, TurnOptions, turn_body
+from afterturn_client.unanswered_checks import check_items_body, check_question_body, check_turn_body
 
 #: Most messages of a transaction, whose bodies are in memory together.
 MOST_TOGETHER = 100
@@ -56,16 +57,21 @@ class _Queue:
             raise UnknownOutcomeError(NOT_ON_DISK)
 
     def wrap(self, turns: Sequence[NewTurn]) -> list[QueueMessage]:
-        return [wrap_event(TURN, turn_body(turn, self.bank), self.source) for turn in turns]
+        bodies = [turn_body(turn, self.bank) for turn in turns]
+        for body in bodies:
+            check_turn_body(body)
+        return [wrap_event(TURN, body, self.source) for body in bodies]
 
     def wrap_items(
         self, session_id: str, turn_id: str, given: tuple[Sequence[Item], Sequence[Item]], options: AfterTurnOptions
     ) -> QueueMessage:
-        body = after_turn_body(session_id, turn_id, given, options)
-        return wrap_event(TURN_ITEMS, {"bank": self.bank, **body}, self.source)
+        body = {"bank": self.bank, **after_turn_body(session_id, turn_id, given, options)}
+        check_items_body(body)
+        return wrap_event(TURN_ITEMS, body, self.source)
 
     def wrap_question(self, query: str, options: RecallOptions, ttl_s: int | None) -> QueueMessage:
         body = {"bank": self.bank, **recall_body(query, options)} | ({} if ttl_s is None else {"ttl_s": ttl_s})
+        check_question_body(body)
         return wrap_event(RECALL, body, self.source)
 
     def check_room(self, length: int, coming: int) -> None:
@@ -110,7 +116,10 @@ def _translate_errors(limit: int) -> Iterator[None]:
             "the queue's server refused a command: it needs `appendonly yes` and Redis or Valkey 7.2 (or durable=False)"
         ) from None
     except (RedisError, OSError) as error:
-        unknown = f"the queue's server did not answer ({type(error).__name__}): publish again under the same turn_id"
+        unknown = (
+            f"the queue's server did not answer ({type(error).__name__}): is its address right, with rediss:// "
+            "where it speaks TLS? Publish again under the same turn_id"
+        )
         raise UnknownOutcomeError(unknown) from None
 
 
@@ -131,7 +140,8 @@ class TurnPublisher:
     message is on the server's disk; the service accepts it when it reads it, in no promised order. Repeated under its
     `turn_id`, it is the same turn.
 
-    Raises QueueFullError, QueueRefusedError, InvalidRequestError; UnknownOutcomeError where it may or may not be in
+    Raises InvalidRequestError for what the service would refuse as far as that can be seen here (nothing was sent);
+    QueueFullError, QueueRefusedError; UnknownOutcomeError where it may or may not be in
     the queue: publish it again.
     """
 

@@ -77,3 +77,8 @@ class Fields:
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise InvalidAnswerError(f"{self.what}: {name} is not of type {kind.__name__}")
         return value
+
+
+def show_line(text: str) -> str:
+    """Return a text as one line without characters that a terminal obeys."""
+    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from afterturn_client.calls import ApiCall, parse_reply
 from afterturn_client.errors import AfterturnError, ApiError, UnknownOutcomeError, UnreachableError
+from afterturn_client.lost_answers import describe_lost
 from afterturn_client.transport import Lost, Reply, Request
 
 T = TypeVar("T")
@@ -49,11 +50,12 @@ class Pause:
 
 
 def plan_attempts(
-    call: ApiCall[T], policy: RetryPolicy, key: str
+    call: ApiCall[T], policy: RetryPolicy, key: str, address: str = ""
 ) -> Generator[Request | Pause, Reply | Lost | None, T]:
     """Yield requests and pauses; a request is answered with its Reply or Lost, a pause with None.
 
-    Returns what the call reads from its answer; raises the last error when it is not worth another try.
+    `address` is the service's, for errors. Returns what the call reads from its answer; raises the last error when it
+    is not worth another try.
     """
     spent = 0.0
     attempt = 0
@@ -62,7 +64,7 @@ def plan_attempts(
         if outcome is None:
             raise RuntimeError("a request must be answered with its outcome")
         spent += outcome.seconds
-        result = _lost_error(outcome, call) if isinstance(outcome, Lost) else parse_reply(call, outcome, key)
+        result = _lost_error(outcome, call, address) if isinstance(outcome, Lost) else parse_reply(call, outcome, key)
         if not isinstance(result, AfterturnError):
             return result
         asked = result.retry_after if isinstance(result, ApiError) else None
@@ -86,6 +88,6 @@ def may_retry(call: ApiCall[T], error: AfterturnError) -> bool:
     return not_done or (call.idempotent and error.status in _AWAY)
 
 
-def _lost_error(lost: Lost, call: ApiCall[T]) -> AfterturnError:
-    place = f"{call.request.method} (no answer: {lost.category})"
+def _lost_error(lost: Lost, call: ApiCall[T], address: str) -> AfterturnError:
+    place = describe_lost(call.request.method, address, lost.cause)
     return UnknownOutcomeError(place) if lost.sent else UnreachableError(place)

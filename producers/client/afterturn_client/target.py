@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import httpx
 
 from afterturn_client import answers, calls, lifecycle, memories
+from afterturn_client.arguments import check_name
 from afterturn_client.calls import ApiCall, DocumentOptions, RecallOptions
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.lists import ListKind, Page, call_list
@@ -51,7 +52,14 @@ class ServiceTarget:
     def __post_init__(self) -> None:
         self.base_url = check_base_url(self.base_url)
         check_way(self.base_url, allow_http=self.allow_http)
-        if not self.key or not self.key.isascii() or not self.key.isprintable() or " " in self.key:
+        check_name("bank", self.bank)
+        if (
+            not isinstance(self.key, str)
+            or not self.key.isascii()
+            or not self.key.isprintable()
+            or " " in self.key
+            or not self.key
+        ):
             raise InvalidRequestError("the key must be one word of printable ASCII")
 
     def __str__(self) -> str:

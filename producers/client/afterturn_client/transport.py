@@ -20,7 +20,9 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
+from afterturn_client.arguments import check_text
 from afterturn_client.errors import InvalidRequestError
+from afterturn_client.lost_answers import LATE, find_cause
 from afterturn_client.tracing import current_traceparent
 
 #: An answer longer than this many bytes is read no further.
@@ -63,11 +65,12 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """No answer came. `sent` is False only when it is certain that nothing left."""
+    """No answer came. `sent` is False only when it is certain that nothing left; `cause`: what that means, if known."""
 
     category: Literal["timeout", "connection"]
     sent: bool
     seconds: float = 0.0
+    cause: str = ""
 
 
 def encode_json(value: object) -> bytes:
@@ -82,10 +85,10 @@ def encode_json(value: object) -> bytes:
 def check_base_url(base_url: str) -> str:
     """Return the URL without a trailing slash. Raises InvalidRequestError, which never shows the URL."""
     try:
-        parts = urlsplit(base_url)
+        parts = urlsplit(check_text("base_url", base_url))
         good = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
         httpx.URL(base_url)
-    except (ValueError, TypeError, httpx.InvalidURL):
+    except (ValueError, httpx.InvalidURL):
         good = False
     if not good or base_url != base_url.strip() or "?" in base_url or "#" in base_url:
         raise InvalidRequestError("base_url must look like http://host:port or https://host/path")
@@ -163,7 +166,7 @@ async def send_request(call: SendStreamed, outgoing: httpx.Request, timeout_s: f
             finally:
                 await response.aclose()
     except TimeoutError:
-        return Lost("timeout", sent.begun, time.monotonic() - started)
+        return Lost("timeout", sent.begun, time.monotonic() - started, LATE)
     except httpx.RequestError as error:
         return _build_lost(error, time.monotonic() - started)
     return _build_reply(response, body, time.monotonic() - started)
@@ -244,4 +247,4 @@ def _build_lost(error: httpx.RequestError, seconds: float) -> Lost:
     category: Literal["timeout", "connection"] = (
         "timeout" if isinstance(error, httpx.TimeoutException) else "connection"
     )
-    return Lost(category, sent=not isinstance(error, UNSENT), seconds=seconds)
+    return Lost(category, sent=not isinstance(error, UNSENT), seconds=seconds, cause=find_cause(error))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypedDict
 
+from afterturn_client.arguments import check_name, check_objects, check_texts
 from afterturn_client.errors import InvalidRequestError
 
 #: RFC 3339 text, an aware datetime, or epoch milliseconds.
@@ -14,12 +15,20 @@ Moment = datetime | str | int
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a turn. `role` is user, assistant, tool or system; `content` text or content parts."""
+    """One message of a turn. `role` is user, assistant, tool or system; `content` text or content parts.
+
+    Raises InvalidRequestError for a value of another type.
+    """
 
     role: str
     content: str | Sequence[Mapping[str, Any]] = field(repr=False)
     name: str | None = None
     timestamp: Moment | None = None
+
+    def __post_init__(self) -> None:
+        check_name("role", self.role)
+        if not isinstance(self.content, str):
+            check_objects("content", self.content, "a content part (a mapping with a type)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +73,11 @@ class TurnOptions(TypedDict, total=False):
 
 
 def turn_body(turn: NewTurn, bank: str) -> dict[str, Any]:
-    """Return the JSON object of POST /api/v1/turns; `bank` is for a turn that names none."""
+    """Return the JSON object of POST /api/v1/turns; `bank` is for a turn that names none.
+
+    Raises InvalidRequestError.
+    """
+    _check_turn(turn)
     return {
         "bank": turn.bank or bank,
         "session_id": turn.session_id,
@@ -96,6 +109,20 @@ def texts_of(turn: NewTurn) -> list[str]:
     for message in turn.messages:
         found += _text_list(message.content if isinstance(message, Message) else dict(message))
     return found
+
+
+def _check_turn(turn: NewTurn) -> None:
+    """Raise InvalidRequestError for an argument of another type than the turn's."""
+    check_name("session_id", turn.session_id)
+    check_name("turn_id", turn.turn_id)
+    messages = turn.messages
+    if isinstance(messages, Sequence) and not isinstance(messages, str | bytes):
+        messages = [{} if isinstance(one, Message) else one for one in messages]
+    check_objects("messages", messages, 'a message, such as Message("user", "hello")')
+    if turn.metadata is not None and not isinstance(turn.metadata, Mapping):
+        raise InvalidRequestError(f"metadata must be texts by name, not {type(turn.metadata).__name__}")
+    if turn.tags is not None:
+        check_texts("tags", turn.tags)
 
 
 def _message_json(message: Message | Mapping[str, Any]) -> dict[str, Any]:
