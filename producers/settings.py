@@ -4,10 +4,12 @@ from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from producers.host_names import check_host_name
 from producers.mcp.settings import McpSettings
+from producers.redis_urls import check_redis_url
 from store.text.redaction import Redaction
 
 
@@ -37,7 +39,7 @@ class BrokerSettings(BaseModel):
                 "the primary, such as a provider's primary endpoint or a TCP proxy"
             )
             raise PydanticCustomError("broker_url", "{flaw}", {"flaw": flaw})
-        return url
+        return check_redis_url(url)
 
 
 class QueueSettings(BaseModel):
@@ -90,6 +92,11 @@ class QueueSettings(BaseModel):
         "machines that stall",
     )
 
+    @field_validator("url")
+    @classmethod
+    def _usable(cls, url: SecretStr) -> SecretStr:
+        return check_redis_url(url)
+
 
 class ApiSettings(BaseModel):
     """The HTTP interface: where it listens, and what a request may take. Times are totals, not gaps between bytes."""
@@ -108,11 +115,11 @@ class ApiSettings(BaseModel):
         description="port the API listens on; 0 picks a free one; change it where 8300 is taken",
     )
     mcp: McpSettings = Field(default_factory=McpSettings)
-    allowed_hosts: tuple[str, ...] = Field(
+    allowed_hosts: tuple[Annotated[str, AfterValidator(check_host_name)], ...] = Field(
         default=(),
-        description="list of names, without a port, that a request's Host and Origin may have; empty: on a loopback "
-        "address its own names (against DNS rebinding), elsewhere any. Set it where a proxy passes "
-        "another name on",
+        description="list of names that a request's Host and Origin may have, each with any port, or `name:port` with "
+        "this one; empty: on a loopback address its own names (against DNS rebinding), elsewhere any. Health and "
+        "metrics answer by address, too. Set it where a proxy passes another name on",
     )
     redact: Redaction = Field(
         default=Redaction.KEYS,

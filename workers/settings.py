@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import Literal, Self
 
 from afterturn_client.errors import InvalidRequestError
-from afterturn_client.transport import check_base_url
+from afterturn_client.transport import check_base_url, check_way
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
 
 from embeddings.endpoint import endpoint_url
@@ -76,6 +76,11 @@ class DeliverySettings(ServiceSettings):
     base_url: str = Field(
         default="",
         description="base URL of the gateway, to which /memories/add is appended; needed with gateway.mode url",
+    )
+    allow_http: bool = Field(
+        default=False,
+        description="allow plain http in `base_url` to another machine; turns and key can then be read on the way; set "
+        "it only on a private network",
     )
     user_id: str = Field(default="", description="user id sent to the gateway; needed with gateway.mode url")
     user_key: SecretStr = Field(
@@ -197,7 +202,7 @@ class DeliverySettings(ServiceSettings):
             raise ValueError(f"mode url needs base_url, user_id and user_key; missing: {', '.join(missing)}")
         if self.mode is GatewayMode.URL:
             try:
-                check_base_url(self.base_url)
+                check_way(check_base_url(self.base_url), allow_http=self.allow_http)
             except InvalidRequestError as error:
                 raise ValueError(str(error)) from None
         return self

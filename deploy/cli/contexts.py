@@ -6,6 +6,8 @@ from typing import Annotated
 
 import platformdirs
 import typer
+from afterturn_client.errors import InvalidRequestError
+from afterturn_client.transport import check_base_url, check_way
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_serializer
 from rich.table import Table
 
@@ -14,7 +16,7 @@ from deploy.cli.key_input import read_key
 from deploy.cli.options import JsonOption
 from deploy.cli.output import create_console, exit_with, print_json
 from deploy.local.private_files import write_private
-from deploy.notices import print_notice
+from deploy.notices import print_notice, replace_unprintable
 
 FILE = "contexts.json"
 
@@ -87,6 +89,10 @@ def add_command(
 
     **Example:** `afterturn context add prod --url https://memory.example < key`
     """
+    try:
+        check_way(check_base_url(url), allow_http=allow_http)
+    except InvalidRequestError as error:
+        raise exit_with(f"{replace_unprintable(url.rpartition('@')[2])} cannot be kept: {error}", 2) from None
     known = read_contexts()
     made = ServiceContext(url=url.rstrip("/"), key=SecretStr(_read_key(key_file)), allow_http=allow_http)
     _write_contexts(Contexts(current=known.current or name, contexts={**known.contexts, name: made}))

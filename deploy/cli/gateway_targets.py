@@ -7,6 +7,7 @@ from uuid import UUID
 
 import typer
 from afterturn_client.errors import InvalidRequestError
+from afterturn_client.transport import check_way
 from pydantic import TypeAdapter, ValidationError
 from rich.table import Table
 
@@ -75,6 +76,10 @@ def set_command(
     scope: ScopeOption = None,
     host: TenantOption = HOST,
     bank: OneBankOption = None,
+    allow_http: Annotated[
+        bool,
+        typer.Option("--allow-http", help="Allow plain http to another machine; turns and key travel unencrypted."),
+    ] = False,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -94,7 +99,7 @@ def set_command(
 
     **Example:** `afterturn gateway set https://gateway.example.com --host acme --user-id acme < acme-key`
     """
-    user = _build_user(url, user_id, app_id, project_id)
+    user = _build_user(url, user_id, app_id, project_id, allow_http=allow_http)
     scopes = _parse_scopes(scope)
     stack = find_running_stack(data)
     sealer = _create_sealer(stack)
@@ -215,8 +220,9 @@ def _change_target(stack: Stack, operation: str, host: UUID, work: Any) -> Any:
         raise exit_with(str(error), 1) from None
 
 
-def _build_user(url: str, user_id: str, app_id: str, project_id: str) -> GatewayUser:
+def _build_user(url: str, user_id: str, app_id: str, project_id: str, *, allow_http: bool) -> GatewayUser:
     try:
+        check_way(canonical_url(url), allow_http=allow_http)
         return GatewayUser(canonical_url(url), user_id, app_id, project_id)
     except InvalidRequestError as error:
         raise typer.BadParameter(str(error), param_hint="URL") from None

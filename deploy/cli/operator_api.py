@@ -4,7 +4,8 @@ from typing import Any
 
 import httpx
 from afterturn_client.errors import InvalidRequestError
-from afterturn_client.transport import check_base_url, check_way
+from afterturn_client.lost_answers import find_cause
+from afterturn_client.transport import check_base_url, check_way, key_options, open_client
 
 from deploy.cli.output import exit_with
 from deploy.local.stack import Stack
@@ -29,7 +30,7 @@ class OperatorApi:
             check_way(self._base, allow_http=stack.allow_http)
         except InvalidRequestError as error:
             raise exit_with(f"{stack.api} cannot be called: {error}", 2) from None
-        self._headers = {"authorization": f"Bearer {key}"}
+        self._key = key
 
     def call(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
         """Return the service's answer; exits 1 when it fails or refuses, 2 for a wrong key."""
@@ -41,12 +42,13 @@ class OperatorApi:
     def ask(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
         """Return the service's answer as `call` does. Raises ServiceAwayError where none comes."""
         asked = {name: value for name, value in query.items() if value is not None}
-        url = f"{self._base}/api/v1/operator{path}"
         try:
-            with httpx.Client(timeout=TIMEOUT_S, headers=self._headers) as client:
-                reply = client.request(method, url, json=body, params=asked)
-        except httpx.HTTPError as error:
-            raise ServiceAwayError(type(error).__name__) from None
+            with open_client(httpx.Client, timeout=TIMEOUT_S, **key_options(self._base, self._key)) as client:
+                reply = client.request(method, f"/api/v1/operator{path}", json=body, params=asked)
+        except httpx.RequestError as error:
+            raise ServiceAwayError(find_cause(error) or type(error).__name__) from None
+        except InvalidRequestError as error:
+            raise exit_with(str(error), 2) from None
         if reply.is_success:
             return reply.json() if reply.content else {}
         raise exit_with(f"the service refused: {_read_refusal(reply)}", 2 if reply.status_code in {401, 403} else 1)

@@ -14,6 +14,7 @@ from embeddings.loopback import is_loopback
 from producers import metrics
 from producers.errors import PermissionDenied
 from producers.fair_queue import CURRENT, FairQueue, Slot
+from producers.host_names import is_address, split_port
 from producers.http import error_responses
 from producers.http.limits import RequestBody, ResponseSender, Unfinished, too_large
 from producers.http.request_trace import describe_request, trace_request
@@ -25,6 +26,9 @@ from store.tenancy import call_audit
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 REQUEST_ID = "afterturn.request_id"
+#: Paths that are asked for by address, and ports that a URL leaves out.
+PROBES = frozenset({"/health/live", "/health/ready", "/metrics"})
+IMPLIED_PORTS = ("80", "443")
 #: The response header that hides which HTTP server is used.
 SERVER = (b"server", b"afterturn")
 #: The scope's key of the function that takes a slot: `await scope[ENTER](host_id, weight)`.
@@ -59,7 +63,9 @@ class CallMiddleware:
         # On a loopback address only this machine's own names are accepted, against DNS rebinding: a foreign name that
         # was made to point here. On other addresses the operator lists the names.
         self._own_names_only = is_loopback(settings.host) or bool(settings.allowed_hosts)
-        self._allowed = frozenset(name.lower().rstrip(".") for name in settings.allowed_hosts)
+        self._allowed = frozenset(map(split_port, settings.allowed_hosts))
+        # Probes and scrapers ask for the address of one machine or pod. An address cannot be made to point elsewhere.
+        self._by_address = PROBES if not is_loopback(settings.host) else frozenset[str]()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -88,14 +94,21 @@ class CallMiddleware:
         for name, value in scope["headers"]:
             if name == b"content-length" and value.isdigit() and int(value) > self._settings.max_request_bytes:
                 raise too_large(self._settings.max_request_bytes)
-            if name == b"host" and not self._leads_here(_host_name(value)):
+            if name == b"host" and not self._leads_here(value, by_address=scope["path"] in self._by_address):
                 raise PermissionDenied("this host name does not lead here (api.allowed_hosts)")
-            if name == b"origin" and not self._leads_here(_host_name(value.partition(b"://")[2])):
+            if name == b"origin" and not self._leads_here(value.partition(b"://")[2]):
                 raise PermissionDenied("a page of another origin may not call this (api.allowed_hosts)")
 
-    def _leads_here(self, name: str) -> bool:
-        """Return whether this host name may be used to reach the service."""
-        return not self._own_names_only or is_loopback(name) or name.lower().rstrip(".") in self._allowed
+    def _leads_here(self, host: bytes, *, by_address: bool = False) -> bool:
+        """Return whether this host may be asked for to reach the service; `by_address`: any address may."""
+        if not self._own_names_only:
+            return True
+        name, port = split_port(host.decode("latin-1"))
+        if is_loopback(name) or not {(name, ""), (name, port)}.isdisjoint(self._allowed):
+            return True
+        # The port that a scheme implies is left out.
+        implied = not port and not {(name, one) for one in IMPLIED_PORTS}.isdisjoint(self._allowed)
+        return implied or (by_address and is_address(name))
 
 
 class _HttpRequest:
@@ -184,9 +197,3 @@ class _HttpRequest:
                 request_id=self._uuid,
             )
             recorder.note(call)
-
-
-def _host_name(host: bytes) -> str:
-    """Return the name in a Host header, without its port."""
-    text = host.decode("latin-1")
-    return text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0]

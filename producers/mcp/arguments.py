@@ -8,22 +8,12 @@ import time
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic.json_schema import GenerateJsonSchema
 
 from producers.turns.directories import DEFAULT_DEPTH, DEFAULT_LIMIT
 from producers.turns.requests import DEFAULT_INPUT_TOKENS
 
 DEFAULT = "default"
 Items = list[dict[str, Any]]
-
-
-class Untitled(GenerateJsonSchema):
-    """A generator of schemas without titles of fields, which only fill an agent's context."""
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        """Return False: no field gets a title."""
-        del schema
-        return False
 
 
 class ToolArguments(BaseModel):

@@ -16,6 +16,8 @@ import httpx
 import jwt
 import orjson
 import structlog
+from afterturn_client.errors import InvalidRequestError
+from afterturn_client.transport import open_client
 from pydantic import TypeAdapter, ValidationError
 
 from producers.errors import InsufficientScope
@@ -39,8 +41,15 @@ _NAME: TypeAdapter[str] = TypeAdapter(Name)
 
 
 def create_key_client() -> httpx.AsyncClient:
-    """Return the client that fetches issuers' keys: over plain HTTP they come from this machine, past any proxy."""
-    return httpx.AsyncClient(mounts={"http://": None})
+    """Return the client that fetches issuers' keys: over plain HTTP they come from this machine, past any proxy.
+
+    The keys are public: where the environment names a proxy that cannot be used, they are fetched without one.
+    """
+    try:
+        return open_client(httpx.AsyncClient, mounts={"http://": None})
+    except InvalidRequestError as error:
+        log.warning("issuers' keys are fetched without a proxy", reason=str(error))
+        return httpx.AsyncClient(trust_env=False)
 
 
 class SigningKeys:

@@ -23,8 +23,8 @@ from producers.errors import FieldProblem, Invalid, PermissionDenied
 from producers.http.error_responses import INTERNAL, UNAVAILABLE, describe_error, error_to_wire
 from producers.http.middleware import GRANT, TOOL
 from producers.mcp import context as context_calls
-from producers.mcp.arguments import Untitled
 from producers.mcp.switches import ToolSwitches
+from producers.mcp.tool_schemas import describe_answer, describe_arguments
 from producers.mcp.tools import TOOLS, McpTool
 from producers.service.json_values import limit_values
 from producers.service.memory import MemoryFacade
@@ -78,7 +78,7 @@ class McpServer:
             version=version("afterturn"),
             title="Afterturn",
             instructions=INSTRUCTIONS,
-            get_tool_input_schema=lambda name: _schema_of(TOOLS[name].takes) if name in TOOLS else None,
+            get_tool_input_schema=lambda name: describe_arguments(TOOLS[name].takes) if name in TOOLS else None,
             on_list_tools=self._list,
             on_call_tool=self._call,
             on_list_prompts=self._list_prompts,
@@ -177,8 +177,8 @@ def describe_tool(tool: McpTool) -> types.Tool:
         name=tool.name,
         title=tool.title,
         description=tool.says,
-        input_schema=_schema_of(tool.takes),
-        output_schema=_answer_schema_of(tool.answers),
+        input_schema=describe_arguments(tool.takes),
+        output_schema=describe_answer(tool.answers),
         annotations=types.ToolAnnotations(
             read_only_hint=tool.read_only,
             destructive_hint=tool.destructive,
@@ -186,20 +186,6 @@ def describe_tool(tool: McpTool) -> types.Tool:
             open_world_hint=False,
         ),
     )
-
-
-def _schema_of(model: Any) -> dict[str, Any]:
-    schema: dict[str, Any] = model.model_json_schema(schema_generator=Untitled)
-    return schema
-
-
-def _answer_schema_of(model: Any) -> dict[str, Any]:
-    """Return the schema of an answer without its fields' descriptions, which would fill an agent's context."""
-    schema = _schema_of(model)
-    for one in (schema, *schema.get("$defs", {}).values()):
-        for field in one.get("properties", {}).values():
-            field.pop("description", None)
-    return schema
 
 
 def _refuse_call(tool: McpTool | None, error: Exception, scope: Scope) -> types.CallToolResult:

@@ -89,7 +89,7 @@ def test_a_folder_is_made_absolute_and_home_is_expanded() -> None:
 def test_the_gateways_credentials_are_found_under_the_contracts_names() -> None:
     environ = {
         "AFTERTURN_GATEWAY__MODE": "url",
-        "AFTERTURN_GATEWAY__BASE_URL": "http://gateway.example",
+        "AFTERTURN_GATEWAY__BASE_URL": "https://gateway.example",
         "AFTERTURN_GATEWAY_USER_ID": "ana",
         "AFTERTURN_GATEWAY_USER_KEY": SECRET,
     }
@@ -110,6 +110,14 @@ def test_the_gateways_credentials_are_found_under_the_contracts_names() -> None:
         ("AFTERTURN_WORKER__LEASE_SECONDS", "nan", ["worker.lease_seconds", "finite", "1..3600"]),
         ("AFTERTURN_WORKER__LEASE_SECONDS", "inf", ["worker.lease_seconds", "finite", "1..3600"]),
         ("AFTERTURN_BROKER__URL", "redis+sentinel://a:1,b:2/main", ["broker.url", "follows the primary"]),
+        ("AFTERTURN_BROKER__URL", f"redis://:{SECRET}/x@127.0.0.1:6379/0", ["broker.url", "percent-encoded"]),
+        ("AFTERTURN_BROKER__URL", f"redis://:{SECRET}#x@127.0.0.1:6379/0", ["broker.url", "percent-encoded"]),
+        ("AFTERTURN_BROKER__URL", f"redis://:{SECRET}?x@127.0.0.1:6379/0", ["broker.url", "percent-encoded"]),
+        ("AFTERTURN_BROKER__URL", f"redis://:12?{SECRET}@127.0.0.1:6379/0", ["broker.url", "percent-encoded"]),
+        ("AFTERTURN_BROKER__URL", f"redis://:{SECRET}@[::1:6379/0", ["broker.url", "percent-encoded"]),
+        ("AFTERTURN_BROKER__URL", f"http://:{SECRET}@127.0.0.1:6379/0", ["broker.url", "redis://"]),
+        ("AFTERTURN_BROKER__URL", SECRET, ["broker.url", "redis://"]),
+        ("AFTERTURN_QUEUE__URL", f"rediss://acme:{SECRET}/x@127.0.0.1:6379/0", ["queue.url", "percent-encoded"]),
         ("AFTERTURN_DATABASE__POOL_SIZE", "0", ["database.pool_size", "1..200"]),
         ("AFTERTURN_GATEWAY__TIMEOUT_SECONDS", "0", ["gateway.timeout_seconds", "> 0, <= 600"]),
         ("AFTERTURN_LOG__LEVEL", SECRET, ["log.level", "one of debug, info, warning, error"]),

@@ -14,7 +14,7 @@ from afterturn_client.lifecycle import AfterTurnOptions, BeforeTurnOptions, Item
 from afterturn_client.profiles import Profile, ProfileOptions
 from afterturn_client.retry import Pause, RetryPolicy, plan_attempts
 from afterturn_client.target import ServiceTarget
-from afterturn_client.transport import Lost, Reply, exchange_blocking, exchange_once
+from afterturn_client.transport import Lost, Reply, exchange_blocking, exchange_once, open_client
 from afterturn_client.turns import Messages, NewTurn, TurnOptions
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class AsyncAfterturn:
         patience = retry or RetryPolicy()
         self._target = ServiceTarget(base_url, key, bank, timeout_s, patience, read_your_writes, allow_http)
         self._traced = transport is None
-        self._http = httpx.AsyncClient(transport=transport, **self._target.http_options())
+        self._http = open_client(httpx.AsyncClient, transport=transport, **self._target.http_options())
 
     def __repr__(self) -> str:
         return f"AsyncAfterturn({self._target})"
@@ -271,7 +271,7 @@ class Afterturn:
     ) -> None:
         patience = retry or RetryPolicy()
         self._target = ServiceTarget(base_url, key, bank, timeout_s, patience, read_your_writes, allow_http)
-        self._http = httpx.Client(transport=transport, **self._target.http_options())
+        self._http = open_client(httpx.Client, transport=transport, **self._target.http_options())
 
     def __repr__(self) -> str:
         return f"Afterturn({self._target})"

@@ -38,14 +38,12 @@ def serve_mcp(options: argparse.Namespace) -> int:
     project = options.project or find_project(Path.cwd())
     try:
         key = read_key(options.key_file)
-        target = open_target(options.url, key, project, allow_http=options.allow_http)
+        asyncio.run(serve_bridge(open_target(options.url, key, project, allow_http=options.allow_http)))
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except (InvalidRequestError, OSError) as error:
         sys.stderr.write(f"afterturn-client: {error}\n")
         return USAGE
-    try:
-        asyncio.run(serve_bridge(target))
-    except KeyboardInterrupt:
-        return INTERRUPTED
     return 0
 
 

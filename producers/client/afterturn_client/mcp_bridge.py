@@ -15,6 +15,7 @@ import httpx
 
 from afterturn_client.retry import NEVER
 from afterturn_client.target import ServiceTarget
+from afterturn_client.transport import open_client
 
 #: Bytes of one message; the service's own limit is less.
 LONGEST_LINE = 4_194_304
@@ -107,8 +108,8 @@ def open_target(url: str, key: str, project: str, *, allow_http: bool) -> Servic
 
 
 async def serve_bridge(target: ServiceTarget) -> None:
-    """Serve a service's tools over standard input and output, until the input ends."""
-    async with httpx.AsyncClient(**target.http_options()) as http:
+    """Serve a service's tools over standard input and output, until the input ends. Raises InvalidRequestError."""
+    async with open_client(httpx.AsyncClient, **target.http_options()) as http:
         await run_bridge(Bridge(http, target.bank), sys.stdin.buffer, sys.stdout.buffer)
 
 

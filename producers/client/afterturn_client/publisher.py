@@ -7,18 +7,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Self, TypeVar, Unpack
+from urllib.parse import urlsplit
 
 import redis
 import redis.asyncio
 from redis.exceptions import AuthenticationError, NoPermissionError, OutOfMemoryError, RedisError, ResponseError
 
+from afterturn_client.arguments import check_text
 from afterturn_client.calls import RecallOptions, recall_body
 from afterturn_client.envelopes import RECALL, TURN, TURN_ITEMS, QueueMessage, wrap_event
-from afterturn_client.errors import QueueFullError, QueueRefusedError, UnknownOutcomeError
+from afterturn_client.errors import InvalidRequestError, QueueFullError, QueueRefusedError, UnknownOutcomeError
 from afterturn_client.lifecycle import AfterTurnOptions, Item, after_turn_body
 from afterturn_client.turns import Messages, NewTurn, TurnOptions, turn_body
 from afterturn_client.unanswered_checks import check_items_body, check_question_body, check_turn_body
+
+C = TypeVar("C", redis.Redis, redis.asyncio.Redis)
 
 #: Most messages of a transaction, whose bodies are in memory together.
 MOST_TOGETHER = 100
@@ -123,8 +127,20 @@ def _translate_errors(limit: int) -> Iterator[None]:
         raise UnknownOutcomeError(unknown) from None
 
 
-def _connection_options(options: QueueOptions) -> dict[str, Any]:
-    return {"socket_timeout": options.timeout_s, "socket_connect_timeout": options.timeout_s}
+def _open_server(kind: type[C], url: str, options: QueueOptions) -> C:
+    """Return a client of the queue's server. Raises InvalidRequestError, which shows no part of the URL."""
+    timeouts = {"socket_timeout": options.timeout_s, "socket_connect_timeout": options.timeout_s}
+    try:
+        parts = urlsplit(check_text("url", url))
+        if "@" not in parts.path + parts.query + parts.fragment:
+            opened: C = kind.from_url(url, **timeouts)
+            return opened
+    except ValueError:
+        pass
+    raise InvalidRequestError(
+        "url must look like redis[s]://user:password@host:port/0; in a user or password, write / # ? @ : and % "
+        "percent-encoded (%2F %23 %3F %40 %3A %25)"
+    )
 
 
 def _split_batches(messages: Sequence[QueueMessage]) -> Iterator[Sequence[QueueMessage]]:
@@ -151,7 +167,7 @@ class TurnPublisher:
 
     def __post_init__(self) -> None:
         self._queue = _open_queue(self.queue, self.options)
-        self._redis = redis.Redis.from_url(self.url, **_connection_options(self.options))
+        self._redis = _open_server(redis.Redis, self.url, self.options)
 
     def add_turn(self, session_id: str, messages: Messages, **options: Unpack[TurnOptions]) -> str:
         """Publish one completed turn; returns its `turn_id`."""
@@ -216,7 +232,7 @@ class AsyncTurnPublisher:
 
     def __post_init__(self) -> None:
         self._queue = _open_queue(self.queue, self.options)
-        self._redis = redis.asyncio.Redis.from_url(self.url, **_connection_options(self.options))
+        self._redis = _open_server(redis.asyncio.Redis, self.url, self.options)
 
     async def add_turn(self, session_id: str, messages: Messages, **options: Unpack[TurnOptions]) -> str:
         """Publish one completed turn; returns its `turn_id`."""

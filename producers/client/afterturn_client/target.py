@@ -12,7 +12,7 @@ from afterturn_client.calls import ApiCall, DocumentOptions, RecallOptions
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.lists import ListKind, Page, call_list
 from afterturn_client.retry import RetryPolicy
-from afterturn_client.transport import check_base_url, check_way, is_loopback_url
+from afterturn_client.transport import check_base_url, check_way, key_options
 from afterturn_client.turns import Messages, NewTurn, TurnOptions
 
 T = TypeVar("T")
@@ -67,17 +67,10 @@ class ServiceTarget:
 
     def http_options(self) -> dict[str, Any]:
         """Return the arguments of either httpx client."""
-        return {
-            "base_url": self.base_url,
-            "headers": {"authorization": f"Bearer {self.key}", "accept": "application/json"},
-            "trust_env": not is_loopback_url(self.base_url),
-            # Over plain http, which no redirect leads away from, certificates are not read: that takes a while.
-            "verify": self.base_url.startswith("https:"),
-            "follow_redirects": False,
-            "limits": httpx.Limits(
-                max_connections=MAX_CONNECTIONS, max_keepalive_connections=20, keepalive_expiry=KEEPALIVE_S
-            ),
-        }
+        limits = httpx.Limits(
+            max_connections=MAX_CONNECTIONS, max_keepalive_connections=20, keepalive_expiry=KEEPALIVE_S
+        )
+        return {**key_options(self.base_url, self.key), "limits": limits}
 
     def add_turn(self, session_id: str, messages: Messages, options: TurnOptions) -> ApiCall[answers.TurnReceipt]:
         """Build the call that stores one turn and remembers its position."""

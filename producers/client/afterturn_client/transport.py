@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -24,6 +24,9 @@ from afterturn_client.arguments import check_text
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.lost_answers import LATE, find_cause
 from afterturn_client.tracing import current_traceparent
+
+#: A client of httpx: one that blocks, or one that awaits.
+C = TypeVar("C", httpx.Client, httpx.AsyncClient)
 
 #: An answer longer than this many bytes is read no further.
 MAX_REPLY_BYTES = 32 * 1024 * 1024
@@ -114,6 +117,34 @@ def is_loopback_url(base_url: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def key_options(base_url: str, key: str) -> dict[str, Any]:
+    """Return the options of an httpx client that sends this key to this URL and nowhere else: see `open_client`.
+
+    No proxy of the environment stands before this machine, redirects are not followed, and over plain http, which no
+    redirect leads away from, certificates are not read: that takes a while.
+    """
+    return {
+        "base_url": base_url,
+        "headers": {"authorization": f"Bearer {key}", "accept": "application/json"},
+        "trust_env": not is_loopback_url(base_url),
+        "verify": base_url.startswith("https:"),
+        "follow_redirects": False,
+    }
+
+
+def open_client(kind: type[C], **options: Any) -> C:
+    """Return an httpx client. Raises InvalidRequestError where the environment's proxy or certificates are no use."""
+    try:
+        return kind(**options)
+    except ImportError:
+        problem = "a SOCKS proxy, which needs the package socksio (`pip install socksio`)"
+    except (ValueError, OSError) as error:
+        problem = f"a proxy or certificates that cannot be used ({type(error).__name__})"
+    raise InvalidRequestError(
+        f"the environment (HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE) names {problem}; NO_PROXY names hosts without one"
+    )
 
 
 def trusted_certificates(base_url: str) -> ssl.SSLContext:

@@ -213,12 +213,34 @@ async def test_no_origin_is_allowed_to_use_the_door_from_a_browser(ana: Tenant) 
 
 
 async def test_only_the_host_names_that_are_set_lead_here(world: World, valkey: TestValkey) -> None:
-    settings = ApiSettings(host="0.0.0.0", allowed_hosts=("Memory.example",))
+    settings = ApiSettings(host="0.0.0.0", allowed_hosts=("Memory.example", "other.example:8443", "web.example:443"))
     named = build(world.postgres, broker_of(valkey.url, "named"), settings=settings)
+    cases = {
+        "memory.example:8300": 200,
+        "memory.example.": 200,
+        "localhost": 200,
+        "other.example:8443": 200,
+        "OTHER.example:8443": 200,
+        "other.example": 403,
+        "other.example:8300": 403,
+        "web.example": 200,
+        "web.example:443": 200,
+        "evil.example": 403,
+        "10.1.2.3.evil.example": 403,
+    }
     try:
         async with named.client() as client:
-            for host, status in (("memory.example:8300", 200), ("localhost", 200), ("evil.example", 403)):
+            for host, status in cases.items():
                 assert (await client.get("/health/live", headers={"host": host})).status_code == status, host
+            # Probes and scrapers ask by address; nothing else may.
+            for host in ("10.1.2.3:8300", "10.1.2.3", "[fd00::1]:8300"):
+                for path in ("/health/live", "/health/ready", "/metrics"):
+                    assert (await client.get(path, headers={"host": host})).status_code == 200, (host, path)
+                assert (await client.get("/api/v1/banks", headers={"host": host})).status_code == 403, host
+            origin = {"host": "other.example:8443", "origin": "https://other.example:8443"}
+            assert (await client.get("/health/live", headers=origin)).status_code == 200
+            origin |= {"origin": "https://10.1.2.3"}
+            assert (await client.get("/health/live", headers=origin)).status_code == 403
     finally:
         await named.close()
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import socket
 import sys
 from collections.abc import AsyncIterator
@@ -34,6 +35,7 @@ from tests.producers.conftest import Tenant, World, broker_of, build
 from tests.servers import TestValkey
 
 MARK = "zq93quartz"
+REFUSED = r'"\$ref"|"\$defs"|"format": "uuid"'
 ERAS = ("legacy", "auto", "2026-07-28")
 #: What is served where no setting says otherwise.
 SERVED = [name for name, tool in TOOLS.items() if tool.on]
@@ -139,7 +141,7 @@ async def test_clients_that_start_a_program_reach_the_same_memory(
         started = StdioServerParameters(
             command=sys.executable,
             args=["-m", "afterturn_client.command", "mcp", "--url", url],
-            env={**os.environ, "AFTERTURN_API_KEY": ana.token},
+            env={**os.environ, "AFTERTURN_API_KEY": ana.token, "XDG_STATE_HOME": str(tmp_path)},
             cwd=tmp_path / "garden",
         )
         async with Client(started, mode=mode) as client:
@@ -365,6 +367,9 @@ async def test_all_tools_are_described_in_little(world: World, ana: Tenant) -> N
     size = sum(len(json.dumps(one.model_dump(mode="json", by_alias=True, exclude_none=True))) for one in described)
     assert size < 16_000
     for one in described:
+        for schema in (one.input_schema, one.output_schema):
+            # Strict clients take a schema that is whole, and few formats.
+            assert re.findall(REFUSED, json.dumps(schema)) == [], one.name
         assert "required" not in one.input_schema or set(one.input_schema["required"]) <= {"query", "text", "id"}
         for name, schema in one.input_schema["properties"].items():
             if schema.get("type") == "array":
