@@ -18,7 +18,7 @@ from embeddings.errors import EmbedderClosed, ModelMismatch
 from embeddings.minilm.reference import LEAST_COSINE, TEXTS, least_cosine
 from embeddings.model_files import MAX_TOKENS, model_folder
 from embeddings.pace import TokenPace
-from embeddings.readable_text import clean_text
+from embeddings.readable_text import clean_text, is_latin
 from embeddings.settings import EmbeddingSettings, Variant
 
 if TYPE_CHECKING:
@@ -113,6 +113,10 @@ class LocalEmbedder:
         Includes the time of the calls that are still waiting or running.
         """
         return self._waiting_ms + self._pace.estimate_ms(texts)
+
+    def can_read(self, text: str) -> bool:
+        """Return whether a text is in Latin letters: of others the model knows some single letters, no words."""
+        return is_latin(text)
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Return each text's number of tokens, uncut, without the two that frame it; blocks for long texts."""

@@ -47,6 +47,18 @@ class TokenCounter(Protocol):
         ...
 
 
+@runtime_checkable
+class ReadsSomeScripts(Protocol):
+    """An embedder whose model knows the words of some scripts only.
+
+    It gives vectors for all texts, but those of texts that it cannot read are near to each other whatever they say.
+    """
+
+    def can_read(self, text: str) -> bool:
+        """Return whether the model knows the words of this text's script."""
+        ...
+
+
 class Reranker(Protocol):
     """A model that reads a question and a text together and scores how well the text answers it."""
 

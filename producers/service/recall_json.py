@@ -91,7 +91,9 @@ class EvidenceBlock(WireModel):
     """Whether the answer probably contains evidence: flags for the agent, which filter nothing."""
 
     top: float | None = Field(description="best score; null: nothing was found")
-    on_topic: bool = Field(description="whether the best score is one that answers have (settings `recall.evidence.*`)")
+    on_topic: bool = Field(
+        description="whether a result scores as answers do, by what it says itself (settings `recall.evidence.*`)"
+    )
     about: About | None = Field(
         description="if the question names one speaker: `other_speaker` if what others said fits better, else `named`"
     )

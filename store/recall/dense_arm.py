@@ -66,9 +66,11 @@ class DenseArm:
         rows = await _find_nearest(connection, state)
         state.nearest = {row.unit_id: float(row.cosine) for row in rows if not row.drawn}
         drawn = [row.unit_id for row in rows if row.drawn]
-        ranking = state.settings.ranking
+        ranking, is_read = state.settings.ranking, state.is_read
 
         def score(pool: CandidatePool) -> NDArray[np.float64]:
+            if not is_read:  # such vectors are near to each other whatever their texts say
+                return np.zeros(len(pool))
             before, after = (pool.unmuted * compute_context_weights(pool.products, pool.sizes, ranking.dense_short)).T
             beside = ranking.dense_context
             return compute_context_cosines(

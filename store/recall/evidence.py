@@ -1,6 +1,8 @@
 """Judges whether an answer has evidence for its question: flags for the agent, never a filter. Pure.
 
-`on_topic` is false when no score reaches the floor of answers. The floor is lower in an agent's memory, where a
+`on_topic` is false when no text reaches the floor of answers by what it says itself: neither its session's other texts
+nor that it was said a moment ago speak for it. A question without a word of more than one letter that is no stop word
+is never on topic. The floor is lower in an agent's memory, where a
 question rarely shares a word with the statement that answers it and names no one. `about` concerns questions that name
 one speaker of the bank: "other_speaker" when that speaker's best score is lower, by the margin, than the best of all
 others. The question is then probably about the wrong person, which no floor under the scores would show.
@@ -11,23 +13,30 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
+from store.recall.fusion import Ranking
 from store.recall.pool import CandidatePool
 from store.recall.query import About, Evidence
+from store.recall.question import Question
 from store.recall.settings import EvidenceSettings
 
 
 def weigh_evidence(
-    scores: NDArray[np.float64], pool: CandidatePool, named: Collection[str], settings: EvidenceSettings
+    ranking: Ranking,
+    pool: CandidatePool,
+    question: Question,
+    named: Collection[str],
+    settings: EvidenceSettings,
 ) -> Evidence:
-    """Return the flags of a pool with these final scores, without the pins' share; shape (len(pool),).
+    """Return the flags of a ranked pool.
 
     `named` are the speakers of the bank whom the question names.
     """
     if not len(pool):
         return Evidence()
-    top = float(scores.max())
     floor = settings.agent_floor if _is_agents(pool) else settings.floor
-    return Evidence(top, top >= floor, _judge_speaker(scores, pool, named, settings.margin))
+    on_topic = ranking.judged.max() >= floor and any(len(word) > 1 for word in question.words)
+    about = _judge_speaker(ranking.judged, pool, named, settings.margin)
+    return Evidence(float(ranking.before_pins.max()), bool(on_topic), about)
 
 
 def _is_agents(pool: CandidatePool) -> bool:

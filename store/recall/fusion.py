@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from store.recall.pool import CandidatePool
 from store.recall.query import ArmScore, Explanation
 from store.recall.question import Question
-from store.recall.rules import PINNED, RULES
+from store.recall.rules import BY_PLACE, PINNED, RULES
 from store.recall.settings import RankingSettings
 
 Scores = NDArray[np.float64]
@@ -30,11 +30,12 @@ FIRST_UNITS = 20
 class Ranking:
     """The pool in order: indexes best first, final scores by index, each arm's scores, and what each rule added.
 
-    `weights` are the arms' weights.
+    `judged` are the scores without what BY_PLACE adds; `weights` are the arms' weights.
     """
 
     order: Sequence[int]
     scores: Scores
+    judged: Scores
     arms: Mapping[str, Scores]
     moved: Mapping[str, Scores]
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -71,21 +72,24 @@ def fuse_scores(
     All raw scores are defined between 0 and 1, so no scores are normalised per query. Rules named in `without` are
     skipped. While some units of the pool have no vector, each arm's best units are placed among the first.
     """
-    scores = np.zeros(len(pool))
+    scores, placed = np.zeros(len(pool)), np.zeros(len(pool))
     for name, raw in arms.items():
         scores = scores + weights[name] * raw
+        placed = placed + weights[name] * raw * (name in BY_PLACE)
+    judged = scores - placed if placed.any() else scores
     moved: dict[str, Scores] = {}
     for name, rule in ((name, rule) for name, rule in RULES if name not in without):
-        after = rule(scores, pool, question, ranking)
-        moved[name] = after - scores
-        scores = after
+        before, scores = scores, rule(scores, pool, question, ranking)
+        if name not in BY_PLACE:
+            judged = scores if judged is before else rule(judged, pool, question, ranking)
+        moved[name] = scores - before
     # A unit without a vector scores by its words alone: this rule lets it stand beside units that have one.
     if HEADS not in without and not pool.products.known[:, 0].all():
         after = raise_heads(scores, pool, arms, weights, ranking.heads)
         moved[HEADS], scores = after - scores, after
     final = scores.tolist()
     order = sorted(range(len(pool)), key=lambda index: (-final[index], pool.candidates[index].unit_id))
-    return Ranking(order, scores, arms, moved, {name: weights[name] for name in arms})
+    return Ranking(order, scores, judged, arms, moved, {name: weights[name] for name in arms})
 
 
 def raise_heads(

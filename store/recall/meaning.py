@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from embeddings.errors import EmbeddingError
-from embeddings.protocol import Embedder
+from embeddings.protocol import Embedder, ReadsSomeScripts
 from store.gen_ai_spans import trace_embedding
 from store.off_loop import run_off_loop
 from store.recall.question import EFFORT, find_named_speakers, put_in_first_person
@@ -66,12 +66,15 @@ class QuestionEmbedder:
     async def embed(self, state: RecallState) -> None:
         """Fill the question's vector, and begin to embed the fresh texts; note a failed or late embedder.
 
+        Of a question in a script that the model cannot read, words alone count (`RecallState.is_read`).
+
         The texts are embedded while the database is searched (`RecallState.tail_embedding`): a question with a
         backlog of texts in a bank of 100,000 units took 46 -> 38 ms.
         """
         text, generation = state.question.text, state.generation
         names = find_named_speakers(state.question, state.speakers)
         question = await run_off_loop(EFFORT * len(text), put_in_first_person, text, names)
+        state.is_read = not isinstance(self._embedder, ReadsSomeScripts) or self._embedder.can_read(question)
         state.tail_vectors = self._tails.known(state.unembedded, generation)
         wanted = select_urgent(state.unembedded) if self._is_flooded(state) else state.unembedded
         unknown = [fresh for fresh in wanted if fresh.unit_id not in state.tail_vectors]

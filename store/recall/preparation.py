@@ -52,7 +52,7 @@ async def prepare_search(connection: AsyncConnection, state: RecallState) -> boo
     arguments = {
         **_tail_arguments(key, state),
         **filters.filter_parameters(query, state.bank, state.earlier, state.now),
-        **build_recent_parameters(state.now, state.settings),
+        **build_recent_parameters(state.now, question, state.settings),
         "terms": [*terms, *name_marks(question)] if by_name else terms,
     }
     statement = PREPARE_SKIPPING if query.skip_recent else PREPARE

@@ -119,8 +119,8 @@ About = Literal["named", "other_speaker"]
 class Evidence:
     """Flags of how likely an answer holds the information asked for; no unit is left out because of them.
 
-    `top` is the best score (None: no unit was found), `on_topic` whether it reaches the floor, `about` whether the best
-    unit is by the one speaker that the question names.
+    `top` is the best score (None: no unit was found), `on_topic` whether a unit reaches the floor by what it says
+    itself, `about` whether the best unit is by the one speaker that the question names.
     """
 
     top: float | None = None

@@ -26,13 +26,15 @@ ROLES = frozenset({"user", "assistant", "system", "tool", "human", "ai", "bot", 
 class Question:
     """A parsed question; `words` are its index terms with their counts.
 
-    `wants_assistant`: it asks for a statement of the assistant. `rules` are the word rules of the bank's languages;
+    `wants_assistant`: it asks for a statement of the assistant; `wants_recent`: it asks about the last minutes, or says
+    nothing without what was said before ("And who was that?"). `rules` are the word rules of the bank's languages;
     `names` are words of the question that may be a person's name, folded.
     """
 
     text: str = field(repr=False)
     words: dict[str, int] = field(repr=False)
     wants_assistant: bool
+    wants_recent: bool = False
     rules: Sequence[WordRules] = _USUAL
     names: Sequence[str] = field(default=(), repr=False)
 
@@ -46,6 +48,7 @@ def parse_question(text: str, *, rules: Sequence[WordRules] = _USUAL) -> Questio
         text=text,
         words=dict(islice(counts.items(), MAX_TERMS)),
         wants_assistant=bool(language.asks_assistant.search(lower)),
+        wants_recent=bool(language.asks_recent.search(lower)) or not counts,
         rules=rules,
         names=find_asked_names(text),
     )

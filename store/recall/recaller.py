@@ -223,7 +223,7 @@ class Recaller:
         texts = await self._read_whole_texts(state, cut)
         items = [_build_recalled(one, pool, ranking, texts, explain=query.explain) for one in best]
         named = find_named_speakers(state.question, state.speakers)
-        return items, weigh_evidence(ranking.before_pins, pool, named, state.settings.evidence)
+        return items, weigh_evidence(ranking, pool, state.question, named, state.settings.evidence)
 
     async def _read_whole_texts(self, state: RecallState, units: Sequence[UUID]) -> Mapping[UUID, str]:
         """Return the full texts of units that were ranked by the beginning of their text."""

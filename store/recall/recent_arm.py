@@ -1,7 +1,7 @@
-"""Runs the recency arm: prefers messages of the last minutes before the question.
+"""Runs the recency arm: prefers messages of the last minutes, where the question asks about them.
 
-A question often refers to the message before it, with which it may share neither words nor much meaning. The arm is
-bounded: it raises a few messages, the newest the most, and none after some minutes.
+"What did I just say?" and "Why?" refer to the message before, with which they may share neither words nor much meaning.
+The arm is bounded: it raises a few messages, the newest the most, and none after some minutes.
 """
 
 from collections.abc import Mapping
@@ -15,6 +15,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.recall.filters import filter_conditions, happened_at
 from store.recall.pool import CandidatePool
+from store.recall.question import Question
+from store.recall.rules import RECENT
 from store.recall.settings import RecallSettings
 from store.recall.state import ArmResult, RecallState
 from store.schema import TIME, TURN, UNIT, in_bank
@@ -71,7 +73,7 @@ JUST_SAID = _select_just_said()
 class RecentArm:
     """The arm of recency: the newest messages of the last minutes that are not the assistant's."""
 
-    name = "recent"
+    name = RECENT
 
     def weight(self, settings: RecallSettings) -> float:
         """Return the weight of newness, where a lexical score has weight 1."""
@@ -87,13 +89,13 @@ class RecentArm:
         return ArmResult(list(scores), [], score)
 
 
-def build_recent_parameters(now: datetime, settings: RecallSettings) -> Mapping[str, Any]:
+def build_recent_parameters(now: datetime, question: Question, settings: RecallSettings) -> Mapping[str, Any]:
     """Return the parameters of JUST_SAID, other than bank and filters.
 
     `until` allows for a caller's clock that is a little ahead of ours.
     """
-    # Without weight the range is empty, so that no message is read.
-    since = now - WINDOW if settings.ranking.recent_weight else now + SOON
+    # The range is empty, so that no message is read, where recency has no weight or is not asked about.
+    since = now - WINDOW if settings.ranking.recent_weight and question.wants_recent else now + SOON
     return {"since": since, "until": now + SOON}
 
 

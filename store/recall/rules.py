@@ -36,8 +36,10 @@ BEST_OF_SESSION = 3
 
 #: Words above which `substance` adds no more.
 SUBSTANCE_WORDS = 100
-#: The name, in explanations, of the rule that puts pinned units first.
-PINNED = "pinned"
+#: The names, in explanations, of an arm and two rules that raise a unit for where it stands, not for what it says: they
+#: rank, and are no evidence.
+RECENT, SESSION, PINNED = "recent", "session", "pinned"
+BY_PLACE = frozenset({RECENT, SESSION, PINNED})
 #: A score above any that arms and rules give together.
 ABOVE_ALL = 10.0
 
@@ -140,7 +142,7 @@ RULES: Sequence[tuple[str, Rule]] = (
     ("substance", apply_substance),
     ("speaker", apply_speaker),
     ("short question", apply_short_question),
-    ("session", apply_session),
+    (SESSION, apply_session),
     ("assistant", apply_assistant),
     ("repeated", apply_repeated),
     ("length", apply_length),

@@ -205,14 +205,14 @@ class EvidenceSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     floor: float = Field(
-        default=0.65,
+        default=0.52,
         ge=0,
         le=10,
-        description="best score below which an answer is flagged off topic; raise it where off-topic questions are "
-        "not flagged, lower it where good answers are",
+        description="score of what a unit says itself, without session and recency, below which an answer is flagged "
+        "off topic; raise it where off-topic questions are not flagged, lower it where good answers are",
     )
     agent_floor: float = Field(
-        default=0.28,
+        default=0.24,
         ge=0,
         le=10,
         description="floor in banks where an agent speaks or no speaker has a name; change it as floor",

@@ -69,8 +69,9 @@ class RecallState:
     `unstored` are facts that no worker has written, if the question asks for facts, and units that ended after its
     moment.
 
-    `QuestionEmbedder.embed` fills the question's `vector`, of the model's `generation` (None after a failure), and
-    begins to embed the fresh texts: `tail_embedding` fills `tail_vectors`. `query_arms` fills `found`, each arm's
+    `QuestionEmbedder.embed` fills the question's `vector`, of the model's `generation` (None after a failure), says
+    whether the model knows its script (`is_read`), and begins to embed the fresh texts: `tail_embedding` fills
+    `tail_vectors`. `query_arms` fills `found`, each arm's
     result by its name, and `nearest`, the cosines of the stored units that the dense arm found.
     `degraded` names the parts that failed, `characters` counts the text of candidates.
     """
@@ -101,6 +102,7 @@ class RecallState:
     unstored: UnstoredUnits = field(default_factory=UnstoredUnits, repr=False)
 
     vector: NDArray[np.float32] | None = field(default=None, repr=False)
+    is_read: bool = True
     tail_vectors: Mapping[UUID, NDArray[np.float32]] = field(default_factory=dict, repr=False)
     tail_embedding: asyncio.Task[None] | None = field(default=None, repr=False)
 

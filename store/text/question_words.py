@@ -15,12 +15,14 @@ _FILE = Path(__file__).parent / "data" / "questions.toml"
 class Language:
     """The question words of one language.
 
-    `self_words`: words by which speakers name themselves and their own things. `asks_assistant`: a pattern of
-    questions about what the assistant said or was asked, searched in lower case and without accents.
+    `self_words`: words by which speakers name themselves and their own things. Two patterns, searched in lower case and
+    without accents: `asks_assistant` of questions about what the assistant said or was asked, `asks_recent` of
+    questions about the last minutes.
     """
 
     self_words: tuple[str, str]
     asks_assistant: Pattern[str]
+    asks_recent: Pattern[str]
 
 
 def _any_word_pattern(*patterns: str) -> Pattern[str]:
@@ -37,6 +39,13 @@ ENGLISH = Language(
         r"\bremind me\b",
         r"\b(?:our|the) (?:previous|last|earlier|past) (?:chat|conversation|discussion|talk)s?\b",
     ),
+    asks_recent=_any_word_pattern(
+        r"\bjust (?:now|sa(?:y|id)|t(?:ell|old)|wr(?:ite|ote)|do|did|done)\b",
+        r"\bjust (?:ask|mention|talk|discuss|happen)(?:ed)?\b",
+        r"\b(?:an?|one|few|couple of|\d+) (?:instant|moment|second|sec|minute|min)s? ago\b",
+        r"\b(?:last|latest|newest|previous) (?:message|thing|sentence|line|remark)\b",
+        r"\b(?:what was that|say that) again\b",
+    ),
 )
 
 
@@ -45,6 +54,7 @@ def question_languages() -> Mapping[str, Language]:
     """Return the question words of all languages by code."""
     told = tomllib.loads(_FILE.read_text(encoding="utf-8"))
     others = {
-        code: Language((asks["i"], asks["my"]), _any_word_pattern(asks["assistant"])) for code, asks in told.items()
+        code: Language((asks["i"], asks["my"]), *(_any_word_pattern(asks[name]) for name in ("assistant", "recent")))
+        for code, asks in told.items()
     }
     return {"en": ENGLISH, **others}

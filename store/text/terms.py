@@ -32,6 +32,13 @@ _UNSPACED = (
 _LETTERS = rf"(?:[^\W_{_UNSPACED}]++{MARK}*+)++"
 _PIECE = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|{_LETTERS}(?:'{_LETTERS})?")
 _ASCII_PIECE = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
+# "PROJ-1187", "1.10.2" and "ERR_CONN_42": pieces that are joined, with a figure or an underscore among them.
+_JOINTS = frozenset("-_.")
+_JOINED = re.compile(rf"(?<![^\W_{_UNSPACED}])[^\W_{_UNSPACED}]++(?:[-_.]++[^\W_{_UNSPACED}]++)++")
+_MARKED = re.compile(r"[0-9_]")
+_HUMP = re.compile(r"[a-z][A-Z]")
+_ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
+_BETWEEN_HUMPS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _APOSTROPHES = re.compile("[\u2018\u2019\u02bc]")
 _POSSESSIVE = re.compile("'s$|'")
@@ -56,17 +63,32 @@ class Terms:
 def analyse_text(text: str, rules: WordRules = _AUTO) -> Terms:
     """Return the terms of a text: in lower case, without accents and stop words, stemmed by the bank's rules.
 
-    Scripts without spaces give overlapping pairs of characters.
+    Scripts without spaces give overlapping pairs of characters. An identifier such as "PROJ-1187" or "userName" is a
+    term beside its pieces, so that the text that holds it goes before one that holds another.
     A term longer than 64 bytes is cut and ends in a digest, so no two of them become one. Of a text with more than
     MOST_TERMS different terms the first are kept. Never raises.
     """
     plain = text.isascii()
     terms = words = _cut_ascii(text.lower(), rules) if plain else _cut_unicode(_read_text(text, rules), rules)
+    terms = [*terms, *_find_identifiers(text, rules)]
     if len(terms) > MOST_TERMS:
         terms = _first_of(terms)
     if max(map(len, terms), default=0) > (MAX_TERM_BYTES if plain else MAX_TERM_BYTES // 4):
         terms = list(map(_bound_term, terms))
     return Terms(Counter(terms), len(words))
+
+
+def _find_identifiers(text: str, rules: WordRules) -> list[str]:
+    """Return the identifiers of joined pieces, as they stand, and the words of those written like "userName"."""
+    odd = [word for word in text.split() if not (word.islower() or word.istitle()) or not word.isalpha()]
+    marked = (word for word in odd if not _JOINTS.isdisjoint(word) and _MARKED.search(word))
+    joined = [one.casefold() for word in marked for one in _JOINED.findall(word) if _MARKED.search(one)]
+    humped = [one for word in odd if _HUMP.search(word) for one in _ASCII_WORD.findall(word) if _HUMP.search(one)]
+    return [*joined, *_cut_ascii(" ".join(map(_split_humps, humped)), rules)] if humped else joined
+
+
+def _split_humps(word: str) -> str:
+    return _BETWEEN_HUMPS.sub(" ", word).lower()
 
 
 def question_terms(text: str, rules: Sequence[WordRules]) -> Mapping[str, int]:

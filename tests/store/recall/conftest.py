@@ -11,7 +11,7 @@ import pytest_asyncio
 from numpy.typing import NDArray
 from sqlalchemy import text
 
-from embeddings.protocol import Embedder
+from embeddings.protocol import Embedder, ReadsSomeScripts
 from embeddings.registry import create_embedder
 from embeddings.settings import EmbeddingSettings, Variant
 from store import identity
@@ -48,6 +48,9 @@ class Listening:
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         self.heard.append(list(texts))
         return await self.inner.embed(texts)
+
+    def can_read(self, text: str) -> bool:
+        return not isinstance(self.inner, ReadsSomeScripts) or self.inner.can_read(text)
 
     def estimate_ms(self, texts: Sequence[str]) -> float:
         """Ten milliseconds a text: tests about time must not depend on the machine's."""

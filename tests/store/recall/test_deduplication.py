@@ -42,7 +42,8 @@ def unit(number: int, text: str = "we talk", **more: Any) -> Candidate:
 def fold(*units: Candidate, recent: RecentMessages | None = None) -> list[DistinctUnit]:
     nothing = np.zeros((len(units), 4), dtype=np.float32)
     pool = CandidatePool(units, compute_products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
-    return list(deduplicate_ranking(Ranking(range(len(units)), np.zeros(len(units)), {}, {}), pool, recent))
+    scores = np.zeros(len(units))
+    return list(deduplicate_ranking(Ranking(range(len(units)), scores, scores, {}, {}), pool, recent))
 
 
 def test_facts_fold_into_their_source_where_it_stands() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from store.recall.arms import query_arms
 from store.recall.candidate_queries import POOL
 from store.recall.filters import filter_parameters
 from store.recall.query import RecallQuery
-from store.recall.recaller import ARMS
+from store.recall.recaller import ARMS, Recaller
 from store.recall.rules import RULES
 from store.recall.settings import RecallSettings
 from store.recall.state import RecallState
@@ -355,3 +356,35 @@ async def test_a_recall_is_let_go_when_it_is_answered_without_the_collector(memo
     finally:
         gc.enable()
     assert not held
+
+
+async def test_the_text_with_the_exact_identifier_goes_before_a_shorter_one_with_another(memory: Memory) -> None:
+    told = {
+        "Order A-1001": "Order A-1001 has shipped from the warehouse with the two spare lamps and a cable drum.",
+        "Order A-1002": "Order A-1002 waits.",
+        "Version 3.12.1": "Version 3.12.1 fixed the crash that we saw whenever the log was rotated while it was read.",
+        "1.10.2": "We went from 1.10.2 to the next release in spring, after the long discussion about the old one.",
+        "1.1": "Version 1.1 is old.",
+        "ERR_CONN_42": "We saw ERR_CONN_42 again when the router in the cellar had lost its power for a few minutes.",
+        "ERR_CONN_43": "ERR_CONN_43 is new.",
+        "getUserName": "The helper getUserName returns what the directory holds, or an empty text if it holds none.",
+        "getUserId": "Call getUserId first.",
+    }
+    for number, text in enumerate(told.values()):
+        await memory.say(text, session=f"s{number}")
+    await memory.embed_all()
+    assert {asked: (await memory.texts(asked))[0] for asked in told} == told
+    assert (await memory.texts("What is the name of the user?"))[0] == told["getUserName"]
+
+
+async def test_small_talk_of_the_last_minutes_does_not_displace_an_answer(memory: Memory) -> None:
+    memory.recaller = Recaller(memory.database, memory.embedder, memory.settings, clock=lambda: NOON)
+    before = NOON - timedelta(days=90)
+    siren = "The number that disarms the siren at our holiday hut is the year of the flood."
+    await memory.say(siren, session="a", occurred_at=before)
+    await memory.say("I feed the cat at six.", session="z", occurred_at=before)
+    talk = ["Good morning!", "It is sunny today.", "Lunch was nice.", "See you at the office."]
+    await memory.say(*talk, session="b", occurred_at=NOON)
+    await memory.embed_all()
+    assert (await memory.texts("what is the alarm code of the cabin?"))[0] == siren
+    assert (await memory.texts("What did I just say?"))[0] in talk

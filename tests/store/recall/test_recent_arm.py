@@ -21,7 +21,7 @@ def _at_noon(memory: Memory) -> Memory:
 
 async def _recent(memory: Memory, **more: Any) -> dict[str, float]:
     """Return the score of everything the arm found."""
-    answer = await memory.ask("What about the pond?", explain=True, k=100, **more)
+    answer = await memory.ask("What did I just say about the pond?", explain=True, k=100, **more)
     scores = {}
     for item in answer.items:
         assert isinstance(item.explain, Explanation)
