@@ -19,6 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 from sqlalchemy.util.concurrency import greenlet_spawn
 
+from store.authority import SETTING, current_authority
 from store.connections import NAMELESS, create_engine
 from store.database_outage import is_statement_timeout, lock_timeouts
 from store.driver_rows import get_driver_connection
@@ -112,12 +113,15 @@ class Database:
     ) -> AsyncGenerator[AsyncConnection]:
         """Open a transaction that sees and writes the rows of `host` alone; it commits unless the block raises.
 
-        `settings` hold for this transaction. With `undo` it is rolled back however the block ends.
+        `settings` hold for this transaction. With `undo` it is rolled back however the block ends. Within a call it
+        writes events on the call's authority alone.
         """
+        authority = current_authority()
+        named = {"afterturn.host": str(host), **({SETTING: authority.as_setting()} if authority else {}), **settings}
         with lock_timeouts():
             async with self._app.connect() as connection:
                 with _translate_timeouts():
-                    async with _open_transaction(connection, {"afterturn.host": str(host), **settings}, undo=undo):
+                    async with _open_transaction(connection, named, undo=undo):
                         yield connection
 
     @asynccontextmanager

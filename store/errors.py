@@ -4,6 +4,8 @@ StoreError
 ├── TurnConflict        the turn is known with another body
 ├── ResourceBusy        another transaction held a lock for longer than the time-out (try again)
 │   └── TurnBusy            another request is writing this turn right now
+├── AuthorityEnded      the key of the call was revoked or has expired since the call began; nothing was written
+├── ErasedMeanwhile     what the call writes to was erased since it began; nothing was written
 ├── OverQuota           a limit that the operator set would be exceeded; nothing was written
 │   ├── QuotaExceeded       a limit of size
 │   └── RateLimited         a limit per minute (try again later)
@@ -48,6 +50,14 @@ class ResourceBusy(StoreError):
 
 class TurnBusy(ResourceBusy):
     """Another request is writing this turn right now."""
+
+
+class AuthorityEnded(StoreError):
+    """The key of the call was revoked, or has expired, since the call began; nothing was written."""
+
+
+class ErasedMeanwhile(StoreError):
+    """The user, session or bank that the call writes to was erased since it began; nothing was written."""
 
 
 class OverQuota(StoreError):

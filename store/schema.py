@@ -777,6 +777,8 @@ OPEN_TURN = Table(
     #: MAC of the output with which the token was first used
     Column("output_mac", LargeBinary),
     Column("expires_at", TIME, nullable=False),
+    #: whose turn it will be; null: opened by code that did not note it
+    Column("user_id", Uuid),
     # WHY: expired rows are deleted.
     Index("open_turn_expiry", "expires_at"),
     # WHY: before a turn is opened, its tenant's open turns are counted.
@@ -813,6 +815,8 @@ ERASURE = Table(
     # Kind `age` erases a bank's old turns up to the position `upto`. WHY: the next such erasure begins where the last
     # one ended.
     Index("erasure_by_age", "host_id", "bank_id", "upto", postgresql_where=text("kind = 'age'")),
+    # WHY: every write of a call asks whether what it writes to was erased since the call began.
+    Index("erasure_marks", "host_id", "target_id", postgresql_where=text("kind in ('user', 'session', 'bank')")),
     # WHY: the erasure of a user has a part for each bank, whose results are summed up.
     Index("erasure_parts", "host_id", "parent_id", postgresql_where=text("parent_id is not null")),
 )

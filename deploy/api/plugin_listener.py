@@ -2,6 +2,7 @@
 
 import hmac
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 
 from starlette.requests import Request
 
@@ -14,14 +15,24 @@ from producers.http.middleware import GRANT
 from producers.plugin.app import PluginApp, StoreOf
 from producers.plugin.bank_store import BankPluginStore, PluginParts
 from producers.settings import ApiSettings, PluginSettings
+from store.clock import read_machine_time
 from store.identity import host_id
 from store.tenancy.keys import Grant
 
 
 def create_listener_app(
-    parts: PluginParts, settings: PluginSettings, limits: ApiSettings, address: ListenAddress, fair: FairQueue
+    parts: PluginParts,
+    settings: PluginSettings,
+    limits: ApiSettings,
+    address: ListenAddress,
+    fair: FairQueue,
+    *,
+    clock: Callable[[], datetime] = read_machine_time,
 ) -> PluginApp:
-    """Return the application of the plugin's own listener: keyless unless a token is set, for one tenant."""
+    """Return the application of the plugin's own listener: keyless unless a token is set, for one tenant.
+
+    `clock`: the database's.
+    """
     store, token = BankPluginStore(host_id(settings.tenant), parts), settings.token.get_secret_value()
 
     async def store_of(request: Request) -> BankPluginStore:
@@ -31,7 +42,7 @@ def create_listener_app(
         return store
 
     own = is_loopback if address.is_local and address.path is None and not token else None
-    return PluginApp(store_of, limits, fair, alone=True, is_own_name=own)
+    return PluginApp(store_of, limits, fair, alone=True, is_own_name=own, clock=clock)
 
 
 def make_store_finder(parts: PluginParts, authenticate: Callable[[str], Awaitable[Grant | None]]) -> StoreOf:

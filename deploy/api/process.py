@@ -125,7 +125,8 @@ async def _serve_plugin(settings: Settings, owned: "_Resources", address: Listen
     if warning := find_warning(settings.plugin, address):
         log.warning("plugin_is_open", warning=warning)
     log.info("plugin_listening", url=address.url, tenant=settings.plugin.tenant)
-    app = create_listener_app(_build_plugin_parts(settings, owned), settings.plugin, settings.api, address, owned.fair)
+    parts = _build_plugin_parts(settings, owned)
+    app = create_listener_app(parts, settings.plugin, settings.api, address, owned.fair, clock=owned.clock)
     await serve_application(app, address.host, address.port, settings.api, ending, path=address.path)
 
 

@@ -70,7 +70,7 @@ def create_app(
     app.add_middleware(CallMiddleware, settings=settings, fair=fair, recorder=recorder)
     if plugin is not None:
         # Routes are tried in order; this one costs the others only a comparison of the path's beginning.
-        app.router.routes.append(Mount("/v1", app=PluginApp(plugin, settings, fair)))
+        app.router.routes.append(Mount("/v1", app=PluginApp(plugin, settings, fair, clock=memory.clock)))
     for router in (
         *(module.router for module in (turns, recall, units, erasures, banks, lists, knowledge, memories, gateway)),
         *((mcp.mcp_routes(memory, issuers or keys, settings),) if settings.mcp.tools.memory.enabled else ()),

@@ -3,6 +3,7 @@
 Handlers take `TenantCall`, `RecallCall` or `OperatorCall` as a parameter; FastAPI resolves it before they begin.
 """
 
+import time
 from dataclasses import dataclass, replace
 from typing import Annotated, Protocol
 from uuid import UUID
@@ -20,7 +21,12 @@ from store.tenancy.keys import Grant
 from store.tenancy.tokens import OPERATOR_PREFIX
 
 WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+KEY_ENDED = "this key opens nothing (any more)"
 KEY_NEEDED = "a valid key is needed: Authorization: Bearer <key>"
+
+
+#: A wait for body and slot of at most so many seconds is no reason to look the key up again.
+SHORT_WAIT_S = 0.25
 
 
 class Authenticator(Protocol):
@@ -54,17 +60,22 @@ async def authenticate_and_queue(request: Request, keys: Authenticator, weight: 
     if grant.gateway_user is not None:
         raise PermissionDenied("this key opens /memories/* only")
     grant = replace(grant, own_key=token)
-    await wait_for_slot(request, grant, weight)
+    await wait_for_slot(request, keys, grant, weight)
     return grant
 
 
-async def wait_for_slot(request: Request, grant: Grant, weight: int | None = None) -> None:
+async def wait_for_slot(request: Request, keys: Authenticator, grant: Grant, weight: int | None = None) -> None:
     """Note the request's grant, and wait for a slot of the fair queue. Raises Overloaded.
 
-    The body is read first, so that no slot is held for a client that sends slowly.
+    The body is read first, so that no slot is held for a client that sends slowly. After a wait the key is looked up
+    again (Unauthenticated); where the call writes, the database looks once more.
     """
     request.scope[GRANT] = grant
+    get_memory(request).begin_call(grant)
+    begun = time.monotonic()
     await request.scope[ENTER](grant.host_id, max(weight or 0, weight_of(await _measure_body(request))))
+    if time.monotonic() - begun > SHORT_WAIT_S and await keys.authenticate(grant.own_key or "") is None:
+        raise Unauthenticated(KEY_NEEDED)
 
 
 async def _measure_body(request: Request) -> int:
@@ -127,11 +138,14 @@ async def _admit_operator(request: Request) -> AuthenticatedOperator:
         raise Unauthenticated(KEY_NEEDED)
     key = await operations.keys.authenticate(token)
     if key is None and token.startswith(OPERATOR_PREFIX):
-        raise Unauthenticated("this key opens nothing (any more)")
+        raise Unauthenticated(KEY_ENDED)
     if key is None:
         raise PermissionDenied("this needs a key of an operator (`afterturn keys create --operator`)")
     request.scope[GRANT] = OperatorGrant(key)
+    begun = time.monotonic()
     await request.scope[ENTER](NO_HOST, weight_of(await _measure_body(request)))
+    if time.monotonic() - begun > SHORT_WAIT_S and await operations.keys.authenticate(token) is None:
+        raise Unauthenticated(KEY_ENDED)
     return AuthenticatedOperator(key, operations, request)
 
 

@@ -24,7 +24,9 @@ from producers.errors import (
 )
 from store.database_outage import is_outage, is_statement_timeout, state_of
 from store.errors import (
+    AuthorityEnded,
     ConcurrencyError,
+    ErasedMeanwhile,
     EventRefused,
     InvalidDatabaseUrl,
     InvalidEvent,
@@ -71,6 +73,7 @@ WIRES: Mapping[type[Exception], Wire] = {
     Malformed: Wire(400, "BAD_REQUEST"),
     ClientDisconnect: Wire(400, "BAD_REQUEST"),
     Unauthenticated: Wire(401, "UNAUTHENTICATED"),
+    AuthorityEnded: Wire(401, "UNAUTHENTICATED", headers={"www-authenticate": "Bearer"}),
     PermissionDenied: Wire(403, "PERMISSION_DENIED"),
     NotFound: Wire(404, "NOT_FOUND"),
     TooSlow: Wire(408, "REQUEST_TIMEOUT", retryable=True, headers=CLOSE),
@@ -78,6 +81,7 @@ WIRES: Mapping[type[Exception], Wire] = {
     ConcurrencyError: Wire(409, "TURN_CONFLICT"),
     EventRefused: Wire(409, "VERSION_CONFLICT"),
     MissingParent: Wire(409, "PARENT_MISSING"),
+    ErasedMeanwhile: Wire(409, "ERASED"),
     NotSettled: Wire(409, "VERSION_CONFLICT"),
     RestoredElsewhere: Wire(409, "RESTORED_ELSEWHERE"),
     ResourceBusy: Wire(409, "RESOURCE_BUSY", retryable=True, headers=AGAIN),

@@ -22,6 +22,7 @@ from producers.service.auditing import CallRecorder
 from producers.service.call_place import CURRENT as PLACE
 from producers.service.call_place import CallPlace
 from producers.settings import ApiSettings
+from store.authority import act_as_service
 from store.tenancy import call_audit
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -78,7 +79,7 @@ class CallMiddleware:
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = _HttpRequest(scope, ResponseSender(send, self._settings), self._fair)
         try:
-            with self._unfinished.one_more(scope):
+            with self._unfinished.one_more(scope), act_as_service():
                 self._admit(scope)
                 await self._app(scope, RequestBody(receive, self._settings), request.send)
         except Exception as error:  # noqa: BLE001 - an error's text must not reach the server's log

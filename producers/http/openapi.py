@@ -21,7 +21,7 @@ from starlette.routing import BaseRoute
 from producers.errors import Invalid, Overloaded, PermissionDenied, TooLarge, TooSlow, Unauthenticated, Unavailable
 from producers.http.error_responses import INTERNAL, UNAVAILABLE, WIRES, Malformed, Wire, kind_to_wire
 from producers.service.wire import WireModel
-from store.errors import QuotaExceeded, RateLimited, ResourceBusy, RestoredElsewhere
+from store.errors import ErasedMeanwhile, QuotaExceeded, RateLimited, ResourceBusy, RestoredElsewhere
 
 SCHEMA = "#/components/schemas/{model}"
 RESPONSE = "#/components/responses/{name}"
@@ -36,6 +36,7 @@ MEANINGS: Mapping[str, str] = {
     "NOT_FOUND": "no such thing for this tenant; what belongs to others looks the same",
     "REQUEST_TIMEOUT": "the body did not arrive in its time; send it again",
     "TURN_CONFLICT": "the turn is known with another body, or another writer was first; read it again",
+    "ERASED": "the user, session or bank was erased after the call was begun; nothing was written",
     "VERSION_CONFLICT": "another version is in the log than was expected; read it again",
     "PARENT_MISSING": "what this belongs to was never created; create that first",
     "RESTORED_ELSEWHERE": "the log is another cluster's and not stamped for this one; the operator runs `doctor`",
@@ -106,7 +107,7 @@ Kinds = Sequence[type[Exception]]
 ALWAYS: Kinds = (PermissionDenied, TooLarge, Overloaded)
 WITH_KEY: Kinds = (Unauthenticated, Invalid, Unavailable)
 WITH_BODY: Kinds = (Malformed, TooSlow)
-WRITING: Kinds = (ResourceBusy, RestoredElsewhere)
+WRITING: Kinds = (ResourceBusy, ErasedMeanwhile, RestoredElsewhere)
 LIMITED: Kinds = (*WRITING, QuotaExceeded, RateLimited)
 
 

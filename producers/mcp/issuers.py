@@ -24,6 +24,7 @@ from producers.errors import InsufficientScope
 from producers.mcp.settings import IssuerSettings, McpSettings
 from producers.service.fields import Name
 from store import identity
+from store.authority import read_epoch
 from store.tenancy.keys import Grant, Keys
 
 log = structlog.get_logger("afterturn.mcp")
@@ -155,8 +156,12 @@ class TokenIssuers:
             await self._keys.add_host(issuer.tenant)
             self._hosts.add(issuer.tenant)
         host = identity.host_id(issuer.tenant)
+        issued = read_epoch(claims.get("iat"))
+        erased = await self._keys.read_erasure(host, identity.user_id(host, user))
+        if erased is not None and issued <= erased:
+            return None
         key = uuid5(host, f"token:{issuer.issuer}:{user}")
-        return Grant(key, host, None, write=issuer.write_scope in scopes, user=user)
+        return Grant(key, host, None, write=issuer.write_scope in scopes, user=user, issued=issued)
 
 
 def read_scopes(claim: object) -> frozenset[str]:

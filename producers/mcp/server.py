@@ -38,6 +38,8 @@ INSTRUCTIONS = (
 #: The contract's codes; every other failure of a caller is an invalid argument.
 CODES: Mapping[str, str] = {
     "PERMISSION_DENIED": "PERMISSION_DENIED",
+    "UNAUTHENTICATED": "PERMISSION_DENIED",
+    "ERASED": "TURN_CONFLICT",
     "TURN_CONFLICT": "TURN_CONFLICT",
     "RESOURCE_BUSY": "RESOURCE_BUSY",
     "RATE_LIMITED": "RESOURCE_BUSY",

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes
@@ -28,7 +29,7 @@ from producers import metrics
 from producers.errors import Invalid, Overloaded, PermissionDenied, TooLarge, TooSlow, Unauthenticated
 from producers.fair_queue import CURRENT, FairQueue, Slot, charge_tenant, weight_of
 from producers.http.limits import RequestBody, ResponseSender
-from producers.http.middleware import METHODS
+from producers.http.middleware import GRANT, METHODS
 from producers.http.request_trace import describe_request, trace_request
 from producers.plugin.openapi import describe_routes
 from producers.plugin.store import PluginStore
@@ -45,9 +46,12 @@ from producers.plugin.wire import (
 from producers.service.bodies import MOST_PROBLEMS
 from producers.service.json_values import limit_json_now
 from producers.settings import ApiSettings
+from store.authority import Authority, act_as_service, begin_call
+from store.clock import read_machine_time
 from store.database_outage import is_outage
-from store.errors import NotFound, OverQuota, RateLimited, ResourceBusy, TurnBusy
+from store.errors import AuthorityEnded, ErasedMeanwhile, NotFound, OverQuota, RateLimited, ResourceBusy, TurnBusy
 from store.off_loop import run_off_loop, run_steps_off_loop
+from store.tenancy.keys import Grant
 
 #: Time-out of the store's health check, in seconds.
 HEALTH_S = 2.0
@@ -137,7 +141,8 @@ class PluginApp:
 
     `fair`: the fair queue of tenants' requests; a tenant beyond its share gets a 429. `alone`: it has a listener of its
     own, and so counts its requests itself. `is_own_name` accepts host names, None: all. Without that check a web page
-    whose host name was made to point here could read and write memory through its visitors' browsers.
+    whose host name was made to point here could read and write memory through its visitors' browsers. `clock`: that
+    of the database, for when a call began.
     """
 
     def __init__(
@@ -148,7 +153,9 @@ class PluginApp:
         *,
         alone: bool = False,
         is_own_name: Callable[[str], bool] | None = None,
+        clock: Callable[[], datetime] = read_machine_time,
     ) -> None:
+        self._clock = clock
         self._store_of, self._settings, self._fair = store_of, settings, fair
         self._alone, self._is_own_name = alone, is_own_name
 
@@ -186,10 +193,14 @@ class PluginApp:
         request = Request(scope, RequestBody(receive, self._settings))
         try:
             self._check_names(request)
+            began = self._clock()
             raw = await request.body()
             store = await self._store_of(request)
-            async with self._turn(store.tenant, len(raw)):
-                return await _PluginRequest(store, raw).route(request.method, _split_path(scope))
+            grant = scope.get(GRANT)
+            with act_as_service():
+                begin_call(grant.since(began) if isinstance(grant, Grant) else Authority(began))
+                async with self._turn(store.tenant, len(raw)):
+                    return await _PluginRequest(store, raw).route(request.method, _split_path(scope))
         except ClientDisconnect:
             raise
         except Exception as error:  # noqa: BLE001 - an error's text must not reach the server's log
@@ -440,11 +451,11 @@ def _refusal_of(error: Exception) -> Refusal:
 def _refusal_of_request(error: Exception) -> Refusal | None:
     """Return the refusal for an error of authentication, permission, target or input, else None."""
     match error:
-        case Unauthenticated():
+        case Unauthenticated() | AuthorityEnded():
             return Refusal(401, "forbidden", str(error), None, {"www-authenticate": "Bearer"})
         case PermissionDenied():
             return Refusal(403, "forbidden", str(error))
-        case NotFound():
+        case NotFound() | ErasedMeanwhile():
             return Refusal(404, "not_found", str(error) or "it does not exist")
         case Invalid():
             return Refusal(400, "bad_request", str(error), error.details)

@@ -11,6 +11,7 @@ from producers.errors import FieldProblem, Invalid
 from producers.http.error_responses import INTERNAL, describe_error, error_to_wire
 from producers.queue.messages import Published, read_message
 from producers.service.memory import MemoryFacade
+from store.authority import act_as_service
 from store.database_outage import may_pass
 from store.errors import QuotaExceeded
 from store.tenancy.keys import Grant
@@ -61,7 +62,9 @@ class QueueIntake:
             if not self._ensured:
                 await self.ensure_tenant()
                 self._ensured = True
-            with trace_operation("process turn queue", kind=SpanRole.CONSUMER, parent=published.traceparent):
+            trace = trace_operation("process turn queue", kind=SpanRole.CONSUMER, parent=published.traceparent)
+            with trace, act_as_service():
+                self.memory.begin_call(self.grant, published.at)
                 await self._hand_over(published)
         except Exception as error:  # noqa: BLE001 - after an error of any kind the message or its reason is kept
             passing = may_pass(error) or error_to_wire(error).retryable

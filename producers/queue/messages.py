@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -11,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from producers.errors import FieldProblem, Invalid, TooLarge
 from producers.service.bodies import parse_body
+from store.authority import EPOCH, read_epoch
 from store.tracing import read_traceparent
 
 #: Fields in which a publisher might name a tenant; they are ignored, because the queue decides the tenant.
@@ -37,16 +39,22 @@ class MessageArguments(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
 
     args: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=1, repr=False)]
+    #: When it was published, in epoch milliseconds; what is no time counts as long ago.
+    message_timestamp: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A published message: the body of the HTTP call of its type; `job`: the id of a question's job; its trace."""
+    """A published message: the body of the HTTP call of its type; `job`: the id of a question's job; its trace.
+
+    `at`: when it was published, as its publisher says.
+    """
 
     kind: str
     body: Mapping[str, Any] = field(repr=False)
     job: UUID | None = None
     traceparent: str | None = None
+    at: datetime = EPOCH
 
 
 def read_message(raw: bytes, most_bytes: int) -> Published:
@@ -57,10 +65,12 @@ def read_message(raw: bytes, most_bytes: int) -> Published:
         value = orjson.loads(raw)
     except orjson.JSONDecodeError:
         raise Invalid(FieldProblem("", "is not JSON")) from None
-    envelope = parse_body(Envelope, parse_body(MessageArguments, value).args[0])
+    message = parse_body(MessageArguments, value)
+    envelope = parse_body(Envelope, message.args[0])
     body = {name: one for name, one in envelope.data.items() if name not in TENANT_FIELDS}
     job = _read_job(envelope.id) if envelope.type == RECALL else None
-    return Published(envelope.type, body, job, read_traceparent(envelope.traceparent))
+    at = read_epoch(message.message_timestamp, 1000)
+    return Published(envelope.type, body, job, read_traceparent(envelope.traceparent), at)
 
 
 def _read_job(name: str) -> UUID:

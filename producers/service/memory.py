@@ -4,6 +4,7 @@ Every call takes the grant of a key, which alone determines the tenant. Calls ta
 that no interface has rules of its own.
 """
 
+from datetime import datetime
 from typing import Any
 
 from producers.errors import PermissionDenied
@@ -23,6 +24,7 @@ from producers.service.single_memories import SingleMemories
 from producers.service.turn_lifecycle import TurnLifecycle
 from producers.service.units import Revisions
 from producers.settings import ApiSettings
+from store.authority import begin_call
 from store.derived.persons import Person
 from store.tenancy.banks import Bank
 from store.tenancy.keys import Grant
@@ -34,6 +36,8 @@ class MemoryFacade:
     def __init__(self, dependencies: ServiceDependencies, settings: ApiSettings) -> None:
         """Keep the dependencies."""
         self._dependencies = dependencies
+        #: The database's clock.
+        self.clock = dependencies.turns.clock
         self.intake = Intake(dependencies, settings)
         self.lifecycle = TurnLifecycle(dependencies, settings, self.intake)
         self.open_turns = OpenTurnCalls(dependencies, settings, self.lifecycle)
@@ -43,6 +47,14 @@ class MemoryFacade:
         self.knowledge = Knowledge(dependencies, settings)
         self.memories = SingleMemories(dependencies, settings)
         self.lists = Lists(dependencies)
+
+    def begin_call(self, grant: Grant, began: datetime | None = None) -> None:
+        """Note on whose authority this task's call writes: that is read again where it writes.
+
+        `began`: when the caller sent it, where that was before now.
+        """
+        now = self.clock()
+        begin_call(grant.since(min(began or now, now)))
 
     async def create_bank(self, grant: Grant, asked: Any) -> tuple[Bank, bool]:
         """Create a bank before its first turn; return it and whether it is new.

@@ -52,7 +52,9 @@ class OpenTurnCalls:
             "conversation_items": await run_off_loop(measure_value(current), redactor.redact_value, current),
         }
         bank = await self._dependencies.reach(grant, place.project)
-        token, expires_at = await self._dependencies.turns.open.open(grant.host_id, _holder_of(grant), bank, request)
+        token, expires_at = await self._dependencies.turns.open.open(
+            grant.host_id, _holder_of(grant), bank, request, grant.user or body.user_id
+        )
         return {**answer, "turn_id": place.turn, "token": token, "expires_at": expires_at.astimezone(UTC).isoformat()}
 
     async def complete(self, grant: Grant, token: str, output: Any, project: str | None = None) -> dict[str, Any]:

@@ -8,11 +8,12 @@ from datetime import datetime, timedelta
 from functools import partial
 from uuid import UUID, uuid4
 
-from sqlalchemy import bindparam, delete, exists, select, text
+from sqlalchemy import bindparam, delete, exists, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from embeddings.retry import Backoff, Retry
 from store import identity, schema
+from store.authority import act_as_service, renew_call
 from store.coalescing import Coalescer
 from store.database import Database
 from store.database_outage import DEADLOCK, retry_after_states
@@ -33,6 +34,7 @@ from store.erasure.steps import (
 from store.erasure.units import LockedBank
 from store.erasure.user_names import read_user_names
 from store.errors import NotFound
+from store.log.append import admit_call
 
 #: An erasure without progress for this long is resumed by the sweeper.
 STALLED_AFTER = timedelta(seconds=30)
@@ -43,8 +45,23 @@ _JOB, _OPEN = schema.RECALL_JOB.c, schema.OPEN_TURN.c
 FORGET_JOBS_OF = delete(schema.RECALL_JOB).where(
     _JOB.host_id == bindparam("host"), _JOB.request["user_id"].astext == bindparam("name")
 )
-# Deletes the open turns of the bank, or for a user those of the host; callers must prepare them again.
-CLOSE_TURNS = delete(schema.OPEN_TURN).where(_OPEN.host_id == bindparam("host"))
+# Deletes open turns of the bank, or of the user and in the user's own banks; callers must prepare them again. A row
+# without a user was opened by earlier code, which did not note whose turn it is.
+CLOSE_TURNS_OF_BANK = delete(schema.OPEN_TURN).where(
+    _OPEN.host_id == bindparam("host"), _OPEN.bank_id == bindparam("thing")
+)
+CLOSE_TURNS_OF_USER = delete(schema.OPEN_TURN).where(
+    _OPEN.host_id == bindparam("host"),
+    or_(
+        _OPEN.user_id == bindparam("thing"),
+        _OPEN.user_id.is_(None),
+        exists().where(
+            schema.BANK.c.host_id == _OPEN.host_id,
+            schema.BANK.c.bank_id == _OPEN.bank_id,
+            schema.BANK.c.user_id == bindparam("thing"),
+        ),
+    ),
+)
 SEES_BANK = select(
     exists().where(schema.BANK.c.host_id == bindparam("host"), schema.BANK.c.bank_id == bindparam("bank"))
 )
@@ -86,8 +103,12 @@ class Erasures:
             if running is not None and not target.called:
                 return running
             await self._look(connection, host, target)
-        async with self._database.tenant(host) as connection:
-            return await self._open(connection, host, target)
+            await admit_call(connection, host)
+        with act_as_service():
+            async with self._database.tenant(host) as connection:
+                opened = await self._open(connection, host, target)
+        renew_call(self._clock())
+        return opened
 
     async def run(self, host: UUID, erasure: UUID, within: timedelta | None = None) -> Receipt:
         """Continue an erasure until it is done, or for about `within`; return the receipt as of then."""
@@ -113,13 +134,14 @@ class Erasures:
 
         The writers of the bank, or of the host for a user, wait meanwhile. Raises NotFound.
         """
-        async with self._database.tenant(host, undo=True) as connection:
-            await self._look(connection, host, target)
-            erasure = await self._open(connection, host, target)
-            while await self._step(connection, host, erasure):
-                pass
-            await requests.save_progress(connection, await self._with_parts(connection, host, erasure))
-            return await requests.read_receipt(connection, host, erasure)
+        with act_as_service():
+            async with self._database.tenant(host, undo=True) as connection:
+                await self._look(connection, host, target)
+                erasure = await self._open(connection, host, target)
+                while await self._step(connection, host, erasure):
+                    pass
+                await requests.save_progress(connection, await self._with_parts(connection, host, erasure))
+                return await requests.read_receipt(connection, host, erasure)
 
     async def propose_aliases(self, host: UUID, user: str) -> Sequence[str]:
         """Return the names by which others call a user: an erasure of the user leaves messages that use them."""
@@ -184,10 +206,11 @@ class Erasures:
         return await GO_ON.call(partial(self._on, host, erasure), retry_after_states(DEADLOCK))
 
     async def _on(self, host: UUID, erasure: UUID) -> bool:
-        async with self._database.tenant(host) as connection:
-            if await self._step(connection, host, erasure):
-                return False
-        return await self._end(host, erasure)
+        with act_as_service():
+            async with self._database.tenant(host) as connection:
+                if await self._step(connection, host, erasure):
+                    return False
+            return await self._end(host, erasure)
 
     async def _look(self, connection: AsyncConnection, host: UUID, target: ErasureTarget) -> None:
         bank, thing = target.ids(host)
@@ -209,8 +232,8 @@ class Erasures:
             return running
         erasure = await requests.write_request(connection, host, target, self._clock())
         erasure.upto = int((await connection.execute(ISSUED)).scalar_one())
-        closing = CLOSE_TURNS if bank is None else CLOSE_TURNS.where(_OPEN.bank_id == bank)
-        if closed := (await connection.execute(closing, {"host": host})).rowcount:
+        closing = CLOSE_TURNS_OF_USER if bank is None else CLOSE_TURNS_OF_BANK
+        if closed := (await connection.execute(closing, {"host": host, "thing": bank or thing})).rowcount:
             erasure.counts["open_turns"] += closed
         if bank is not None:
             await begin_target(LockedBank(connection, erasure, bank))

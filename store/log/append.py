@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.log.refusals import translate_refusals
 
 APPEND_EVENTS = text("select afterturn.append_events(:host, cast(:events as jsonb), '{}', :if_absent)")
+ADMIT_CALL = text("select afterturn.admit_call(:host, cast(:banks as uuid[]), cast(:about as uuid[]))")
 VERSIONS = text("""
     select s.subject, afterturn.logged_version(:host, s.subject) as version
       from unnest(cast(:subjects as text[])) s(subject)""")
@@ -46,6 +47,17 @@ async def append_events(
         row = await connection.execute(APPEND_EVENTS, arguments)
     position: int | None = row.scalar()
     return position
+
+
+async def admit_call(
+    connection: AsyncConnection, host: UUID, banks: Sequence[UUID] = (), about: Sequence[UUID] = ()
+) -> None:
+    """Judge the call's authority, before this transaction writes something that is not an event, into these banks.
+
+    `about`: users and sessions that it concerns. Raises AuthorityEnded, ErasedMeanwhile; ResourceBusy.
+    """
+    with translate_refusals():
+        await connection.execute(ADMIT_CALL, {"host": host, "banks": list(banks), "about": list(about)})
 
 
 def order_events(events: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

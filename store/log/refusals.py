@@ -7,11 +7,14 @@ from typing import Any
 import orjson
 from sqlalchemy.exc import DBAPIError
 
+from store.authority import refusal_of_call
 from store.errors import ConcurrencyError, EventRefused, MissingParent, QuotaExceeded, StoreError, VersionGap
 from store.log.catalog import AGGREGATES
 
 #: SQLSTATEs that `afterturn.refuse` raises.
 STATES: dict[str, type[EventRefused]] = {"ZA001": VersionGap, "ZA002": MissingParent, "ZA003": ConcurrencyError}
+#: SQLSTATEs that `afterturn.require_call` raises, as outcomes of a turn.
+ENDED = {"ZA010": "revoked", "ZA011": "erased"}
 TOO_MANY_BANKS = "ZQ002"
 FOREIGN_KEY_VIOLATION = "23503"
 UNIQUE_VIOLATION = "23505"
@@ -19,7 +22,7 @@ UNIQUE_VIOLATION = "23505"
 
 @contextmanager
 def translate_refusals() -> Iterator[None]:
-    """Turn the database's refusals within the block into EventRefused (its kinds) and QuotaExceeded.
+    """Turn the database's refusals within the block into EventRefused (its kinds), QuotaExceeded, and those of a call.
 
     Other errors pass unchanged. The driver's error quotes the event, so it is not kept as the cause.
     """
@@ -38,6 +41,8 @@ def _parse_refusal(cause: Any) -> StoreError | None:
     if state == TOO_MANY_BANKS:
         detail = orjson.loads(cause.detail)
         return QuotaExceeded(detail["limit"], detail["scope"], detail["allowed"])
+    if state in ENDED:
+        return refusal_of_call(ENDED[state])
     if state in STATES:
         detail = orjson.loads(cause.detail)
         return STATES[state](detail["aggregate"], detail["expected"], detail["actual"])

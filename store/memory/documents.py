@@ -28,7 +28,7 @@ from store.log.locks import ENTER_LOG, hold_lock, share_lock
 from store.memory import authorship
 from store.memory.authorship import Author
 from store.memory.offered_turns import OfferedTurn, build_turn_event, index_text
-from store.memory.turn_writes import attach_traceparent, write_offered
+from store.memory.turn_writes import attach_call, write_offered
 from store.off_loop import Steps, run_off_loop, run_steps_off_loop
 from store.page_bytes import PageRows, build_page, cut_to_bytes
 from store.schema import DOC, EVENT_STORE, TURN, UNIT, in_bank, same_bank
@@ -180,7 +180,7 @@ class Documents:
             offered = await run_steps_off_loop(
                 len(text), _prepare_document(host, document, doc, chunks, now, rules=rules)
             )
-            [(outcome, position, _)] = await write_offered(self._database, host, [attach_traceparent(offered)])
+            [(outcome, position, _)] = await write_offered(self._database, host, [attach_call(offered)])
             if error := refusal_of(outcome):
                 raise error
             if outcome in ("accepted", "duplicate") and position is not None:

@@ -25,7 +25,7 @@ from store.log.catalog import EventType
 from store.log.envelope import Origin
 from store.memory import corrections
 from store.memory.offered_turns import OfferedTurn, build_turn_event, index_text
-from store.memory.turn_writes import attach_traceparent, write_offered
+from store.memory.turn_writes import attach_call, write_offered
 from store.memory.units import ForgottenUnit, Units
 from store.off_loop import run_off_loop
 from store.schema import UNIT, in_bank
@@ -186,7 +186,7 @@ class Memories:
         """Write a new memory; None where another request was first, or this life of it is over."""
         rules = rules_for_writing(await self._languages.of(origin.host), origin.bank)
         prepared = await run_off_loop(len(memory.content), prepare_memory, origin, memory, turn, rules)
-        outcome, position = await append(attach_traceparent(prepared))
+        outcome, position = await append(attach_call(prepared))
         if error := refusal_of(outcome):
             raise error
         if outcome != "accepted" or position is None:

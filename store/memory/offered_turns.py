@@ -10,6 +10,7 @@ from uuid import UUID
 import orjson
 
 from store import identity
+from store.authority import Authority
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
 from store.off_loop import Steps
@@ -98,6 +99,8 @@ class OfferedTurn:
     events: Sequence[TurnEvent] = field(repr=False)
     #: The traceparent of the request that hands it in.
     traceparent: str | None = None
+    #: The authority of the call that hands it in; None: the service's own work.
+    authority: Authority | None = None
 
     @property
     def weight(self) -> int:

@@ -24,7 +24,10 @@ from sqlalchemy import Update, func, insert, or_, select, update
 from store import identity
 from store.database import Database
 from store.errors import NotFound, RateLimited, TurnConflict
+from store.log.append import admit_call
 from store.schema import OPEN_TURN
+from store.tenancy.banks import space_ids
+from store.tenancy.spaces import parse_space
 
 #: How long a turn waits for its output.
 OPEN_FOR = timedelta(hours=1)
@@ -56,17 +59,22 @@ class OpenTurns:
         self._database = database
         self._clock = clock
 
-    async def open(self, host: UUID, holder: str, bank: str, request: Mapping[str, Any]) -> tuple[str, datetime]:
+    async def open(
+        self, host: UUID, holder: str, bank: str, request: Mapping[str, Any], user: str | None = None
+    ) -> tuple[str, datetime]:
         """Store a turn's request; return its token, which is shown only this once, and when it expires.
 
-        Raises RateLimited where too many turns of the tenant are open already, or hold too many bytes.
+        `user`: whose turn it will be. Raises RateLimited where too many turns of the tenant are open already, or hold
+        too many bytes; AuthorityEnded, ErasedMeanwhile.
         """
+        bank_id, user_id = identity.bank_id(host, bank), identity.user_id(host, user)
         now, token_id, key = self._clock(), uuid4(), secrets.token_bytes(32)
         sizes = func.coalesce(func.sum(func.octet_length(_TURN.request)), 0)
         waiting = select(func.count().label("turns"), sizes.label("bytes")).where(
             _TURN.host_id == host, _TURN.expires_at > now, _TURN.kept.is_(False)
         )
         async with self._database.tenant(host) as connection:
+            await admit_call(connection, host, [bank_id], [user_id, space_ids(host, parse_space(bank))[0] or user_id])
             held = (await connection.execute(waiting)).one()
             if held.turns >= MOST_OPEN:
                 raise RateLimited("max_open_turns", "host", MOST_OPEN, RETRY_AFTER_S)
@@ -76,7 +84,8 @@ class OpenTurns:
                 insert(OPEN_TURN).values(
                     host_id=host,
                     token_id=token_id,
-                    bank_id=identity.bank_id(host, bank),
+                    bank_id=bank_id,
+                    user_id=user_id,
                     mac_key=key,
                     request=orjson.dumps(request).decode(),
                     expires_at=now + OPEN_FOR,

@@ -1,10 +1,11 @@
-"""Calls `afterturn.append_turns`, which writes completed turns: those of one caller, or of many callers together."""
+"""Calls `afterturn.accept_turns`, which writes completed turns: those of one caller, or of many callers together."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from uuid import UUID
 
+from store.authority import AuthorityRow, current_authority
 from store.database import Database
 from store.memory.offered_turns import OfferedTurn
 from store.tenancy.quotas import retry_on_quota
@@ -14,17 +15,17 @@ from store.tracing import current_traceparent
 #: delivered to a gateway.
 AppendOutcome = tuple[str, int | None, bool]
 
-#: The function that APPEND calls; a schema of another version lacks a function of this name and signature.
-SIGNATURE = "afterturn.append_turns(uuid, afterturn.offered_turn[], boolean)"
-#: The append; its arguments are those of `append_arguments`.
+#: The function that ACCEPT calls; a schema of another version lacks a function of this name and signature.
+SIGNATURE = "afterturn.accept_turns(uuid, afterturn.offered_turn[], boolean, text[], afterturn.call_authority[])"
+#: The append alone; its arguments are those of `append_arguments`.
 APPEND = "select outcomes, positions, delivers from afterturn.append_turns($1, $2, $3)"
-#: The append with the turns' traceparents; called only when a turn has one.
-APPEND_TRACED = "select outcomes, positions, delivers from afterturn.append_traced_turns($1, $2, $3, $4)"
+#: The same with the turns' traceparents, and the authorities of the calls that hand them in.
+ACCEPT = "select outcomes, positions, delivers from afterturn.accept_turns($1, $2, $3, $4, $5)"
 
 
-def attach_traceparent(turn: OfferedTurn) -> OfferedTurn:
-    """Return the turn with the traceparent of the current request, if that is traced."""
-    return replace(turn, traceparent=traceparent) if (traceparent := current_traceparent()) else turn
+def attach_call(turn: OfferedTurn) -> OfferedTurn:
+    """Return the turn with the traceparent of the current call, if that is traced, and the call's authority."""
+    return replace(turn, traceparent=current_traceparent(), authority=current_authority())
 
 
 async def write_coalesced(
@@ -58,16 +59,25 @@ async def _write_turns(
 ) -> list[AppendOutcome]:
     if not turns:
         return []
-    statement, arguments = APPEND, list[object](append_arguments(host, turns, wait=wait))
     traceparents = [turn.traceparent for turn in turns]
-    if any(traceparents):
-        statement, arguments = APPEND_TRACED, [*arguments, traceparents]
+    arguments = (*append_arguments(host, turns, wait=wait), traceparents, authorities_of(turns))
 
     async def write() -> list[AppendOutcome]:
-        [(outcomes, positions, delivers)] = await database.fetch(statement, *arguments)
+        [(outcomes, positions, delivers)] = await database.fetch(ACCEPT, *arguments)
         return list(zip(outcomes, positions, delivers, strict=True))
 
-    return await retry_on_quota(write)
+    found = await retry_on_quota(write)
+    if wait and (held := [n for n, (outcome, *_) in enumerate(found) if outcome == "held"]):
+        # The authority of another one had ended: nothing was written yet.
+        again = await _write_turns(database, host, [turns[n] for n in held], wait=wait)
+        for n, answer in zip(held, again, strict=True):
+            found[n] = answer
+    return found
+
+
+def authorities_of(turns: Sequence[OfferedTurn]) -> list[AuthorityRow | None]:
+    """Return the authority of each turn as `afterturn.call_authority`."""
+    return [None if turn.authority is None else turn.authority.as_row() for turn in turns]
 
 
 def append_arguments(host: UUID, turns: Sequence[OfferedTurn], *, wait: bool) -> tuple[UUID, list[object], bool]:

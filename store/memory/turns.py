@@ -26,7 +26,7 @@ from store.memory.offered_turns import (
 )
 from store.memory.open_turns import OpenTurns
 from store.memory.session_history import SessionHistory
-from store.memory.turn_writes import AppendOutcome, attach_traceparent, write_coalesced, write_offered
+from store.memory.turn_writes import AppendOutcome, attach_call, write_coalesced, write_offered
 from store.off_loop import run_steps_off_loop
 from store.schema import HOST, TURN
 from store.tenancy.languages import Languages
@@ -95,7 +95,7 @@ class TurnStore:
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
-        self._clock = clock
+        self._clock = self.clock = clock
         self.sessions = SessionHistory(database, clock)
         self.open = OpenTurns(database, clock)
         self.listings = Listings(database, clock)
@@ -128,7 +128,7 @@ class TurnStore:
         """Write turns; repeat those whose session had ended unknown to this process, with the events that begin it."""
         known = OfferContext(await self._digest_key(host), self._begun_sessions, await self._languages.of(host))
         offered = await run_steps_off_loop(estimate_effort(turns), build_offered_turns(host, turns, now, known))
-        found = await self._write(host, [attach_traceparent(turn) for turn in offered])
+        found = await self._write(host, [attach_call(turn) for turn in offered])
         unborn = [n for n, (outcome, *_) in enumerate(found) if outcome == "unborn"]
         answers = [_build_answer(outcome) for outcome in found]
         if unborn or len(self._begun_sessions) > MOST_BEGUN_SESSIONS:

@@ -20,6 +20,7 @@ FUNCTIONS = (
     "projections_of_sessions",
     "keys",
     "log",
+    "authority",
     "quotas",
     "turns",
     "plugin_memories",

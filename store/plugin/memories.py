@@ -24,7 +24,7 @@ from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import NotFound
 from store.memory.memories import Memories, NewMemory
 from store.memory.offered_turns import OfferedTurn
-from store.memory.turn_writes import append_arguments
+from store.memory.turn_writes import append_arguments, authorities_of
 from store.memory.turns import MOST_BYTES
 from store.plugin.marks import MARK, has_mark, is_marked, read_mark
 from store.plugin.namespaces import read_namespaces
@@ -37,8 +37,8 @@ from store.tenancy.quotas import retry_on_quota
 PAGE = 200
 NO_NAMESPACE = "no such namespace"
 #: Takes the tenant, the memories (`append_arguments`), the digest, norm and dimension of each one's vector, the numbers
-#: of all vectors, the traceparent of each, and whether to wait for other writers.
-APPEND = "select outcomes, positions from afterturn.append_plugin_memories($1, $2, $3, $4, $5, $6, $7, $8)"
+#: of all vectors, the traceparent of each, whether to wait for other writers, and the authority of each one's call.
+APPEND = "select outcomes, positions from afterturn.accept_plugin_memories($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 
 _UNIT = UNIT.alias("u")
 STATE = select(_UNIT.c.unit_id, cast(read_mark(_UNIT), Text).label("mark")).where(
@@ -165,6 +165,7 @@ class PluginMemories:
             [number for vector in vectors if vector for number in vector.numbers],
             [memory.traceparent for memory in memories],
             wait,
+            authorities_of(memories),
         )
 
         async def write() -> list[Outcome]:

@@ -30,11 +30,15 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, insert
 
+from store import identity
 from store.database import Database
 from store.errors import NotFound, RateLimited
+from store.log.append import admit_call
 from store.log.refusals import translate_refusals
 from store.schema import RECALL_JOB, TIME
+from store.tenancy.banks import space_ids
 from store.tenancy.quotas import run_within_quota
+from store.tenancy.spaces import parse_space
 from store.tracing import current_traceparent
 
 #: Attempts after which a job has failed.
@@ -148,6 +152,17 @@ class TakenJob:
     request: Mapping[str, Any] = field(repr=False)
 
 
+def _concerned_by(host: UUID, request: Mapping[str, Any]) -> tuple[list[UUID], list[UUID]]:
+    """Return the ids of the banks and of the users that a question names."""
+    banks = request.get("banks") or [request["bank"]]
+    owners = [owner for bank in banks if (owner := space_ids(host, parse_space(bank))[0])]
+    user = request.get("user_id")
+    return [identity.bank_id(host, bank) for bank in banks], [
+        *owners,
+        *([identity.user_id(host, user)] if user else []),
+    ]
+
+
 class RecallJobs:
     """The store of recall jobs; `clock` decides which have expired."""
 
@@ -175,6 +190,7 @@ class RecallJobs:
         async def write() -> None:
             with translate_refusals():
                 async with self._database.tenant(host) as connection:
+                    await admit_call(connection, host, *_concerned_by(host, request))
                     held = (await connection.execute(HELD, {"host": host, "now": now})).one()
                     if most_waiting is not None and held.waiting >= most_waiting:
                         raise RateLimited("max_recall_jobs", "host", most_waiting, RETRY_AFTER_S)

@@ -148,6 +148,12 @@ declare
                     e.data)::afterturn.event_store_t
           from unnest(p_events) e);
 begin
+    if coalesce(current_setting('afterturn.authority', true), '') <> '' then
+        -- A call writes on an authority that may have ended since it began; turns were judged before (accept_turns).
+        perform afterturn.require_call(w.host_id, array_agg(distinct a.id))
+           from unnest(v_events) w, 
+                unnest(array[w.user_id, w.bank_id, (w.data->>'sessionId')::uuid, (w.data->>'userId')::uuid]) a(id) group by w.host_id;
+    end if;
     if not p_contested then
         insert into afterturn.event_store_t select e.* from unnest(v_events) e;
         return v_events;

@@ -76,3 +76,21 @@ begin
         v_read := v_read + p_dimensions[t];
     end loop;
 end $$;
+
+-- The same, each on the authority of its call; ended ones as accept_turns answers them.
+create or replace function afterturn.accept_plugin_memories(
+    p_host uuid, p_turns afterturn.offered_turn[], p_digests text[], p_norms float8[], p_dimensions int[], p_numbers real[],
+    p_traceparents text[], p_wait boolean, p_calls afterturn.call_authority[], out outcomes text[], out positions bigint[])
+language plpgsql set plan_cache_mode to force_generic_plan set search_path to afterturn, public as $$
+declare
+    v_done record;
+begin
+    outcomes := afterturn.judge_turns(p_host, p_turns, p_calls, p_wait);
+    if outcomes is not null then
+        positions := array_fill(null::bigint, array[cardinality(p_turns)]);
+        return;
+    end if;
+    v_done := afterturn.append_plugin_memories(p_host, p_turns, p_digests, p_norms, p_dimensions, p_numbers, p_traceparents, p_wait);
+    outcomes := v_done.outcomes;
+    positions := v_done.positions;
+end $$;

@@ -75,6 +75,31 @@ begin
      where l.host_id = p_host and l.turn_id = w.turn;
 end $$;
 
+-- Accepts turns as append_traced_turns does, each on the authority of its call (authority.sql). Where one of these has ended,
+-- nothing is written: it is answered with `revoked` or `erased`, and the others with `held`.
+create or replace function afterturn.accept_turns(
+    p_host uuid, p_turns afterturn.offered_turn[], p_wait boolean, p_traceparents text[], p_calls afterturn.call_authority[],
+    out outcomes text[], out positions bigint[], out delivers boolean[])
+language plpgsql set plan_cache_mode to force_generic_plan set search_path to afterturn, public as $$
+declare
+    v_done record;
+begin
+    outcomes := afterturn.judge_turns(p_host, p_turns, p_calls, p_wait);
+    if outcomes is not null then
+        positions := array_fill(null::bigint, array[cardinality(p_turns)]);
+        delivers := array_fill(false, array[cardinality(p_turns)]);
+        return;
+    end if;
+    if array_remove(p_traceparents, null) = '{}' then
+        v_done := afterturn.append_turns(p_host, p_turns, p_wait);
+    else
+        v_done := afterturn.append_traced_turns(p_host, p_turns, p_wait, p_traceparents);
+    end if;
+    outcomes := v_done.outcomes;
+    positions := v_done.positions;
+    delivers := v_done.delivers;
+end $$;
+
 -- Locks come before anything is written: a writer that waited after writing would commit later under a smaller xid,
 -- and readers of the log would see its events in the wrong order. Sorted, so batches cannot deadlock. The quota's lock is
 -- held shared so that counting anew sees whole transactions. Returns `busy` for turns that another call is writing: they

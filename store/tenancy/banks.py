@@ -141,7 +141,7 @@ class Banks:
         event = build_offer(origin, EventType.BANK_CREATED, (), {**bank_created_fields(host, name), **ends})
         arguments = {"host": host, "bank": bank, "event": orjson.dumps(event).decode(), "now": now}
         with translate_refusals():
-            outcome = await self._create(arguments)
+            outcome = await self._create(host, arguments)
         if outcome == "known" and await self._has_ended(host, bank):
             return await self.set_end(host, name, expires_at, user), False
         return await self.get(host, name), outcome == "created"
@@ -220,8 +220,8 @@ class Banks:
         async with self._database.scoped(host, *space_ids(host, space)) as connection:
             return [Bank(*row) for row in await connection.execute(query, arguments)]
 
-    async def _create(self, arguments: dict[str, object]) -> str:
-        async with self._database.call() as connection:
+    async def _create(self, host: UUID, arguments: dict[str, object]) -> str:
+        async with self._database.tenant(host) as connection:
             return str((await connection.execute(CREATE, arguments)).scalar_one())
 
 

@@ -11,13 +11,14 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from asyncpg import Record
-from sqlalchemy import Select, case, func, insert, literal, select, text, update
+from sqlalchemy import Select, bindparam, case, func, insert, literal, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
+from store.authority import Authority
 from store.database import Database
 from store.errors import NotFound
-from store.schema import API_KEY, HOST
+from store.schema import API_KEY, ERASURE, HOST
 from store.tenancy.hosts import ADD_HOST
 from store.tenancy.recent_answers import RecentAnswers
 from store.tenancy.spaces import Space
@@ -49,6 +50,13 @@ LIST: Select[*tuple[Any, ...]] = (
     )
     .outerjoin_from(API_KEY, _SUCCESSOR.key_id.table, _SUCCESSOR.rotated_from == _KEY.key_id)
     .order_by(_KEY.created_at, _KEY.key_id)
+)
+ERASED = select(func.max(ERASURE.c.requested_at)).where(
+    ERASURE.c.host_id == bindparam("host"),
+    ERASURE.c.target_id == bindparam("user"),
+    # Written out, for the index `erasure_marks`.
+    text("kind in ('user', 'session', 'bank')"),
+    ERASURE.c.kind == "user",
 )
 # The predecessor ends after the overlap, or when it would have ended anyway; its row is locked first, so that two
 # rotations at once leave one successor. A key with a lifetime gets a successor with as long a one.
@@ -83,6 +91,15 @@ class Grant:
     agent: str | None = None
     curate: bool = False
     own_key: str | None = field(default=None, repr=False, compare=False)
+    #: Whether the key has a row here, whose end is read again at every write.
+    stored: bool = field(default=False, compare=False)
+    #: When a token of an issuer was made: the erasure of its user ends it.
+    issued: datetime | None = field(default=None, compare=False)
+
+    def since(self, began: datetime) -> Authority:
+        """Return the authority of a call of this key's holder that began at this time (of the database's clock)."""
+        user = None if self.user is None else identity.user_id(self.host_id, self.user)
+        return Authority(began, self.key_id if self.stored else None, user, self.issued)
 
     @property
     def space(self) -> Space:
@@ -138,6 +155,7 @@ class Keys:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._known = RecentAnswers(self._find, CACHE_S, CACHE_LIMIT)
+        self._erased = RecentAnswers(self._find_erasure, CACHE_S, CACHE_LIMIT)
 
     async def authenticate(self, token: str) -> Grant | None:
         """Return the rights of a token, or None: unknown, revoked and malformed tokens look alike.
@@ -151,6 +169,16 @@ class Keys:
     async def _find(self, hashed: bytes) -> Grant | None:
         rows = await self._database.operator_fetch(FIND, hashed)
         return _build_grant(rows[0]) if rows else None
+
+    async def read_erasure(self, host: UUID, user: UUID) -> datetime | None:
+        """Return when the erasure of a user was last requested; None: never. Cached for `CACHE_S` seconds."""
+        return await self._erased.get((host, user))
+
+    async def _find_erasure(self, whose: tuple[UUID, UUID]) -> datetime | None:
+        host, user = whose
+        async with self._database.tenant(host) as connection:
+            found: datetime | None = await connection.scalar(ERASED, {"host": host, "user": user})
+        return found
 
     async def create(
         self,
@@ -259,4 +287,5 @@ def _build_grant(row: Record) -> Grant:
         row["user_name"],
         row["agent"],
         row["can_curate"],
+        stored=True,
     )

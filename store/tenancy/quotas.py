@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from embeddings.retry import AT_ONCE, Retry
 from store import identity
+from store.authority import refusal_of_call
 from store.database import Database
 from store.database_outage import retry_after_states, state_of
 from store.errors import QuotaExceeded, RateLimited, StoreError
@@ -135,9 +136,9 @@ async def recount_quota(database: Database, host: UUID, now: datetime) -> bool:
 
 
 def refusal_of(outcome: str) -> StoreError | None:
-    """Return the error of an outcome `over LIMIT SCOPE ALLOWED SECONDS`; None for any other outcome."""
+    """Return the error of an outcome: `over LIMIT SCOPE ALLOWED SECONDS`, `revoked`, `erased`; None for any other."""
     if not outcome.startswith("over "):
-        return None
+        return refusal_of_call(outcome)
     _, limit, scope, allowed, wait = outcome.split(" ")
     if int(wait):
         return RateLimited(limit, scope, int(allowed), int(wait))

@@ -92,10 +92,11 @@ async def _authorise_user(request: Request, value: Any, weight: int | None = Non
         told = parse_body(Credentials, value)
     except Invalid:
         raise Unauthenticated(REFUSAL) from None
-    grant = await get_authenticator(request).authenticate(told.user_key)
+    keys = get_authenticator(request)
+    grant = await keys.authenticate(told.user_key)
     owner = (grant.gateway_user if grant else None) or ""
     if grant is None or not owner or not hmac.compare_digest(owner.encode(), told.user_id.encode(errors="replace")):
         raise Unauthenticated(REFUSAL)
     grant = replace(grant, own_key=told.user_key)
-    await wait_for_slot(request, grant, weight)
+    await wait_for_slot(request, keys, grant, weight)
     return grant

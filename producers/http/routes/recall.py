@@ -29,7 +29,7 @@ from producers.service.recall_json import (
     freshness_json,
 )
 from producers.service.wire import FreshnessBlock
-from store.errors import NotFound, PositionBeyondLog, QuotaExceeded, RateLimited
+from store.errors import ErasedMeanwhile, NotFound, PositionBeyondLog, QuotaExceeded, RateLimited
 from store.recall.jobs import RecallJob
 
 FRESH = {200: DescribedAnswer("the bank's freshness", (FreshnessBlock,))}
@@ -64,7 +64,7 @@ async def recall_units(request: Request, call: RecallCall) -> Response:
         CallerClass.READER,
         {202: DescribedAnswer("the job was created", (JobTicketAnswer,))},
         body=RecallJobBody,
-        fails=(QuotaExceeded, RateLimited),
+        fails=(ErasedMeanwhile, QuotaExceeded, RateLimited),
     ),
 )
 async def create_recall_job(request: Request, call: TenantCall) -> Response:

@@ -28,6 +28,7 @@ from tests.patience import PATIENCE_S, wait_until
 from tests.processes import spawned
 from tests.producers.conftest import Tenant, World, ana, world
 from tests.producers.contract_kit.judging import judge
+from tests.producers.http.test_late_bodies import end_key, send_late
 from tests.producers.plugin.kept import parts_of
 from tests.servers import TestPostgres, TestValkey
 
@@ -161,6 +162,39 @@ async def test_on_the_apis_own_port_a_key_decides(world: World, ana: Tenant) -> 
         assert await status(narrow.token, "POST", "/v1/search", namespaces=["team:a"]) == 403
         assert await status(personal.token, "POST", "/v1/search", namespaces=["team:a"]) == 403
         assert await status(stranger.token, "DELETE", place) == 404
+
+
+@pytest.mark.law("L11")
+async def test_a_memory_that_comes_late_is_not_written_for_an_ended_key_nor_into_an_erased_namespace(
+    world: World, ana: Tenant
+) -> None:
+    parts = parts_of(world.database, world.notifier, world.clock)
+    keyed = PluginApp(make_store_finder(parts, world.keys.authenticate), ApiSettings(), clock=world.clock)
+    told, fair = PluginSettings(tenant=ana.host), FairQueue(FairnessSettings())
+    alone = create_listener_app(
+        parts, told, ApiSettings(), ListenAddress("127.0.0.1", 9100), fair, clock=world.clock
+    )  # fmt: skip
+    place, words = "/v1/namespaces/team:late", f"{MEMORY['content']} in the lighthouse"
+
+    for app in (keyed, alone):
+        headers = {"authorization": f"Bearer {ana.token}"}
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:9100", headers=headers) as client:
+
+            async def make_anew(client: httpx.AsyncClient = client) -> None:
+                assert (await client.delete(place)).status_code == 204
+                assert (await client.put(place, json={"kind": "team"})).status_code == 200
+
+            assert (await client.put(place, json={"kind": "team"})).status_code == 200
+            late = send_late(client, f"{place}/memories", MEMORY | {"content": words}, make_anew)
+            assert (await late).status_code == 404
+            found = await client.post("/v1/search", json={"namespaces": ["team:late"]})
+            assert found.json()["memories"] == []
+            if app is keyed:
+                end = end_key(world, ana, "revoked_at = now()")
+                assert (await client.post("/v1/search", json={"namespaces": ["team:late"]})).status_code == 200
+                await end
+                assert (await client.post(f"{place}/memories", json=MEMORY)).status_code == 401
 
 
 @pytest.mark.slow

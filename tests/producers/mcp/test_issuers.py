@@ -5,8 +5,10 @@ import hmac
 import json
 import time
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import jwt
@@ -22,7 +24,9 @@ from producers.mcp.issuers import SigningKeys, TokenIssuers, create_key_client
 from producers.mcp.settings import IssuerSettings, McpSettings
 from producers.settings import ApiSettings
 from store import identity
+from store.erasure import Erasures, ErasureTarget, Kind
 from tests.client.loopback import Loopback, loopback
+from tests.patience import until
 from tests.producers.conftest import World, broker_of, build
 from tests.servers import TestPostgres, TestValkey
 
@@ -249,3 +253,28 @@ async def test_keys_come_from_a_url_and_what_is_none_is_passed_over(server: Loop
 def test_settings_that_would_let_others_make_tokens_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="validation error"):
         IssuerSettings.model_validate({"issuer": ISSUER, "tenant": "t", "jwks": "https://login.example/jwks", **given})
+
+
+@pytest.mark.law("L11")
+async def test_a_token_does_not_outlive_its_users_erasure(issued: Issued) -> None:
+    world, tenant = issued.world, identity.host_id(TENANT)
+    item = {"type": "message", "role": "user", "content": "The key is under the mat"}
+    said = {"turn_id": str(uuid4()), "input_items": [item]}
+    old, silent = sign(issued.key, iat=int(time.time())), sign(issued.key)
+    for token in (old, silent):
+        assert not result_of(await issued.call(token, "memory_after_turn", **said)).get("isError")
+    erasures = Erasures(world.database, world.clock)
+    await erasures.run(tenant, await erasures.request(tenant, ErasureTarget(Kind.USER, name="ann")))
+    late = result_of(await issued.call(old, "memory_after_turn", **said))
+    assert json.loads(late["content"][0]["text"])["code"] == "TURN_CONFLICT", "the database refuses it at once"
+
+    async def is_refused(token: str) -> bool:
+        return (await issued.call(token)).status_code == 401
+
+    for token in (old, silent, sign(issued.key, iat=True), sign(issued.key, iat="soon")):
+        await until(partial(is_refused, token), "a token of before the erasure opens nothing")
+    assert not result_of(await issued.call(sign(issued.key, sub="ben"))).get("isError"), "of another user"
+    new = sign(issued.key, iat=int(time.time()) + 2)
+    assert not result_of(await issued.call(new, "memory_after_turn", **{**said, "turn_id": "of who came back"})).get(
+        "isError"
+    ), "of who came back"

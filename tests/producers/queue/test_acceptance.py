@@ -5,11 +5,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from afterturn_client.envelopes import TURN, TURN_ITEMS, wrap_event
+from afterturn_client.envelopes import RECALL, TURN, TURN_ITEMS, wrap_event
 
 from producers.queue.acceptance import QueueIntake, Rejection, TryAgain
 from producers.service.recall_coordinator import RecallCoordinator
 from store import identity
+from store.erasure import Erasures, ErasureTarget, Kind
 from store.tenancy.hosts import ensure_host
 from store.tenancy.keys import Grant
 from tests.producers.conftest import Tenant, World
@@ -88,3 +89,23 @@ async def is_counted(world: World, tenant: Tenant, error: Exception, failures: i
     except TryAgain as again:
         return again.counts
     return None
+
+
+@pytest.mark.law("L11")
+async def test_what_was_published_before_its_user_was_erased_is_rejected_and_what_comes_after_is_accepted(
+    world: World, ana: Tenant
+) -> None:
+    host, intake = identity.host_id(ana.host), intake_of(world, ana)
+    assert await intake.accept(message("hello", user_id="ann"), 0) is None
+    waiting = message("zq41 heron", user_id="ann", turn_id="2")
+    undated = json.loads(message("zq41 heron", user_id="ann", turn_id="3"))
+    question = wrap_event(RECALL, {"bank": "b", "query": "zq41", "user_id": "ann"}, "x").body
+    del undated["message_timestamp"]
+    erasures = Erasures(world.database, world.clock)
+    await erasures.run(host, await erasures.request(host, ErasureTarget(Kind.USER, name="ann")))
+    for late in (waiting, json.dumps(undated).encode(), question):
+        rejection = await intake.accept(late, 0)
+        assert isinstance(rejection, Rejection)
+        assert rejection.code == "ERASED"
+    assert await intake.accept(message("of another", user_id="bo", turn_id="4"), 0) is None
+    assert await intake.accept(message("ann came back", user_id="ann", turn_id="5"), 0) is None
