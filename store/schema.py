@@ -808,7 +808,7 @@ ERASURE = Table(
     Column("finished_at", TIME),
     Column("parent_id", Uuid),
     CheckConstraint("status in ('running', 'done')"),
-    CheckConstraint("kind in ('unit', 'session', 'user', 'bank', 'age', 'ended')"),
+    CheckConstraint("kind in ('unit', 'session', 'user', 'bank', 'age', 'ended', 'document', 'directive', 'memory')"),
     # WHY: an erasure that is requested again while it runs continues instead of starting twice; the sweeper reads only
     # running ones.
     Index("erasure_running", "host_id", "target_id", "kind", unique=True, postgresql_where=text("status = 'running'")),
@@ -816,7 +816,12 @@ ERASURE = Table(
     # one ended.
     Index("erasure_by_age", "host_id", "bank_id", "upto", postgresql_where=text("kind = 'age'")),
     # WHY: every write of a call asks whether what it writes to was erased since the call began.
-    Index("erasure_marks", "host_id", "target_id", postgresql_where=text("kind in ('user', 'session', 'bank')")),
+    Index(
+        "erasure_marks",
+        "host_id",
+        "target_id",
+        postgresql_where=text("kind in ('user', 'session', 'bank', 'document', 'memory')"),
+    ),
     # WHY: the erasure of a user has a part for each bank, whose results are summed up.
     Index("erasure_parts", "host_id", "parent_id", postgresql_where=text("parent_id is not null")),
 )

@@ -92,14 +92,14 @@ class GatewayStage:
     async def _resume(self, claim: Claim, row: LedgerRow) -> Worked:
         """Continue a delivery that a worker left; a call then under way has an unknown outcome and is not repeated."""
         to = await self.deliveries.destination(claim, row)
-        session = to.session if to else ""
+        session = name_in_audit(row)
         if row.status == "adding":
             return await self._finish(claim, row, machine.unknown_add(session, "unknown"))
         if row.status == "flushing":
             return await self._finish(claim, row, machine.unknown_flush(session))
         if to is None or to.target.unset_at:
             return await self._finish(claim, row, machine.describe_unflushed(session, "unset", UNSET))
-        if not session:
+        if not to.session:
             return await self._finish(
                 claim, row, machine.describe_unflushed(session, "erased", "its session was erased")
             )
@@ -110,7 +110,7 @@ class GatewayStage:
         try:
             client = self.clients.client(to.target)
         except TargetUnusable as error:
-            return await self._finish(claim, row, machine.unusable_target(to.session, "flush", str(error)))
+            return await self._finish(claim, row, machine.unusable_target(name_in_audit(row), "flush", str(error)))
         passage = await self._enter(to.target)
         if not passage.granted:
             return await self._put_off(claim, row, "added", passage.wait_s, to.target)
@@ -129,7 +129,7 @@ class GatewayStage:
         try:
             client = self.clients.client(to.target)
         except TargetUnusable as error:
-            return await self._finish(claim, row, machine.unusable_target(to.session, "add", str(error)))
+            return await self._finish(claim, row, machine.unusable_target(name_in_audit(row), "add", str(error)))
         passage = await self._enter(to.target)
         if not passage.granted:
             return await self._put_off(claim, row, "pending", passage.wait_s, to.target)
@@ -138,7 +138,7 @@ class GatewayStage:
         return await _finish_after_call(self._add(way, sent))
 
     async def _add(self, way: Handover, sent: tuple[GatewayMessage, GatewayMessage]) -> Worked:
-        claim, row, session = way.claim, way.row, way.session
+        claim, row, session = way.claim, way.row, name_in_audit(way.row)
         # Without a URL, the target is this service itself: by the turn's id it does not store the turn a second time.
         turn_id = str(row.turn_id) if way.target.user.base_url is None else None
         try:
@@ -161,7 +161,8 @@ class GatewayStage:
         await self._report(way.target, error)
         if (pause_s := self._pause_s(error, way)) is not None:
             return await self._put_off(way.claim, way.row, "added", pause_s, way.target)
-        return await self._finish(way.claim, way.row, machine.after_flush(way.session, error, self.settings.retry))
+        ending = machine.after_flush(name_in_audit(way.row), error, self.settings.retry)
+        return await self._finish(way.claim, way.row, ending)
 
     async def _enter(self, target: GatewayTarget) -> Passage:
         """Ask the target's gate, and wait for the rate limit if the wait is at most `PATIENCE_S`."""
@@ -210,6 +211,11 @@ class GatewayStage:
         outcome = Outcome(row.item_id, "skipped", category, reason)
         await self.deliveries.end(claim, outcome)
         return Worked([outcome])
+
+
+def name_in_audit(row: LedgerRow) -> str:
+    """Return what an audit row calls a session: by its id here, so that no name outlives an erasure."""
+    return str(row.session_id)
 
 
 def gate_policy(settings: DeliverySettings) -> GatePolicy:

@@ -79,7 +79,7 @@ def build_delivery(turn: Sequence[TranscriptMessage], user_id: str) -> tuple[Gat
 
 
 def after_add(session: str, error: GatewayError | None, retry: GatewayRetry) -> AttemptOutcome:
-    """Return the outcome of an answered `add`; `session` is its name at the gateway, here and below."""
+    """Return the outcome of an answered `add`; `session` is its id here, as the audit has it, here and below."""
     where = {"gateway_session": session}
     if error is None:
         return AttemptOutcome("added", Event.ADD_SUCCEEDED, {**where, "messages": 2})

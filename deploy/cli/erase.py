@@ -1,4 +1,4 @@
-"""`afterturn erase`: erase a unit, session, user or bank permanently, with a receipt."""
+"""`afterturn erase`: erase a user, a bank, or something in a bank permanently, with a receipt."""
 
 import asyncio
 import sys
@@ -35,6 +35,8 @@ from store.errors import IsReflection, NotFound
 VACUUMED = (
     "event_store_t",
     "agent_memory_unit_t",
+    "agent_memory_doc_t",
+    "agent_memory_directive_t",
     "agent_memory_entity_t",
     "agent_memory_unit_entity_t",
     "unit_word_t",
@@ -59,7 +61,7 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Count what would 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 erase_app = typer.Typer(
-    help="Erase a unit, session, user or bank permanently, with a receipt of what was and was not reached.",
+    help="Erase a user, a bank, or something in it permanently, with a receipt of what was and was not reached.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -82,6 +84,67 @@ def unit_command(
     """
     target = ErasureTarget(Kind.UNIT, bank, unit_id)
     _erase_target(EraseRequest(target, f"unit {unit_id}", host, bank), data, dry_run=dry_run, yes=yes, json=json)
+
+
+@erase_app.command("document")
+def document_command(
+    doc_id: Annotated[str, typer.Argument(metavar="DOC_ID", help="The document's id.")],
+    *,
+    bank: BankOption = "default",
+    host: HostOption = HOST,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Erase a document: its text, its units and all drawn from them, also after it was forgotten.
+
+    **Example:** `afterturn erase document 7d1e… --bank support`
+    """
+    target = ErasureTarget(Kind.DOCUMENT, bank, doc_id)
+    _erase_target(EraseRequest(target, f"document {doc_id}", host, bank), data, dry_run=dry_run, yes=yes, json=json)
+
+
+@erase_app.command("directive")
+def directive_command(
+    directive_id: Annotated[str, typer.Argument(metavar="DIRECTIVE_ID", help="The directive's id.")],
+    *,
+    bank: BankOption = "default",
+    host: HostOption = HOST,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Erase a directive with all its versions, also after it was deleted.
+
+    **Example:** `afterturn erase directive 5c2a… --bank support`
+    """
+    target = ErasureTarget(Kind.DIRECTIVE, bank, directive_id)
+    _erase_target(
+        EraseRequest(target, f"directive {directive_id}", host, bank), data, dry_run=dry_run, yes=yes, json=json
+    )
+
+
+@erase_app.command("memory")
+def memory_command(
+    memory_id: Annotated[
+        str, typer.Argument(parser=name_arguments.parse_name, metavar="MEMORY_ID", help="The id of the single memory.")
+    ],
+    *,
+    bank: BankOption = "default",
+    host: HostOption = HOST,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Erase a single memory: all texts that had this id, also after it was deleted.
+
+    **Example:** `afterturn erase memory seat`
+    """
+    target = ErasureTarget(Kind.MEMORY, bank, memory_id)
+    _erase_target(EraseRequest(target, f"memory {memory_id}", host, bank), data, dry_run=dry_run, yes=yes, json=json)
 
 
 @erase_app.command("session")

@@ -16,20 +16,35 @@ from store.tenancy.external_models import SentTexts
 from store.tenancy.keys import Grant
 
 #: The field that names the target, by kind of erasure; a bank needs none besides `bank`.
-NAMED_BY = {"unit": "unit_id", "session": "session_id", "user": "user_id", "bank": None}
+NAMED_BY = {
+    "unit": "unit_id",
+    "session": "session_id",
+    "document": "doc_id",
+    "directive": "directive_id",
+    "memory": "memory_id",
+    "user": "user_id",
+    "bank": None,
+}
 
 
 class ErasureBody(RequestModel):
     """The target of an erasure."""
 
-    kind: Literal["unit", "session", "user", "bank"] = Field(description="what to erase")
+    kind: Literal["unit", "session", "document", "directive", "memory", "user", "bank"] = Field(
+        description="what to erase"
+    )
     bank: BankName = Field(
         "default",
-        description="bank of the unit or session, or the bank to erase; not for a user, who is erased from all banks",
+        description="bank of what is to be erased, or the bank to erase; not for a user, who is erased from all banks",
     )
     unit_id: Name | None = Field(None, description="id of the unit, for the kind `unit`")
     session_id: SessionName | None = Field(
         None, description="the caller's own id of the session, for the kind `session`"
+    )
+    doc_id: Name | None = Field(None, description="id of the document, for the kind `document`")
+    directive_id: Name | None = Field(None, description="id of the directive, for the kind `directive`")
+    memory_id: Name | None = Field(
+        None, description="id of the single memory, for the kind `memory`: all that had this id"
     )
     user_id: Name | None = Field(None, description="the caller's own id of the user, for the kind `user`")
 
@@ -50,7 +65,8 @@ class ErasureBody(RequestModel):
     @property
     def name(self) -> str:
         """The id of the target."""
-        return self.unit_id or self.session_id or self.user_id or ""
+        named = NAMED_BY[self.kind]
+        return str(getattr(self, named)) if named else ""
 
 
 class UnreachedCopies(WireModel):

@@ -99,7 +99,7 @@ class AddBody(Scoped):
     afterturn_turn_id: UUID | None = Field(
         None,
         strict=False,
-        description="turn of the same tenant that they are of, named by a service that hands its turns to itself",
+        description="turn that they are of, named by a service that is delivering it to itself, for this user",
     )
     session_id: Text = Field(min_length=1, description="session of the messages")
     messages: Annotated[list[AddedMessage], AfterValidator(_in_order)] = Field(

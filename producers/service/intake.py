@@ -90,7 +90,7 @@ class Intake:
         redactor = Redactor.of(self._settings, grant)
         turns = await run_off_loop(measure_value(added), split_into_turns, body, self._settings, redactor)
         if body.afterturn_turn_id is not None:
-            return await self._count_delivered_to_self(grant, body.afterturn_turn_id, len(turns))
+            return await self._count_delivered_to_self(grant, body, len(turns))
         with time_call(len(turns)):
             answers = _count_answers(await self._append_when_free(grant, turns, BUSY_S))
         if refused := [answer for answer in answers if isinstance(answer, StoreError)]:
@@ -146,9 +146,15 @@ class Intake:
         except PermissionDenied as refusal:
             raise PermissionDenied(f"metadata.{PINNED}: {refusal}, or leave it out") from None
 
-    async def _count_delivered_to_self(self, grant: Grant, turn: UUID, messages: int) -> int:
-        if not await self._dependencies.turns.has_turn(grant.host_id, turn):
-            raise NotFound("afterturn_turn_id names no turn of this tenant; leave it out to have the messages stored")
+    async def _count_delivered_to_self(self, grant: Grant, body: AddBody, messages: int) -> int:
+        user, app, project, turn = body.user_id, body.app_id, body.project_id, body.afterturn_turn_id
+        if turn is None or not await self._dependencies.turns.is_delivered_here(
+            grant.host_id, turn, user, app, project
+        ):
+            raise NotFound(
+                "afterturn_turn_id names no turn that is just being delivered to this user; leave it out to have the "
+                "messages stored"
+            )
         return messages
 
     async def _append_when_free(self, grant: Grant, turns: list[NewTurn], busy_s: float) -> list[Appended | StoreError]:

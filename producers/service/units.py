@@ -92,7 +92,7 @@ class Revisions:
         return done
 
     async def erase(self, grant: Grant, asked: Any) -> Receipt:
-        """Erase a unit, a session, a user or a bank; return the receipt. A large erasure goes on after this returns.
+        """Erase what the body names; return the receipt. A large erasure goes on after this returns.
 
         A repeated request continues it, or finds nothing left. Raises Invalid, NotFound, PermissionDenied;
         ResourceBusy where it could not be accepted.
@@ -122,12 +122,19 @@ class Revisions:
             return ErasureTarget(Kind.USER, None, body.name)
         bank = await self._dependencies.reach(grant, body.bank)
         target = ErasureTarget(Kind(body.kind), bank, body.name)
-        if target.kind is Kind.UNIT:
-            await self._dependencies.authorisation.require(
-                grant, Action.ERASE, bank, units=[target.ids(grant.host_id)[1]]
-            )
-        else:
-            await self._dependencies.authorisation.require(grant, Action.ERASE_SHARED, bank)
+        thing, require = target.ids(grant.host_id)[1], self._dependencies.authorisation.require
+        match target.kind:
+            case Kind.UNIT:
+                await require(grant, Action.ERASE, bank, units=[thing])
+            case Kind.MEMORY:
+                lives = await self._dependencies.memories.list_lives(grant.host_id, bank, body.name)
+                await require(grant, Action.ERASE, bank, units=lives)
+            case Kind.DOCUMENT:
+                await require(grant, Action.ERASE, bank, document=thing)
+            case Kind.DIRECTIVE:
+                await require(grant, Action.DIRECT, bank)
+            case _:
+                await require(grant, Action.ERASE_SHARED, bank)
         return target
 
     async def erasure(self, grant: Grant, erasure: UUID) -> Receipt:

@@ -62,6 +62,10 @@ class Kind(StrEnum):
     SESSION = "session"
     USER = "user"
     BANK = "bank"
+    DOCUMENT = "document"
+    DIRECTIVE = "directive"
+    #: A single memory, with all that had its id before.
+    MEMORY = "memory"
     #: A bank's turns past their retention; requested by maintenance, never by a caller.
     AGE = "age"
     #: A bank's units that expired some time ago; requested by maintenance.
@@ -70,8 +74,9 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ErasureTarget:
-    """The target of an erasure, by the agent's own names: a unit (its id) or session of `bank`, a user, or the bank.
+    """The target of an erasure: a user, a `bank`, or something in it.
 
+    Users, banks, sessions and memories are given by the agent's own names, the others by their ids.
     For a user, also units of others that contain one of the names `called`, in the banks where the user spoke.
     """
 
@@ -89,10 +94,12 @@ class ErasureTarget:
             return bank, identity.session_id(bank, self.name)
         if self.kind is Kind.BANK:
             return bank, bank
+        if self.kind is Kind.MEMORY:
+            return bank, identity.memory_session(bank, self.name)
         try:
             return bank, UUID(self.name)
         except ValueError:
-            raise NotFound("no such unit") from None
+            raise NotFound(f"no such {self.kind.value}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Takes the steps of an erasure by the kind of its target: check that it exists, begin, erase the next page."""
 
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import groupby
 from uuid import uuid4
 
@@ -14,6 +15,14 @@ from store.erasure.ended import erase_ended
 from store.erasure.locks import LOCK_BANK, LOCK_BANKS, LOCK_QUOTA, SHARE_QUOTA
 from store.erasure.requests import Erasure, ErasureTarget, Kind
 from store.erasure.sessions import PAGE_UNITS, SESSION, begin_session, erase_session_page
+from store.erasure.things import (
+    HAS_DIRECTIVE,
+    HAS_DOCUMENT,
+    HAS_MEMORY,
+    erase_directive,
+    erase_document_page,
+    erase_memory_page,
+)
 from store.erasure.units import LockedBank, erase_units
 from store.erasure.user_names import find_units_naming
 from store.erasure.users import erase_keys, erase_written, group_by_bank, read_events_of_user
@@ -26,6 +35,8 @@ KNOWN = text("""
                     where b.host_id = :host and b.user_id = :thing and b.bank_name <> '')
         or afterturn.has_key_of(:name)""")
 HAS_UNIT = select(exists().where(schema.in_bank(schema.UNIT), schema.UNIT.c.unit_id == bindparam("thing")))
+#: Whether a document, directive or memory of an id is, or was, there.
+HAS = {Kind.DOCUMENT: HAS_DOCUMENT, Kind.DIRECTIVE: HAS_DIRECTIVE, Kind.MEMORY: HAS_MEMORY}
 # The user's own banks that are not erased yet, those with a running erasure first.
 OWN_BANK = text("""
     select b.bank_id, r.erasure_id
@@ -50,6 +61,8 @@ async def find_target(place: LockedBank, target: ErasureTarget) -> None:
         case Kind.USER:
             found = await place.connection.execute(KNOWN, {"host": host, "thing": thing, "name": target.name})
             known = bool(found.scalar())
+        case Kind.DOCUMENT | Kind.DIRECTIVE | Kind.MEMORY:
+            known = bool((await place.ask(HAS[target.kind], thing=thing))[0][0])
         case _:
             await reflections.refuse_reflection(place.connection, host, place.bank, thing)
             known = bool((await place.ask(HAS_UNIT, thing=thing))[0][0])
@@ -70,28 +83,37 @@ async def begin_target(place: LockedBank) -> None:
             await begin_bank(place)
         case Kind.SESSION:
             await begin_session(place)
+        case Kind.DOCUMENT | Kind.DIRECTIVE | Kind.MEMORY as kind:
+            if not (await place.ask(HAS[kind], thing=place.erasure.target))[0][0]:
+                raise NotFound(f"no such {kind.value}")
         case _:
             if not (await place.ask(HAS_UNIT, thing=place.erasure.target))[0][0]:
                 raise NotFound("no such unit")
+
+
+async def _erase_unit(place: LockedBank) -> bool:
+    await erase_units(place, [place.erasure.target])
+    return False
+
+
+#: Erases the next page of a target that lies in one bank, and returns whether there may be more.
+PAGES: Mapping[Kind, Callable[[LockedBank], Awaitable[bool]]] = {
+    Kind.BANK: erase_page,
+    Kind.SESSION: erase_session_page,
+    Kind.AGE: erase_old,
+    Kind.ENDED: erase_ended,
+    Kind.DOCUMENT: erase_document_page,
+    Kind.MEMORY: erase_memory_page,
+    Kind.DIRECTIVE: erase_directive,
+    Kind.UNIT: _erase_unit,
+}
 
 
 async def erase_in_bank(connection: AsyncConnection, erasure: Erasure) -> bool:
     """Erase the next page of a target that lies in one bank; return whether there may be more."""
     assert erasure.bank is not None  # noqa: S101 - told apart by the caller
     await connection.execute(LOCK_BANK, {"bank": erasure.bank})
-    place = LockedBank(connection, erasure, erasure.bank)
-    match erasure.kind:
-        case Kind.BANK:
-            return await erase_page(place)
-        case Kind.SESSION:
-            return await erase_session_page(place)
-        case Kind.AGE:
-            return await erase_old(place)
-        case Kind.ENDED:
-            return await erase_ended(place)
-        case _:
-            await erase_units(place, [erasure.target])
-            return False
+    return await PAGES[erasure.kind](LockedBank(connection, erasure, erasure.bank))
 
 
 async def erase_events_of_user(connection: AsyncConnection, erasure: Erasure) -> bool:

@@ -5,7 +5,7 @@ beginning to its end) is a turn of that session with one unit.
 """
 
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -45,6 +45,8 @@ LIVES = select(
     func.coalesce(func.bool_or(_UNIT.expires_at <= NOW).filter(_UNIT.active), false()).label("ended"),
     func.min(_UNIT.mentioned_at).filter(_UNIT.active).label("created_at"),
 ).where(in_bank(UNIT), _UNIT.session_id == bindparam("session"), _UNIT.seq.is_not(None), _UNIT.origin == "memory")
+
+UNITS = select(_UNIT.unit_id).where(in_bank(UNIT), _UNIT.session_id == bindparam("session"), _UNIT.origin == "memory")
 
 #: Appends a new memory in one call; returns its outcome (`append_turns`) and position.
 Append = Callable[[OfferedTurn], Awaitable[tuple[str, int | None]]]
@@ -156,6 +158,16 @@ class Memories:
         if lives.living is None or lives.ended:
             raise NotFound("no such memory")
         return lives.living
+
+    async def list_lives(self, host: UUID, bank: str, memory_id: str) -> Sequence[UUID]:
+        """Return the ids of all units that a memory of this id had, ended ones included. Raises NotFound."""
+        bank_id = identity.bank_id(host, bank)
+        place = {"host": host, "bank": bank_id, "session": identity.memory_session(bank_id, memory_id)}
+        async with self._database.tenant(host) as connection:
+            found = (await connection.scalars(UNITS, place)).all()
+        if not found:
+            raise NotFound("no such memory")
+        return found
 
     async def end(self, host: UUID, bank: str, memory_id: str, user: str | None = None) -> ForgottenUnit:
         """End a memory, as `user`: gone from every read when this returns, with the facts drawn from it alone.

@@ -7,7 +7,7 @@ from functools import partial
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from sqlalchemy import bindparam, select, text, true
+from sqlalchemy import and_, bindparam, select, text, true
 
 from store import identity
 from store.coalescing import Coalescer
@@ -28,7 +28,7 @@ from store.memory.open_turns import OpenTurns
 from store.memory.session_history import SessionHistory
 from store.memory.turn_writes import AppendOutcome, attach_call, write_coalesced, write_offered
 from store.off_loop import run_steps_off_loop
-from store.schema import HOST, TURN
+from store.schema import GATEWAY_TARGET, HOST, LEDGER
 from store.tenancy.languages import Languages
 from store.tenancy.quotas import recount_quota, refusal_of
 
@@ -43,8 +43,22 @@ MOST_BYTES = 262_144
 MOST_BEGUN_SESSIONS = 10_000
 
 DIGEST_KEY = select(HOST.c.digest_key).where(HOST.c.host_id == bindparam("host"))
-ACCEPTED = (
-    select(true()).select_from(TURN).where(TURN.c.host_id == bindparam("host"), TURN.c.turn_id == bindparam("turn"))
+_TARGET = GATEWAY_TARGET.c
+# The status is committed before the call leaves, and another follows when it has been answered.
+DELIVERED_HERE = (
+    select(true())
+    .select_from(LEDGER)
+    .join(GATEWAY_TARGET, and_(_TARGET.host_id == LEDGER.c.host_id, _TARGET.target_id == LEDGER.c.target_id))
+    .where(
+        LEDGER.c.host_id == bindparam("host"),
+        LEDGER.c.stage == Stage.GATEWAY.value,
+        LEDGER.c.item_id == bindparam("turn"),
+        LEDGER.c.status == "adding",
+        _TARGET.base_url.is_(None),
+        _TARGET.user_id == bindparam("user"),
+        _TARGET.app_id == bindparam("app"),
+        _TARGET.project_id == bindparam("project"),
+    )
 )
 TURN_STATUS = text("""
     select t.position as turn_position, t.accepted_at as turn_accepted_at, l.stage, l.status, l.attempts, l.updated_at,
@@ -183,10 +197,14 @@ class TurnStore:
         stages.setdefault(Stage.GATEWAY, StageStatus("skipped", 0, accepted_at, None, None))
         return TurnStatus(rows[0].turn_position, accepted_at, stages)
 
-    async def has_turn(self, host: UUID, turn: UUID) -> bool:
-        """Return whether the host ever accepted the turn of this id, even if it was erased."""
+    async def is_delivered_here(self, host: UUID, turn: UUID, user: str, app: str, project: str) -> bool:
+        """Return whether a worker is just delivering the turn of this id to this service, for this gateway's user.
+
+        Of other turns nobody learns whether there are any, however their ids are made.
+        """
+        place = {"host": host, "turn": turn, "user": user, "app": app, "project": project}
         async with self._database.tenant(host) as connection:
-            return (await connection.execute(ACCEPTED, {"host": host, "turn": turn})).scalar() is not None
+            return (await connection.execute(DELIVERED_HERE, place)).scalar() is not None
 
     async def _digest_key(self, host: UUID) -> bytes:
         if host not in self._digest_keys:

@@ -16,7 +16,7 @@ begin
         return 'revoked';
     end if;
     if (select true from erasure_t e
-         where e.host_id = p_host and e.target_id = any (p_about || p_call.user_id) and e.kind in ('user', 'session', 'bank')
+         where e.host_id = p_host and e.target_id = any (p_about || p_call.user_id) and e.kind in ('user', 'session', 'bank', 'document', 'memory')
            and e.requested_at > case when e.target_id = p_call.user_id then least(p_call.issued_at, p_call.began_at)
                                      else p_call.began_at end limit 1) then
         return 'erased';

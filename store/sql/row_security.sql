@@ -1,7 +1,7 @@
 -- Row-level security for the owner, too, on every table of a schema, partitions included. A later migration that
 -- creates a table grants the service's roles their rows; that policies restrict the owner as well is set here, for all
 -- tables. The owner sees every tenant's rows in a session that says so (afterturn.every_host), else those of the
--- transaction's tenant; keys are found before a tenant is known (afterturn.find_key).
+-- transaction's tenant.
 create or replace function afterturn.force_row_security(p_schema text, p_names text) returns void
 language plpgsql set search_path to '' as $$
 declare
@@ -11,8 +11,7 @@ begin
     for v_table in
         select c.oid, c.oid::regclass as name, c.relrowsecurity and c.relforcerowsecurity as forced,
                exists (select from pg_catalog.pg_attribute a
-                        where a.attrelid = c.oid and a.attname = 'host_id' and not a.attisdropped)
-                   and c.relname <> 'api_key_t' as of_tenants,
+                        where a.attrelid = c.oid and a.attname = 'host_id' and not a.attisdropped) as of_tenants,
                exists (select from pg_catalog.pg_policy p
                         where p.polrelid = c.oid and p.polname = 'owner' and p.polroles = array[c.relowner]) as owned
           from pg_catalog.pg_class c

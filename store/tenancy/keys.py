@@ -55,7 +55,7 @@ ERASED = select(func.max(ERASURE.c.requested_at)).where(
     ERASURE.c.host_id == bindparam("host"),
     ERASURE.c.target_id == bindparam("user"),
     # Written out, for the index `erasure_marks`.
-    text("kind in ('user', 'session', 'bank')"),
+    text("kind in ('user', 'session', 'bank', 'document', 'memory')"),
     ERASURE.c.kind == "user",
 )
 # The predecessor ends after the overlap, or when it would have ended anyway; its row is locked first, so that two

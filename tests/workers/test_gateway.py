@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from store import identity
 from store.ledger.deliveries import DeliveryWriter
 from store.ledger.ledger import Claim
 from store.ledger.stages import Stage
@@ -18,7 +19,7 @@ from store.memory.turns import NewMessage
 from store.tenancy.gateway_targets import GatewayTarget
 from tests.client.loopback import closed_port, raw_server, silent_server
 from tests.patience import PATIENCE_S, until
-from tests.workers.conftest import START, World, dialogue
+from tests.workers.conftest import HOST, START, World, dialogue
 from tests.workers.gateways import Gateway, gateway
 from tests.workers.stages import Crew
 from tests.workers.targets import SETTINGS, Clients, move_to
@@ -80,9 +81,10 @@ async def test_a_turn_is_added_once_and_flushed_once(world: World, server: Gatew
     assert dict(server.added) == {"chat:s-1": [("Where is Anna?", "In Kyoto.")]}
     assert server.flushed == ["chat:s-1"]
     assert await world.statuses(Stage.GATEWAY) == ["flushed"]
+    session = str(identity.session_id(identity.bank_id(HOST, "default"), "s-1"))
     assert await audits(world) == [
-        ("add_succeeded", {"gateway_session": "chat:s-1", "messages": 2}),
-        ("flush_succeeded", {"gateway_session": "chat:s-1"}),
+        ("add_succeeded", {"gateway_session": session, "messages": 2}),
+        ("flush_succeeded", {"gateway_session": session}),
     ]
 
 

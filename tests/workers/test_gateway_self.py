@@ -107,7 +107,40 @@ async def test_what_was_erased_while_it_was_on_its_way_is_not_stored_when_it_arr
     erasures = Erasures(stack.world.database, now)
     await erasures.run(HOST, await erasures.request(HOST, Erased(Kind.SESSION, "default", "s")))
     reply = await add(stack, turn_id=str(unit.turn_id))
-    assert reply.json()["data"]["message_count"] == 1
+    assert reply.status_code == 404
+    assert lines_with(await dump(stack.world.postgres), SECRET) == []
+
+
+@pytest.mark.law("L6")
+async def test_nobody_learns_from_a_turns_id_whether_it_is_there(stack: Stack) -> None:
+    """Ids follow from names: whoever guesses those of another user's turn gets the answer of one that never was."""
+    await said(stack)
+    bank = identity.bank_id(HOST, "~ann/diary")
+    private = identity.turn_id(identity.session_id(bank, "s"), "t")
+    await stack.world.append("s", "t", bank="~ann/diary")
+    mallory = await stack.api.keys.create("default", "mallory", gateway_user="mallory")
+    for key, who in ((stack.key, "self"), (mallory, "mallory")):
+        answers = [
+            await add(stack, key, who, turn_id=str(turn))
+            for turn in (private, identity.turn_id(identity.session_id(bank, "s"), "never"))
+        ]
+        assert [one.status_code for one in answers] == [404, 404]
+        assert len({one.json()["error"]["message"] for one in answers}) == 1
+
+
+@pytest.mark.law("L11")
+async def test_no_name_of_a_session_or_bank_outlives_its_erasure(stack: Stack) -> None:
+    """The operator's role reads the audit of deliveries: it names a session by its id."""
+    named, erasures = f"session of {SECRET}", Erasures(stack.world.database, now)
+    await stack.world.append(named, "t", bank=f"bank-{SECRET}")
+    await stack.world.append(named, "t")
+    await stack.work()
+    audit = await stack.world.sql("select event, cast(a as text) as line from afterturn.audit_event_t a")
+    assert {row.event for row in audit} >= {"memory_gateway_add_succeeded", "memory_gateway_flush_succeeded"}
+    assert not [row.line for row in audit if SECRET in row.line]
+    for target in (Erased(Kind.SESSION, "default", named), Erased(Kind.BANK, f"bank-{SECRET}")):
+        assert (await erasures.run(HOST, await erasures.request(HOST, target))).done
+    await stack.work()
     assert lines_with(await dump(stack.world.postgres), SECRET) == []
 
 
@@ -147,10 +180,10 @@ async def test_a_foreign_gateway_is_never_told_which_turn_it_gets(stack: Stack) 
     ]
 
 
-async def add(stack: Stack, key: str | None = None, **more: str) -> httpx.Response:
+async def add(stack: Stack, key: str | None = None, user: str = "self", **more: str) -> httpx.Response:
     """Add one message as the service itself does; `turn_id` says of which turn."""
     fields = {f"afterturn_{name}": value for name, value in more.items()}
     message = {"sender_id": "self", "role": "user", "timestamp": 1, "content": f"I am {SECRET}"}
-    who = {"user_id": "self", "user_key": key or stack.key, "session_id": "chat:default/s"}
+    who = {"user_id": user, "user_key": key or stack.key, "session_id": "chat:default/s"}
     async with stack.api.client() as client:
         return await client.post("/memories/add", json={**who, "messages": [message], **fields})

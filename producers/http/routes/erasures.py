@@ -1,12 +1,15 @@
 """Erasures: requests and receipts."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
+from pydantic import Field
 
 from producers.http.authentication import TenantCall
 from producers.http.openapi import WRITING, CallerClass, DescribedAnswer, describe_route
 from producers.http.requests import (
+    BankParameters,
     Nothing,
     describe_id,
     json_response,
@@ -29,7 +32,7 @@ router = APIRouter(prefix="/api/v1", tags=["erasures"])
 @router.post(
     "/erasures",
     **describe_route(
-        "Erase a unit, session, user or bank permanently",
+        "Erase a unit, session, document, directive, memory, user or bank permanently",
         "Erases from the log, from every row and from work in progress. An accepted erasure is completed, even if "
         "processes stop meanwhile. The same request again continues it, or finds nothing left to erase.",
         CallerClass.CHANGER,
@@ -55,6 +58,17 @@ async def create_erasure(request: Request, call: TenantCall) -> Response:
 async def get_erasure(request: Request, call: TenantCall, erasure_id: ErasureId) -> Response:
     read_parameters(request, Nothing)
     return json_response(as_json(await call.memory.revisions.erasure(call.grant, parse_identifier(erasure_id))))
+
+
+class DeleteParameters(BankParameters):
+    """The bank of what is deleted, and whether it is erased."""
+
+    erase: bool = Field(False, description="whether to erase it from the log, too, for good")
+
+
+async def erase_thing(call: TenantCall, target: Mapping[str, str]) -> Response:
+    """Erase what the body of an erasure names, and answer with the receipt."""
+    return answer_receipt(await call.memory.revisions.erase(call.grant, target))
 
 
 def answer_receipt(receipt: Receipt) -> Response:

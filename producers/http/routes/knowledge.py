@@ -15,6 +15,7 @@ from producers.http.requests import (
     read_body,
     read_parameters,
 )
+from producers.http.routes.erasures import ERASED, ERASING, DeleteParameters, erase_thing
 from producers.service.knowledge import (
     DirectiveBody,
     DirectiveReceipt,
@@ -91,17 +92,20 @@ async def list_documents(request: Request, call: TenantCall) -> Response:
 @router.delete(
     "/docs/{doc_id}",
     **describe_route(
-        "Forget a document and its units",
-        "No read shows the document or its units any more when this answers.",
+        "Forget a document and its units, or erase them permanently",
+        "No read shows the document or its units any more when this answers. `erase` takes them out of the log as "
+        "well, also after they were forgotten, and answers with the receipt.",
         CallerClass.CHANGER,
-        {204: DescribedAnswer("the document is forgotten")},
-        query=BankParameters,
+        {204: DescribedAnswer("the document is forgotten"), 200: ERASED, 202: ERASING},
+        query=DeleteParameters,
         fails=(NotFound, *WRITING),
     ),
 )
 async def forget_document(request: Request, call: TenantCall, doc_id: DocumentId) -> Response:
-    bank = read_parameters(request, BankParameters).bank
-    await call.memory.knowledge.forget_document(call.grant, bank, parse_identifier(doc_id))
+    asked, doc = read_parameters(request, DeleteParameters), parse_identifier(doc_id)
+    if asked.erase:
+        return await erase_thing(call, {"kind": "document", "bank": asked.bank, "doc_id": str(doc)})
+    await call.memory.knowledge.forget_document(call.grant, asked.bank, doc)
     return Response(status_code=204)
 
 
@@ -142,17 +146,20 @@ async def list_directives(request: Request, call: TenantCall) -> Response:
 @router.delete(
     "/directives/{directive_id}",
     **describe_route(
-        "Delete a directive",
-        "No recall returns the directive any more.",
+        "Delete a directive, or erase it permanently",
+        "No recall returns the directive any more. `erase` takes its versions out of the log as well, also after it "
+        "was deleted, and answers with the receipt.",
         CallerClass.CURATOR,
-        {204: DescribedAnswer("the directive is deleted")},
-        query=BankParameters,
+        {204: DescribedAnswer("the directive is deleted"), 200: ERASED, 202: ERASING},
+        query=DeleteParameters,
         fails=(NotFound, *WRITING),
     ),
 )
 async def delete_directive(request: Request, call: TenantCall, directive_id: DirectiveId) -> Response:
-    bank = read_parameters(request, BankParameters).bank
-    await call.memory.knowledge.withdraw(call.grant, bank, parse_identifier(directive_id))
+    asked, directive = read_parameters(request, DeleteParameters), parse_identifier(directive_id)
+    if asked.erase:
+        return await erase_thing(call, {"kind": "directive", "bank": asked.bank, "directive_id": str(directive)})
+    await call.memory.knowledge.withdraw(call.grant, asked.bank, directive)
     return Response(status_code=204)
 
 

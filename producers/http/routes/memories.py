@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Request, Response
 from producers.http.authentication import TenantCall
 from producers.http.openapi import LIMITED, WRITING, CallerClass, DescribedAnswer, describe_route
 from producers.http.requests import BankParameters, json_response, read_body, read_parameters
+from producers.http.routes.erasures import ERASED, ERASING, DeleteParameters, erase_thing
 from producers.http.routes.units import UnitAnswer, unit_json
 from producers.service.single_memories import MemoryBody, MemoryReceipt
 from store.errors import NotFound
@@ -57,15 +58,19 @@ async def get_memory(request: Request, call: TenantCall, memory_id: MemoryId) ->
 @router.delete(
     "/memories/{memory_id}",
     **describe_route(
-        "Delete a single memory",
+        "Delete a single memory, or erase it permanently",
         "No read shows the memory any more when this answers, nor the facts that nothing else says. Its id may be "
-        "used again.",
+        "used again. `erase` takes all that had this id out of the log as well, also after it was deleted, and "
+        "answers with the receipt.",
         CallerClass.CHANGER,
-        {204: DescribedAnswer("the memory is deleted")},
-        query=BankParameters,
+        {204: DescribedAnswer("the memory is deleted"), 200: ERASED, 202: ERASING},
+        query=DeleteParameters,
         fails=(NotFound, *WRITING),
     ),
 )
 async def forget_memory(request: Request, call: TenantCall, memory_id: MemoryId) -> Response:
-    await call.memory.memories.end(call.grant, read_parameters(request, BankParameters).bank, memory_id)
+    asked = read_parameters(request, DeleteParameters)
+    if asked.erase:
+        return await erase_thing(call, {"kind": "memory", "bank": asked.bank, "memory_id": memory_id})
+    await call.memory.memories.end(call.grant, asked.bank, memory_id)
     return Response(status_code=204)

@@ -29,7 +29,10 @@ NO_ID = "00000000-0000-4000-8000-000000000000"
 #: Successes that no single call brings about, each with the reason.
 NOT_CALLED = {
     "POST /api/v1/erasures 202": "only where an erasure takes longer than five seconds",
-    "DELETE /api/v1/units/{unit_id} 202": "only where an erasure takes longer than five seconds",
+    **{
+        f"DELETE /api/v1/{thing} 202": "only where an erasure takes longer than five seconds"
+        for thing in ("units/{unit_id}", "docs/{doc_id}", "directives/{directive_id}", "memories/{memory_id}")
+    },
 }
 #: Models that are values of other packages, which say in their own words what their fields mean.
 OTHERS = frozenset(
@@ -257,16 +260,19 @@ async def call_units_and_knowledge(call: Caller) -> None:
     await call(200, "DELETE", f"{V1}/units/{unit}/pin")
     await call(200, "DELETE", f"{V1}/units/{other}", with_facts=True)
     await call(204, "DELETE", f"{V1}/directives/{found['directives'][0]['directive_id']}")
+    await call(200, "DELETE", f"{V1}/directives/{found['directives'][0]['directive_id']}", erase=True)
     document = {"content": "Check-in at Hotel Avenida is from 3 pm.", "title": "Hotel", "metadata": {"kind": "hotel"}}
     added = await call(201, "POST", f"{V1}/docs", document)
     await call(200, "POST", f"{V1}/docs", document)
     await call(200, "GET", f"{V1}/docs/{added['doc_id']}")
     await call(200, "GET", f"{V1}/docs", limit=1)
     await call(204, "DELETE", f"{V1}/docs/{added['doc_id']}")
+    await call(200, "DELETE", f"{V1}/docs/{added['doc_id']}", erase=True)
     await call(201, "POST", f"{V1}/memories", {"id": "seat", "content": "Ana prefers an aisle seat"})
     await call(200, "POST", f"{V1}/memories", {"id": "seat", "content": "Ana prefers a window seat"})
     await call(200, "GET", f"{V1}/memories/seat")
     await call(204, "DELETE", f"{V1}/memories/seat")
+    await call(200, "DELETE", f"{V1}/memories/seat", erase=True)
     await call(404, "GET", f"{V1}/memories/seat")
     await call(200, "GET", f"{V1}/reflections")
     await call(200, "GET", f"{V1}/profile", user_id="ana")

@@ -265,8 +265,9 @@ async def test_a_token_does_not_outlive_its_users_erasure(issued: Issued) -> Non
         assert not result_of(await issued.call(token, "memory_after_turn", **said)).get("isError")
     erasures = Erasures(world.database, world.clock)
     await erasures.run(tenant, await erasures.request(tenant, ErasureTarget(Kind.USER, name="ann")))
-    late = result_of(await issued.call(old, "memory_after_turn", **said))
-    assert json.loads(late["content"][0]["text"])["code"] == "TURN_CONFLICT", "the database refuses it at once"
+    late = await issued.call(old, "memory_after_turn", **{**said, "turn_id": "late"})
+    # For as long as an answer of before is cached, the database refuses what the token writes.
+    assert late.status_code == 401 or json.loads(result_of(late)["content"][0]["text"])["code"] == "TURN_CONFLICT"
 
     async def is_refused(token: str) -> bool:
         return (await issued.call(token)).status_code == 401

@@ -176,12 +176,26 @@ async def test_an_erasure_closes_what_waits_in_its_bank(made: World, eve: Tenant
     for target in (ErasureTarget(Kind.SESSION, "default", "s"), ErasureTarget(Kind.USER, None, "ann")):
         token = (await begin(made, eve, f"{MARK} gone", session_id="s", user_id="ann"))["token"]
         elsewhere = (await begin(made, eve, project="other"))["token"]
+        others = (await begin(made, eve, project="other", user_id="bo"))["token"]
         receipt = await erasures.run(host, await erasures.request(host, target))
-        assert receipt.counts["open_turns"] == (1 if target.kind is Kind.SESSION else 3)
+        assert receipt.counts["open_turns"] == 1
         assert (await refused(made, eve, token=token, output="x"))[0] == "INVALID_ARGUMENT"
         assert not [row for row in await rows_of(made, eve) if MARK in row.request]
-        if target.kind is Kind.SESSION:
-            assert elsewhere
+        for open_still in (elsewhere, others):
+            assert (await complete(made, eve, open_still, "x"))["project"] == "other"
+
+
+@pytest.mark.law("L11")
+async def test_a_users_erasure_closes_what_waits_in_the_users_own_bank_whoever_opened_it(
+    made: World, eve: Tenant
+) -> None:
+    host, erasures = identity.host_id(eve.host), Erasures(made.database, made.clock)
+    async with client_of(made, eve) as client:
+        await call(client, "memory_after_turn", turn_id="0", project="~ann/b", input_items=[said("x")])
+    token = (await begin(made, eve, f"{MARK} gone", project="~ann/b"))["token"]
+    await erasures.run(host, await erasures.request(host, ErasureTarget(Kind.USER, None, "ann")))
+    assert (await refused(made, eve, token=token, output="x"))[0] == "INVALID_ARGUMENT"
+    assert not [row for row in await rows_of(made, eve) if MARK in row.request]
 
 
 @pytest.mark.law("L7")

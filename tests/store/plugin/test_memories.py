@@ -46,11 +46,11 @@ async def test_the_call_appends_a_memory_with_its_vector_once(database: Database
     origin = Origin(host, bank, identity.user_id(host, None), NOON)
     prepared = prepare_memory(origin, NewMemory(SPACE, name, "I like tea"), turn, rules_for_writing({}, bank))
     _, (offered,), _ = append_arguments(host, [prepared], wait=True)
-    about = ([vector.digest], [vector.norm], [2], vector.numbers, [TRACEPARENT], True)
+    about = ([vector.digest], [vector.norm], [2], vector.numbers, [TRACEPARENT], True, [None])
     [([outcome], [position])] = await database.fetch(APPEND, host, [offered], *about)
     assert outcome == "accepted"
     assert position > 0
-    [([again], [first])] = await database.fetch(APPEND, host, [offered], [None], [None], [0], [], [None], True)
+    [([again], [first])] = await database.fetch(APPEND, host, [offered], [None], [None], [0], [], [None], True, [None])
     assert (again, first) == ("duplicate", position)
     assert await rows(database, host, VECTORS) == [(vector.digest, 5.0, 2)]
     assert set(await rows(database, host, "select traceparent from ledger_t")) == {(TRACEPARENT,)}
