@@ -2,8 +2,8 @@
 
 from alembic import op
 
-revision = "0.1.0_0020"
-down_revision = "0.1.0_0019"
+revision = "0.1.0_0021"
+down_revision = "0.1.0_0020"
 
 _KINDS = "alter table afterturn.erasure_t add constraint erasure_t_kind_check check (kind in "
 _BEFORE = "('unit', 'session', 'user', 'bank', 'age', 'ended'"
