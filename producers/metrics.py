@@ -3,11 +3,20 @@
 Names with `mcp_memory_` are the seed's (MCP-native memory tools, section 13), counted for every interface alike.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from prometheus_client import Counter, Gauge, Histogram
 
 STATUSES = ("ok", "duplicate", "conflict", "busy", "error")
 
-RECALLS = Counter("mcp_memory_before_turn", "Recalls asked for, by how they ended", ["status"])
+RECALLS = Counter("afterturn_recalls", "Recalls asked for at any interface, by how they ended", ["status"])
+BEFORE_TURN = Counter("mcp_memory_before_turn", "Turns prepared (before_turn), by how they ended", ["status"])
+TOOL_CALLS = Counter(
+    "mcp_memory_tool_calls",
+    "Calls over MCP, by tool (or method) and code: OK, or the contract's code of a refusal",
+    ["tool", "code"],
+)
 TURNS_ADDED = Counter("mcp_memory_after_turn", "Turns handed in at any interface, by how they ended", ["status"])
 AFTER_TURN_MS = Histogram(
     "mcp_memory_after_turn_duration_ms",
@@ -70,6 +79,7 @@ for _status in STATUSES:
     TURNS_ADDED.labels(_status)
 for _status in ("ok", "error"):
     RECALLS.labels(_status)
+    BEFORE_TURN.labels(_status)
 for _status in ("ok", "going_on", "error"):
     MAINTENANCE.labels(_status)
 for _outcome in ("sent", "coalesced", "failed"):
@@ -82,3 +92,14 @@ for _outcome in ("answered", "behind", "failed"):
     REPLICA_RECALLS.labels(_outcome)
 for _what in ("recall_jobs", "batches", "address", "fairness"):
     SHED.labels(_what)
+
+
+@contextmanager
+def count_outcome(counter: Counter) -> Iterator[None]:
+    """Count in a counter with the label `status` whether the block ends with an error."""
+    try:
+        yield
+    except Exception:
+        counter.labels("error").inc()
+        raise
+    counter.labels("ok").inc()

@@ -8,7 +8,8 @@ from uuid import UUID
 from sqlalchemy import Column, Double, Label, bindparam, cast, extract, func, select, text
 
 from store.database import Database
-from store.schema import CLAIM, GATE, LEDGER
+from store.ledger.workers import SILENT_S
+from store.schema import CLAIM, GATE, LEDGER, WORKER
 
 # Every writing transaction holds a lock on its own id, the only sign of it that any role can see.
 LOOK = text("""
@@ -17,6 +18,7 @@ LOOK = text("""
              order by age(transactionid) desc limit 1) as oldest_writer,
            (select count(*) from pg_stat_activity where usesysid is not null) as connections,
            current_setting('max_connections')::int as most_connections,
+           pg_database_size(current_database()) as bytes,
            pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint as written""")
 # Without pg_monitor, pg_stat_replication shows nulls for processes of other roles; then no replica is reported. The
 # view's replay_lag does not grow while a replica stands still; the difference of positions does.
@@ -41,6 +43,13 @@ OPEN_BREAKERS = select(func.count()).where(
     GATE.c.shut_until > func.now() - BREAKER_SHOWN,
 )
 _UNDONE = func.count().label("undone_rows")
+_WORKER = WORKER.c
+_STAGE = func.unnest(_WORKER.stages).column_valued("stage")
+WORKERS = (
+    select(_STAGE.label("stage"), func.count().label("workers"))
+    .where(_WORKER.seen_at >= func.now() - timedelta(seconds=SILENT_S), _WORKER.state == "working")
+    .group_by(_STAGE)
+)
 TOP_TENANTS = (
     select(_ROW.host_id, _UNDONE, _age_s(_ROW.accepted_at))
     .where(_ROW.undone)
@@ -65,6 +74,7 @@ class DatabaseSample:
     `oldest_writer` is the id of the oldest transaction that writes and has not ended; `overdue_s` the age of the
     oldest lease of a stage that ran out without another worker taking the claim. `written` is the position of the WAL
     in bytes, `replicas` the positions that each replica, by name, shows. `open_breakers` are gateway targets that fail.
+    `workers` counts the living processes that work on each stage, `bytes` is the size of the database.
     """
 
     oldest_writer: int | None
@@ -75,6 +85,8 @@ class DatabaseSample:
     tenants: Sequence[TenantBacklog] = ()
     written: int = 0
     open_breakers: int = 0
+    workers: Mapping[str, int] = field(default_factory=dict)
+    bytes: int = 0
 
 
 async def read_database_sample(
@@ -89,6 +101,7 @@ async def read_database_sample(
         replicas = (await connection.execute(REPLICAS)).all()
         overdue = (await connection.execute(OVERDUE)).all()
         breakers = (await connection.execute(OPEN_BREAKERS, {"breaker_failures": breaker_failures})).scalar_one()
+        workers = (await connection.execute(WORKERS)).all()
         tenants = (await connection.execute(TOP_TENANTS.limit(top_tenants))).all() if top_tenants else ()
     return DatabaseSample(
         seen.oldest_writer,
@@ -99,4 +112,6 @@ async def read_database_sample(
         tuple(TenantBacklog(row.host_id, row.undone_rows, row.age_s) for row in tenants),
         seen.written,
         breakers,
+        {row.stage: row.workers for row in workers},
+        seen.bytes,
     )

@@ -27,6 +27,7 @@ from workers.extraction.llm.answer import NoAnswer
 from workers.extraction.llm.reader import LlmReader, has_user_words
 from workers.extraction.reextraction import find_corrected_unit
 from workers.extraction.writing import reading_name, write_reading
+from workers.metrics import FACT_WRITE
 from workers.settings import EnrichmentSettings
 from workers.stage_work import ClaimSize, Worked
 
@@ -162,6 +163,8 @@ class EnrichmentStage:
                     payload=payload,
                 )
             await close_claim(connection, claim, [outcome])
+        for fact in found.facts:
+            FACT_WRITE.labels(fact.tier).inc()
         return Worked([outcome], ready_stages)
 
 

@@ -29,7 +29,9 @@ STAGE_AGE = BatchHistogram(
 STAGE_TOTAL = Counter("afterturn_stage_total", "Rows of the ledger that a stage settled", ["stage", "status"])
 STAGE_FAILURES = Counter("afterturn_stage_failures_total", "Attempts that failed, by category", ["stage", "category"])
 #: Named as the seed fixes it, like its counterparts in `producers.metrics`.
-FACT_WRITE = Counter("mcp_memory_fact_write", "Facts the rules found, by how long they are worth keeping", ["tier"])
+FACT_WRITE = Counter(
+    "mcp_memory_fact_write", "Facts that rules or a model found, by how long they are worth keeping", ["tier"]
+)
 LEASES_LOST = Counter("afterturn_stage_leases_lost_total", "Results thrown away because the lease ran out", ["stage"])
 GATEWAY_CALLS = Counter("afterturn_gateway_calls_total", "Calls to the Memory Gateway", ["operation", "outcome"])
 GATEWAY_SECONDS = Histogram(

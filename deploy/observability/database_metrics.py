@@ -9,6 +9,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from store.database_gauges import DatabaseSample
+from store.ledger.stages import Stage
 
 #: Samples that are kept while a replica is behind: those of a day.
 LOOKS = 20_000
@@ -77,6 +78,7 @@ class DatabaseGauges(Collector):
             ),
             ("afterturn_database_connections", "Client connections to the PostgreSQL server", seen.connections),
             ("afterturn_database_connections_max", "max_connections of the PostgreSQL server", seen.most_connections),
+            ("afterturn_database_size_bytes", "Size of the database with its indexes", seen.bytes),
             (
                 "afterturn_gateway_breaker_open",
                 "Gateway targets whose circuit breaker is open, for all workers",
@@ -100,6 +102,11 @@ class DatabaseGauges(Collector):
         oldest = GaugeMetricFamily(
             "afterturn_tenant_oldest_undone_seconds", "Age of the oldest undone row of these", labels=["tenant"]
         )
+        workers = GaugeMetricFamily(
+            "afterturn_stage_workers", "Living worker processes that work on a stage", labels=["stage"]
+        )
+        for worked in Stage:
+            workers.add_metric([worked], seen.workers.get(worked, 0))
         for replica, seconds in self._replica_lag.observe(seen).items():
             lag.add_metric([replica], seconds)
         for stage, seconds in seen.overdue_s.items():
@@ -107,4 +114,4 @@ class DatabaseGauges(Collector):
         for one in seen.tenants:
             rows.add_metric([str(one.host_id)], one.rows)
             oldest.add_metric([str(one.host_id)], one.oldest_s)
-        return lag, overdue, rows, oldest
+        return lag, overdue, rows, oldest, workers

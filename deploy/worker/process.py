@@ -33,7 +33,7 @@ from deploy.observability.loop_lag import record_loop_lag
 from deploy.observability.tracing import start_tracing
 from deploy.settings import Settings
 from deploy.worker.registry import Registration, wait_for_end
-from deploy.worker.turn_queues import build_queue_workers, prune_letters
+from deploy.worker.turn_queues import build_queue_workers, count_letters, prune_letters
 from embeddings.errors import EmbeddingError
 from embeddings.registry import Owned, OwnedEmbedder, create_embedder, create_reranker
 from embeddings.retry import Backoff
@@ -268,6 +268,7 @@ async def _build_resources(
             ("models", record_models(database, settings, embedder)),
             ("indexes", index_as_owner(settings, name)),
             ("dead letters", prune_letters(settings)),
+            ("count of dead letters", count_letters(settings)),
         )
     ]
     return WorkerResources(

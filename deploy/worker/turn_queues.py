@@ -3,12 +3,14 @@
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from uuid import NAMESPACE_URL, uuid5
 
 import dramatiq
 import redis
 import structlog
+from prometheus_client import Gauge
 
 from deploy.settings import Settings
 from producers.jobs import published_prefix
@@ -21,10 +23,16 @@ from store.tenancy.hosts import ensure_host
 from store.tenancy.keys import Grant
 from workers.turn_queue import TurnQueueBroker, build_queue_worker, register_queue_actors
 
+QUEUE_DEAD_LETTERS = Gauge(
+    "afterturn_queue_dead_letters",
+    "Dead letters of all turn queues, until they are settled",
+    multiprocess_mode="livemax",
+)
 log = structlog.get_logger(__name__)
 
-#: Pause between two prunings of the dead letters, in seconds.
+#: Pause between two prunings of the dead letters, and between two counts of them, in seconds.
 PRUNE_S = 3600.0
+COUNT_S = 15.0
 
 
 def queue_url(settings: Settings) -> str:
@@ -60,6 +68,15 @@ async def prune_letters(settings: Settings) -> None:
             except redis.RedisError as error:
                 log.warning("dead_letters_not_pruned", error=type(error).__name__)
         await asyncio.sleep(PRUNE_S)
+
+
+async def count_letters(settings: Settings) -> None:
+    """Count the dead letters of every queue for the metrics, until cancelled; a failure leaves the last count."""
+    letters = [open_letters(settings, open_queue(settings, queue)) for queue in settings.queue.tenants]
+    while letters:
+        with suppress(redis.RedisError):
+            QUEUE_DEAD_LETTERS.set(sum([await asyncio.to_thread(some.count) for some in letters]))
+        await asyncio.sleep(COUNT_S)
 
 
 def build_queue_workers(settings: Settings, memory: MemoryFacade, database: Database) -> Sequence[dramatiq.Worker]:

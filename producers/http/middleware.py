@@ -166,10 +166,11 @@ class _HttpRequest:
         route = getattr(self._scope.get("route"), "path", "unrouted")
         metrics.REQUESTS.labels(method, route, str(self._status)).inc()
         took = round((time.perf_counter() - self._start) * 1000, 2)
-        told = {"method": method, "route": route, "status": self._status, "ms": took, "request_id": self._id}
+        told = {"method": method, "route": route, "status": int(self._status), "ms": took, "request_id": self._id}
         told |= self._place.fields()
         if TOOL in self._scope:
             told["tool"], self._code, self._error = self._scope[TOOL]
+            metrics.TOOL_CALLS.labels(told["tool"], self._code or "OK").inc()
             route = f"{route} {told['tool']}"
         if self._code:
             told["code"] = self._code

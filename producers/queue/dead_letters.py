@@ -67,6 +67,11 @@ class DeadLetters:
         self.drop([*gone])
         return len(gone)
 
+    def count(self) -> int:
+        """Return how many letters there are."""
+        found: Any = self.client.zcard(self._times_key)
+        return int(found)
+
     def list(self) -> Sequence[DeadLetter]:
         """Return all letters, the oldest first."""
         found: Any = self.client.hvals(self._letters_key)

@@ -1,8 +1,6 @@
 """Answers recalls at once or through a worker, with their freshness."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -44,7 +42,7 @@ class RecallService:
 
         Raises Invalid, PermissionDenied, PositionBeyondLog.
         """
-        with count_question():
+        with metrics.count_outcome(metrics.RECALLS):
             body = parse_body(RecallBody, asked)
             if body.across_banks:
                 return await self._recall_across_banks(grant, body)
@@ -82,7 +80,7 @@ class RecallService:
         Raises the errors of `recall`, Overloaded, QuotaExceeded, RateLimited where too many jobs of the tenant wait.
         """
         self._dependencies.admit(grant, Shed.RECALL_JOBS)
-        with count_question():
+        with metrics.count_outcome(metrics.RECALLS):
             body = parse_body(RecallJobBody, asked)
             whose = await (self._resolve_banks(grant, body) if body.across_banks else self._resolve_bank(grant, body))
             request = {name: value for name, value in asked.items() if name != "ttl_s"} | whose
@@ -108,7 +106,7 @@ class RecallService:
 
     async def search_messages(self, grant: Grant, asked: Any) -> dict[str, Any]:
         """Return the results for a gateway's client, perhaps an empty list. Raises Invalid, PermissionDenied."""
-        with count_question():
+        with metrics.count_outcome(metrics.RECALLS):
             body = parse_body(SearchBody, asked)
             await self._dependencies.reach(grant, body.bank)
             question = build_query(body)
@@ -133,14 +131,3 @@ class RecallService:
         if not all([await reaches_bank(self._dependencies.banks, grant, bank) for bank in found.banks]):
             raise NotFound("no such recall job")
         return found
-
-
-@contextmanager
-def count_question() -> Iterator[None]:
-    """Count a question by its outcome."""
-    try:
-        yield
-    except Exception:
-        metrics.RECALLS.labels("error").inc()
-        raise
-    metrics.RECALLS.labels("ok").inc()

@@ -20,7 +20,6 @@ from producers.service.dependencies import ServiceDependencies
 from producers.service.intake import Intake, time_call
 from producers.service.recall_coordinator import MAX_QUERY_BYTES, AwaitedFreshness
 from producers.service.recall_json import freshness_json
-from producers.service.recall_service import count_question
 from producers.service.redacting import Redactor
 from producers.settings import ApiSettings
 from producers.turns.history import choose_delta, choose_history, cut_history, keep_paired
@@ -93,7 +92,7 @@ class TurnLifecycle:
         Raises Invalid, TooLarge, PermissionDenied, PositionBeyondLog.
         """
         begun = time.perf_counter()
-        with count_question():
+        with metrics.count_outcome(metrics.BEFORE_TURN):
             answer = await self._prepare(grant, asked)
         took = (time.perf_counter() - begun) * 1000
         metrics.BEFORE_TURN_MS.observe(max(0.0, took - answer["freshness"]["waited_ms"]))

@@ -88,6 +88,13 @@ def test_the_charts_rules_are_those_of_prometheus() -> None:
     assert shown == rules("prometheus/recording.yml") + rules("prometheus/alerts.yml")
 
 
+def test_alerts_link_to_the_runbook_where_the_values_say() -> None:
+    where = "prometheusRule.enabled=true,prometheusRule.runbookUrl=https://pages.example/runbook"
+    done = helm("template", "memory", str(CHART), "--set", where)
+    assert "runbook_url: https://pages.example/runbook#afterturnapidown" in done.stdout
+    assert "docs/runbook.md" not in done.stdout.replace("docs/runbook.md.", "")
+
+
 def all_rules(made: dict[str, Any]) -> list[dict[str, Any]]:
     return [rule for group in made["spec"]["groups"] for rule in group["rules"]]
 

@@ -14,6 +14,7 @@ from tests.packages import program
 MINUTES = 120
 TURNS = 'afterturn_http_requests_total{method="POST",route="/api/v1/turns",status="%s"}'
 RECALLS = 'afterturn_http_requests_total{method="POST",route="/api/v1/recall",status="%s"}'
+PLUGIN = 'afterturn_http_requests_total{method="POST",route="/v1/namespaces/{namespace}/search",status="%s"}'
 #: What a healthy service shows: name and value at the start, growth a minute.
 WELL: dict[str, tuple[float, float]] = {
     'up{job="afterturn-api"}': (1, 0),
@@ -27,8 +28,15 @@ WELL: dict[str, tuple[float, float]] = {
     'afterturn_recall_seconds_bucket{le="+Inf"}': (0, 600),
     'afterturn_recall_degraded_total{part="dense"}': (3, 0),
     'afterturn_ledger_oldest_undone_seconds{stage="embedding"}': (4, 0),
-    "afterturn_quarantine_new_rows": (0, 0),
     'afterturn_ledger_rows{stage="embedding",status="pending"}': (0, 0),
+    'afterturn_ledger_rows{stage="gateway",status="dead"}': (0, 0),
+    'afterturn_stage_workers{stage="gateway"}': (2, 0),
+    "afterturn_queue_dead_letters": (0, 0),
+    'mcp_memory_tool_calls_total{tool="memory_search",code="OK"}': (0, 60),
+    'mcp_memory_tool_calls_total{tool="memory_search",code="INVALID_ARGUMENT"}': (0, 6),
+    'mcp_memory_tool_calls_total{tool="memory_search",code="INTERNAL_ERROR"}': (1, 0),
+    PLUGIN % 200: (0, 600),
+    PLUGIN % 503: (0, 0),
     'afterturn_shed_total{what="batches"}': (7, 0),
     "afterturn_disk_free_bytes": (5e10, 0),
     'afterturn_stage_leases_lost_total{stage="extraction"}': (2, 0),
@@ -56,8 +64,16 @@ WELL: dict[str, tuple[float, float]] = {
 #: For each alert, what is otherwise (None: there are no samples), and the labels of the alert.
 FAULTS: dict[str, tuple[dict[str, tuple[float, float] | None], dict[str, str]]] = {
     "AfterturnApiDown": ({'up{job="afterturn-api"}': (0, 0)}, {}),
+    "AfterturnApiPartlyDown": ({'up{job="afterturn-api",instance="api-2"}': (0, 0)}, {}),
+    "AfterturnStageWithoutWorker": ({'afterturn_stage_workers{stage="gateway"}': (0, 0)}, {"stage": "gateway"}),
     "AfterturnWorkersDown": ({'up{job="afterturn-worker"}': (0, 0)}, {}),
-    "AfterturnDatabaseAway": ({'afterturn_ledger_rows{stage="embedding",status="pending"}': None}, {}),
+    "AfterturnDatabaseAway": (
+        {
+            'afterturn_ledger_rows{stage="embedding",status="pending"}': None,
+            'afterturn_ledger_rows{stage="gateway",status="dead"}': None,
+        },
+        {},
+    ),
     "AfterturnTurnErrorsFast": ({TURNS % 503: (0, 12)}, {}),
     "AfterturnTurnErrorsSlow": ({TURNS % 503: (0, 5)}, {}),
     "AfterturnRecallErrorsFast": ({RECALLS % 503: (0, 12)}, {}),
@@ -68,7 +84,16 @@ FAULTS: dict[str, tuple[dict[str, tuple[float, float] | None], dict[str, str]]] 
         {'afterturn_ledger_oldest_undone_seconds{stage="embedding"}': (0, 60)},
         {"stage": "embedding"},
     ),
-    "AfterturnDeadLetters": ({"afterturn_quarantine_new_rows": (1, 0)}, {}),
+    "AfterturnDeadLetters": (
+        {'afterturn_ledger_rows{stage="gateway",status="dead"}': (1, 0)},
+        {"stage": "gateway"},
+    ),
+    "AfterturnQueueDeadLetters": ({"afterturn_queue_dead_letters": (2, 0)}, {}),
+    "AfterturnMcpErrors": (
+        {'mcp_memory_tool_calls_total{tool="memory_search",code="INTERNAL_ERROR"}': (0, 1)},
+        {"tool": "memory_search"},
+    ),
+    "AfterturnPluginErrors": ({PLUGIN % 503: (0, 12)}, {}),
     "AfterturnSheddingLoad": ({'afterturn_shed_total{what="batches"}': (0, 1)}, {"what": "batches"}),
     "AfterturnDiskLow": ({"afterturn_disk_free_bytes": (1e9, 0)}, {}),
     "AfterturnLeasesLost": (
