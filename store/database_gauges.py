@@ -44,12 +44,12 @@ OPEN_BREAKERS = select(func.count()).where(
 )
 _UNDONE = func.count().label("undone_rows")
 _WORKER = WORKER.c
-_STAGE = func.unnest(_WORKER.stages).column_valued("stage")
-WORKERS = (
-    select(_STAGE.label("stage"), func.count().label("workers"))
+_LIVING = (
+    select(func.unnest(_WORKER.stages).label("stage"))
     .where(_WORKER.seen_at >= func.now() - timedelta(seconds=SILENT_S), _WORKER.state == "working")
-    .group_by(_STAGE)
+    .subquery()
 )
+WORKERS = select(_LIVING.c.stage, func.count().label("workers")).group_by(_LIVING.c.stage)
 TOP_TENANTS = (
     select(_ROW.host_id, _UNDONE, _age_s(_ROW.accepted_at))
     .where(_ROW.undone)

@@ -1,11 +1,14 @@
 """What alerts on the database go by, read as the role that the service has for it."""
 
 import asyncio
+from datetime import timedelta
 
-from sqlalchemy import text
+from sqlalchemy import func, text, update
 
 from store.database import POOL_WAIT_SECONDS, Database
 from store.database_gauges import read_database_sample
+from store.ledger.workers import WorkerRegistry
+from store.schema import WORKER
 from store.settings import DatabaseSettings
 from tests.patience import until
 from tests.servers import TestPostgres
@@ -70,3 +73,16 @@ async def test_a_call_that_waits_for_a_connection_is_observed_and_others_are_not
     assert await waiting
     await database.close()
     assert observed_waits() == before + 1
+
+
+async def test_living_workers_are_counted_by_stage_and_the_database_has_a_size(lonely: Database) -> None:
+    registry = WorkerRegistry(lonely)
+    for name, stages in (("one", ["embedding", "gateway"]), ("two", ["embedding"]), ("drained", ["projection"])):
+        await registry.begin(name, "0.1.0", stages)
+    await registry.drain(["drained"])
+    silent = update(WORKER).where(WORKER.c.worker == "two").values(seen_at=func.now() - timedelta(minutes=1))
+    async with lonely.operator() as connection:
+        await connection.execute(silent)
+    seen = await read_database_sample(lonely)
+    assert seen.workers == {"embedding": 1, "gateway": 1}
+    assert seen.bytes > 1_000_000

@@ -20,6 +20,7 @@ from dramatiq.asyncio import EventLoopThread, set_event_loop_thread
 
 from deploy.cli.queue import describe_access
 from deploy.settings import Settings
+from deploy.worker import turn_queues
 from deploy.worker.turn_queues import open_letters, open_queue, prune_letters
 from producers.queue.acceptance import QueueIntake, Rejection, TryAgain
 from producers.queue.dead_letters import DAY_MS, DeadLetters
@@ -200,6 +201,27 @@ async def test_letters_past_their_days_are_pruned(queue: Queue, by: str) -> None
         await asyncio.gather(pruning, return_exceptions=True)
     assert {letter.message_id for letter in letters.list()} == left
     assert queue.client.zcard(f"{queue.prefix}:dead.times") == len(left)
+    letters.client.close()
+
+
+async def test_dead_letters_are_counted_until_they_are_settled(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turn_queues, "COUNT_S", 0.01)
+    broker = {"url": queue.url, "namespace": queue.namespace}
+    settings = Settings.model_validate({"broker": broker, "queue": {"tenants": {"agents": "a"}}})
+    letters = open_letters(settings, open_queue(settings, "agents"))
+    counting = asyncio.create_task(turn_queues.count_letters(settings))
+
+    def shown() -> float:
+        [metric] = turn_queues.QUEUE_DEAD_LETTERS.collect()
+        return metric.samples[0].value
+
+    for name in ("one", "two"):
+        letters.put(name, "turns", b"", 1, NEVER)
+    await until(lambda: shown() == 2, "both are counted")
+    letters.drop(["one", "two"])
+    await until(lambda: shown() == 0, "none is left")
+    counting.cancel()
+    await asyncio.gather(counting, return_exceptions=True)
     letters.client.close()
 
 

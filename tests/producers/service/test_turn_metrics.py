@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
+from producers import metrics
 from producers.service import session_calls
 from store.errors import TurnBusy
 from store.memory.turns import Refused, TurnStore
@@ -25,6 +26,7 @@ NAMES: dict[str, dict[str, set[str]]] = {
     "mcp_memory_fact_write_total": {"tier": {"L0", "L1", "L2"}},
     "mcp_memory_idempotency_conflicts_total": {},
 }
+OUTCOMES = [("memory_after_turn", code) for code in ("OK", "TURN_CONFLICT", "INVALID_ARGUMENT")]
 Grown = Callable[[], dict[str, float]]
 
 
@@ -97,6 +99,23 @@ async def test_a_turn_that_begins_is_counted_and_so_is_a_history_that_is_cut(ana
     assert grown() == {"mcp_memory_before_turn_total ok": 1, "mcp_memory_compaction_total": 1, **timed}
     assert (await ana.http.post(BEFORE, json=before("short", session_id=".."))).status_code == 422
     assert grown() == {"mcp_memory_before_turn_total error": 1}
+
+
+async def test_calls_over_mcp_are_counted_by_tool_and_code(world: World, ana: Tenant) -> None:
+    def counted(tool: str, code: str) -> float:
+        return float(metrics.TOOL_CALLS.labels(tool, code)._value.get())
+
+    seen = {(tool, code): counted(tool, code) for tool, code in OUTCOMES}
+    async with client_of(world, ana) as client:
+        await call(client, "memory_after_turn", turn_id="1", input_items=[said("hello")])
+        await refusal(client, "memory_after_turn", turn_id="1", input_items=[said("other")])
+        await refusal(client, "memory_after_turn", session_id="..")
+    assert {one: counted(*one) - before for one, before in seen.items()} == dict.fromkeys(OUTCOMES, 1)
+
+
+async def test_a_recall_is_no_turn_that_begins(ana: Tenant, grown: Grown) -> None:
+    assert (await ana.http.post("/api/v1/recall", json={"query": "where?"})).status_code == 200
+    assert grown() == {}
 
 
 async def test_maintenance_is_counted_by_how_it_ends(
