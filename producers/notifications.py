@@ -109,6 +109,15 @@ class Notifier:
             return name_fault(error)
         return ""
 
+    async def read_used_bytes(self) -> int | None:
+        """Return the memory that the broker's data take in bytes; None while it does not answer or does not say."""
+        try:
+            told = await asyncio.get_running_loop().run_in_executor(None, self._broker.client.info, "memory")
+        except FAULTS:
+            return None
+        used = told.get("used_memory")
+        return used if isinstance(used, int) else None
+
     async def close(self) -> None:
         """Send unsent notifications, for a second at most, and stop."""
         if self._task is not None:

@@ -153,7 +153,7 @@ def compose_application(settings: Settings, owned: "_Resources") -> FastAPI:
         MemoryFacade(_build_dependencies(settings, owned), settings.api),
         keys,
         ApiHealth(owned.database, owned.notifier, counts, looks, settings.health, data=settings.data),
-        Exposition(settings.metrics_dir, counts, settings.health, settings.data),
+        Exposition(settings.metrics_dir, counts, settings.health, settings.data, owned.notifier.read_used_bytes),
         settings.api,
         recorder=owned.recorder,
         operations=Operations(owned.database, owned.clock),

@@ -14,6 +14,7 @@ import typer
 from deploy.local.errors import EmbeddedError
 from deploy.local.folder_lock import FolderInUse
 from deploy.local.local_stack import LocalStack, PortInUse
+from deploy.local.prometheus import find_alerts_page
 from deploy.local.services import count_default_workers
 from deploy.local.stack import Stack
 from deploy.settings import LogFormat, load_settings
@@ -123,7 +124,7 @@ def _print_ready(stack: Stack) -> None:
         f"  {_format_curl(stack, 'turns', EXAMPLE_TURN)}",
         f"  {_format_curl(stack, 'recall', EXAMPLE_QUESTION)}",
         *(
-            [f"Prometheus: {stack.prometheus}/alerts; dashboards for Grafana: deploy/grafana."]
+            [f"Prometheus: {find_alerts_page(stack.prometheus)}; dashboards for Grafana: deploy/grafana."]
             if stack.prometheus
             else []
         ),

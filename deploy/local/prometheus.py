@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -68,6 +69,13 @@ def select_alerts() -> dict[str, Any]:
     for group in read["groups"]:
         group["rules"] = [rule for rule in group["rules"] if rule["alert"] not in NOT_HERE]
     return dict(read)
+
+
+def find_alerts_page(url: str) -> str:
+    """Return the address of the alerts of a running Prometheus; Debian's package has its pages below /classic."""
+    port = urlsplit(url).port or 80
+    page = "/alerts" if fetch_answer(LOOPBACK, port, "/alerts", ANSWER_S) is not None else "/classic/alerts"
+    return url + page
 
 
 def _is_ready(port: int) -> bool:

@@ -25,6 +25,7 @@ from prometheus_client.registry import Collector
 from deploy.observability.database_metrics import DatabaseGauges, ReplicaLag, XminAge
 from deploy.observability.disk_space import free_bytes
 from deploy.observability.health_rules import HealthIssueKind, LedgerSample, find_health_issues
+from deploy.observability.process_metrics import ProcessGauges
 from deploy.observability.samples import API_SAMPLES, NO_SPACE, SERVED, WORKER_SAMPLES, reserve_file
 from deploy.settings import HealthSettings
 from store.database_gauges import DatabaseSample
@@ -85,9 +86,20 @@ class LedgerCounts:
 
 
 class Exposition:
-    """Renders the Prometheus text: samples of all processes below `folder`, gauges, free space of `data`."""
+    """Renders the Prometheus text: samples of all processes below `folder`, gauges, free space of `data`.
 
-    def __init__(self, folder: Path, counts: LedgerCounts, settings: HealthSettings, data: Path) -> None:
+    `broker_bytes` returns the memory that the broker's data take.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        counts: LedgerCounts,
+        settings: HealthSettings,
+        data: Path,
+        broker_bytes: Callable[[], Awaitable[int | None]] | None = None,
+    ) -> None:
+        self._broker_bytes = broker_bytes
         self._folder = folder
         self._data = data
         self._counts = counts
@@ -100,25 +112,29 @@ class Exposition:
 
         Gauges of a ledger that cannot be read, or not within READ_S, are left out.
         """
-        seen = LedgerSample()
+        seen, used = LedgerSample(), None
         with suppress(TimeoutError):
             async with asyncio.timeout(READ_S):
                 seen = await self._counts.read()
+                used = await self._broker_bytes() if self._broker_bytes else None
         async with self._lock:
-            return await asyncio.to_thread(self._expose, seen)
+            return await asyncio.to_thread(self._expose, seen, used)
 
-    def _expose(self, seen: LedgerSample) -> bytes:
+    def _expose(self, seen: LedgerSample, broker_bytes: int | None) -> bytes:
         registry = CollectorRegistry(auto_describe=False)
+        registry.register(_BrokerGauge(broker_bytes))
         registry.register(_LedgerGauges(seen, self._settings))
         registry.register(DatabaseGauges(seen.database, self._xmin_age, self._replica_lag))
         registry.register(_DiskGauge(self._data))
-        registry.register(SampleFiles(self._list_folders()))
+        folders = self._find_folders()
+        registry.register(ProcessGauges(folders))
+        registry.register(SampleFiles([self._folder, *folders.values()]))
         return generate_latest(registry)
 
-    def _list_folders(self) -> list[Path]:
-        folders = [self._folder, self._folder / API_SAMPLES]
+    def _find_folders(self) -> dict[str, Path]:
+        folders = {"api": self._folder / API_SAMPLES}
         workers = self._folder / WORKER_SAMPLES
-        return folders if is_served_elsewhere(workers) else [*folders, workers]
+        return folders if is_served_elsewhere(workers) else {**folders, "worker": workers}
 
 
 class SampleFiles(Collector):
@@ -152,6 +168,17 @@ class _DiskGauge(Collector):
         free = GaugeMetricFamily("afterturn_disk_free_bytes", "Free space of the data folder, or of its database")
         free.add_metric([], free_bytes(self._data))
         return (free,)
+
+
+class _BrokerGauge(Collector):
+    def __init__(self, used: int | None) -> None:
+        self._used = used
+
+    def collect(self) -> Iterable[Metric]:
+        memory = GaugeMetricFamily("afterturn_broker_used_bytes", "Memory of the data in the Redis or Valkey")
+        if self._used is not None:
+            memory.add_metric([], self._used)
+        return (memory,)
 
 
 class _LedgerGauges(Collector):

@@ -21,6 +21,7 @@ from sqlalchemy import NullPool, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from deploy.observability.metrics import SampleFiles, is_served_elsewhere
+from deploy.observability.process_metrics import ProcessGauges
 from deploy.observability.samples import SERVED, WORKER_SAMPLES
 from deploy.settings import Settings
 from store.connections import create_engine
@@ -97,7 +98,9 @@ def _listen(settings: Settings) -> None:
 
 def _render_metrics(settings: Settings) -> bytes:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(SampleFiles([settings.metrics_dir / WORKER_SAMPLES]))
+    folder = settings.metrics_dir / WORKER_SAMPLES
+    registry.register(ProcessGauges({"worker": folder}))
+    registry.register(SampleFiles([folder]))
     return generate_latest(registry)
 
 

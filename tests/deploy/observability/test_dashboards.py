@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse
 from typer.testing import CliRunner
 
 from deploy.cli.app import build_cli
-from deploy.local.prometheus import NOT_HERE, build_config, select_alerts
+from deploy.local.prometheus import NOT_HERE, build_config, find_alerts_page, select_alerts
 from deploy.settings import load_settings
 from tests.client.loopback import loopback
 from tests.deploy.cli.test_live import up
@@ -59,6 +59,7 @@ def test_an_alert_fires_on_a_fault_and_resolves_when_it_is_mended(tmp_path: Path
         assert not set(load_settings({**os.environ, **told}).ignored) & set(told)
         with up(tmp_path / "data", "--workers", "1", "--dashboards", **told) as live:
             url = live.stack.prometheus
+            assert httpx.get(find_alerts_page(url)).status_code == 200
 
             def firing() -> set[str]:
                 found: list[dict[str, Any]] = httpx.get(f"{url}/api/v1/alerts").json()["data"]["alerts"]

@@ -6,7 +6,9 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
@@ -18,6 +20,7 @@ from structlog.testing import capture_logs
 import producers.metrics
 import workers.metrics
 from deploy.observability.metrics import Exposition, LedgerCounts, merge_dead_samples
+from deploy.observability.process_metrics import ProcessGauges
 from deploy.settings import HealthSettings
 from store.database import Database
 from store.ledger.ledger import Ledger, StageCounts
@@ -205,3 +208,18 @@ def test_a_command_loads_no_library_of_metrics_before_its_folder_of_samples_is_k
     program = f"from deploy.cli.app import build_cli; build_cli('{command}')"
     asked = f"{program}; import sys; sys.exit('prometheus_client' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", asked], check=False).returncode == 0
+
+
+def test_each_living_process_tells_its_processor_time_memory_and_start(tmp_path: Path) -> None:
+    for name in (f"counter_{os.getpid()}", f"gauge_livemax_{os.getpid()}", "counter_merged", "counter_999999999"):
+        (tmp_path / f"{name}.db").touch()
+    found = {metric.name: metric.samples for metric in ProcessGauges({"api": tmp_path}).collect()}
+    mine = {"process": "api", "pid": str(os.getpid())}
+    for name in ("afterturn_process_cpu_seconds", "afterturn_process_resident_bytes"):
+        [sample] = found[name]
+        assert sample.labels == mine
+        assert sample.value > 0
+    [started] = found["afterturn_process_start_time_seconds"]
+    assert 0 < started.value <= time.time()
+    [build] = found["afterturn_build_info"]
+    assert build.labels == {"version": version("afterturn")}

@@ -1,6 +1,7 @@
 """Rules, alerts, dashboard and deployment files name what this version has: metrics, labels, settings, commands."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -23,8 +24,10 @@ from deploy.local.restarts import METRIC as DEATHS
 from deploy.observability import loop_lag
 from deploy.observability.database_metrics import DatabaseGauges, ReplicaLag, XminAge
 from deploy.observability.health_rules import LedgerSample
-from deploy.observability.metrics import _DiskGauge, _LedgerGauges
+from deploy.observability.metrics import _BrokerGauge, _DiskGauge, _LedgerGauges
+from deploy.observability.process_metrics import ProcessGauges
 from deploy.settings import HealthSettings, load_settings
+from deploy.worker import turn_queues
 from store.database_gauges import DatabaseSample, TenantBacklog
 from store.ledger.ledger import PUBLIC_STATUSES, StageCounts
 from store.ledger.stages import Stage
@@ -34,7 +37,7 @@ from tests.packages import program
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
 #: What Prometheus itself adds.
-OURS_BY_PROMETHEUS = {"up": {"job"}}
+OURS_BY_PROMETHEUS = {"up": {"job"}, "ALERTS": {"alertname", "alertstate", "severity"}}
 SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
 
 
@@ -49,7 +52,7 @@ def rules(path: str) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def exposed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     """Every sample's name and its labels."""
-    assert all((loop_lag, producers.metrics, store.database, workers.metrics))
+    assert all((loop_lag, producers.metrics, store.database, turn_queues, workers.metrics))
     found = dict(OURS_BY_PROMETHEUS) | {f"{DEATHS}_total": {"process"}}
     for made in set(REGISTRY._names_to_collectors.values()):
         if isinstance(made, MetricWrapperBase):
@@ -62,6 +65,10 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     database = DatabaseSample(1, 1, 1, {"standby": 1}, {"embedding": 1.0}, tenants)
     registry.register(DatabaseGauges(database, XminAge(), ReplicaLag()))
     registry.register(_DiskGauge(tmp_path_factory.mktemp("disk")))
+    registry.register(_BrokerGauge(1))
+    samples = tmp_path_factory.mktemp("samples")
+    (samples / f"counter_{os.getpid()}.db").touch()
+    registry.register(ProcessGauges({"api": samples}))
     for family in registry.collect():
         for one in family.samples:
             found.setdefault(one.name, set()).update(one.labels)
@@ -84,7 +91,9 @@ def expressions() -> Iterator[tuple[str, str]]:
 def test_an_expression_is_over_samples_and_labels_that_exist(
     name: str, expression: str, exposed: dict[str, set[str]]
 ) -> None:
-    named = set(re.findall(r"\b(?:(?:afterturn|mcp_memory)[a-z0-9_:]*|up)\b", re.sub(r'"[^"]*"', '""', expression)))
+    named = set(
+        re.findall(r"\b(?:(?:afterturn|mcp_memory)[a-z0-9_:]*|up|ALERTS)\b", re.sub(r'"[^"]*"', '""', expression))
+    )
     assert named, name
     assert named - set(exposed) == set()
     labels = set().union(*(exposed[one] for one in named))
@@ -99,6 +108,9 @@ def test_dashboards_are_those_of_the_code_and_legends_name_labels_of_their_lines
         written = (DEPLOY / "grafana" / f"{dashboard.uid}.json").read_text(encoding="utf-8")
         assert written == render_dashboard(dashboard), "run: python -m deploy.lab.build_dashboards"
         for panel in dashboard.panels:
+            assert panel.about, panel.title
+            if panel.kind == "stat":
+                continue
             shown = set(re.findall(r"\{\{(\w+)\}\}", panel.legend))
             kept = set(re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]*)\)", panel.expression)))) - {"le"}
             recorded = next(
