@@ -15,3 +15,8 @@ def print_notice(line: str) -> None:
 def replace_unprintable(text: str) -> str:
     """Return the text with terminal control characters replaced; line ends are kept."""
     return "".join(sign if sign.isprintable() or sign == "\n" else "\N{REPLACEMENT CHARACTER}" for sign in text)
+
+
+def clean_line(text: str) -> str:
+    """Return the text as one line: control characters are replaced, line ends, too."""
+    return replace_unprintable(text).replace("\n", "\N{REPLACEMENT CHARACTER}")

@@ -5,7 +5,6 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from deploy.cli.existence import find_host_id, require_existing
@@ -17,7 +16,8 @@ from deploy.cli.output import create_console, print_json
 from deploy.cli.output import print_rows as print_api_rows
 from deploy.cli.running_stack import find_running_stack
 from deploy.cli.times import parse_duration
-from deploy.notices import print_notice, replace_unprintable
+from deploy.notices import print_notice
+from deploy.tables import ResultTable
 from store.database import Database
 from store.tenancy.call_audit import FIRST_REFUSAL, CallAudit, CallFilter, Interface, Recorded
 
@@ -109,9 +109,8 @@ def _serialise_call(one: Recorded) -> dict[str, Any]:
     }
 
 
-def _build_table(found: list[Recorded]) -> Table:
-    table = Table("when", "door", "who", "host", "operation", "result", box=None, pad_edge=False, header_style="bold")
-    table.add_column("ms", justify="right")
+def _build_table(found: list[Recorded]) -> ResultTable:
+    table = ResultTable("when", "door", "who", "host", "operation", "result", "ms", numbers=["ms"])
     for one in found:
         call = one.call
         shown = [
@@ -122,7 +121,7 @@ def _build_table(found: list[Recorded]) -> Table:
             call.operation,
         ]
         style = "red" if call.code or (call.status or 0) >= FIRST_REFUSAL else ""
-        table.add_row(*map(replace_unprintable, shown), Text(_describe_result(one), style=style), f"{call.took_ms:.1f}")
+        table.add_values(*shown, Text(_describe_result(one), style=style), f"{call.took_ms:.1f}")
     return table
 
 

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from deploy.cli.options import JsonOption
@@ -33,6 +32,7 @@ from deploy.local.private_stack import PrivateStackError
 from deploy.notices import print_notice
 from deploy.settings import load_settings
 from deploy.settings_errors import SettingsError
+from deploy.tables import ResultTable
 
 #: Each benchmark: the module with its `run`, its `Sizes`, its `FULL` sizes, and the `servers` it runs on.
 BENCHES: Mapping[str, str] = {
@@ -161,12 +161,10 @@ def list_bench_names() -> str:
 
 
 def _render_outcome(outcome: BenchOutcome) -> Group:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("measure")
-    for column in ("floor", "ours", "unit", "ratio", "target", ""):
-        table.add_column(column, justify="left" if column == "unit" else "right")
+    numbers = ("floor", "ours", "ratio", "target", "")
+    table = ResultTable("measure", "floor", "ours", "unit", "ratio", "target", "", numbers=numbers)
     for measure in outcome.measures:
-        table.add_row(*_render_cells(measure))
+        table.add_values(*_render_cells(measure))
     machine = outcome.machine
     settings = ", ".join(f"{name}={value}" for name, value in machine.settings.items())
     where = f"{machine.cores} cores, PostgreSQL {machine.postgresql}, pgvector {machine.pgvector}; {settings}"

@@ -7,13 +7,13 @@ from urllib.parse import urlsplit
 
 import typer
 from pydantic import BaseModel, SecretStr
-from rich.table import Table
 
 from deploy.cli.options import JsonOption
 from deploy.cli.output import create_console, exit_with, print_json
-from deploy.notices import print_notice, replace_unprintable
+from deploy.notices import print_notice
 from deploy.settings import find_settings_without_effect, load_settings
 from deploy.settings_errors import SettingsError
+from deploy.tables import ResultTable
 
 MASK = "********"
 
@@ -43,9 +43,9 @@ def config_command(
     if as_json:
         print_json({"settings": {key: {"value": value, "from": origin} for key, (value, origin) in shown.items()}})
         return
-    table = Table("setting", "value", "from", box=None, pad_edge=False)
+    table = ResultTable("setting", "value", "from")
     for key, (value, origin) in shown.items():
-        table.add_row(*map(replace_unprintable, (key, str(value), origin)))
+        table.add_values(key, str(value), origin)
     create_console().print(table)
 
 

@@ -9,7 +9,6 @@ import typer
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.transport import check_base_url, check_way
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_serializer
-from rich.table import Table
 
 from deploy.cli import name_arguments
 from deploy.cli.key_input import read_key
@@ -17,6 +16,7 @@ from deploy.cli.options import JsonOption
 from deploy.cli.output import create_console, exit_with, print_json
 from deploy.local.private_files import write_private
 from deploy.notices import print_notice, replace_unprintable
+from deploy.tables import ResultTable
 
 FILE = "contexts.json"
 
@@ -127,9 +127,9 @@ def list_command(*, as_json: JsonOption = False) -> None:
         ]
         print_json({"contexts": shown})
         return
-    table = Table("", "name", "url", box=None, pad_edge=False)
+    table = ResultTable("", "name", "url")
     for name, one in sorted(known.contexts.items()):
-        table.add_row("*" if name == known.current else "", name, one.url)
+        table.add_values("*" if name == known.current else "", name, one.url)
     create_console().print(table)
 
 

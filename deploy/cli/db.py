@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 from asyncpg.exceptions import PostgresError
-from rich.table import Table
 from sqlalchemy import NullPool, make_url, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -23,6 +22,7 @@ from deploy.cli.scram import make_verifier
 from deploy.notices import print_notice
 from deploy.settings import Settings
 from deploy.settings_layers import name_variable
+from deploy.tables import ResultTable
 from store import migrations
 from store.connections import NAMELESS, create_engine
 from store.database import SESSION_DEFAULTS, read_missing_defaults
@@ -105,9 +105,9 @@ def status_command(*, config: ConfigOption = None, as_json: JsonOption = False) 
             {"ready": ready, "newest_revision": migrations.newest_revision(), "checks": [asdict(one) for one in found]}
         )
     else:
-        table = Table("what", "seen", "to do", box=None, pad_edge=False)
+        table = ResultTable("what", "seen", "to do")
         for one in found:
-            table.add_row(one.subject, one.seen, one.problem or "")
+            table.add_values(one.subject, one.seen, one.problem or "")
         create_console().print(table)
     raise typer.Exit(0 if ready else 1)
 

@@ -23,6 +23,7 @@ from deploy.cli.running_stack import find_running_stack
 from deploy.components.bootstrap import HOST
 from deploy.local.stack import Stack
 from deploy.notices import print_notice, replace_unprintable
+from deploy.tables import ResultTable
 from producers.service.erasures import as_json
 from store.clock import DatabaseClock
 from store.connections import create_owner_engine
@@ -301,10 +302,10 @@ async def vacuum_tables(owner_url: str) -> None:
 
 def _render_receipt(receipt: Receipt, aliases: Sequence[str], *, dry_run: bool) -> Group:
     head = "would be erased" if dry_run else "erased" if receipt.done else "erased so far"
-    table = Table("what", head, box=None, pad_edge=False)
+    table = ResultTable("what", head, numbers=[head])
     for name, number in sorted(receipt.counts.items()):
         if number:
-            table.add_row(name.replace("_", " "), str(number))
+            table.add_values(name.replace("_", " "), str(number))
     lines: list[Text | Table] = [table, Text("not reached:")]
     for session, turns in sorted(receipt.delivered.items()):
         lines.append(Text(replace_unprintable(f"  {turns} turns delivered to a gateway, in its session {session!r}")))

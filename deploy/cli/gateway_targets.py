@@ -9,7 +9,6 @@ import typer
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.transport import check_way
 from pydantic import TypeAdapter, ValidationError
-from rich.table import Table
 
 from deploy.cli import name_arguments
 from deploy.cli.existence import find_host_id, find_host_name
@@ -22,7 +21,8 @@ from deploy.cli.output import create_console, exit_with, print_json, print_rows
 from deploy.cli.running_stack import find_running_stack
 from deploy.components.bootstrap import HOST
 from deploy.local.stack import Stack
-from deploy.notices import print_notice, replace_unprintable
+from deploy.notices import print_notice
+from deploy.tables import ResultTable
 from producers.service.gateway_clients import canonical_url
 from store import identity
 from store.database import Database
@@ -275,15 +275,15 @@ def _as_json(one: ListedTarget) -> dict[str, Any]:
     }
 
 
-def _build_table(found: Sequence[ListedTarget]) -> Table:
-    table = Table("host", "bank", "gateway", "user", "sessions", "key", "state", box=None, pad_edge=False)
-    table.add_column("waiting", justify="right")
+def _build_table(found: Sequence[ListedTarget]) -> ResultTable:
+    columns = ("host", "bank", "gateway", "user", "sessions", "key", "state", "waiting")
+    table = ResultTable(*columns, numbers=["waiting"])
     for one in found:
         target, user = one.target, one.target.user
         bank = "all" if target.bank_id is None else one.bank or str(target.bank_id)
         shown = [one.host, bank, user.base_url or SELF, f"{user.user_id} ({user.app_id}/{user.project_id})"]
-        table.add_row(
-            *map(replace_unprintable, shown),
+        table.add_values(
+            *shown,
             _name_sessions(target),
             _describe_key(target),
             target.state,

@@ -6,7 +6,6 @@ from typing import Annotated, Any, TypeVar
 from uuid import UUID
 
 import typer
-from rich.table import Table
 
 from deploy.cli import name_arguments
 from deploy.cli.existence import find_host_name
@@ -19,7 +18,8 @@ from deploy.cli.times import parse_duration
 from deploy.components.bootstrap import HOST
 from deploy.local.private_files import write_private
 from deploy.local.stack import Stack
-from deploy.notices import print_notice, replace_unprintable
+from deploy.notices import print_notice
+from deploy.tables import ResultTable
 from store import identity
 from store.database import Database
 from store.errors import NotFound
@@ -361,8 +361,8 @@ def _format_time(at: datetime | None) -> str | None:
     return at.isoformat() if at else None
 
 
-def _build_table(found: list[KeyInfo]) -> Table:
-    table = Table("key_id", "label", "may", "banks", "created", "state", box=None, pad_edge=False)
+def _build_table(found: list[KeyInfo]) -> ResultTable:
+    table = ResultTable("key_id", "label", "may", "banks", "created", "state")
     for key in found:
         banks = "all" if key.banks is None else ", ".join(key.banks) or "none"
         shown = [
@@ -373,7 +373,7 @@ def _build_table(found: list[KeyInfo]) -> Table:
             f"{key.created_at:%Y-%m-%d %H:%M}",
             _describe_state(key),
         ]
-        table.add_row(*map(replace_unprintable, shown))
+        table.add_values(*shown)
     return table
 
 

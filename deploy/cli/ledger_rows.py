@@ -8,13 +8,13 @@ from uuid import UUID
 
 import orjson
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from deploy.cli.existence import find_host_id
 from deploy.cli.times import parse_duration
 from deploy.components.bootstrap import HOST
 from deploy.notices import replace_unprintable
+from deploy.tables import ResultTable
 from producers.service.operator_work import describe_job
 from store import identity
 from store.ledger.listing import Backlog, LedgerEntry, Selection, TurnAuditRow
@@ -122,35 +122,33 @@ def serialise_note(noted: TurnAuditRow) -> dict[str, Any]:
 
 def build_rows_table(
     entries: Sequence[LedgerEntry], banks: Mapping[UUID, str], deliveries: Mapping[UUID, Destination]
-) -> Table:
+) -> ResultTable:
     """Return rows as a table; a delivery is followed by its target."""
-    shown = Table("stage", "status", "turn", "bank", "host", box=None, pad_edge=False, header_style="bold")
-    for name in ("age", "tries"):
-        shown.add_column(name, justify="right")
-    shown.add_column("why")
+    numbers = ("age", "tries")
+    shown = ResultTable("stage", "status", "turn", "bank", "host", *numbers, "why", numbers=numbers)
     for entry in entries:
-        shown.add_row(
+        shown.add_values(
             entry.stage.value,
             Text(entry.status, style=_COLOURS.get(entry.status, "")),
             str(entry.turn_id) + (" +" if entry.is_follow_up else ""),
-            replace_unprintable(banks.get(entry.bank_id, "-")),
-            replace_unprintable(entry.host),
+            banks.get(entry.bank_id, "-"),
+            entry.host,
             format_seconds(entry.age_s),
             str(entry.attempts),
-            replace_unprintable(describe_status(entry)),
+            describe_status(entry),
         )
         if entry.stage is Stage.GATEWAY and (to := deliveries.get(entry.item_id)):
             place = f"to {to.session or '(erased)'} of {to.target.user.user_id} at {to.target.user.base_url or SELF}"
-            shown.add_row(*[""] * 7, Text(replace_unprintable(place), style="dim"))
+            shown.add_values(*[""] * 7, Text(place, style="dim"))
     return shown
 
 
-def build_notes_table(notes: Sequence[TurnAuditRow]) -> Table:
+def build_notes_table(notes: Sequence[TurnAuditRow]) -> ResultTable:
     """Return recorded attempts as a table."""
-    shown = Table("when", "what", "details", box=None, pad_edge=False, header_style="bold")
+    shown = ResultTable("when", "what", "details")
     for noted in notes:
         told = ", ".join(f"{name} {value}" for name, value in orjson.loads(noted.payload).items())
-        shown.add_row(f"{noted.at:%Y-%m-%d %H:%M:%S}", noted.event, replace_unprintable(told))
+        shown.add_values(f"{noted.at:%Y-%m-%d %H:%M:%S}", noted.event, told)
     return shown
 
 

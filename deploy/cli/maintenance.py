@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from sqlalchemy.exc import SQLAlchemyError
 
 from deploy.cli.operator_command import record_act
@@ -19,6 +18,7 @@ from deploy.cli.running_stack import build_database_settings, find_owner_url, fi
 from deploy.local.stack import Stack
 from deploy.settings import Settings, load_settings
 from deploy.settings_errors import SettingsError
+from deploy.tables import ResultTable
 from store.clock import DatabaseClock
 from store.database import Database
 from store.derived.vector_indexes import VectorIndexes
@@ -135,11 +135,9 @@ def _serialise_result(told: TaskOutcome) -> dict[str, Any]:
     }
 
 
-def _render_results(told: Sequence[TaskOutcome], *, dry_run: bool) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("task")
-    table.add_column("would go" if dry_run else "gone", justify="right")
-    table.add_column("")
+def _render_results(told: Sequence[TaskOutcome], *, dry_run: bool) -> ResultTable:
+    gone = "would go" if dry_run else "gone"
+    table = ResultTable("task", gone, "", numbers=[gone])
     for one in told:
-        table.add_row(one.task, str(one.removed), one.why or one.outcome)
+        table.add_values(one.task, str(one.removed), one.why or one.outcome)
     return table

@@ -9,9 +9,9 @@ from uuid import UUID
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
-from deploy.notices import print_notice, replace_unprintable
+from deploy.notices import print_notice
+from deploy.tables import Cell, ResultTable, format_number
 
 #: Width without a terminal, in columns.
 PIPE_WIDTH = 400
@@ -30,9 +30,9 @@ def print_rows(answer: Mapping[str, Any], name: str, *, as_json: bool) -> None:
         return
     rows: Sequence[Mapping[str, Any]] = answer[name]
     if rows:
-        table = Table(*rows[0], box=None, pad_edge=False)
+        table = ResultTable(*rows[0])
         for row in rows:
-            table.add_row(*map(_format_value, row.values()))
+            table.add_values(*map(_format_value, row.values()))
         create_console().print(table)
 
 
@@ -41,9 +41,9 @@ def print_fields(answer: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(answer)
         return
-    table = Table("", "", box=None, pad_edge=False, show_header=False)
+    table = ResultTable("", "", show_header=False)
     for name, value in answer.items():
-        table.add_row(name, _format_value(value))
+        table.add_values(name, _format_value(value))
     create_console().print(table)
 
 
@@ -70,9 +70,16 @@ def _encode_value(value: Any) -> str:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
-def _format_value(value: Any) -> str:
+def _format_value(value: Any) -> Cell:
+    """Return a value as a cell: a list has a line for each of its values."""
+    return list(map(_format_one, value)) if isinstance(value, list) else _format_one(value)
+
+
+def _format_one(value: Any) -> str:
     if isinstance(value, list):
-        return "\n".join(map(_format_value, value))
+        return ", ".join(map(_format_one, value))
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_format_value(one)}" for name, one in value.items() if one not in (None, [], {}))
-    return "" if value is None else replace_unprintable(str(value))
+        return ", ".join(f"{name} {_format_one(one)}" for name, one in value.items() if one not in (None, [], {}))
+    if isinstance(value, float):
+        return format_number(value)
+    return "" if value is None else str(value)

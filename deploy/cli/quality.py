@@ -9,7 +9,6 @@ from typing import Any
 
 import typer
 from afterturn_client import AfterturnError
-from rich.table import Table
 
 from deploy.cli.output import create_console, exit_with, print_json
 from deploy.lab.bench.quality.figures import NAMES, CategoryMeans
@@ -23,6 +22,7 @@ from deploy.local.private_stack import PrivateStackError, run_private_stack
 from deploy.local.stack import Stack, StackNotRunning, find_stack
 from deploy.notices import print_notice
 from deploy.settings import load_settings
+from deploy.tables import ResultTable
 
 #: The flags whose shares are printed, in this order.
 FLAGS = ("one_speaker", "other_speaker", "on_topic")
@@ -116,30 +116,30 @@ def _serialise_flags(row: FlagShares) -> dict[str, Any]:
     return {"group": row.group, "questions": row.questions, **shares}
 
 
-def _build_flags_table(rows: Sequence[FlagShares]) -> Table:
+def _build_flags_table(rows: Sequence[FlagShares]) -> ResultTable:
     """Return a table of the flags' shares by group; for answerable questions `other_speaker` is a false alarm."""
-    table = Table("questions that are", "questions", *FLAGS, box=None, pad_edge=False, header_style="bold")
+    table = ResultTable("questions that are", "questions", *FLAGS)
     for row in rows:
-        table.add_row(row.group, str(row.questions), *(f"{getattr(row, name):.3f}" for name in FLAGS))
+        table.add_values(row.group, str(row.questions), *(f"{getattr(row, name):.3f}" for name in FLAGS))
     return table
 
 
-def _build_ablation_table(found: QualityReport) -> Table:
+def _build_ablation_table(found: QualityReport) -> ResultTable:
     """Return a table of recall@10 by category and of all figures, with each part left out."""
     categories = [row.category for row in found.figures[:-1]]
-    table = Table("without", *categories, *NAMES, box=None, pad_edge=False, header_style="bold")
+    table = ResultTable("without", *categories, *NAMES)
     for name, rows in {"nothing": found.figures, **found.without}.items():
         *each, every = rows
         cells = [*(row.means["recall@10"] for row in each), *(every.means[figure] for figure in NAMES)]
-        table.add_row(name, *(f"{cell:.3f}" for cell in cells))
+        table.add_values(name, *(f"{cell:.3f}" for cell in cells))
     return table
 
 
-def _build_table(title: str, found: QualityReport) -> Table:
+def _build_table(title: str, found: QualityReport) -> ResultTable:
     within = [f"within {found.tokens} tokens", "all of it"] if found.tokens else []
-    table = Table(title, "questions", *NAMES, *within, box=None, pad_edge=False, header_style="bold")
+    table = ResultTable(title, "questions", *NAMES, *within)
     for row in found.figures:
-        table.add_row(row.category, str(row.questions), *(f"{mean:.3f}" for mean in row.means.values()))
+        table.add_values(row.category, str(row.questions), *(f"{mean:.3f}" for mean in row.means.values()))
     return table
 
 

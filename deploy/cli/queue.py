@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 import redis
 import typer
-from rich.table import Table
 
 from deploy.cli.operator_command import AuditedAct, confirm_change, run_audited
 from deploy.cli.options import DataOption, JsonOption
@@ -19,6 +18,7 @@ from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import find_running_stack, read_settings
 from deploy.notices import print_notice
 from deploy.settings import Settings
+from deploy.tables import ResultTable
 from deploy.worker.turn_queues import open_letters, open_queue, queue_url
 from producers.jobs import PUBLISHED, published_prefix
 from producers.queue.dead_letters import DeadLetter, DeadLetters
@@ -76,9 +76,10 @@ def list_command(*, data: DataOption = None, as_json: JsonOption = False) -> Non
     if as_json:
         print_json({"queues": found})
         return
-    table = Table("queue", "tenant", "turns", "recalls", "dead")
+    counts = ("turns", "recalls", "dead")
+    table = ResultTable("queue", "tenant", *counts, numbers=counts)
     for one in found:
-        table.add_row(*(str(one[name]) for name in ("queue", "tenant", "turns", "recalls", "dead")))
+        table.add_values(*(str(one[name]) for name in ("queue", "tenant", *counts)))
     create_console().print(table)
 
 
@@ -93,11 +94,11 @@ def dead_command(queue: QueueArgument, *, data: DataOption = None, as_json: Json
     if as_json:
         print_json({"letters": [_describe_letter(letter) for letter in letters]})
         return
-    table = Table("letter", "died", "queue", "attempts", "code", "reason", "content")
+    table = ResultTable("letter", "died", "queue", "attempts", "code", "reason", "content", numbers=["attempts"])
     for letter in letters:
         died = datetime.fromtimestamp(letter.died_ms / 1000, UTC).isoformat(timespec="seconds")
         kept = "kept" if letter.body is not None else "not kept"
-        table.add_row(letter.message_id, died, letter.queue, str(letter.attempts), letter.code, letter.message, kept)
+        table.add_values(letter.message_id, died, letter.queue, str(letter.attempts), letter.code, letter.message, kept)
     create_console().print(table)
 
 

@@ -4,7 +4,6 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from sqlalchemy.exc import IntegrityError
 
 from deploy.cli import name_arguments
@@ -15,7 +14,8 @@ from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import create_console, exit_with, print_json, print_rows
 from deploy.cli.running_stack import find_running_stack
 from deploy.components.bootstrap import HOST
-from deploy.notices import print_notice, replace_unprintable
+from deploy.notices import print_notice
+from deploy.tables import ResultTable
 from store import identity
 from store.clock import DatabaseClock
 from store.database import Database
@@ -121,14 +121,14 @@ def _serialise_quota(quota: Quota) -> dict[str, Any]:
     return {"bank": quota.bank, "limits": asdict(quota.limits), "used": used}
 
 
-def _build_table(found: list[Quota]) -> Table:
-    table = Table("of", "turns", "bytes", "banks", "turns a minute", box=None, pad_edge=False)
+def _build_table(found: list[Quota]) -> ResultTable:
+    table = ResultTable("of", "turns", "bytes", "banks", "turns a minute")
     for quota in found:
         most = quota.limits
         banks = "" if quota.bank is not None else _format_usage(quota.banks, most.max_banks)
         counts = [_format_usage(quota.turns, most.max_turns), _format_usage(quota.bytes, most.max_bytes), banks]
         rate = "any" if most.turns_per_minute is None else str(most.turns_per_minute)
-        table.add_row("the tenant" if quota.bank is None else replace_unprintable(quota.bank), *counts, rate)
+        table.add_values("the tenant" if quota.bank is None else quota.bank, *counts, rate)
     return table
 
 

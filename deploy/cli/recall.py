@@ -11,7 +11,6 @@ import typer
 from afterturn_client import RecallAnswer, Recalled
 from afterturn_client.answers import Directive, Evidence
 from afterturn_client.calls import RecallOptions
-from rich.table import Column, Table
 from rich.text import Text
 
 from deploy.cli.options import DataOption, JsonOption
@@ -19,6 +18,7 @@ from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
 from deploy.cli.times import parse_time
 from deploy.notices import replace_unprintable
+from deploy.tables import ResultTable
 
 MARGIN = "    "
 #: How long an answer is waited for, waiting for a position left out, in seconds.
@@ -170,12 +170,12 @@ def _parse_optional_time(text: str | None, option: str) -> datetime | None:
     return None if text is None else parse_time(text, option)
 
 
-def _build_trace_table(found: RecallAnswer) -> Table:
+def _build_trace_table(found: RecallAnswer) -> ResultTable:
     """Return a table of the duration of each step and the total."""
-    table = Table("step", Column("ms", justify="right"), Column("share", justify="right"), box=None)
+    table = ResultTable("step", "ms", "share", numbers=["ms", "share"])
     for step, took in found.raw.get("trace", {}).items():
-        table.add_row(replace_unprintable(step), f"{took:.2f}", f"{took / max(found.took_ms, 0.001):.0%}")
-    table.add_row("all", f"{found.took_ms:.2f}", "")
+        table.add_values(step, f"{took:.2f}", f"{took / max(found.took_ms, 0.001):.0%}")
+    table.add_values("all", f"{found.took_ms:.2f}", "")
     return table
 
 

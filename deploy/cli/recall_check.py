@@ -7,7 +7,6 @@ from itertools import groupby
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from deploy.cli.existence import describe_missing
 from deploy.cli.operator_command import run_on_database
@@ -15,6 +14,7 @@ from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import find_running_stack
 from deploy.notices import print_notice
+from deploy.tables import ResultTable
 from store.database import Database
 from store.recall.accuracy_check import CheckedQuestion, StoredBank, compare_searches, find_stored_banks
 from store.recall.settings import RecallSettings
@@ -132,9 +132,9 @@ def _serialise_row(row: AccuracyRow) -> dict[str, Any]:
     return {"banks": row.banks, "questions": row.questions, "recall_at_10": round(row.recall, 4), "met": row.holds}
 
 
-def _build_table(title: str, rows: Sequence[AccuracyRow]) -> Table:
-    table = Table(title, "banks", "questions", "recall@10", "", box=None, pad_edge=False, header_style="bold")
+def _build_table(title: str, rows: Sequence[AccuracyRow]) -> ResultTable:
+    table = ResultTable(title, "banks", "questions", "recall@10", "")
     for row in rows:
         verdict = "met" if row.holds else "not met"
-        table.add_row(row.name, str(row.banks), str(row.questions), f"{row.recall:.4f}", verdict)
+        table.add_values(row.name, str(row.banks), str(row.questions), f"{row.recall:.4f}", verdict)
     return table

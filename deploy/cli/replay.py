@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from deploy.cli.existence import find_host_id, require_existing
@@ -16,6 +15,7 @@ from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import find_owner_url, find_running_stack
 from deploy.components.bootstrap import HOST
 from deploy.notices import print_notice
+from deploy.tables import ResultTable
 from store import identity
 from store.database import Database
 from store.errors import ReplayError
@@ -130,12 +130,10 @@ def _create_progress_printer() -> Callable[[int, int], None]:
 
 
 def _render_report(report: ReplayReport) -> Group:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("table", "live", "replayed", ""):
-        table.add_column(name, justify="left" if name in {"table", ""} else "right")
+    table = ResultTable("table", "live", "replayed", "", numbers=["live", "replayed"])
     for one in report.tables:
         verdict = Text("equal", style="green") if one.equal else Text("differs", style="red")
-        table.add_row(one.table, str(one.rows_live), str(one.rows_replayed), verdict)
+        table.add_values(one.table, str(one.rows_live), str(one.rows_replayed), verdict)
     named = [_render_difference(one.table, difference) for one in report.tables for difference in one.first_differences]
     beside = [
         line

@@ -12,7 +12,6 @@ import psutil
 import typer
 from rich.console import Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from deploy.cli.ledger_rows import format_seconds
@@ -25,6 +24,7 @@ from deploy.cli.stage_progress import Speed, Speeds, poll_forever
 from deploy.cli.times import parse_duration
 from deploy.local.stack import Stack
 from deploy.notices import print_notice
+from deploy.tables import ResultTable
 from store.database import Database
 from store.ledger.ledger import PUBLIC_STATUSES, Ledger, StageCounts
 from store.ledger.stages import TURN_STAGES, Stage
@@ -179,14 +179,12 @@ def _serialise_speeds(speeds: Mapping[Stage, Speed]) -> dict[str, Any]:
 
 
 def _render_status(status: PipelineStatus, speeds: Mapping[Stage, Speed] | None = None) -> Group:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("stage")
-    for name in (*PUBLIC_STATUSES, "oldest", *(("per s", "left") if speeds else ())):
-        table.add_column(name, justify="right")
+    numbers = (*PUBLIC_STATUSES, "oldest", *(("per s", "left") if speeds else ()))
+    table = ResultTable("stage", *numbers, numbers=numbers)
     for stage in status.stages:
         counts, oldest = status.turns[stage].counts, status.rows[stage].oldest_undone_s
         shown = [Text(str(counts[name]), style="red" if name == "dead" and counts[name] else "") for name in counts]
-        table.add_row(
+        table.add_values(
             stage.value,
             *shown,
             format_seconds(oldest) if oldest else "",

@@ -223,7 +223,7 @@ def _write_answer(answer: RecallResult, note: Mapping[str, Any] = NOTHING) -> by
         "results": [_result_json(item, explain=answer.explain) for item in answer.items],
         "reference": frame_message([*items, *_from_gateway(answer.gateway)], standing),
         "freshness": freshness_json(answer.freshly),
-        "took_ms": answer.took_ms,
+        "took_ms": round(answer.took_ms, 2),
         "evidence": asdict(answer.evidence),
         "bank_known": answer.bank_known,
         **note,
@@ -279,7 +279,7 @@ def _gateway_json(finding: GatewayFinding) -> Mapping[str, Any]:
     error = None
     if finding.category is not None:
         error = {"category": finding.category, "http_status": finding.status}
-    return {"results": [asdict(hit) for hit in finding.hits], "error": error, "took_ms": finding.took_ms}
+    return {"results": [asdict(hit) for hit in finding.hits], "error": error, "took_ms": round(finding.took_ms, 2)}
 
 
 def _result_json(item: Recalled, *, explain: bool) -> Mapping[str, Any]:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from afterturn_client import AsyncAfterturn, Message
-from rich.table import Table
 from sqlalchemy import NullPool
 
 from deploy.lab.bench.footprint import SIZES
@@ -20,6 +19,7 @@ from deploy.lab.bench.usage import StackUsage, read_usage
 from deploy.local.private_stack import run_private_stack
 from deploy.local.stack import Stack
 from deploy.notices import Say
+from deploy.tables import ResultTable
 from store.connections import create_owner_engine
 
 MIB = 1024 * 1024
@@ -106,17 +106,17 @@ class Capacity:
             "sizes": dict(self.sizes),
         }
 
-    def in_words(self) -> Table:
+    def in_words(self) -> ResultTable:
         """Return the outcome as a table for a terminal."""
-        table = Table("what", "figure", box=None, pad_edge=False)
+        table = ResultTable("what", "figure", numbers=["figure"])
         for name, phase in (("turns", self.turns), ("recalls", self.recalls)):
-            table.add_row(f"{name} a second and core, all parts", f"{phase.per_core():.0f}")
-            table.add_row(f"{name} a second and core of the API", f"{phase.per_core('api'):.0f}")
+            table.add_values(f"{name} a second and core, all parts", f"{phase.per_core():.0f}")
+            table.add_values(f"{name} a second and core of the API", f"{phase.per_core('api'):.0f}")
         for name, size in self.bytes_a_turn.items():
-            table.add_row(f"bytes a turn: {name}", f"{size:.0f}")
+            table.add_values(f"bytes a turn: {name}", f"{size:.0f}")
         for name, one in self.usage.parts.items():
-            table.add_row(f"memory: {name}", f"{one.memory_bytes / MIB:.0f} MiB")
-        table.add_row("connections to PostgreSQL", str(self.usage.connections))
+            table.add_values(f"memory: {name}", f"{one.memory_bytes / MIB:.0f} MiB")
+        table.add_values("connections to PostgreSQL", str(self.usage.connections))
         return table
 
 

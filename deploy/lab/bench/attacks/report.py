@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from deploy.lab.bench.attacks.attack import Attack
 from deploy.lab.bench.measures import Machine, Measure, MeasureTarget
+from deploy.tables import ResultTable
 
 #: The victim's p95 may be this many times its quiet p95, plus this number of milliseconds.
 TIMES, MORE_MS = 3.0, 50.0
@@ -140,13 +140,11 @@ class AttackOutcome:
 
     def in_words(self) -> Group:
         """Return the outcome as a table for a terminal."""
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for column in ("attack", "turn p95", "recall p95", ""):
-            table.add_column(column, justify="left" if column in {"attack", ""} else "right")
+        table = ResultTable("attack", "turn p95", "recall p95", "", numbers=["turn p95", "recall p95"])
         quiet = self.quiet
-        table.add_row("quiet", f"{quiet.turn_p95_ms:.0f} ms", f"{quiet.recall_p95_ms:.0f} ms", "")
-        table.add_row("at most", f"{quiet.turn_target_ms:.0f} ms", f"{quiet.recall_target_ms:.0f} ms", "")
+        table.add_values("quiet", f"{quiet.turn_p95_ms:.0f} ms", f"{quiet.recall_p95_ms:.0f} ms", "")
+        table.add_values("at most", f"{quiet.turn_target_ms:.0f} ms", f"{quiet.recall_target_ms:.0f} ms", "")
         for one in self.reports:
             verdict = Text("; ".join(one.failures), style="red") if one.failures else Text("held", style="green")
-            table.add_row(one.attack.name, f"{one.turn_p95_ms:.0f} ms", f"{one.recall_p95_ms:.0f} ms", verdict)
+            table.add_values(one.attack.name, f"{one.turn_p95_ms:.0f} ms", f"{one.recall_p95_ms:.0f} ms", verdict)
         return Group(Text(f"{self.machine.cores} cores, PostgreSQL {self.machine.postgresql}"), table)
