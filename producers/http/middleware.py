@@ -30,6 +30,7 @@ REQUEST_ID = "afterturn.request_id"
 #: Paths that are asked for by address, and ports that a URL leaves out.
 PROBES = frozenset({"/health/live", "/health/ready", "/metrics"})
 IMPLIED_PORTS = ("80", "443")
+FIRST_REFUSAL = 400
 #: The response header that hides which HTTP server is used.
 SERVER = (b"server", b"afterturn")
 #: The scope's key of the function that takes a slot: `await scope[ENTER](host_id, weight)`.
@@ -177,6 +178,8 @@ class _HttpRequest:
         describe_request(told, self._scope.get(GRANT), self._error or self._code)
         if self._error:
             log.error("request", **told, error=self._error)
+        elif route in PROBES and self._status < FIRST_REFUSAL:
+            log.debug("request", **told)  # every few seconds, for ever: what is well would hide the rest
         else:
             log.info("request", **told)
         if recorder is not None:

@@ -75,6 +75,14 @@ async def test_the_environments_proxy_does_not_stand_before_loopback(
     assert (await twin(twin.client(server.url), "health")).status == "ready"
 
 
+def test_a_proxy_that_cannot_be_used_is_an_error_of_the_arguments(twin: Twin, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "socks5://127.0.0.1:9")
+    with pytest.raises(InvalidRequestError, match="SOCKS proxy"):
+        twin.kind("https://memory.example", KEY)
+    assert twin.kind("http://127.0.0.1:9", KEY)
+
+
 async def test_both_close_when_their_block_ends(server: Loopback) -> None:
     server.answers(JSONResponse({"status": "ok"}))
     async with AsyncAfterturn(server.url, KEY) as client:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from deploy.cli.app import build_cli
 from store.ledger.stages import TURN_STAGES
-from tests.client.loopback import Loopback
+from tests.client.loopback import Loopback, closed_port
 from tests.deploy.operated import Operated
 from tests.patience import PATIENCE_S
 from tests.processes import spawned
@@ -151,6 +151,48 @@ def test_an_operators_key_serves_commands_without_a_database(home: Path, service
     refusal = {"error": {"code": "UNAUTHENTICATED", "message": "no"}, "request_id": "r"}
     service.answers(JSONResponse(refusal, 401))
     assert run("status").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["status", "tenants list", "jobs list", "keys list --host acme", "quota show --host acme", "audit list",
+     "gateway list-targets", "banks list"],
+)  # fmt: skip
+@pytest.mark.parametrize("proxy", ["http://", "socks5://"])
+def test_no_proxy_of_the_environment_sees_a_key_that_goes_to_this_machine(
+    home: Path, service: Loopback, monkeypatch: pytest.MonkeyPatch, command: str, proxy: str
+) -> None:
+    assert home
+    for name in ("HTTP_PROXY", "ALL_PROXY", "http_proxy", "all_proxy"):
+        monkeypatch.setenv(name, closed_port().replace("http://", proxy))
+    answer = {"tenants": [], "jobs": [], "keys": [], "quotas": [], "calls": [], "targets": [], "banks": []}
+    service.answers(JSONResponse({**STATUS, **answer, "cursor": None, "has_more": False}))
+    result = run("--url", service.url, "--key", SECRET if command == "banks list" else OPERATOR, *command.split())
+    assert result.exit_code == 0, result.stderr
+    assert len(service.seen) == 1
+
+
+@pytest.mark.parametrize("key", [OPERATOR, SECRET])
+def test_a_proxy_that_cannot_be_used_is_said_in_a_line(home: Path, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    assert home
+    for name in ("ALL_PROXY", "all_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "socks5://127.0.0.1:9")
+    for command in ("status", "banks list") if key == OPERATOR else ("banks list", "recall x"):
+        refused = run("--url", "https://192.0.2.1", "--key", key, *command.split())
+        assert refused.exit_code == 2, refused.stderr
+        assert "SOCKS proxy" in " ".join(refused.stderr.split())
+        assert "Traceback" not in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "url", ["http://memory.example", "http://10.0.0.7:8300", "memory.example", f"https://u:{SECRET}@h"]
+)
+def test_a_context_to_which_no_key_may_be_sent_is_not_kept(home: Path, url: str) -> None:
+    refused = run("context", "add", "prod", "--url", url, stdin=OPERATOR)
+    assert refused.exit_code == 2
+    assert SECRET not in refused.stderr
+    assert list(home.rglob("contexts.json")) == []
+    assert run("context", "add", "p", "--url", "http://10.0.0.7:8300", "--allow-http", stdin=OPERATOR).exit_code == 0
 
 
 def test_a_command_line_names_a_service_before_everything_else(home: Path, service: Loopback) -> None:

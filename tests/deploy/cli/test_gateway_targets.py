@@ -127,6 +127,7 @@ def stack_with(busy: Busy, keys: str) -> None:
     [
         (["not a url", "--user-id", "u"], "must look like http", 2),
         ([f"https://user:{KEY}@h", "--user-id", "u"], "must hold no user and no password", 2),
+        (["http://gateway.example.com", "--user-id", "u"], "must begin with https://", 2),
         ([URL, "--user-id", ""], "must have 1 to 256 bytes", 2),
         ([URL, "--user-id", "u", "--scope", "web"], "current_chat, resources or all_user_memory", 2),
         ([URL, "--user-id", "u", "--host", "nowhere"], "make a key for it first", 1),

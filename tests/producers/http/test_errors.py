@@ -9,6 +9,7 @@ import httpx
 import orjson
 import pytest
 from pydantic import SecretStr
+from structlog.testing import capture_logs
 
 import store
 from producers.fair_queue import FairQueue
@@ -377,3 +378,19 @@ async def test_the_description_names_every_call_of_the_contract(world: World) ->
     known = described["components"]["schemas"]
     refs = [part.split('"')[0] for part in orjson.dumps(described).decode().split("#/components/schemas/")[1:]]
     assert {*refs} <= {*known}
+
+
+async def test_probes_that_succeed_are_logged_for_those_who_look_for_a_fault_alone(world: World) -> None:
+    async with world.client() as client:
+        with capture_logs() as lines:
+            for path in ("/health/live", "/health/ready", "/metrics", "/api/v1/banks"):
+                await client.get(path)
+            await client.get("/health/live", headers={"host": "evil.example"})
+    told = [(line.get("route"), line["log_level"]) for line in lines if line["event"] == "request"]
+    assert told == [
+        ("/health/live", "debug"),
+        ("/health/ready", "debug"),
+        ("/metrics", "debug"),
+        ("/api/v1/banks", "info"),
+        ("unrouted", "info"),
+    ]
