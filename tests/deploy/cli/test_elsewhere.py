@@ -165,7 +165,15 @@ def test_no_proxy_of_the_environment_sees_a_key_that_goes_to_this_machine(
     assert home
     for name in ("HTTP_PROXY", "ALL_PROXY", "http_proxy", "all_proxy"):
         monkeypatch.setenv(name, closed_port().replace("http://", proxy))
-    answer = {"tenants": [], "jobs": [], "keys": [], "quotas": [], "calls": [], "targets": [], "banks": []}
+    answer: dict[str, list[str]] = {
+        "tenants": [],
+        "jobs": [],
+        "keys": [],
+        "quotas": [],
+        "calls": [],
+        "targets": [],
+        "banks": [],
+    }
     service.answers(JSONResponse({**STATUS, **answer, "cursor": None, "has_more": False}))
     result = run("--url", service.url, "--key", SECRET if command == "banks list" else OPERATOR, *command.split())
     assert result.exit_code == 0, result.stderr
