@@ -65,7 +65,7 @@ class LocalEmbedder:
     """The model all-MiniLM-L6-v2 in this process, 384 dimensions, on one thread of its own.
 
     Make it anywhere, but load it (`load`, or the first `embed`) only in the process that uses it: a loaded
-    model does not survive a fork. Several calls at once wait for each other.
+    model does not survive a fork. Several calls at once take turns, one run of the model each.
     """
 
     name: str
@@ -84,6 +84,7 @@ class LocalEmbedder:
         self._closed = False
         self._pace = TokenPace(MAX_TOKENS)
         self._waiting_ms = 0.0
+        self._calls, self._call_ended = 0, asyncio.Event()
         self._counts = TokenCounts(self._count_new)
 
     async def load(self) -> None:
@@ -102,10 +103,13 @@ class LocalEmbedder:
             return np.empty((0, self.dimensions), dtype=np.float32)
         takes_ms = self._pace.estimate_ms(texts)
         self._waiting_ms += takes_ms
+        self._calls += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._executor(), self._embed, list(texts))
+            return await self._embed(list(texts), self._executor())
         finally:
             self._waiting_ms -= takes_ms
+            self._calls -= 1
+            self._call_ended.set()
 
     def estimate_ms(self, texts: Sequence[str]) -> float:
         """Return how many milliseconds these texts would take, by their characters and the pace measured so far.
@@ -134,6 +138,9 @@ class LocalEmbedder:
     async def close(self) -> None:
         """Finish running calls, then release the model and its thread."""
         self._closed = True
+        while self._calls:
+            self._call_ended.clear()
+            await self._call_ended.wait()
         if self._thread is not None:
             await asyncio.to_thread(self._thread.shutdown)
         self._thread = self._model = None
@@ -154,27 +161,41 @@ class LocalEmbedder:
         return self._model
 
     def _check(self, model: "TextEmbedding", folder: Path) -> None:
-        cosine = least_cosine(self._run(model, list(TEXTS)))
+        cosine = least_cosine(np.concatenate([_run(model, [text])[0] for text in TEXTS]))
         if not cosine >= LEAST_COSINE:
             raise ModelMismatch(f"{folder} is not {self.name} (cosine {cosine:.2f}); remove it to make it anew")
 
-    def _embed(self, texts: list[str]) -> NDArray[np.float32]:
-        model = self._loaded()
-        # Processor time of this thread: other load on the machine must not make the model look slow, because recall
-        # would then leave the newest texts without a vector.
-        start = time.thread_time()
-        vectors = self._run(model, texts)
-        self._pace.learn(texts, (time.thread_time() - start) * 1000)
+    async def _embed(self, texts: list[str], thread: ThreadPoolExecutor) -> NDArray[np.float32]:
+        """Embed batch by batch: between two of them other calls have the thread."""
+        loop = asyncio.get_running_loop()
+        model, readable, batches = await loop.run_in_executor(thread, self._prepare, texts)
+        vectors, took_ms = np.empty((len(texts), self.dimensions), dtype=np.float32), 0.0
+        for batch in batches:
+            found, ms = await loop.run_in_executor(thread, _run, model, [readable[i] for i in batch])
+            vectors[batch] = found
+            took_ms += ms
+        self._pace.learn(texts, took_ms)
         return vectors
 
-    def _run(self, model: "TextEmbedding", texts: list[str]) -> NDArray[np.float32]:
+    def _prepare(self, texts: list[str]) -> tuple["TextEmbedding", list[str], list[list[int]]]:
+        """Return the model, the texts as it reads them, and batches of their indexes."""
+        model = self._loaded()
         readable = [clean_text(text, _MAX_CHARACTERS) for text in texts]
         if len(readable) == 1:
-            return np.asarray(list(model.embed(readable)), dtype=np.float32)
-        vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
-        for batch in group_by_length([model.token_count(text) for text in readable], self._settings.batch_tokens):
-            vectors[batch] = list(model.embed([readable[i] for i in batch], batch_size=len(batch)))
-        return vectors
+            return model, readable, [[0]]
+        lengths = [model.token_count(text) for text in readable]
+        return model, readable, list(group_by_length(lengths, self._settings.batch_tokens))
+
+
+def _run(model: "TextEmbedding", texts: list[str]) -> tuple[NDArray[np.float32], float]:
+    """Return the vectors of one batch, and the milliseconds that they took.
+
+    Processor time of this thread: other load on the machine must not make the model look slow, because recall would
+    then leave the newest texts without a vector.
+    """
+    start = time.thread_time()
+    vectors = np.asarray(list(model.embed(texts, batch_size=len(texts))), dtype=np.float32)
+    return vectors, (time.thread_time() - start) * 1000
 
 
 def _open_model(folder: Path, threads: int) -> "TextEmbedding":

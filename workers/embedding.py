@@ -1,6 +1,5 @@
 """The embedding stage: embeds the texts of many turns in one batch."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,7 +14,7 @@ from store.database import NO_SYNC, Database
 from store.derived import reflection_vectors
 from store.derived.reflection_vectors import find_reflection
 from store.derived.unit_vectors import Unembedded, UnitsToEmbed, derive_reembedding_id, insert_vectors, read_missing
-from store.errors import LeaseLost, ResourceBusy
+from store.errors import LeaseLost
 from store.gen_ai_spans import trace_embedding
 from store.ledger.ledger import Claim, LedgerRow, Outcome, close_claims
 from store.ledger.stages import Stage
@@ -40,28 +39,15 @@ class EmbeddingStage:
     claim_size: ClassVar[ClaimSize] = ClaimSize(streams=64, rows=1, together=32, oldest_first_after=OLDEST_FIRST_AFTER)
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
-        """Embed the texts of these rows that have no vector yet, of all hosts in one call; write each vector once.
-
-        Each host's are written by themselves: a lock that blocks one keeps none of the others.
-        """
-        by_host: dict[UUID, list[Claim]] = defaultdict(list)
-        for claim in claims:
-            by_host[claim.host_id].append(claim)
-        wanted = {host: await self._missing(host, held) for host, held in by_host.items()}
-        texts = [unit.content for units in wanted.values() for unit in units]
-        with trace_embedding(self.embedder.name, len(texts)):
-            vectors = await self.embedder.embed(texts) if texts else NO_VECTORS
-        outcomes, blocked = list[Outcome](), list[Claim]()
-        busy: ResourceBusy | None = None
-        for host, held in by_host.items():
-            try:
-                outcomes += await self._write(host, held, wanted[host], vectors[: len(wanted[host])])
-            except ResourceBusy as error:
-                blocked, busy = blocked + held, error
-            vectors = vectors[len(wanted[host]) :]
+        """Embed the texts of these rows, all of one host, that have no vector yet; write each vector once."""
+        host = claims[0].host_id
+        units = await self._missing(host, claims)
+        with trace_embedding(self.embedder.name, len(units)):
+            vectors = await self.embedder.embed([unit.content for unit in units]) if units else NO_VECTORS
+        outcomes = await self._write(host, claims, units, vectors)
         if not outcomes:
-            raise busy or LeaseLost("every lease of the batch ran out")
-        return Worked(outcomes, blocked=blocked)
+            raise LeaseLost("every lease of the batch ran out")
+        return Worked(outcomes)
 
     async def _write(
         self, host: UUID, claims: Sequence[Claim], units: Sequence[Unembedded], vectors: NDArray[np.float32]

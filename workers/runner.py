@@ -1,7 +1,8 @@
 """The loop of every stage: claim, work, finish; handles all failures.
 
 A stage works on a bounded number of streams at a time. When half of them have ended, the next are claimed: a slow
-stream delays no other, and a claim brings enough rows to be worth its round trip.
+stream delays no other, and a claim brings enough rows to be worth its round trip. Where that takes longer than
+PATIENCE_S, a few more are claimed: claims take tenants in turn, so another tenant's work goes on beside long work.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from store.ledger.stages import Stage
 from workers.errors import OutcomeUnrecorded
 from workers.leases import keep_leases, record_lost
 from workers.metrics import STAGE_AGE, STAGE_FAILURES, STAGE_TOTAL
+from workers.places import PATIENCE_S, Places
 from workers.retry import RetryPolicy, name_failure
 from workers.stage_traces import trace_work
 from workers.stage_work import Gated, StageWork
@@ -33,6 +35,8 @@ log = structlog.get_logger(__name__)
 NOTIFICATION_WAIT_S = 5.0
 #: Pause after the database could not be reached, in seconds.
 OUTAGE_PAUSE_S = 1.0
+#: How many streams are claimed beyond the room at once.
+FEW = 2
 #: How long work waits that was blocked by another transaction's lock.
 BUSY_PAUSE = timedelta(seconds=10)
 
@@ -67,11 +71,13 @@ class Runner:
     #: Set when a piece of work ended or a notification came.
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     #: Limits how many pieces are worked on at the same time.
-    _places: asyncio.Semaphore = field(init=False)
+    _places: Places = field(init=False)
+    #: Whether streams are claimed beyond the room, because work that was notified has waited for it.
+    _beyond: bool = False
 
     def __post_init__(self) -> None:
         """Limit the pieces worked on at once by the size of the stage's claims."""
-        self._places = asyncio.Semaphore(self.work.claim_size.at_once or self.work.claim_size.streams)
+        self._places = Places(self.work.claim_size.at_once or self.work.claim_size.streams)
 
     async def drain(self) -> None:
         """Work until nothing is ready. Never raises, so that the queue never repeats a notification.
@@ -109,7 +115,7 @@ class Runner:
     async def _start_ready_work(self) -> bool:
         """Start ready work as far as there is room; return whether work is under way or a notification came."""
         self._notified = False
-        room = self.work.claim_size.streams - self._count_streams()
+        room = max(self.work.claim_size.streams - self._count_streams(), FEW if self._beyond else 0)
         claims = await self._claim_streams(room)
         if claims and len(claims) >= room:
             # More may be ready than there was room for: any free worker may claim it.
@@ -121,9 +127,28 @@ class Runner:
         return bool(self._under_way) or self._notified
 
     async def _wait_for_room(self) -> None:
-        """Wait until half of the work has ended, or a notification comes while at least half of the room is free."""
-        left, room = self._count_streams() // 2, self.work.claim_size.streams // 2
-        await self._wait_until(lambda: self._count_streams() <= (room if self._notified else left))
+        """Wait until half of the work has ended, or a notification comes while at least half of the room is free.
+
+        What was notified waits for room no longer than PATIENCE_S, while less than twice the usual is under way.
+        """
+        left, streams = self._count_streams() // 2, self.work.claim_size.streams
+
+        def has_room() -> bool:
+            return self._count_streams() <= (streams // 2 if self._notified else left)
+
+        self._beyond, until = False, None
+        while not has_room():
+            if self._notified and until is None:
+                until = asyncio.get_running_loop().time() + PATIENCE_S
+            self._changed.clear()
+            try:
+                async with asyncio.timeout_at(until):
+                    await self._changed.wait()
+            except TimeoutError:
+                if self._count_streams() < 2 * streams:
+                    self._beyond = True
+                    return
+                until = None
 
     async def _wait_until(self, enough: Callable[[], bool]) -> None:
         while not enough():
@@ -177,15 +202,21 @@ class Runner:
     def _split_pieces(self, claims: Sequence[Claim]) -> list[list[Claim]]:
         """Divide claims into pieces of work by the size of the stage's claims."""
         size = self.work.claim_size
-        if size.together > 1:
-            return [list(claims[start : start + size.together]) for start in range(0, len(claims), size.together)]
         pieces: dict[tuple[UUID, ...], list[Claim]] = defaultdict(list)
         for claim in claims:
-            pieces[claim.host_id, claim.rows[0].bank_id if size.by_bank else claim.stream_id].append(claim)
-        return list(pieces.values())
+            piece = claim.rows[0].bank_id if size.by_bank else claim.stream_id
+            pieces[(claim.host_id,) if size.together > 1 else (claim.host_id, piece)].append(claim)
+        if size.together == 1:
+            return list(pieces.values())
+        # Those of one tenant: another tenant's few rows do not wait for its many.
+        return [
+            of_host[start : start + size.together]
+            for of_host in pieces.values()
+            for start in range(0, len(of_host), size.together)
+        ]
 
     async def _run_when_free(self, claims: Sequence[Claim]) -> None:
-        async with self._places:
+        async with self._places.hold(claims[0].host_id):
             await self._work_piece(claims)
 
     async def _work_piece(self, claims: Sequence[Claim]) -> None:
@@ -201,8 +232,6 @@ class Runner:
             self._count_outcomes([row for claim in claims for row in claim.rows], worked.outcomes)
             for stage in worked.ready_stages:
                 self.notify(stage)
-            if worked.blocked:
-                await self._handle_failure(worked.blocked, ResourceBusy("another transaction holds what this needs"))
 
     async def _handle_failure(self, claims: Sequence[Claim], error: Exception) -> None:
         category, _ = name_failure(error)

@@ -13,7 +13,7 @@ from store.ledger.stages import Stage
 class ClaimSize:
     """How much a stage claims at once: at most `streams`, and of each the first `rows` rows.
 
-    A piece of work is one stream, or the streams of one bank (`by_bank`), or a number of streams (`together`).
+    A piece of work is one stream, or the streams of one bank (`by_bank`), or some streams of a tenant (`together`).
     `at_once`: pieces worked on at the same time; each needs a connection, on which the server plans every statement
     anew.
     `oldest_first_after`: claim the newest first, after all rows that were accepted longer ago than this;
@@ -34,14 +34,10 @@ class ClaimSize:
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """The result of a piece of work: how rows ended, and which stages have something to do now.
-
-    `blocked`: claims of which nothing was written because another transaction holds a lock; they are tried again later.
-    """
+    """The result of a piece of work: how rows ended, and which stages have something to do now."""
 
     outcomes: Sequence[Outcome] = ()
     ready_stages: frozenset[Stage] = frozenset()
-    blocked: Sequence[Claim] = ()
 
 
 class StageWork(Protocol):

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from producers import fair_queue, metrics
-from producers.errors import PermissionDenied, ProducerError
+from producers.errors import Overloaded, PermissionDenied, ProducerError
 from producers.service.authorisation import Action, require_write
 from producers.service.banks import assign_author
 from producers.service.bodies import parse_body
@@ -37,6 +37,8 @@ A = TypeVar("A", bound=TurnResult)
 
 #: Turns of a batch that are validated before other calls get the event loop.
 SLICE = 16
+#: Most turns of a batch, and characters of their texts, that are written in one piece: a tenth of a second's work.
+PIECE_TURNS, PIECE_CHARACTERS = 32, 262_144
 #: Seconds between two attempts to append a message that another request is writing, and of all attempts together.
 LOOK_AGAIN_S, BUSY_S = 0.025, 1.0
 
@@ -119,7 +121,7 @@ class Intake:
             judged = limit_call([await self._judge(grant, value, known) async for value in _iterate_in_slices(values)])
             if len(judged) == 1 and isinstance(judged[0], NewTurn):
                 note_place(grant.host_id, judged[0].bank, judged[0].session_name, judged[0].turn_name)
-            answers = iter(await self._append(grant, [one for one in judged if isinstance(one, NewTurn)]))
+            answers = iter(await self._append_in_pieces(grant, [one for one in judged if isinstance(one, NewTurn)]))
             return _count_answers([next(answers) if isinstance(one, NewTurn) else one for one in judged])
 
     async def _judge(self, grant: Grant, value: Any, known: _Lookups) -> Judged:
@@ -170,6 +172,21 @@ class Intake:
                 answers[n] = answer
         return answers
 
+    async def _append_in_pieces(self, grant: Grant, turns: Sequence[NewTurn]) -> list[TurnResult]:
+        """Append turns piece by piece; between two pieces, calls that wait for a slot of the fair queue go first.
+
+        Where that takes too long, the rest is refused with Overloaded.
+        """
+        answers: list[TurnResult] = []
+        for piece in _cut_pieces(turns):
+            try:
+                if answers:
+                    await fair_queue.sleep_without_slot(0)
+            except Overloaded as refusal:
+                return [*answers, *(refusal for _ in range(len(turns) - len(answers)))]
+            answers += await self._append(grant, piece)
+        return answers
+
     async def _append(self, grant: Grant, turns: list[NewTurn]) -> list[Appended | StoreError]:
         """Append validated turns, then notify the stages that have work now."""
         if not turns:
@@ -207,6 +224,20 @@ async def _iterate_in_slices(values: Sequence[Any]) -> AsyncIterator[Any]:
         if n % SLICE == SLICE - 1:
             await asyncio.sleep(0)
         yield value
+
+
+def _cut_pieces(turns: Sequence[NewTurn]) -> Iterator[list[NewTurn]]:
+    """Yield the turns in pieces of PIECE_TURNS at most, with texts of PIECE_CHARACTERS or one turn."""
+    piece, characters = list[NewTurn](), 0
+    for turn in turns:
+        size = sum(len(message.content) for message in turn.messages)
+        if piece and (len(piece) == PIECE_TURNS or characters + size > PIECE_CHARACTERS):
+            yield piece
+            piece, characters = [], 0
+        piece.append(turn)
+        characters += size
+    if piece:
+        yield piece
 
 
 def _count_units(host: UUID, turns: Sequence[NewTurn]) -> Counter[UUID]:

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -11,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
+from embeddings import local
 from embeddings.errors import EmbedderClosed, ModelMismatch
 from embeddings.local import LocalEmbedder
 from embeddings.minilm.reference import TEXTS, least_cosine
@@ -71,18 +73,50 @@ async def test_the_event_loop_runs_on_while_texts_are_embedded(
     embedder: LocalEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The model begins when the loop says so: a loop that waited for it could not."""
-    begun, may_run, run = threading.Event(), threading.Event(), LocalEmbedder._embed
+    begun, may_run, run = threading.Event(), threading.Event(), local._run
 
-    def when_told(self: LocalEmbedder, texts: list[str]) -> NDArray[np.float32]:
+    def when_told(model: Any, texts: list[str]) -> tuple[NDArray[np.float32], float]:
         begun.set()
         assert may_run.wait(PATIENCE_S)
-        return run(self, texts)
+        return run(model, texts)
 
-    monkeypatch.setattr(LocalEmbedder, "_embed", when_told)
+    monkeypatch.setattr(local, "_run", when_told)
     work = asyncio.create_task(embedder.embed(["a sentence"]))
     await until(begun.is_set, "the model is asked")
     may_run.set()
     assert len(await work) == 1
+
+
+async def test_a_short_call_goes_between_the_batches_of_a_long_one(
+    embedder: LocalEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await embedder.load()
+    begun, may_run, run, runs = threading.Event(), threading.Event(), local._run, list[str]()
+
+    def when_told(model: Any, texts: list[str]) -> tuple[NDArray[np.float32], float]:
+        runs.append(texts[0])
+        begun.set()
+        assert may_run.wait(PATIENCE_S)
+        return run(model, texts)
+
+    monkeypatch.setattr(local, "_run", when_told)
+    long = asyncio.create_task(embedder.embed([f"{n} " + "rain " * 300 for n in range(12)]))
+    await until(begun.is_set, "the long call has begun")
+    short = asyncio.create_task(embedder.embed(["a sentence"]))
+    await asyncio.sleep(0)
+    may_run.set()
+    await asyncio.gather(long, short)
+    assert len(runs) == 13
+    assert runs.index("a sentence") <= 2
+
+
+async def test_closing_lets_a_call_of_many_batches_end(tmp_path_factory: pytest.TempPathFactory) -> None:
+    closing = LocalEmbedder(EmbeddingSettings(), tmp_path_factory.mktemp("models"))
+    await closing.load()
+    call = asyncio.create_task(closing.embed([f"{n} " + "rain " * 300 for n in range(4)]))
+    await asyncio.sleep(0)
+    await closing.close()
+    assert len(await call) == 4
 
 
 async def test_calls_at_once_all_get_their_own_answer(embedder: LocalEmbedder) -> None:

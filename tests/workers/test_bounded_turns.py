@@ -13,7 +13,13 @@ from store.ledger.stages import Stage
 from store.memory.turns import NewMessage
 from store.replay import verify_log
 from store.text.rules import MessageText, TurnText, extract_turn
-from store.text.rules.extract import MAX_FACTS_OF_TURN, MAX_MENTIONS, MAX_MENTIONS_OF_TURN
+from store.text.rules.extract import (
+    CHARACTERS_A_MENTION,
+    FREE_MENTIONS,
+    MAX_FACTS_OF_TURN,
+    MAX_MENTIONS,
+    MAX_MENTIONS_OF_TURN,
+)
 from store.text.terms import MOST_TERMS, analyse_text
 from tests.workers.conftest import BANK, World, dialogue
 from tests.workers.stages import Crew
@@ -57,10 +63,19 @@ async def test_the_entities_that_a_unit_names_first_make_its_pairs(world: World)
 def test_a_turn_gives_a_bounded_number_of_mentions_and_facts() -> None:
     said = naming(NAMES[:300]) + " I like tea. I love hiking. My sister is Ana. I am allergic to nuts, eggs."
     facts = " ".join(f"I am allergic to {name}." for name in NAMES[:30])
-    found = extract_turn(TurnText(tuple(MessageText("user", f"{facts} {said}") for _ in range(40))))
-    assert len(found.mentions) == MAX_MENTIONS_OF_TURN < 40 * MAX_MENTIONS
+    found = extract_turn(TurnText(tuple(MessageText("user", f"{facts} {said}") for _ in range(250))))
+    assert len(found.mentions) == MAX_MENTIONS_OF_TURN < 250 * MAX_MENTIONS
     assert len(found.facts) == MAX_FACTS_OF_TURN
     assert {one.normalised for one in found.entities} == {one.entity for one in found.mentions if one.entity}
+
+
+def test_mentions_grow_with_the_text_of_a_turn() -> None:
+    """As was seen: 24 KiB of names became 13 MiB on disk."""
+    lists = [f"I met {', '.join(NAMES[n * 60 : n * 60 + 60])}." for n in range(56)]
+    found = extract_turn(TurnText(tuple(MessageText("user", said) for said in lists)))
+    assert len(found.mentions) == FREE_MENTIONS + sum(map(len, lists)) // CHARACTERS_A_MENTION
+    few = extract_turn(TurnText(tuple(MessageText("user", said) for said in lists[:8])))
+    assert len(few.mentions) == 8 * 60, "a turn of some length keeps all of its names"
 
 
 def test_a_text_is_looked_up_by_the_first_of_its_words() -> None:

@@ -53,13 +53,19 @@ class Recorder:
         await self.before(claim)
         outcomes = [Outcome(row.item_id) for row in claim.rows]
         try:
-            async with self.database.tenant(HOST) as connection:
+            async with self.database.tenant(claim.host_id) as connection:
                 await close_claim(connection, claim, outcomes)
         except LeaseLost:
             self.late += 1
             raise
         self.finished[claim.stream_id] += [row.position for row in claim.rows]
         return Worked(outcomes)
+
+
+async def add_tenant(world: World) -> UUID:
+    other = uuid4()
+    await world.sql("insert into afterturn.host_t (host_id, name) values (:host, 'other')", host=other)
+    return other
 
 
 def failing(error: Exception) -> Hook:
@@ -146,6 +152,39 @@ async def test_a_session_whose_turn_takes_long_keeps_no_other_waiting(world: Wor
     await until(quick_is_done, "the other session is through")
     may_end.set()
     await draining
+    assert set(await world.statuses(Stage.EXTRACTION)) == {"done"}
+
+
+@pytest.mark.parametrize("at_once", [None, 1])
+async def test_long_work_of_one_tenant_in_all_the_room_keeps_no_other_tenant_waiting(
+    world: World, at_once: int | None
+) -> None:
+    other, may_end = await add_tenant(world), asyncio.Event()
+    for n in range(8):
+        await world.append(f"long {n}")
+
+    async def take_long(claim: Claim) -> None:
+        if claim.host_id == HOST:
+            await may_end.wait()
+
+    recorder = Recorder(world.database, claim_size=ClaimSize(streams=2, rows=1, at_once=at_once), before=take_long)
+    runner = Crew(world).runner(Stage.EXTRACTION, recorder)
+    draining = asyncio.ensure_future(runner.drain())
+    await until(lambda: recorder.begun == (at_once or 2), "long work is in every place")
+    await world.turns.append(other, [NewTurn("default", "s", "t", dialogue())])
+    await runner.drain()
+
+    async def others_is_done() -> bool:
+        found = await world.sql(
+            "select status from afterturn.ledger_t where stage = 'extraction' and host_id = :host", host=other
+        )
+        return [row.status for row in found] == ["done"]
+
+    await until(others_is_done, "the other tenant's turn is through")
+    assert "done" not in [status for status, *_ in (await rows(world))[:8]]
+    may_end.set()
+    await draining
+    await runner.stop(grace_s=PATIENCE_S)
     assert set(await world.statuses(Stage.EXTRACTION)) == {"done"}
 
 
@@ -282,8 +321,7 @@ async def test_a_tenant_whose_vectors_cannot_be_written_now_has_no_other_embedde
             raise ResourceBusy("held")
         await insert_vectors(connection, host, *about)
 
-    other = uuid4()
-    await world.sql("insert into afterturn.host_t (host_id, name) values (:host, 'other')", host=other)
+    other = await add_tenant(world)
     for host in (HOST, other):
         await world.turns.append(host, [NewTurn("default", "s", "t", dialogue())])
     monkeypatch.setattr("workers.embedding.insert_vectors", only_the_first)

@@ -22,6 +22,7 @@ from store.text.word_rules import AUTO, WordRules, rules_of
 from workers.extraction.events import ExtractedEvents, derive_events, follow_up_id, reading_id
 from workers.extraction.reextraction import build_follow_ups, find_corrected_unit, resume_ended
 from workers.metrics import FACT_WRITE
+from workers.places import Places
 from workers.stage_work import ClaimSize, Worked
 
 _USUAL = rules_of(AUTO)
@@ -35,8 +36,9 @@ class ExtractionStage:
     #: The extractor version of the model that reads the turns next; None: no model does.
     model_version: str | None = None
     languages: Languages = field(init=False)
-    #: One thread applies rules at a time: several would only compete for the interpreter lock.
-    rules_lock: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
+    #: One thread applies rules at a time: several would only compete for the interpreter lock. Beside a long piece, one
+    #: more does for another tenant.
+    rules_place: Places = field(init=False, default_factory=lambda: Places(1))
     stage: ClassVar[Stage] = Stage.EXTRACTION
     #: While the rules are applied to one bank's turns, another's are written.
     claim_size: ClassVar[ClaimSize] = ClaimSize(streams=16, rows=16, by_bank=True, at_once=2)
@@ -50,7 +52,7 @@ class ExtractionStage:
         rows = [row for claim in claims for row in claim.rows]
         turns = await read_messages(self.database, host, [(bank, row.turn_id) for row in rows])
         rules = rules_for_writing(await self.languages.of(host), bank)
-        async with self.rules_lock:
+        async with self.rules_place.hold(host):
             derived = await asyncio.to_thread(_derive_all, host, rows, turns, rules)
         async with self.database.tenant(host, NO_SYNC) as connection:
             await locks.lock_bank(connection, bank)

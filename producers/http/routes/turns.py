@@ -207,7 +207,7 @@ async def complete_turn(request: Request, call: TenantCall) -> Response:
     "/turns:batch",
     **describe_route(
         "Store up to 500 turns",
-        "Answers for each turn in order; the accepted ones are written together, a refused one undoes no other.",
+        "Answers for each turn in order; they are written in pieces of 32, and a refused one undoes no other.",
         CallerClass.WRITER,
         {200: DescribedAnswer("the result of each turn", (BatchAnswer,))},
         body=BatchBody,

@@ -19,6 +19,9 @@ VERSION = "rules-4"
 MAX_MENTIONS = 256
 #: The most mentions and facts of one turn or document, the first of them: each is an event with rows of its own.
 MAX_MENTIONS_OF_TURN, MAX_FACTS_OF_TURN = 4096, 512
+#: Mentions that any turn may have, and characters of text for one more: a turn of 24 KiB that names somebody every
+#: seven characters would fill a thousand times its size on disk.
+FREE_MENTIONS, CHARACTERS_A_MENTION = 512, 256
 
 
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]{1,200}`", re.DOTALL)
@@ -27,16 +30,22 @@ _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]{1,200}`", re.DOTALL)
 def extract_turn(turn: TurnText) -> Extraction:
     """Return the mentions, entities and facts of a turn; what it returns depends on the turn alone.
 
-    Never raises, for any text; takes time in proportion to the text; keeps the first 256 mentions of a
-    message, 4,096 mentions and 512 facts of a turn. Mentions come in the order of the text (the speaker of a
-    message first) and no two overlap; entities are sorted by normalised name. Facts come from messages of role
-    `user` only.
+    Never raises, for any text; takes time in proportion to the text. It keeps the first mentions: 256 of a message, of
+    a turn 512 and one more for each 256 characters, up to 4,096; and the first 512 facts of a turn. Mentions come in
+    the order of the text (the speaker of a message first) and no two overlap; entities are sorted by normalised name.
+    Facts come from messages of role `user` only.
     """
     said = _day_of(turn.occurred_at)
     mentions = [*_speaker_mentions(turn.messages), *_first_mentions(_text_mentions(turn.messages, said))]
-    mentions = sorted(mentions, key=_mention_place)[:MAX_MENTIONS_OF_TURN]
+    mentions = sorted(mentions, key=_mention_place)[: _count_allowed(turn.messages)]
     found = (fact for ordinal, message in enumerate(turn.messages) for fact in find_facts(message, ordinal))
     return Extraction(tuple(mentions), list_entities(mentions), tuple(islice(found, MAX_FACTS_OF_TURN)))
+
+
+def _count_allowed(messages: Sequence[MessageText]) -> int:
+    """Return how many mentions of a turn are kept."""
+    characters = sum(len(message.content) for message in messages)
+    return min(FREE_MENTIONS + characters // CHARACTERS_A_MENTION, MAX_MENTIONS_OF_TURN)
 
 
 def _day_of(moment: datetime | None) -> date | None:

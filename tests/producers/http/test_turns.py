@@ -1,14 +1,18 @@
 """POST /api/v1/turns, turns:batch and a turn's status, row by row of the contract."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
+from uuid import UUID
 
 import pytest
 
-from producers import metrics
+from producers import fair_queue, metrics
+from producers.service.intake import PIECE_CHARACTERS, PIECE_TURNS, _cut_pieces
 from store.identity import host_id
 from store.ledger.stages import TURN_STAGES
+from store.memory.turns import Appended, NewMessage, NewTurn, Refused, TurnStore
 from tests.client.loopback import closed_port
 from tests.producers.conftest import Tenant, World
 from tests.workers.targets import hand_to
@@ -95,6 +99,41 @@ async def test_a_batch_answers_for_each_turn_in_order(ana: Tenant, turn: dict[st
     assert outcomes == [False, True, "TURN_CONFLICT", invalid, invalid, invalid, "PAYLOAD_TOO_LARGE", False]
     assert results[0]["position"] < results[-1]["position"]
     assert "session_id" in results[3]["error"]["message"]
+
+
+async def test_a_batch_is_written_in_pieces_between_which_other_calls_go(
+    ana: Tenant, turn: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pieces, between, append = list[int](), list[float](), TurnStore.append
+
+    async def appended(self: TurnStore, host: UUID, turns: Sequence[NewTurn]) -> list[Appended | Refused]:
+        pieces.append(len(turns))
+        return await append(self, host, turns)
+
+    async def without_slot(seconds: float) -> None:
+        between.append(seconds)
+        if len(between) == 3:
+            raise fair_queue.refuse_overload("others are served")
+
+    monkeypatch.setattr(TurnStore, "append", appended)
+    monkeypatch.setattr(fair_queue, "sleep_without_slot", without_slot)
+    batch = {"turns": [{**turn, "turn_id": str(n)} for n in range(4 * PIECE_TURNS)]}
+    reply = await ana.http.post(BATCH, json=batch)
+    results = reply.json()["results"]
+    assert (reply.status_code, pieces) == (200, [PIECE_TURNS] * 3)
+    assert [one["ok"] for one in results] == [True] * 3 * PIECE_TURNS + [False] * PIECE_TURNS
+    assert {(one["error"]["code"], one["error"]["retryable"]) for one in results if not one["ok"]} == {
+        ("RATE_LIMITED", True)
+    }
+
+
+async def test_pieces_are_cut_by_their_texts_too(ana: Tenant, turn: dict[str, Any]) -> None:
+    said = [{"role": "user", "content": "word " * (PIECE_CHARACTERS // 15)}]
+    turns = [NewTurn("home", "s", str(n), (NewMessage("user", said[0]["content"]),)) for n in range(7)]
+    assert [len(piece) for piece in _cut_pieces(turns)] == [3, 3, 1]
+    batch = {"turns": [{**turn, "turn_id": str(n), "messages": said} for n in range(7)]}
+    results = (await ana.http.post(BATCH, json=batch)).json()["results"]
+    assert [one["ok"] for one in results] == [True] * 7
 
 
 @pytest.mark.parametrize(
