@@ -29,6 +29,17 @@ PARAMETERS = frozenset({"ssl", "sslmode", *CERTIFICATES, "host", "port", "target
 SYSTEM = "system"
 #: The session setting by which the owner's row policies let a session work on every tenant's rows.
 EVERY_HOST = {"afterturn.every_host": "on"}
+#: Settings of every session of ours, by which the server notices a client that is gone: within 30 s where its machine
+#: or the network is, and within 5 s of a statement where its process is.
+LIVENESS: Mapping[str, str] = MappingProxyType(
+    {
+        "tcp_keepalives_idle": "10",
+        "tcp_keepalives_interval": "5",
+        "tcp_keepalives_count": "4",
+        "tcp_user_timeout": "30000",
+        "client_connection_check_interval": "5s",
+    }
+)
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 #: Connect arguments of sessions that a pooler in transaction mode may lend to others between two transactions:
 #: statements have no names and are sent anew each time.
@@ -75,7 +86,7 @@ def create_owner_engine(
     Row policies apply to the owner as to the service's roles: as the owner, a session of `create_engine` sees only the
     rows of the tenant that its transaction names. Otherwise as `create_engine`.
     """
-    settings = {**driver.get("server_settings", NOTHING), **EVERY_HOST}
+    settings = {**LIVENESS, **driver.get("server_settings", NOTHING), **EVERY_HOST}
     return create_engine(url, timeout_s=timeout_s, driver={**driver, "server_settings": settings}, **options)
 
 

@@ -20,7 +20,7 @@ from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 from sqlalchemy.util.concurrency import greenlet_spawn
 
 from store.authority import SETTING, current_authority
-from store.connections import NAMELESS, create_engine
+from store.connections import LIVENESS, NAMELESS, create_engine
 from store.database_outage import is_statement_timeout, lock_timeouts
 from store.driver_rows import get_driver_connection
 from store.errors import SessionDefaultsMissing, StatementTimeout
@@ -51,9 +51,11 @@ SESSION_DEFAULTS = {
     "idle_in_transaction_session_timeout": "30s",
     "lock_timeout": f"{LOCK_TIMEOUT_S}s",
 }
+#: The name of the service's sessions.
+APPLICATION_NAME = "afterturn"
 #: How many prepared statements a connection keeps, of SQLAlchemy and of the driver itself, of any length.
 CACHED = {"prepared_statement_cache_size": 500, "statement_cache_size": 500, "max_cacheable_statement_size": 0}
-NAMED = {"application_name": "afterturn"}
+NAMED = {"application_name": APPLICATION_NAME}
 #: Session defaults that are not in force; lists are compared without blanks, which the server may add.
 MISSING_DEFAULTS = """
     select d.name from unnest($1::text[], $2::text[]) d(name, wanted)
@@ -224,7 +226,7 @@ def service_engine(url: str, *, pooled: bool = False, **options: Any) -> AsyncEn
 
     `pooled`: for a pooler in transaction mode, whose sessions serve others between transactions and keep no state.
     """
-    driver: dict[str, Any] = {"server_settings": {**SESSION_DEFAULTS, **NAMED}, **CACHED}
+    driver: dict[str, Any] = {"server_settings": {**SESSION_DEFAULTS, **LIVENESS, **NAMED}, **CACHED}
     if pooled:
         driver = {"server_settings": NAMED, **NAMELESS}
     return create_engine(url, timeout_s=5, driver={**driver, "command_timeout": COMMAND_TIMEOUT_S}, **options)

@@ -60,6 +60,7 @@ from store.database import Database
 from store.database_gauges import read_database_sample
 from store.derived.pending_words import PendingWordsLimit
 from store.erasure import Erasures
+from store.half_open import keep_ending_half_open_sessions
 from store.ledger.depth import read_depths
 from store.ledger.freshness import Waiter
 from store.ledger.ledger import Ledger
@@ -262,6 +263,7 @@ async def _open_resources(settings: Settings, owned: _Resources) -> AsyncGenerat
     async with (
         measure_loop_lag("api"),
         owned.clock.running(),
+        run_meanwhile(keep_ending_half_open_sessions(owned.database), "half-open sessions"),
         owned.watch.running(),
         record_models_meanwhile(owned.database, settings, owned.embedder),
         store_configured_target(owned.database, settings.gateway),

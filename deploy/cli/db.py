@@ -24,7 +24,7 @@ from deploy.settings import Settings
 from deploy.settings_layers import name_variable
 from deploy.tables import ResultTable
 from store import migrations
-from store.connections import NAMELESS, create_engine
+from store.connections import LIVENESS, NAMELESS, create_engine
 from store.database import SESSION_DEFAULTS, read_missing_defaults
 from store.database_outage import state_of
 from store.distribution import FUNCTIONS, FUNCTIONS_KEPT, plan_statements
@@ -189,11 +189,12 @@ async def _prepare_database(owner: str, logins: dict[str, Login], *, defaults: b
 async def _keep_session_defaults(connection: AsyncConnection, name: str) -> list[str]:
     """Set session defaults on a login role, so that they hold behind any connection pooler."""
     database = str(await connection.scalar(text("select current_database()")))
+    kept = {**SESSION_DEFAULTS, **LIVENESS}
     statements = [
         f"alter role {_quote_identifier(name)} in database {_quote_identifier(database)} set {setting} = {value};"
         for setting, value in (
             *((setting, value) for setting, value in SESSION_DEFAULTS.items() if setting == "search_path"),
-            *((setting, f"'{value}'") for setting, value in SESSION_DEFAULTS.items() if setting != "search_path"),
+            *((setting, f"'{value}'") for setting, value in kept.items() if setting != "search_path"),
         )
     ]
     return [statement for statement in statements if not await _try_statement(connection, statement)]

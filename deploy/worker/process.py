@@ -46,6 +46,7 @@ from store.clock import DatabaseClock
 from store.database import Database
 from store.derived.pending_words import PendingWordsIndexer
 from store.erasure import Erasures
+from store.half_open import keep_ending_half_open_sessions
 from store.ledger.deliveries import DeliveryWriter
 from store.ledger.freshness import Waiter
 from store.ledger.ledger import Ledger
@@ -263,6 +264,7 @@ async def _build_resources(
             ("sweeper", sweeper.run()),
             ("maintainer", _run_maintenance(maintainer, clock)),
             ("clock", clock.run()),
+            ("half-open sessions", keep_ending_half_open_sessions(database)),
             ("broker", watch.run()),
             ("loop lag", record_loop_lag("worker")),
             ("models", record_models(database, settings, embedder)),

@@ -14,11 +14,13 @@ from pathlib import Path
 from types import MappingProxyType
 
 import redis
+from sqlalchemy import text
 
 from deploy.lab.chaos.database_observer import DatabaseObserver
 from deploy.lab.chaos.feeder import TrafficSender
 from deploy.lab.chaos.gateway import GatewayHandle
 from deploy.lab.chaos.gateway_process import AnswerMode
+from deploy.lab.chaos.half_open import open_half_open_session
 from deploy.lab.chaos.interrupted import (
     FaultEpisode,
     LedgerKey,
@@ -44,6 +46,8 @@ MOMENT_S, MORE_CALLS_S = 10.0, 2.0
 #: Deaths of a process per minute; the supervisor gives up at the fifth, which is not tested here.
 DEATHS_A_MINUTE = 3
 MINUTE_S = 60.0
+
+NEWEST_BANK = text("select bank_id from afterturn.turn_t order by position desc limit 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +197,19 @@ async def refuse_writes_of_valkey(scene: FaultTargets) -> FaultEpisode:
     return FaultEpisode("refuse_writes_of_valkey", " ".join(refusal.begin), began, time.time(), frozenset(rows))
 
 
+async def leave_session_half_open(scene: FaultTargets) -> FaultEpisode:
+    """Leave a session that holds the lock of a bank in use, in the middle of a statement, until the service ends it."""
+    bank = (await scene.observer.query(NEWEST_BANK))[0].bank_id
+    began = time.time()
+    session = await open_half_open_session(scene.stack.database_url.get_secret_value(), bank)
+    try:
+        await wait_until(session.is_closed, MINUTE_S)
+        rows = await read_waiting_rows(scene.observer)
+    finally:
+        session.terminate()
+    return FaultEpisode("leave_session_half_open", "postgres", began, time.time(), frozenset(rows))
+
+
 async def restart_postgres(scene: FaultTargets) -> FaultEpisode:
     """Shut PostgreSQL down in immediate mode: no checkpoint, all connections cut, recovery from the WAL."""
     pid, held = await scene.pid("postgres"), await read_running_rows(scene.observer)
@@ -237,6 +254,7 @@ FAULTS: Mapping[str, Fault] = MappingProxyType(
         "flush_valkey": flush_valkey,
         "pause_valkey": pause_valkey,
         "refuse_writes_of_valkey": refuse_writes_of_valkey,
+        "leave_session_half_open": leave_session_half_open,
         "restart_postgres": restart_postgres,
         "gateway_refuse": refuse_gateway,
         **{
