@@ -186,8 +186,15 @@ class ApiSettings(BaseModel):
         default=4096,
         ge=64,
         le=1_000_000,
-        description="most open connections of one API process; further ones wait until one is closed; raise it where "
-        "very many agents keep connections open",
+        description="most open connections of one API process; from three quarters on, those that have been silent "
+        "longest are closed; raise it where very many agents keep connections open",
+    )
+    max_connections_per_address: int = Field(
+        default=256,
+        ge=1,
+        le=1_000_000,
+        description="most open connections of one client address; of more, those that have been silent longest are "
+        "closed; raise it where many agents share one address",
     )
     max_unfinished_per_address: int = Field(
         default=64,

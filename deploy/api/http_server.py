@@ -2,11 +2,13 @@
 
 It limits what happens before the application sees a request: the bytes of a request's head (request line and headers
 together; more is answered with a bare 431), the total time for a head (after which the connection is closed, as is one
-that idles for so long), and concurrent connections. `producers.http.limits` limits what comes after the head.
+that idles for so long), and concurrent connections; `deploy/api/connections.py` closes silent ones where there are too
+many. `producers.http.limits` limits what comes after the head.
 """
 
 import asyncio
 import resource
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,9 @@ from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from granian.server.embed import Server
 
+from deploy.api.connections import ConnectionLimit
 from producers.settings import ApiSettings
+from store.concurrent_calls import run_meanwhile
 
 #: Connections that wait to be accepted.
 BACKLOG = 2048
@@ -42,8 +46,10 @@ async def serve_application(
     `path`: listen on this Unix socket instead, which only its owner can open.
     The application's lifespan is the caller's. Raises the server's error when it cannot listen.
     """
+    most = reserve_connections(settings.max_connections)
+    limit = ConnectionLimit(settings, port, most)
     server = Server(
-        app,
+        limit.watch_requests(app) if path is None else app,
         address=host,
         port=port,
         uds=path,
@@ -51,7 +57,7 @@ async def serve_application(
         http=HTTPModes.http1,
         websockets=False,
         backlog=BACKLOG,
-        backpressure=reserve_connections(settings.max_connections),
+        backpressure=most,
         http1_settings=HTTP1Settings(
             header_read_timeout=round(settings.head_seconds * 1000), max_buffer_size=settings.max_head_bytes
         ),
@@ -59,6 +65,11 @@ async def serve_application(
         log_dictconfig=LOGGED,
     )
     server.uds_permissions = OWNER_ALONE
+    async with nullcontext() if path is not None else run_meanwhile(limit.run(), "connections"):
+        await _serve_until(server, ending)
+
+
+async def _serve_until(server: Server, ending: asyncio.Event) -> None:
     serving = asyncio.create_task(server.serve(), name="serve HTTP")
     told = asyncio.create_task(ending.wait(), name="wait for the end")
     await asyncio.wait((serving, told), return_when=asyncio.FIRST_COMPLETED)

@@ -127,6 +127,18 @@ def read_client_address(scope: Scope, trusted: Sequence[Network]) -> str:
         if before is None:
             break
         address = before
+    return _name_client(address)
+
+
+def name_peer(name: str, trusted: Sequence[Network]) -> str | None:
+    """Return the address by which a connection's other end is counted; None for a trusted proxy."""
+    address = _parse_address(name)
+    if address is None:
+        return name
+    return None if any(address in network for network in trusted) else _name_client(address)
+
+
+def _name_client(address: Address) -> str:
     if isinstance(address, IPv6Address):
         return str(ipaddress.ip_network((address, IPV6_PREFIX), strict=False))
     return str(address)
