@@ -12,7 +12,7 @@ from producers.errors import FieldProblem, Invalid
 from producers.http.error_responses import Malformed
 from producers.service.bodies import parse_body
 from producers.service.fields import BANK_NAME, POSITION_MAX, DefaultBank, NamedBank, WaitMs
-from producers.service.json_values import limit_json, limit_values
+from producers.service.json_values import limit_json
 from store.errors import NotFound
 
 P = TypeVar("P", bound=BaseModel)
@@ -67,8 +67,7 @@ async def read_body(request: Request) -> Any:
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError:
-        # Its encoding may be another one, in which values were not counted exactly.
-        return limit_values(_as_the_standard_reads(raw), len(raw))
+        return _as_the_standard_reads(raw)
 
 
 def _as_the_standard_reads(raw: bytes) -> Any:

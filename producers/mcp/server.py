@@ -26,7 +26,6 @@ from producers.mcp import context as context_calls
 from producers.mcp.switches import ToolSwitches
 from producers.mcp.tool_schemas import describe_answer, describe_arguments
 from producers.mcp.tools import TOOLS, McpTool
-from producers.service.json_values import limit_values
 from producers.service.memory import MemoryFacade
 from store.tenancy.keys import Grant
 from store.tracing import SpanRole, TraceSpan, read_traceparent, trace_operation
@@ -111,7 +110,7 @@ class McpServer:
             if tool is None:
                 raise Invalid(FieldProblem("name", "no such tool; tools/list names them"))  # noqa: TRY301 - one way to fail
             with _trace_call(tool, asked):
-                answer = await tool.call(self._memory, grant, limit_values(asked.arguments or {}))
+                answer = await tool.call(self._memory, grant, asked.arguments or {})
         except Exception as error:  # noqa: BLE001 - an error's text must not reach a client or the SDK's log
             return _refuse_call(tool, error, scope)
         scope[TOOL] = (asked.name, None, None)
@@ -188,6 +187,11 @@ def describe_tool(tool: McpTool) -> types.Tool:
             open_world_hint=False,
         ),
     )
+
+
+def refuse_request(message: str) -> dict[str, Any]:
+    """Return the answer to a request that is refused before it is parsed."""
+    return {"jsonrpc": "2.0", "id": None, "error": {"code": types.INVALID_REQUEST, "message": message}}
 
 
 def _refuse_call(tool: McpTool | None, error: Exception, scope: Scope) -> types.CallToolResult:

@@ -16,28 +16,19 @@ WINDOW = 16_384
 _SPACE = b" \t\r\n"
 
 
-def limit_values(value: Any, size: int = 0) -> Any:
-    """Return a request's JSON, of this many bytes. Raises Invalid where it holds too many values for its size."""
-    most, seen, level = _limit_of(size), 0, [value]
-    while level:
-        seen += len(level)
-        if seen > most:
-            raise _refuse_values(most)
-        level = [inner for one in level for inner in _list_inside(one)]
-    return value
-
-
 async def limit_json(raw: bytes) -> None:
-    """Check JSON before it is parsed; values are counted off the event loop. Raises Invalid as `limit_values`.
+    """Check JSON before it is parsed; values are counted off the event loop. Raises Invalid for too many for its size.
 
-    A member whose name is given twice counts twice. JSON in UTF-16 or UTF-32 is left to `limit_values`.
+    A member whose name is given twice counts twice.
     """
+    raw = _as_utf8(raw)
     if _may_hold_more(raw):
         await run_steps_off_loop(len(raw), _limit_counted(raw))
 
 
 def limit_json_now(raw: bytes) -> None:
     """Check JSON as `limit_json` does, in the thread of the caller."""
+    raw = _as_utf8(raw)
     if _may_hold_more(raw):
         run_steps(_limit_counted(raw))
 
@@ -72,14 +63,20 @@ def _list_inside(value: Any) -> Any:
 
 
 def _may_hold_more(raw: bytes) -> bool:
-    """Return whether the bytes, commas and brackets, even those in strings, are enough for too many values.
-
-    Other encodings than UTF-8 have such bytes in other characters, too.
-    """
+    """Return whether the bytes, commas and brackets, even those in strings, are enough for too many values."""
     most = _limit_of(len(raw))
-    if len(raw) <= 2 * most - 1 or not json.detect_encoding(raw).startswith("utf-8"):
-        return False
-    return _count_marks(raw) >= most
+    return len(raw) > 2 * most - 1 and _count_marks(raw) >= most
+
+
+def _as_utf8(raw: bytes) -> bytes:
+    """Return JSON of any encoding in UTF-8, in which marks are counted; as it is where it is no text."""
+    encoding = json.detect_encoding(raw)
+    if encoding.startswith("utf-8"):
+        return raw
+    try:
+        return raw.decode(encoding, "surrogatepass").encode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return raw
 
 
 def _count_marks(raw: bytes) -> int:

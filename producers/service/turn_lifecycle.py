@@ -78,7 +78,7 @@ class TurnLifecycle:
 
     async def _keep(self, grant: Grant, asked: Any) -> "KeptTurn | StoreError":
         require_write(grant)
-        body = parse_body(AfterTurnBody, asked)
+        body = await run_off_loop(measure_value(asked), parse_body, AfterTurnBody, asked)
         place = read_place(body)
         bank = await self._dependencies.reach(grant, place.project)
         note_place(grant.host_id, bank, place.session, place.turn)
@@ -99,12 +99,13 @@ class TurnLifecycle:
         return answer
 
     async def _prepare(self, grant: Grant, asked: Any) -> dict[str, Any]:
-        body = parse_body(BeforeTurnBody, asked)
+        size = measure_value(asked)
+        body = await run_off_loop(size, parse_body, BeforeTurnBody, asked)
         place = read_place(body)
-        history, current = await run_off_loop(measure_value(asked), read_before, body, self._settings.max_message_bytes)
+        history, current = await run_off_loop(size, read_before, body, self._settings.max_message_bytes)
         bank = await self._dependencies.reach(grant, place.project)
         note_place(grant.host_id, bank, place.session, place.turn)
-        query = "\n".join(render_item(item) for item in current)
+        query = await run_off_loop(size, lambda: "\n".join(render_item(item) for item in current))
         (found, fresh), (kept, facts) = await self._read_all(grant, bank, body, query)
 
         def assemble() -> dict[str, Any]:

@@ -93,8 +93,10 @@ def choose_delta(items: Sequence[Item], stored: Sequence[Item]) -> list[Item]:
     item remains after it. Stored items that also come later in the input may be missing from that beginning.
     """
     given, known = [identify_item(item) for item in items], [identify_item(item) for item in stored]
-    for size in range(min(len(items) - 1, len(stored)), 0, -1):
-        behind = set(given[size:])
+    longest = min(len(items) - 1, len(stored))
+    behind = set(given[longest + 1 :])
+    for size in range(longest, 0, -1):
+        behind.add(given[size])
         shown = [one for one in known if one not in behind]
         if given[:size] in (known[-size:], shown[-size:]):
             return list(items[size:])

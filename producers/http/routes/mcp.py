@@ -8,12 +8,13 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Request, Response
 from starlette.types import Receive, Scope, Send
 
-from producers.errors import InsufficientScope, Unauthenticated
+from producers.errors import InsufficientScope, Invalid, Unauthenticated
 from producers.http.authentication import Authenticator, authenticate_and_queue
 from producers.http.requests import json_response
-from producers.mcp.server import McpServer
+from producers.mcp.server import McpServer, refuse_request
 from producers.mcp.settings import McpSettings
 from producers.mcp.switches import ToolSwitches
+from producers.service.json_values import limit_json
 from producers.service.memory import MemoryFacade
 from producers.settings import ApiSettings
 
@@ -47,7 +48,13 @@ def mcp_routes(memory: MemoryFacade, keys: Authenticator, settings: ApiSettings)
             await authenticate_and_queue(request, keys)
         except (Unauthenticated, InsufficientScope) as error:
             raise _name_issuers(error, request, settings.mcp) from None
-        return Exchange(server, await request.body())
+        body = await request.body()
+        try:
+            await limit_json(body)
+        except Invalid as refusal:
+            # As the protocol says it, since its own parser has not seen the body.
+            return json_response(refuse_request(str(refusal)), 400)
+        return Exchange(server, body)
 
     for path in PATHS:
         router.add_api_route(

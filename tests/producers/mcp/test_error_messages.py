@@ -1,5 +1,6 @@
 """Answers of the SDK on their way to a client: errors repeat nothing, results pass as they are."""
 
+import json
 from typing import Any
 
 import orjson
@@ -8,6 +9,8 @@ from mcp import types
 from starlette.types import Message
 
 from producers.mcp import server
+from producers.service.json_values import VALUES
+from tests.producers.conftest import Tenant
 
 
 async def pass_through(*bodies: bytes) -> bytes:
@@ -43,3 +46,20 @@ async def test_an_error_repeats_nothing_however_it_is_called() -> None:
     answer = orjson.loads(await pass_through(body[:40], body[40:]))
     told = {"code": types.INVALID_PARAMS, "message": server.PROTOCOL_ERRORS[types.INVALID_PARAMS]}
     assert answer == {"jsonrpc": "2.0", "id": called, "error": told}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+@pytest.mark.parametrize("where", ["arguments", "_meta", "elsewhere"])
+async def test_too_many_values_are_refused_before_they_are_parsed(
+    ana: Tenant, where: str, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("it was parsed")
+
+    monkeypatch.setattr(server.McpServer, "serve", refuse)
+    asked = {"name": "memory_search", where: {"many": [0] * VALUES}}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": asked}).encode(encoding)
+    reply = await ana.http.post("/mcp", content=body, headers={"content-type": "application/json"})
+    error = reply.json()["error"]
+    assert (reply.status_code, error["code"]) == (400, types.INVALID_REQUEST)
+    assert f"more than {VALUES} JSON values" in error["message"]
