@@ -26,6 +26,7 @@ from deploy.api.http_server import serve_application
 from deploy.api.plugin_address import ListenAddress, find_warning
 from deploy.api.plugin_listener import create_listener_app, make_store_finder
 from deploy.components.broker_fitness import BrokerMonitor
+from deploy.components.database_fitness import log_unusable_databases
 from deploy.components.external_models import record_models_meanwhile
 from deploy.components.facade import build_dependencies
 from deploy.components.gateways import create_gateway_recall, store_configured_target
@@ -265,6 +266,7 @@ async def _open_resources(settings: Settings, owned: _Resources) -> AsyncGenerat
         owned.clock.running(),
         run_meanwhile(keep_ending_half_open_sessions(owned.database), "half-open sessions"),
         owned.watch.running(),
+        run_meanwhile(log_unusable_databases(settings.database), "databases"),
         record_models_meanwhile(owned.database, settings, owned.embedder),
         store_configured_target(owned.database, settings.gateway),
         owned.embedder_loading.loading(),

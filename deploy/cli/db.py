@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from asyncpg.exceptions import PostgresError
 from sqlalchemy import NullPool, make_url, text
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deploy.cli.database_checks import EXTENSION_SQL, PATIENCE_S, judge_revision, read_row, read_schema_version
-from deploy.cli.doctor_checks import name_error_kind
 from deploy.cli.options import JsonOption
 from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import OWNER_VARIABLE, read_settings
 from deploy.cli.scram import make_verifier
+from deploy.components.database_fitness import DATABASE_ERRORS, explain_failure, name_error_kind
 from deploy.notices import print_notice
 from deploy.settings import Settings
 from deploy.settings_layers import name_variable
@@ -243,7 +242,7 @@ def _migrate_schema(owner: str) -> None:
         asyncio.run(restamp_log(owner))
     except UnknownRevision as error:
         raise exit_with(str(error), 1) from None
-    except (SQLAlchemyError, PostgresError, OSError) as error:
+    except DATABASE_ERRORS as error:
         raise exit_with(f"the schema cannot be migrated as {server.name} ({name_error_kind(error)})", 1) from None
     print_notice(f"the schema is at revision {migrations.newest_revision()}")
 
@@ -252,10 +251,9 @@ def _run_or_exit(work: Any) -> Any:
     """Run the work; exits 1 when the database does not answer."""
     try:
         return asyncio.run(work)
-    except (SQLAlchemyError, PostgresError, OSError, TimeoutError) as error:
-        raise exit_with(
-            f"the database does not answer ({name_error_kind(error)}): check database.owner_url", 1
-        ) from None
+    except DATABASE_ERRORS as error:
+        problem = explain_failure(error, "database.owner_url")
+        raise exit_with(f"the database of database.owner_url: {problem.what}: {problem.remedy}", 1) from None
 
 
 async def _examine_database(settings: Settings) -> list[Check]:
@@ -282,8 +280,9 @@ async def _examine_role(role: str, url: str, *, pooled: bool) -> Check:
             member = there and bool(await connection.scalar(MEMBER, {"role": role}))
             raw = await connection.get_raw_connection()
             missing = await read_missing_defaults(raw.driver_connection) if pooled else []
-    except (SQLAlchemyError, PostgresError, OSError, TimeoutError) as error:
-        return Check(key, f"cannot connect ({name_error_kind(error)})", "run `afterturn db init`, or check the URL")
+    except DATABASE_ERRORS as error:
+        problem = explain_failure(error, key)
+        return Check(key, f"cannot connect: {problem.what}", problem.remedy)
     if not member:
         return Check(
             key, f"connects as {name}", f"this is no member of {role}: grant {role} to {_quote_identifier(name)};"
@@ -300,8 +299,9 @@ async def _examine_schema(owner: str) -> list[Check]:
         there = (await read_row(owner, VERSION_TABLE)).there
         revision = str((await read_row(owner, REVISION)).version_num) if there else None
         told = await read_schema_version(owner)
-    except (SQLAlchemyError, PostgresError, OSError, TimeoutError) as error:
-        return [Check("database.owner_url", f"cannot connect ({name_error_kind(error)})", "check the URL")]
+    except DATABASE_ERRORS as error:
+        problem = explain_failure(error, "database.owner_url")
+        return [Check("database.owner_url", f"cannot connect: {problem.what}", problem.remedy)]
     vector = server.vector
     return [
         Check("server", f"PostgreSQL {server.version}, owner {server.name}"),

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Group
 from rich.text import Text
-from sqlalchemy.exc import SQLAlchemyError
 
 from deploy.cli import doctor_checks
 from deploy.cli.doctor_checks import DoctorTarget
@@ -17,6 +16,7 @@ from deploy.cli.orphaned_databases import find_orphaned_databases
 from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import describe_service, find_service_elsewhere
 from deploy.components.bootstrap import HOST
+from deploy.components.database_fitness import DATABASE_ERRORS, name_error_kind
 from deploy.local.stack import Stack, StackNotRunning, find_stack
 from deploy.notices import print_notice, replace_unprintable
 from deploy.settings import Settings, load_settings
@@ -119,8 +119,8 @@ def _mend_log(owner_url: str, *, restored: bool) -> None:
     try:
         stamped = asyncio.run(restamp_log(owner_url))
         begin = asyncio.run(skip_lost_positions(owner_url)) if restored else None
-    except (SQLAlchemyError, OSError, TimeoutError) as error:
-        raise exit_with(f"the log could not be stamped ({doctor_checks.name_error_kind(error)})", 1) from None
+    except DATABASE_ERRORS as error:
+        raise exit_with(f"the log could not be stamped ({name_error_kind(error)})", 1) from None
     print_notice(f"{stamped} events were stamped for this cluster")
     if begin is not None:
         print_notice(f"new events get positions above {begin}: no lost position is used again")

@@ -22,6 +22,7 @@ from deploy.cli.database_checks import judge_revision, read_schema_version
 from deploy.cli.doctor_rules import DoctorFinding, report_failure, report_ok, report_warning
 from deploy.cli.gateway_targets import describe_target
 from deploy.components import broker_fitness
+from deploy.components.database_fitness import DATABASE_ERRORS, explain_failure, name_error_kind, try_url
 from deploy.components.gateways import TargetAccess
 from deploy.local.errors import BinaryMissing
 from deploy.local.stack import FILE, Stack
@@ -236,10 +237,13 @@ async def check_postgresql(patient: DoctorTarget) -> AsyncIterator[DoctorFinding
             )
         migrated = _read_first_column(await fetch_row(url, MIGRATED, pooled=pooled))
         home = bool(_read_first_column(await fetch_row(url, AT_HOME, pooled=pooled))) if migrated else None
-    except (SQLAlchemyError, OSError, TimeoutError) as error:
-        yield report_failure(
-            "PostgreSQL", f"does not answer ({name_error_kind(error)})", patient.remedy("database.url")
-        )
+        if pooled:
+            for one in (url, patient.url("operator_url") or url):
+                await try_url(one, pooled=True)
+    except DATABASE_ERRORS as error:
+        problem = explain_failure(error, "database.url or database.operator_url")
+        remedy = problem.remedy if problem.lasting else patient.remedy("database.url")
+        yield report_failure("PostgreSQL", problem.what, remedy)
         return
     yield await _check_migrations(owner_url, foreign=patient.foreign)
     if home is not None:
@@ -258,7 +262,7 @@ async def check_gateways(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:
         targets = [one for one in await GatewayTargets(database).list() if one.target.replaced_at is None]
         gates = {gate_name("gateway", str(one.target.target_id)): one for one in targets}
         shut = await shut_gates(database, list(gates))
-    except (SQLAlchemyError, OSError, TimeoutError):
+    except DATABASE_ERRORS:
         # Another check reports the problem with the database.
         return
     finally:
@@ -297,10 +301,9 @@ async def _check_migrations(owner_url: str, *, foreign: bool) -> DoctorFinding:
         told = await read_schema_version(owner_url)
     except SQLAlchemyError:
         found, told = None, None
-    except (OSError, TimeoutError) as error:
-        return report_failure(
-            "migrations", f"the owner cannot connect ({name_error_kind(error)})", "check database.owner_url"
-        )
+    except DATABASE_ERRORS as error:
+        flaw = explain_failure(error, "database.owner_url")
+        return report_failure("migrations", f"the owner cannot connect: {flaw.what}", flaw.remedy)
     problem = judge_revision(found, told)
     return doctor_rules.judge_schema_revision(found, migrations.newest_revision(), problem, foreign=foreign)
 
@@ -346,9 +349,3 @@ def _read_first_column(row: Sequence[Any] | None) -> Any:
 
 def _find_existing_folder(folder: Path) -> Path:
     return folder if folder.exists() else _find_existing_folder(folder.parent)
-
-
-def name_error_kind(error: Exception) -> str:
-    """Return the class name of an error, whose text could show a URL with a password."""
-    origin = getattr(error, "orig", None)
-    return type(origin or error).__name__

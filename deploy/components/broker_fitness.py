@@ -6,6 +6,7 @@ every problem of a broker that was unavailable at start and came back: turns are
 """
 
 import asyncio
+import ssl
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import structlog
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from deploy.components.database_fitness import list_causes
 from producers.notifications import name_fault, write_probe
 from producers.settings import BrokerSettings
 from store.concurrent_calls import run_meanwhile
@@ -111,6 +113,14 @@ def judge_refused_login(error: redis.RedisError) -> BrokerProblem:
     return BrokerProblem(what, "name a Redis or Valkey in broker.url, with a user and a password that it takes")
 
 
+def judge_certificate(error: BaseException) -> BrokerProblem | None:
+    """Return the problem of a server whose certificate is not accepted; None for another error."""
+    if not any(isinstance(cause, ssl.SSLCertVerificationError) for cause in list_causes(error)):
+        return None
+    remedy = "name in broker.url the authority that signed it (ssl_ca_certs) and a host name of the certificate"
+    return BrokerProblem("its certificate is not accepted", remedy)
+
+
 def judge_cluster(*, enabled: bool) -> Iterator[BrokerProblem]:
     """Yield a problem when cluster mode is on: such a server holds only some keys and redirects for the others."""
     if enabled:
@@ -142,6 +152,7 @@ class BrokerMonitor:
     settings: BrokerSettings
     every_s: float = RETRY_INTERVAL_S
     _found: list[BrokerProblem] | None = None
+    _distrusted: bool = False
 
     def wrong(self) -> str:
         """Return why the server may discard messages; '' when no reason is known."""
@@ -154,8 +165,12 @@ class BrokerMonitor:
         except (redis.AuthenticationError, redis.InvalidResponse) as error:
             _log_problem(judge_refused_login(error))
             return False
-        except (redis.ConnectionError, redis.TimeoutError, OSError):
-            return False  # unavailable, or still loading its saved data
+        except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
+            # Unavailable, still loading its saved data, or of a foreign authority, which is told once.
+            if (flaw := judge_certificate(error)) is not None and not self._distrusted:
+                self._distrusted = True
+                _log_problem(flaw)
+            return False
         for flaw in self._found:
             _log_problem(flaw)
         return True

@@ -15,16 +15,14 @@ from threading import Thread
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from asyncpg.exceptions import PostgresError
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from sqlalchemy import NullPool, text
-from sqlalchemy.exc import SQLAlchemyError
 
+from deploy.components.database_fitness import DATABASE_ERRORS, explain_failure, try_url
 from deploy.observability.metrics import SampleFiles, is_served_elsewhere
 from deploy.observability.process_metrics import ProcessGauges
 from deploy.observability.samples import SERVED, WORKER_SAMPLES
 from deploy.settings import Settings
-from store.connections import create_engine
+from store.settings import DatabaseSettings
 
 #: Time-out for the database, in seconds.
 ANSWER_S = 3.0
@@ -81,7 +79,7 @@ def _listen(settings: Settings) -> None:
     routes: dict[str, Callable[[], tuple[HTTPStatus, str, bytes]]] = {
         "/metrics": lambda: (HTTPStatus.OK, CONTENT_TYPE_LATEST, _render_metrics(settings)),
         "/health/live": lambda: (HTTPStatus.OK, PLAIN, b"live\n"),
-        "/health/ready": lambda: _look_at_database(settings.database.url.get_secret_value()),
+        "/health/ready": lambda: _look_at_database(settings.database),
     }
 
     def answer(request: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
@@ -104,15 +102,10 @@ def _render_metrics(settings: Settings) -> bytes:
     return generate_latest(registry)
 
 
-def _look_at_database(url: str) -> tuple[HTTPStatus, str, bytes]:
-    async def look() -> None:
-        engine = create_engine(url, timeout_s=ANSWER_S, poolclass=NullPool)
-        async with asyncio.timeout(ANSWER_S), engine.connect() as connection:
-            await connection.execute(text("select 1"))
-
+def _look_at_database(settings: DatabaseSettings) -> tuple[HTTPStatus, str, bytes]:
     try:
-        asyncio.run(look())
-    except (SQLAlchemyError, PostgresError, OSError, TimeoutError) as error:
-        reason = f"the database does not answer ({type(error).__name__})\n"
+        asyncio.run(try_url(settings.url.get_secret_value(), pooled=settings.transaction_pooling, timeout_s=ANSWER_S))
+    except DATABASE_ERRORS as error:
+        reason = f"database.url: {explain_failure(error, 'database.url').what}\n"
         return HTTPStatus.SERVICE_UNAVAILABLE, PLAIN, reason.encode()
     return HTTPStatus.OK, PLAIN, b"ready\n"

@@ -23,6 +23,7 @@ from dramatiq.asyncio import EventLoopThread, set_event_loop_thread
 from dramatiq.brokers.redis import RedisBroker
 
 from deploy.components.broker_fitness import BrokerMonitor
+from deploy.components.database_fitness import log_unusable_databases
 from deploy.components.external_models import record_models
 from deploy.components.facade import build_dependencies
 from deploy.components.gateways import build_delivery_clients, create_gateway_recall
@@ -266,6 +267,7 @@ async def _build_resources(
             ("clock", clock.run()),
             ("half-open sessions", keep_ending_half_open_sessions(database)),
             ("broker", watch.run()),
+            ("databases", log_unusable_databases(settings.database)),
             ("loop lag", record_loop_lag("worker")),
             ("models", record_models(database, settings, embedder)),
             ("indexes", index_as_owner(settings, name)),

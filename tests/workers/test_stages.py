@@ -150,14 +150,14 @@ async def test_while_the_model_is_at_one_piece_the_next_is_read_already(world: W
     assert set(await world.statuses(Stage.EMBEDDING)) == {"done"}
 
 
-async def test_texts_of_many_hosts_are_embedded_in_one_go_and_each_written_to_its_own(world: World) -> None:
+async def test_texts_of_many_hosts_are_embedded_apart_and_each_written_to_its_own(world: World) -> None:
     other = UUID(int=7)
     await world.sql("insert into afterturn.host_t (host_id, name) values (:host, 'other')", host=other)
     await world.append()
     await world.turns.append(other, [NewTurn("default", "s", "t", dialogue("Who is there?", "Somebody."))])
     crew = Crew(world)
     await crew.drain(Stage.EMBEDDING)
-    assert [len(batch) for batch in crew.embedder.batches] == [4]
+    assert [len(batch) for batch in crew.embedder.batches] == [2, 2]
     rows = await world.sql("""
         select v.host_id, u.content, v.embedding::text as embedding from afterturn.unit_vector_t v
           join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)""")
