@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from afterturn_client.prompt_questions import shorten_question
+
 from producers import fair_queue, metrics
 from producers.service.authorisation import require_write
 from producers.service.banks import assign_author
@@ -162,7 +164,7 @@ class TurnLifecycle:
     ) -> tuple[RecallAnswer, AwaitedFreshness]:
         asked = RecallQuery(
             bank=bank,
-            text=query.encode()[:MAX_QUERY_BYTES].decode(errors="ignore") if query.strip() else body.turn_id,
+            text=shorten_question(query) if query.strip() else body.turn_id,
             k=RECALLED,
             session_name=body.session_id,
             only_session=self._is_within_session(body),

@@ -45,6 +45,10 @@ def test_of_a_long_prompt_the_end_and_the_beginning_are_asked() -> None:
         assert question is not None
         assert "Where is the key?" in question
         assert len(question) < LONGEST_QUESTION
+        assert "INFO" not in question
+    question = find_question(f"Fix the winch\n{log}\nGET /a?b=c\nand tell Ann of it")
+    assert question is not None
+    assert question.index("and tell Ann of it") < question.index("Fix the winch")
     question = find_question("é" * 20_000)
     assert question is not None
     assert len(question.encode()) < 16_384

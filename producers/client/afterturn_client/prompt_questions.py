@@ -12,6 +12,7 @@ FEWEST_ARGUMENTS = 3
 MOST_WORDS = 5
 
 _WORD = re.compile(r"\w+(?:['\u2019-]\w+)*")
+_ASKS = re.compile(r"[?\uff1f\u061f](?=[\s)\"'\u00bb\u201d]|\Z)")
 _COMMAND = re.compile(r"/[\w:.-]+(?=\s|\Z)")
 #: Words of assent, thanks and going on; a prompt of these alone asks nothing that memory could answer.
 _ASSENT_WORDS = """
@@ -45,7 +46,7 @@ def find_question(prompt: str) -> str | None:
         text = text[command.end() :].strip()
         if len(_WORD.findall(text[:LONGEST_QUESTION])) < FEWEST_ARGUMENTS:
             return None
-    return None if _says_nothing(text) else _shorten(text)
+    return None if _says_nothing(text) else shorten_question(text)
 
 
 def _says_nothing(text: str) -> bool:
@@ -55,9 +56,14 @@ def _says_nothing(text: str) -> bool:
     return len(words) <= MOST_WORDS and _ASSENT.issuperset(words)
 
 
-def _shorten(text: str) -> str:
-    """Return a long text's end and beginning, each cut between words."""
+def shorten_question(text: str) -> str:
+    """Return a question as it is asked: whole; of a long text what its end and its beginning ask.
+
+    Those are their lines with a question, or the end and the beginning themselves, cut between words.
+    """
     if len(text) <= LONGEST_QUESTION:
         return text
     end, beginning = text[-LONGEST_END:], text[:LONGEST_BEGINNING]
-    return f"{end.partition(' ')[2] or end}\n{beginning.rpartition(' ')[0] or beginning}"
+    end, beginning = end.partition(" ")[2] or end, beginning.rpartition(" ")[0] or beginning
+    asking = [line.strip() for line in (*end.splitlines(), *beginning.splitlines()) if _ASKS.search(line)]
+    return "\n".join(asking or (end, beginning))
