@@ -16,6 +16,7 @@ StoreError
 ├── SealBroken          a sealed secret cannot be opened, or none sealed, with the keys of the settings
 ├── LeaseLost           another worker has the claim by now; nothing was written
 ├── StatementTimeout    a statement took longer than the time-out; nothing of it was written
+├── InvalidTenantName   a name of a new tenant that can look like another's
 ├── PositionBeyondLog   a read asked for a position that was never issued
 ├── SessionDefaultsMissing  a login role behind a pooler does not begin its sessions as the service needs
 ├── InvalidDatabaseUrl  a URL of the settings does not say which PostgreSQL, or how it is secured
@@ -119,6 +120,10 @@ class LeaseLost(StoreError):
 
 class StatementTimeout(StoreError):
     """A statement took longer than the time-out, although the database answers."""
+
+
+class InvalidTenantName(StoreError):
+    """A new tenant's name holds what cannot be seen, and so can look like another's."""
 
 
 class PositionBeyondLog(StoreError):

@@ -57,11 +57,8 @@ def user_id(host: UUID, name: str | None) -> UUID:
 
 
 def agent_id(host: UUID, name: str) -> UUID:
-    """Return the id of the agent (definition) called `name` at `host`; a name that is a uuid is its id."""
-    try:
-        return UUID(name)
-    except ValueError:
-        return uuid5(host, f"agent:{name}")
+    """Return the id of the agent (definition) called `name` at `host`; no name is another agent's id."""
+    return uuid5(host, f"agent:{name}")
 
 
 @lru_cache(maxsize=NAMES_KEPT)

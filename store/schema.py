@@ -1082,6 +1082,8 @@ OPERATOR_KEY = Table(
     Column("created_at", TIME, nullable=False, server_default=func.now()),
     Column("expires_at", TIME),
     Column("revoked_at", TIME),
+    #: whether it may make and rotate keys of tenants, which read content
+    Column("makes_keys", Boolean, nullable=False, server_default=text("false")),
     UniqueConstraint("key_hash"),
     schema="public",
 )

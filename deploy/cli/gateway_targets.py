@@ -106,7 +106,8 @@ def set_command(
     if not sealer:
         raise exit_with("there is no key to seal with: set gateway.sealing_keys and restart", 2)
     host_id = find_host_id(host)
-    sealed = sealer.seal(read_key(user_key_file, "The user's key at the gateway"), seal_place(host_id, user))
+    place = seal_place(host_id, _bank_id(host_id, bank), user)
+    sealed = sealer.seal(read_key(user_key_file, "The user's key at the gateway"), place)
 
     async def put(database: Database, act: AuditedAct) -> ListedTarget:
         targets = GatewayTargets(database)

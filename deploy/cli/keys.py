@@ -22,7 +22,7 @@ from deploy.notices import print_notice
 from deploy.tables import ResultTable
 from store import identity
 from store.database import Database
-from store.errors import NotFound
+from store.errors import InvalidTenantName, NotFound
 from store.tenancy.call_audit import NO_HOST
 from store.tenancy.keys import KeyInfo, Keys, Successor
 from store.tenancy.operator_keys import OperatorKey, OperatorKeys
@@ -89,6 +89,10 @@ def create_command(
     operator: Annotated[
         bool, typer.Option("--operator", help="Create a key without a tenant, for `/api/v1/operator/*` only.")
     ] = False,
+    makes_keys: Annotated[
+        bool,
+        typer.Option("--makes-keys", help="With --operator: let it make and rotate tenants' keys, which read content."),
+    ] = False,
     host: HostOption = HOST,
     data: DataOption = None,
     as_json: JsonOption = False,
@@ -96,25 +100,23 @@ def create_command(
     """Create a key and print it; it is never shown again.
 
     `--operator` creates a key without a tenant, for operators' commands from any machine (`afterturn context add`). It
-    cannot read content.
+    cannot read content, nor (without `--makes-keys`) make a key that can.
 
     In a shared bank, a user's or agent's key corrects, links, forgets and erases only what that user or agent said.
     Directives and pins affect every reader of a bank: in a shared one they need an unrestricted key or `--curate`.
 
     **Example:** `afterturn keys create --label "support bot" --bank support --user ana --expires 90d`
     """
-    if gateway_user and (bank or user or agent or read_only or curate):
-        raise typer.BadParameter("a gateway user's key opens that user's memory and nothing else")
+    restricted = bool(bank or user or agent or read_only or curate)
+    _refuse_contradictions(restricted=restricted, gateway_user=gateway_user, operator=operator, makes_keys=makes_keys)
     if curate and read_only:
         raise typer.BadParameter("a read-only key cannot write directives: leave out --read-only or --curate")
     if expires == timedelta():
         raise typer.BadParameter("a key that expires at once opens nothing", param_hint="--expires")
 
-    stack, scoped = find_running_stack(data), bool(bank or user or agent or gateway_user)
+    stack = find_running_stack(data)
     if operator:
-        if scoped or read_only or curate:
-            raise typer.BadParameter("a key of an operator has no tenant and no rights there", param_hint="--operator")
-        _create_operator_key(stack, label, expires, as_json=as_json)
+        _create_operator_key(stack, label, expires, makes_keys=makes_keys, as_json=as_json)
         return
     if api := find_operator_api(stack):
         if gateway_user:
@@ -140,13 +142,26 @@ def create_command(
         )
         return await made, until
 
-    token, until = _change_keys(stack, "keys create", host, create)
+    try:
+        token, until = _change_keys(stack, "keys create", host, create)
+    except InvalidTenantName as error:
+        raise exit_with(f"--host: {error}", 2) from None
     if as_json:
         about = {"label": label, "banks": sorted(bank) if bank else None, **rights}
         print_json({"key": token, **about, **scope, "expires_at": _format_time(until)})
     else:
         print_notice("keep this key: it is not shown again")
         print(token)
+
+
+def _refuse_contradictions(*, restricted: bool, gateway_user: str | None, operator: bool, makes_keys: bool) -> None:
+    """Refuse rights that a kind of key cannot have. Raises typer.BadParameter."""
+    if gateway_user and restricted:
+        raise typer.BadParameter("a gateway user's key opens that user's memory and nothing else")
+    if operator and (restricted or gateway_user):
+        raise typer.BadParameter("a key of an operator has no tenant and no rights there", param_hint="--operator")
+    if makes_keys and not operator:
+        raise typer.BadParameter("only an operator's key makes keys: give --operator, too", param_hint="--makes-keys")
 
 
 @keys_app.command("list")
@@ -251,18 +266,29 @@ def rotate_command(
     raise typer.Exit(0 if kept else 1)
 
 
-def _create_operator_key(stack: Stack, label: str, expires: timedelta | None, *, as_json: bool) -> None:
+def _create_operator_key(
+    stack: Stack, label: str, expires: timedelta | None, *, makes_keys: bool, as_json: bool
+) -> None:
     """Create an operator's key in the database and print it."""
 
     async def create(database: Database, act: AuditedAct) -> tuple[str, datetime | None]:
         until = None if expires is None else act.clock() + expires
-        made = await OperatorKeys(database).create(label, until)
+        made = await OperatorKeys(database).create(label, until, makes_keys=makes_keys)
         act.rows = 1
         return made, until
 
-    token, until = run_audited(stack, "keys create --operator", NO_HOST, create)
+    operation = "keys create --operator --makes-keys" if makes_keys else "keys create --operator"
+    token, until = run_audited(stack, operation, NO_HOST, create)
     if as_json:
-        print_json({"key": token, "label": label, "operator": True, "expires_at": _format_time(until)})
+        print_json(
+            {
+                "key": token,
+                "label": label,
+                "operator": True,
+                "makes_keys": makes_keys,
+                "expires_at": _format_time(until),
+            }
+        )
     else:
         print_notice("keep this key: it is not shown again")
         print(token)
@@ -279,7 +305,10 @@ def list_operators_command(*, data: DataOption = None, as_json: JsonOption = Fal
         return await OperatorKeys(database).list()
 
     found = run_on_database(find_running_stack(data), everything)
-    shown = [{"key_id": str(one.key_id), "label": one.label, "state": one.state} for one in found]
+    shown = [
+        {"key_id": str(one.key_id), "label": one.label, "state": one.state, "makes_keys": one.makes_keys}
+        for one in found
+    ]
     print_rows({"keys": shown}, "keys", as_json=as_json)
 
 

@@ -18,6 +18,7 @@ from producers.service.memory import MemoryFacade
 from producers.service.operations import Operations
 from store.tenancy.call_audit import NO_HOST
 from store.tenancy.keys import Grant
+from store.tenancy.operator_keys import Operator
 from store.tenancy.tokens import OPERATOR_PREFIX
 
 WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
@@ -121,13 +122,21 @@ class OperatorGrant:
 class AuthenticatedOperator:
     """A call with an operator's key: over all tenants, never content."""
 
-    key: UUID
+    operator: Operator
     operations: Operations
     request: Request
 
+    def require_key_making(self) -> None:
+        """Raise PermissionDenied for a key that may not make keys of tenants."""
+        if not self.operator.makes_keys:
+            raise PermissionDenied(
+                "a key that is made here reads content: that needs an operator's key of its own "
+                "(`afterturn keys create --operator --makes-keys`)"
+            )
+
     def note_tenant(self, tenant: UUID) -> None:
         """Note the tenant of the call for the audit."""
-        self.request.scope[GRANT] = OperatorGrant(self.key, tenant)
+        self.request.scope[GRANT] = OperatorGrant(self.operator.key_id, tenant)
 
 
 async def _admit_operator(request: Request) -> AuthenticatedOperator:
@@ -141,7 +150,7 @@ async def _admit_operator(request: Request) -> AuthenticatedOperator:
         raise Unauthenticated(KEY_ENDED)
     if key is None:
         raise PermissionDenied("this needs a key of an operator (`afterturn keys create --operator`)")
-    request.scope[GRANT] = OperatorGrant(key)
+    request.scope[GRANT] = OperatorGrant(key.key_id)
     begun = time.monotonic()
     await request.scope[ENTER](NO_HOST, weight_of(await _measure_body(request)))
     if time.monotonic() - begun > SHORT_WAIT_S and await operations.keys.authenticate(token) is None:

@@ -31,8 +31,9 @@ log = structlog.get_logger("afterturn.mcp")
 
 #: Most bytes of a token, and of an issuer's key set.
 LONGEST_TOKEN, LONGEST_JWKS = 8_192, 262_144
-#: Seconds for which keys are cached, and seconds after which an unknown key id has them read again.
-KEPT_S, AGAIN_S = 600.0, 10.0
+#: Seconds for which keys are cached. Seconds after which a token for which there is no key has them read again: after a
+#: reading that succeeded, and after one that failed.
+KEPT_S, AGAIN_S, AFTER_FAILURE_S = 600.0, 10.0, 1.0
 #: Time-out for an issuer's keys, in seconds.
 TIMEOUT_S = 5.0
 REQUIRED = ["exp", "iss", "sub", "aud"]
@@ -62,6 +63,7 @@ class SigningKeys:
         self._http = http
         self._keys: Mapping[str | None, jwt.PyJWK] = {}
         self._read_at = float("-inf")
+        self._failed = False
         self._reading = asyncio.Lock()
 
     async def find(self, key_id: str | None) -> jwt.PyJWK | None:
@@ -70,23 +72,29 @@ class SigningKeys:
             async with self._reading:
                 if self._is_due(key_id):
                     await self._read()
+        return self._pick(key_id)
+
+    def _pick(self, key_id: str | None) -> jwt.PyJWK | None:
         if key_id is None and len(self._keys) == 1:
             return next(iter(self._keys.values()))
         return self._keys.get(key_id)
 
     def _is_due(self, key_id: str | None) -> bool:
         age = time.monotonic() - self._read_at
-        return age >= KEPT_S or (age >= AGAIN_S and key_id not in self._keys and key_id is not None)
+        if age >= KEPT_S:
+            return True
+        return age >= (AFTER_FAILURE_S if self._failed else AGAIN_S) and self._pick(key_id) is None
 
     async def _read(self) -> None:
         """Read the keys; after a failure, the ones read before stay."""
-        self._read_at = time.monotonic()
+        self._read_at, self._failed = time.monotonic(), True
         try:
             told = jwt.PyJWKSet.from_dict(orjson.loads(await self._fetch()))
         except (OSError, ValueError, TypeError, AttributeError, httpx.HTTPError, jwt.PyJWTError) as error:
             log.warning("issuer_keys_unreadable", source=self._source, error=type(error).__name__)
             return
         self._keys = {key.key_id: key for key in told.keys if key.key_type in SIGNING}
+        self._failed = False
 
     async def _fetch(self) -> bytes:
         if urlsplit(self._source).scheme not in {"http", "https"}:
@@ -144,10 +152,20 @@ class TokenIssuers:
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
             return None
 
+    def _is_of_another(self, issuer: IssuerSettings, user: str) -> bool:
+        """Return whether the name begins as those of another issuer's users of the tenant do, whatever its `sub`."""
+        return any(
+            len(other.user_prefix) > len(issuer.user_prefix) and user.startswith(other.user_prefix)
+            for other, _ in self._issuers.values()
+            if other.tenant == issuer.tenant
+        )
+
     async def _allow(self, issuer: IssuerSettings, claims: Mapping[str, Any]) -> Grant | None:
         try:
-            user = _NAME.validate_python(claims["sub"], strict=True)
+            user = _NAME.validate_python(issuer.user_prefix + _NAME.validate_python(claims["sub"], strict=True))
         except ValidationError:
+            return None
+        if self._is_of_another(issuer, user):
             return None
         scopes = read_scopes(claims.get(issuer.scope_claim))
         if issuer.read_scope not in scopes:

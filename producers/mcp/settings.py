@@ -174,6 +174,12 @@ class IssuerSettings(BaseModel):
         min_length=1,
         description="scope that a token needs to write; change it to what the issuer grants",
     )
+    user_prefix: str = Field(
+        default="",
+        max_length=64,
+        description="what stands before a token's `sub` in the name of its user; set it where several issuers serve "
+        "one tenant, to one of its own for each but one, so that their users are not taken for each other",
+    )
     leeway_seconds: float = Field(
         default=30.0,
         ge=0,
@@ -218,4 +224,8 @@ class McpSettings(BaseModel):
             raise ValueError("issuers need api.mcp.resource: the URL at which clients reach /mcp")
         if len({one.issuer for one in self.issuers}) < len(self.issuers):
             raise ValueError("an issuer is named twice")
+        if len({(one.tenant, one.user_prefix) for one in self.issuers}) < len(self.issuers):
+            raise ValueError(
+                "issuers of one tenant need a user_prefix each (but one): a `sub` of one is not the user of another"
+            )
         return self

@@ -26,3 +26,15 @@ begin
 end $$;
 revoke all on function afterturn.find_operator_key(bytea) from public;
 grant execute on function afterturn.find_operator_key(bytea) to afterturn_operator;
+
+-- The same with what the key may do.
+create or replace function afterturn.find_operator(p_hash bytea) returns table (key_id uuid, makes_keys boolean)
+language plpgsql stable security definer set search_path to pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+    return query
+    select k.key_id, k.makes_keys from public.afterturn_operator_key k
+     where k.key_hash = p_hash and k.revoked_at is null and coalesce(k.expires_at > now(), true);
+end $$;
+revoke all on function afterturn.find_operator(bytea) from public;
+grant execute on function afterturn.find_operator(bytea) to afterturn_operator;

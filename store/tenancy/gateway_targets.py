@@ -25,7 +25,7 @@ from store.database import Database
 from store.errors import NotFound, TargetTaken
 from store.log.locks import hold_lock
 from store.schema import BANK, GATEWAY_TARGET, HOST, LEDGER
-from store.tenancy.hosts import ADD_HOST
+from store.tenancy.hosts import ADD_HOST, require_tenant_name
 
 #: The prefix of every session's name at a gateway; searches leave it out.
 CHAT = "chat:"
@@ -120,9 +120,9 @@ class GatewayTarget:
         return "unset" if self.unset_at else "replaced" if self.replaced_at else "in force"
 
     @property
-    def seal_place(self) -> tuple[str, str, str]:
-        """The place its key is sealed for: this tenant, the gateway's URL, and the user there."""
-        return seal_place(self.host_id, self.user)
+    def seal_place(self) -> tuple[str, ...]:
+        """The place its key is sealed for."""
+        return seal_place(self.host_id, self.bank_id, self.user)
 
     def session(self, bank: str, session: str) -> str:
         """Return a session's name at the gateway; '' where the name of its bank or session was erased.
@@ -163,9 +163,9 @@ def build_destination(row: NamedColumns) -> Destination:
     return Destination(target, target.session(row["bank_name"], row["session_name"]))
 
 
-def seal_place(host: UUID, user: GatewayUser) -> tuple[str, str, str]:
-    """Return the place for which the key of this tenant's gateway user is sealed."""
-    return str(host), user.base_url or "", user.user_id
+def seal_place(host: UUID, bank: UUID | None, user: GatewayUser) -> tuple[str, ...]:
+    """Return the place for which a key is sealed: tenant, bank (None: all), and whose memory it opens, and where."""
+    return str(host), str(bank or ""), user.base_url or "", user.user_id, user.app_id, user.project_id
 
 
 class GatewayTargets:
@@ -226,6 +226,7 @@ class GatewayTargets:
         async with self._database.operator() as connection:
             host_id = identity.host_id(host)
             if user is not None:
+                require_tenant_name(host)
                 await connection.execute(ADD_HOST, {"host_id": host_id, "name": host})
                 found = await _read_current(connection, host_id, None)
             ours = found is not None and found.of_settings and found.user == user

@@ -1,12 +1,36 @@
 """Creates the row of a tenant, to which all its other rows refer."""
 
+import re
+import unicodedata
 from uuid import UUID
 
 from sqlalchemy.dialects.postgresql import insert
 
 from store import identity
 from store.database import Database
+from store.errors import InvalidTenantName
 from store.schema import HOST
+
+#: Characters that are drawn as nothing: format characters (Cf) and Unicode's Default_Ignorable_Code_Point.
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
+)
+
+
+def require_tenant_name(name: str) -> str:
+    """Return the name of a new tenant. Raises InvalidTenantName for one that can look like another's.
+
+    Nothing unseen, no other space than a blank between words, and composed characters (NFC).
+    """
+    unseen = any(unicodedata.category(sign)[0] == "C" for sign in name) or _UNSEEN.search(name)
+    spaced = name != " ".join(name.split()) or any(sign.isspace() and sign != " " for sign in name)
+    if unseen or spaced or name != unicodedata.normalize("NFC", name):
+        raise InvalidTenantName(
+            "a tenant's name holds no invisible characters, no spaces but single blanks between words, and is in "
+            "Unicode's composed form (NFC): otherwise two tenants could look the same"
+        )
+    return name
+
 
 #: Adds a host if it does not exist; takes `host_id` and `name`.
 ADD_HOST = insert(HOST).on_conflict_do_nothing()
@@ -14,7 +38,7 @@ ADD_HOST = insert(HOST).on_conflict_do_nothing()
 
 async def ensure_host(database: Database, name: str) -> UUID:
     """Create a tenant of this name unless it exists; return its id."""
-    host = identity.host_id(name)
+    host = identity.host_id(require_tenant_name(name))
     async with database.operator() as connection:
         await connection.execute(ADD_HOST, {"host_id": host, "name": name})
     return host

@@ -19,7 +19,7 @@ from store.authority import Authority
 from store.database import Database
 from store.errors import NotFound
 from store.schema import API_KEY, ERASURE, HOST
-from store.tenancy.hosts import ADD_HOST
+from store.tenancy.hosts import ADD_HOST, ensure_host, require_tenant_name
 from store.tenancy.recent_answers import RecentAnswers
 from store.tenancy.spaces import Space
 from store.tenancy.tokens import is_well_formed, new_token
@@ -195,7 +195,7 @@ class Keys:
     ) -> str:
         """Create a key of a host (and the host, if new) and return its token, which is shown only now."""
         token = _make_token(gateway_user)
-        host_uuid = identity.host_id(host)
+        host_uuid = identity.host_id(require_tenant_name(host))
         async with self._database.operator() as connection:
             await connection.execute(ADD_HOST, {"host_id": host_uuid, "name": host})
             await connection.execute(
@@ -217,8 +217,7 @@ class Keys:
 
     async def add_host(self, host: str) -> None:
         """Create a host of this name, if there is none."""
-        async with self._database.operator() as connection:
-            await connection.execute(ADD_HOST, {"host_id": identity.host_id(host), "name": host})
+        await ensure_host(self._database, host)
 
     async def hosts(self) -> dict[UUID, str]:
         """Return the names of all hosts by id."""

@@ -13,11 +13,11 @@ from store.tenancy.keys import CACHE_LIMIT, CACHE_S, hash_token
 from store.tenancy.recent_answers import RecentAnswers
 from store.tenancy.tokens import OPERATOR_PREFIX, is_well_formed, new_token
 
-FIND = "select * from afterturn.find_operator_key($1) as key_id"
+FIND = "select * from afterturn.find_operator($1)"
 _KEY = OPERATOR_KEY.c
 _STATE = case((_KEY.revoked_at.is_not(None), "revoked"), (_KEY.expires_at <= func.now(), "expired"), else_="active")
 LIST = select(
-    _KEY.key_id, _KEY.label, _KEY.created_at, _KEY.expires_at, _KEY.revoked_at, _STATE.label("state")
+    _KEY.key_id, _KEY.label, _KEY.created_at, _KEY.expires_at, _KEY.revoked_at, _STATE.label("state"), _KEY.makes_keys
 ).order_by(_KEY.created_at, _KEY.key_id)
 
 
@@ -31,6 +31,15 @@ class OperatorKey:
     expires_at: datetime | None
     revoked_at: datetime | None
     state: str
+    makes_keys: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """The holder of an operator's key: the key, and whether it may make keys of tenants."""
+
+    key_id: UUID
+    makes_keys: bool
 
 
 class OperatorKeys:
@@ -40,20 +49,29 @@ class OperatorKeys:
         self._database = database
         self._known = RecentAnswers(self._find, CACHE_S, CACHE_LIMIT)
 
-    async def authenticate(self, token: str) -> UUID | None:
-        """Return the key's id, or None: unknown, revoked, expired and malformed tokens look alike."""
+    async def authenticate(self, token: str) -> Operator | None:
+        """Return whose key it is, or None: unknown, revoked, expired and malformed tokens look alike."""
         if not token.startswith(OPERATOR_PREFIX) or not is_well_formed(token):
             return None
         return await self._known.get(hash_token(token))
 
-    async def _find(self, hashed: bytes) -> UUID | None:
-        [(found,)] = await self._database.operator_fetch(FIND, hashed)
-        return None if found is None else UUID(int=found.int)
+    async def _find(self, hashed: bytes) -> Operator | None:
+        rows = await self._database.operator_fetch(FIND, hashed)
+        return Operator(UUID(int=rows[0]["key_id"].int), rows[0]["makes_keys"]) if rows else None
 
-    async def create(self, label: str, expires_at: datetime | None = None) -> str:
-        """Create a key and return its token, which is shown only now."""
+    async def create(self, label: str, expires_at: datetime | None = None, *, makes_keys: bool = False) -> str:
+        """Create a key and return its token, which is shown only now.
+
+        `makes_keys`: it may also make and rotate keys of tenants, and so come to read what they read.
+        """
         token = new_token(OPERATOR_PREFIX)
-        new = {"key_id": uuid4(), "key_hash": hash_token(token), "label": label, "expires_at": expires_at}
+        new = {
+            "key_id": uuid4(),
+            "key_hash": hash_token(token),
+            "label": label,
+            "expires_at": expires_at,
+            "makes_keys": makes_keys,
+        }
         async with self._database.operator() as connection:
             await connection.execute(insert(OPERATOR_KEY).values(new))
         return token

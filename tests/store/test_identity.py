@@ -35,3 +35,9 @@ def test_every_id_of_a_bank_is_made_in_one_place() -> None:
     assert made == ["store/identity.py"]
     source = (ROOT / made[0]).read_text()
     assert len(OF_A_BANK.findall(source)) == len(("session_id", "memory_session", "named_id"))
+
+
+def test_an_agent_that_is_named_by_anothers_id_is_another_agent() -> None:
+    planner = identity.agent_id(BANK, "planner")
+    assert identity.agent_id(BANK, str(planner)) != planner
+    assert identity.agent_id(BANK, planner.hex) not in (planner, identity.agent_id(BANK, str(planner)))

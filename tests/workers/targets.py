@@ -1,6 +1,6 @@
 """Gateway targets for tests: set with a known sealing key, called by clients of the agents' own kind."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 import httpx
@@ -36,7 +36,7 @@ async def hand_to(
 ) -> GatewayTarget:
     """Set a target, as `afterturn gateway set` does."""
     whose = GatewayUser(canonical_url(url), user, "default", project)
-    sealed = Sealer([SEALING]).seal(key, seal_place(host, whose))
+    sealed = Sealer([SEALING]).seal(key, seal_place(host, bank, whose))
     return await GatewayTargets(database).set(host, bank, whose, ("current_chat", "resources"), sealed)
 
 
@@ -44,11 +44,11 @@ async def move_to(database: Watched, url: str) -> None:
     """Have every target's gateway be at another address, as if it had been there all the time."""
     for target in await GatewayTargets(database).sealed():
         key = Sealer([SEALING]).open(target.sealed_key or "", target.seal_place)
-        whose = GatewayUser(canonical_url(url), target.user.user_id)
+        whose = replace(target.user, base_url=canonical_url(url))
         await database.sql(
             "update afterturn.gateway_target_t set base_url = :url, sealed_key = :key where target_id = :target",
             url=whose.base_url,
-            key=Sealer([SEALING]).seal(key, seal_place(target.host_id, whose)),
+            key=Sealer([SEALING]).seal(key, seal_place(target.host_id, target.bank_id, whose)),
             target=target.target_id,
         )
 

@@ -68,7 +68,7 @@ class At(Clients):
 
     def client(self, target: GatewayTarget) -> GatewayClient:
         user = replace(target.user, base_url=self.url)
-        key = Sealer([SEALING]).seal(KEY, seal_place(target.host_id, user))
+        key = Sealer([SEALING]).seal(KEY, seal_place(target.host_id, target.bank_id, user))
         return super().client(replace(target, user=user, sealed_key=key))
 
 

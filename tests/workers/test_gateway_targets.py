@@ -295,6 +295,18 @@ async def test_a_sealed_key_opens_at_no_other_address(world: World) -> None:
         TargetAccess(SETTINGS)(moved)
 
 
+@pytest.mark.law("L6")
+@pytest.mark.parametrize(
+    "change", ["app_id = 'other'", "project_id = 'other'", "bank_id = gen_random_uuid()", "user_id = 'other'"]
+)
+async def test_a_sealed_key_opens_for_no_other_memory_than_it_was_sealed_for(world: World, change: str) -> None:
+    await world.hand_to("https://gateway.example.com")
+    await world.sql(f"update afterturn.gateway_target_t set {change}")
+    [moved] = await GatewayTargets(world.database).sealed()
+    with pytest.raises(TargetUnusable, match="sealed for another gateway target"):
+        TargetAccess(SETTINGS)(moved)
+
+
 @pytest.mark.law("L7")
 async def test_a_key_stands_in_no_log_repr_exception_audit_or_table(
     world: World, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]

@@ -53,7 +53,7 @@ class PipelineStack:
         """Deliver the turns of a host to the gateway, with the host as a project of its own there."""
         user = GatewayUser(canonical_url(self.gateway_url), GATEWAY_USER, project_id=str(host))
         sealer = Sealer(sealing_keys(self.stack.gateway_sealing_keys))
-        sealed = sealer.seal(GATEWAY_KEY, seal_place(host, user))
+        sealed = sealer.seal(GATEWAY_KEY, seal_place(host, None, user))
         await GatewayTargets(database).set(host, None, user, ("current_chat",), sealed)
 
     def cpu_seconds(self) -> dict[str, float]:

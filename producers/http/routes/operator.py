@@ -141,7 +141,8 @@ async def list_keys(request: Request, call: OperatorCall) -> Response:
     "/keys",
     **describe_route(
         "Create a tenant's key",
-        "The key works at once and is not shown again. A tenant is created with its first key.",
+        "The key works at once and is not shown again. A tenant is created with its first key. It reads content, so "
+        "the operator's key must be one that makes keys (`--makes-keys`).",
         CallerClass.OPERATOR,
         {201: DescribedAnswer("the key", (MadeKey,))},
         body=NewKeyBody,
@@ -155,7 +156,8 @@ async def create_key(request: Request, call: OperatorCall) -> Response:
     "/keys/{key_id}/rotate",
     **describe_route(
         "Rotate a tenant's key",
-        "The new key has the same rights; the old one works until the overlap ends.",
+        "The new key has the same rights; the old one works until the overlap ends. The operator's key must be one "
+        "that makes keys (`--makes-keys`).",
         CallerClass.OPERATOR,
         {201: DescribedAnswer("the new key", (MadeKey,))},
         body=RotateBody,
@@ -184,6 +186,7 @@ async def revoke_key(request: Request, call: OperatorCall, key_id: KeyId) -> Res
 
 
 async def _change_keys(request: Request, call: OperatorCall, change: KeyChange) -> Response:
+    call.require_key_making()
     tenant, made = await change(await read_body(request))
     call.note_tenant(tenant)
     return json_response(made, 201)
@@ -277,7 +280,7 @@ async def get_job(request: Request, call: OperatorCall, job_id: JobId) -> Respon
     ),
 )
 async def change_jobs(request: Request, call: OperatorCall) -> Response:
-    tenant, answer = await call.operations.work.change_jobs(call.key, await read_body(request))
+    tenant, answer = await call.operations.work.change_jobs(call.operator.key_id, await read_body(request))
     call.note_tenant(tenant)
     return json_response(answer)
 

@@ -309,7 +309,7 @@ async def call_gateway_and_service(world: World, call: Caller) -> None:
 
 
 async def call_operator(world: World, call: Caller) -> None:
-    token = await OperatorKeys(world.database).create("described")
+    token = await OperatorKeys(world.database).create("described", makes_keys=True)
     call.http.headers["authorization"] = f"Bearer {token}"
     ops, tenant = f"{V1}/operator", {"tenant": "described"}
     await call(201, "POST", f"{ops}/keys", {**tenant, "label": "one", "expires_s": 3600})

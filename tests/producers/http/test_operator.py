@@ -11,8 +11,9 @@ import pytest
 import pytest_asyncio
 
 from store import identity
-from store.errors import NotFound
+from store.errors import InvalidTenantName, NotFound
 from store.ledger.workers import WorkerRegistry
+from store.tenancy.keys import Keys
 from store.tenancy.operator_keys import OperatorKeys
 from tests.producers.conftest import World
 
@@ -22,7 +23,7 @@ SECRET = "Grimpenmire"
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def operator(world: World) -> AsyncIterator[httpx.AsyncClient]:
-    token = await OperatorKeys(world.database).create("on call")
+    token = await OperatorKeys(world.database).create("on call", makes_keys=True)
     client = world.client({"authorization": f"Bearer {token}"})
     yield client
     await client.aclose()
@@ -158,6 +159,46 @@ async def test_quotas_are_set_and_dead_work_is_requeued(
     again = {"action": "retry", "tenant": tenant.host, "stage": "extraction", "ids": [dead["id"], str(uuid4())]}
     assert await ask(operator, "POST", "/jobs", json=again) == {"ok": True, "changed": 1, "left": 1}
     assert (await ask(operator, "GET", "/jobs", params={"tenant": tenant.host, "status": "dead"}))["jobs"] == []
+
+
+@pytest.mark.law("L6")
+async def test_an_operators_key_makes_no_key_that_reads_unless_it_has_that_right(
+    world: World, operator: httpx.AsyncClient
+) -> None:
+    tenant = await world.tenant()
+    plain = world.client({"authorization": f"Bearer {await OperatorKeys(world.database).create('plain')}"})
+    [known] = (await ask(plain, "GET", "/keys", params={"tenant": tenant.host}))["keys"]
+    asked: dict[str, Any] = {"tenant": tenant.host, "label": "mine"}
+    refused = await ask(plain, "POST", "/keys", 403, json=asked)
+    assert "--makes-keys" in refused["error"]["message"]
+    await ask(plain, "POST", f"/keys/{known['key_id']}/rotate", 403, json={"tenant": tenant.host})
+    assert len((await ask(plain, "GET", "/keys", params={"tenant": tenant.host}))["keys"]) == 1
+    assert (await ask(operator, "POST", "/keys", 201, json=asked))["key"].startswith("at_")
+    assert await world.recorder.flush()
+    calls = (await ask(operator, "GET", "/audit", params={"operation": f"POST {V1}/keys"}))["calls"]
+    assert {one["status"] for one in calls} >= {201, 403}
+    await ask(plain, "DELETE", f"/keys/{known['key_id']}", 204, params={"tenant": tenant.host})
+    await plain.aclose()
+
+
+@pytest.mark.parametrize(
+    "name", ["acme\u200b", "ac\u00adme", "acme\u202e", "acme ", "a  b", "a\u00a0b", "cafe\u0301", "a\u3164", "a\ufe0f"]
+)
+async def test_a_tenants_name_that_can_look_like_anothers_is_refused(
+    world: World, operator: httpx.AsyncClient, name: str
+) -> None:
+    refused = await ask(operator, "POST", "/keys", 422, json={"tenant": name, "label": "x"})
+    assert refused["error"]["code"] == "INVALID_ARGUMENT"
+    for create in (Keys(world.database).create(name, "x"), Keys(world.database).add_host(name)):
+        with pytest.raises(InvalidTenantName):
+            await create
+    rows = await world.sql("select 1 from afterturn.host_t where host_id = :host", host=identity.host_id(name))
+    assert rows == []
+
+
+@pytest.mark.parametrize("name", ["acme", "Café Zürich", "組織 7", "परीक्षा", "a-b_c.d:e/f@g"])
+async def test_any_other_name_is_a_tenants(world: World, name: str) -> None:
+    assert await Keys(world.database).create(f"{name} {uuid4().hex}", "x")
 
 
 async def test_a_key_that_is_revoked_or_expired_opens_nothing(world: World) -> None:

@@ -279,3 +279,58 @@ async def test_a_token_does_not_outlive_its_users_erasure(issued: Issued) -> Non
     assert not result_of(await issued.call(new, "memory_after_turn", **{**said, "turn_id": "of who came back"})).get(
         "isError"
     ), "of who came back"
+
+
+@pytest.mark.law("L6")
+async def test_two_issuers_with_one_subject_are_two_users(
+    postgres: TestPostgres, valkey: TestValkey, tmp_path: Path
+) -> None:
+    keys, told = [new_key(), new_key()], list[IssuerSettings]()
+    for n, (key, prefix) in enumerate(zip(keys, ("", "partner:"), strict=True)):
+        write_keys(tmp_path / f"{n}.json", a=key)
+        place = {"issuer": f"{ISSUER}/{n}", "tenant": TENANT, "jwks": str(tmp_path / f"{n}.json")}
+        told.append(IssuerSettings(**place, user_prefix=prefix))
+    settings = ApiSettings(mcp=McpSettings(resource=RESOURCE, issuers=tuple(told)))
+    async with httpx.AsyncClient() as http:
+        world = build(
+            postgres, broker_of(valkey.url, "issued"), settings=settings,
+            issuers=lambda known: TokenIssuers(known, settings.mcp, http),
+        )  # fmt: skip
+        first, second = (Issued(world, key, tmp_path) for key in keys)
+        ours, theirs = (sign(key, iss=one.issuer, sub="cleo") for key, one in zip(keys, told, strict=True))
+        item = {"type": "message", "role": "user", "content": "The zq41 is under the mat"}
+        kept = await first.call(ours, "memory_after_turn", turn_id=str(uuid4()), input_items=[item])
+        assert not result_of(kept).get("isError")
+        assert len(result_of(await first.call(ours, query="zq41"))["structuredContent"]["results"]) == 1
+        assert result_of(await second.call(theirs, query="zq41"))["structuredContent"]["results"] == []
+        posing = sign(keys[0], iss=told[0].issuer, sub="partner:cleo")
+        assert (await first.call(posing)).status_code == 401, "a subject of one issuer names no user of the other"
+        await world.close()
+
+
+def test_issuers_of_one_tenant_must_name_their_users_apart() -> None:
+    def issuer(n: int, **more: str) -> IssuerSettings:
+        return IssuerSettings(issuer=f"{ISSUER}/{n}", tenant=more.pop("tenant", TENANT), jwks="keys.json", **more)
+
+    for two in ((issuer(1), issuer(2)), (issuer(1, user_prefix="a"), issuer(2, user_prefix="a"))):
+        with pytest.raises(ValueError, match="user_prefix"):
+            McpSettings(resource=RESOURCE, issuers=two)
+    assert McpSettings(resource=RESOURCE, issuers=(issuer(1), issuer(2, tenant="another")))
+
+
+async def test_after_an_outage_of_the_issuer_tokens_without_a_key_id_open_within_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, clock = tmp_path / "jwks.json", [1000.0]
+    monkeypatch.setattr("producers.mcp.issuers.time.monotonic", lambda: clock[0])
+    async with create_key_client() as http:
+        keys = SigningKeys(str(file), http)
+        for key_id in (None, "a"):
+            assert await keys.find(key_id) is None, "the file is not there yet"
+        write_keys(file, a=new_key())
+        clock[0] += issuers.AFTER_FAILURE_S
+        assert await keys.find(None) is not None
+        assert issuers.AFTER_FAILURE_S <= 5
+        file.unlink()
+        clock[0] += issuers.KEPT_S
+        assert await keys.find(None) is not None, "the keys read before stay"

@@ -264,6 +264,16 @@ async def test_find_operator_key_finds_a_key_until_it_is_revoked(database: Datab
     assert await as_operator(database, find, hash=hash_token(token)) == [(None,)]
 
 
+async def test_find_operator_says_whether_the_key_makes_keys(database: Database) -> None:
+    keys, find = OperatorKeys(database), "select * from afterturn.find_operator(:hash)"
+    for makes in (True, False):
+        token = await keys.create("test", makes_keys=makes)
+        [(key, told)] = await as_operator(database, find, hash=hash_token(token))
+        assert told is makes
+        await keys.revoke(key)
+        assert await as_operator(database, find, hash=hash_token(token)) == []
+
+
 async def test_folded_names_compare_without_case_accents_and_blanks(database: Database, host: UUID) -> None:
     call = "select afterturn.folded(:name)"
     for name, folded in (("  Zoë \t MÜLLER ", "zoe muller"), ("zoe muller", "zoe muller"), ("", "")):
