@@ -20,6 +20,9 @@ DEADLINE_S = 1.8
 LONGEST_EVENT = 33_554_432
 _CHUNK = 65_536
 _LATE = "the memory service took too long; the agent goes on without it"
+_SILENT = "no whole event came on standard input; the agent goes on without memory"
+#: Set when the event has been read.
+_EVENT_READ = threading.Event()
 
 #: What answers an event with the text for standard output.
 Work = Callable[[], str]
@@ -33,7 +36,7 @@ def run_hook(work: Work) -> NoReturn:
         worker.start()
         worker.join(max(0.0, read_deadline() - read_process_age()))
         if worker.is_alive():
-            say(_LATE)
+            say(_LATE if _EVENT_READ.is_set() else _SILENT)
         elif answers:
             _write_bytes(sys.stdout, answers[0].encode("utf-8", "replace"))
     finally:
@@ -58,6 +61,7 @@ def read_event() -> Mapping[str, Any]:
                     continue
                 break
             if isinstance(event, dict):
+                _EVENT_READ.set()
                 return event
             break
     raise ValueError("no event")
