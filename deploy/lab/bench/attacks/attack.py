@@ -37,7 +37,7 @@ class Attack:
 
     `does` describes what is sent, `must` is the required ending of each call. `prepare` creates what the attack needs
     (a bank with content) and is not part of it. The victim is watched for at least `seconds`, and until the last call
-    ended.
+    ended. `pauses_workers`: no turn gets through its stages meanwhile, so those of others are not measured.
     """
 
     name: str
@@ -46,3 +46,4 @@ class Attack:
     send: Send
     prepare: Send | None = None
     seconds: float = 5.0
+    pauses_workers: bool = False

@@ -28,6 +28,8 @@ PATIENCE_S = 30.0
 WORK_S = 60.0
 CLOSED, ABORTED, NO_ANSWER, NOT_WORKED_OFF = "closed", "aborted", "no answer", "not worked off"
 CHUNK = 65_536
+#: How long a newcomer waits for its answer, in seconds.
+NEWCOMER_S = 5.0
 
 
 @dataclass(slots=True)
@@ -137,6 +139,16 @@ class Attacker:
     def ended(self, ending: str) -> None:
         """Count how a call ended."""
         self.endings[ending] += 1
+
+    async def newcomer(self) -> None:
+        """Have the bystander ask over a connection of its own whether the service lives; count it if it does not."""
+        transport = httpx.AsyncHTTPTransport(local_address=BYSTANDERS_ADDRESS)
+        async with httpx.AsyncClient(transport=transport, timeout=NEWCOMER_S, trust_env=False) as client:
+            try:
+                answered = (await client.get(f"{self.stack.api}/health/live")).is_success
+            except httpx.HTTPError:
+                answered = False
+        self.bystander_refused += not answered
 
     async def bystander(self, method: str, path: str, body: Any) -> None:
         """Make a call as the bystander tenant, and count it if it is refused."""

@@ -4,14 +4,17 @@ import asyncio
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 
+from deploy.api.http_server import reserve_connections
 from deploy.lab.bench.attacks.attack import Attack, RequiredEnding
-from deploy.lab.bench.attacks.attacker import CHUNK, Attacker
+from deploy.lab.bench.attacks.attacker import BANK, CHUNK, Attacker
 from store.tenancy.tokens import new_token
 
 MIB = 1024 * 1024
 FILLER = b"a" * CHUNK
 #: How long an endless head is sent, in seconds: longer than the server's limit (10 s).
 HEAD_S = 14.0
+#: Silent connections, and callers of another address that come meanwhile.
+SILENT, NEWCOMERS = 4500, 7
 #: Calls of a flood, number of lanes, and pause between two calls of a lane in seconds.
 FLOOD, FLOOD_LANES, FLOOD_PAUSE_S = 3000, 16, 0.02
 
@@ -82,7 +85,42 @@ async def _send_unknown_tokens(attacker: Attacker) -> None:
     await _flood_with_tokens(attacker, lambda: new_token("at_"))
 
 
+async def _hold_silent_connections(attacker: Attacker) -> None:
+    """Open connections that say nothing, while newcomers of another address ask whether the service lives."""
+    reserve_connections(SILENT)
+    silent = asyncio.gather(*(_send_chunks(attacker, (), HEAD_S) for _ in range(SILENT)))
+    for _ in range(NEWCOMERS):
+        await asyncio.sleep(1.0)
+        await attacker.newcomer()
+    await silent
+
+
+async def _flood_with_document(attacker: Attacker) -> None:
+    """Try tokens of no key while a document of 1 MiB is stored and processed."""
+    said = "\n".join(f"Note {n}: Ana met Boris in Porto about plan {n}." for n in range(20_000))
+    document = {"bank": BANK, "content": said[:MIB]}
+    flood = attacker.keep_at(FLOOD_LANES, lambda: _try_token(attacker), most=2000)
+    await asyncio.gather(flood, attacker.call("POST", "/api/v1/docs", document))
+
+
+async def _try_token(attacker: Attacker) -> None:
+    await attacker.call("GET", "/api/v1/banks", key=new_token("at_"))
+
+
 ATTACKS = (
+    Attack(
+        "silent_connections",
+        "4,500 connections that say nothing, beside newcomers",
+        RequiredEnding.BE_CUT_OFF,
+        _hold_silent_connections,
+        seconds=12.0,
+    ),
+    Attack(
+        "tokens_and_document",
+        "2,000 well-formed tokens of no key beside a document of 1 MiB",
+        RequiredEnding.BE_ANSWERED,
+        _flood_with_document,
+    ),
     Attack("large_header", "one header of 24 MiB, no key", RequiredEnding.BE_CUT_OFF, _send_large_header),
     Attack("large_url", "a URL of 8 MiB, no key", RequiredEnding.BE_CUT_OFF, _send_large_url),
     Attack("many_headers", "100,000 headers in one request, no key", RequiredEnding.BE_CUT_OFF, _send_many_headers),

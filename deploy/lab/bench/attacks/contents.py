@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import secrets
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import orjson
 
@@ -77,6 +78,39 @@ async def _send_entities(attacker: Attacker) -> None:
     names = _make_names()
     said = (f"I met {', '.join(itertools.islice(names, 256))}." for _ in range(64))
     await attacker.worked_off(await attacker.turn(*said))
+
+
+async def _send_large_turns(attacker: Attacker) -> None:
+    """Send four turns of 7 messages of 250 KiB, each in a session of its own."""
+    said = [_repeat_words(MESSAGE, f"Ana met Boris in Porto about plan {n}. ") for n in range(7)]
+    await asyncio.gather(*(attacker.turn(*said) for _ in range(4)))
+
+
+async def _send_name_lists(attacker: Attacker) -> None:
+    """Send a turn of 24 KiB that is nothing but names."""
+    names = _make_names()
+    said = (f"I met {', '.join(itertools.islice(names, 60))}." for _ in range(56))
+    await attacker.worked_off(await attacker.turn(*said))
+
+
+async def _store_days(attacker: Attacker) -> None:
+    """Store 2,000 turns, one an hour."""
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    for first in range(0, 2000, 500):
+        turns = [
+            {
+                "bank": BANK,
+                **attacker.turn_of(f"Ana saw plan {n} at the lake."),
+                "occurred_at": (begin + timedelta(hours=n)).isoformat(),
+            }
+            for n in range(first, first + 500)
+        ]
+        await attacker.call("POST", "/api/v1/turns:batch", {"turns": turns})
+
+
+async def _ask_for_days(attacker: Attacker) -> None:
+    ask = "What did Ana see at the lake in February 2026?"
+    await attacker.keep_at(8, lambda: attacker.recall(ask, key=attacker.read_only_key))
 
 
 async def _send_statements(attacker: Attacker) -> None:
@@ -228,6 +262,15 @@ ATTACKS = (
     Attack("quoted_frames", "8 texts of 30 overlapping frames", RequiredEnding.BE_ANSWERED, _send_quoted_frames),
     Attack("many_values", "8 bodies of 600,000 and 900,000 values", RequiredEnding.BE_REFUSED, _send_many_values),
     Attack("statements", "a turn of 10,000 statements", RequiredEnding.BE_ANSWERED, _send_statements),
+    Attack("large_turns", "4 turns of 1.7 MiB at once", RequiredEnding.BE_ANSWERED, _send_large_turns),
+    Attack("name_lists", "a turn of 24 KiB with 3,360 names", RequiredEnding.BE_ANSWERED, _send_name_lists),
+    Attack(
+        "named_days",
+        "8 questions at a time about a month to a bank of 2,000 turns",
+        RequiredEnding.BE_ANSWERED,
+        _ask_for_days,
+        _store_days,
+    ),
     Attack("entities", "a turn of 131 KiB with 16,384 names", RequiredEnding.BE_ANSWERED, _send_entities),
     Attack(
         "large_answers",

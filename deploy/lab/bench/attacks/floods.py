@@ -140,7 +140,14 @@ ATTACKS = (
     Attack("erasures", "erasures of unknown users beside small batches", RequiredEnding.BE_ANSWERED, _flood_erasures),
     Attack("banks", "up to 4,000 new banks", RequiredEnding.BE_ANSWERED, _flood_banks),
     Attack("links", "32 links at a time", RequiredEnding.BE_ANSWERED, _flood_links, _store_units),
-    Attack("long_polls", "256 waits of 6 s", RequiredEnding.BE_ANSWERED, _flood_long_polls, seconds=6.0),
+    Attack(
+        "long_polls",
+        "256 waits of 6 s",
+        RequiredEnding.BE_ANSWERED,
+        _flood_long_polls,
+        seconds=6.0,
+        pauses_workers=True,
+    ),
     Attack(
         "held_session",
         "32 turns at a time into what psql holds",
@@ -148,5 +155,11 @@ ATTACKS = (
         _hold_locks,
         seconds=HELD_S + 1,
     ),
-    Attack("backlog", "more undone rows than load shedding allows", RequiredEnding.BE_ANSWERED, _build_backlog),
+    Attack(
+        "backlog",
+        "more undone rows than load shedding allows",
+        RequiredEnding.BE_ANSWERED,
+        _build_backlog,
+        pauses_workers=True,
+    ),
 )

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
@@ -12,12 +12,13 @@ import httpx
 from sqlalchemy import NullPool, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from deploy.lab.bench.attacks import connections, contents, floods
+from deploy.lab.bench.attacks import connections, contents, floods, values
 from deploy.lab.bench.attacks.attack import Attack
 from deploy.lab.bench.attacks.attacker import ADDRESS, BYSTANDERS_ADDRESS, PATIENCE_S, Attacker
 from deploy.lab.bench.attacks.floods import RECALL_JOB_ROWS
 from deploy.lab.bench.attacks.memory import MemoryWatch
 from deploy.lab.bench.attacks.report import AttackOutcome, AttackReport, Baseline
+from deploy.lab.bench.attacks.stages import StageTimes, watch_stages
 from deploy.lab.bench.attacks.victim import Victim, VictimCall, compute_call_p95_ms, run_victim
 from deploy.lab.bench.measures import Machine
 from deploy.lab.removal import remove_hosts
@@ -38,7 +39,12 @@ MIB = 1024 * 1024
 SIZE = text("select pg_database_size(current_database())")
 
 #: All attacks; those that leave much work for the workers come last.
-ATTACKS: Sequence[Attack] = (*connections.ATTACKS, *floods.ATTACKS, *contents.ATTACKS)
+ATTACKS: Sequence[Attack] = (
+    *connections.ATTACKS,
+    *values.ATTACKS,
+    *floods.ATTACKS,
+    *contents.ATTACKS,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +90,11 @@ async def run(on: AttackedStack, say: Say, sizes: AttackSizes) -> AttackOutcome:
         victims_key, _ = await tenants.new("victim")
         async with run_victim(on.stack.api, victims_key) as watched:
             say(f"{sizes.quiet} s of quiet, then {len(attacks)} attacks")
-            quiet = await _measure_baseline(watched, sizes.quiet)
-            say(f"quiet: turn p95 {quiet.turn_p95_ms:.0f} ms, recall p95 {quiet.recall_p95_ms:.0f} ms")
+            quiet = await _measure_baseline(tenants, watched, sizes.quiet)
+            say(
+                f"quiet: turn p95 {quiet.turn_p95_ms:.0f} ms, recall p95 {quiet.recall_p95_ms:.0f} ms, "
+                f"stages p95 {quiet.stages_p95_s:.1f} s"
+            )
             reports = []
             for attack in attacks:
                 report = await AttackRound(tenants, watched, quiet).of(attack)
@@ -96,13 +105,16 @@ async def run(on: AttackedStack, say: Say, sizes: AttackSizes) -> AttackOutcome:
     return AttackOutcome(machine, quiet, reports)
 
 
-async def _measure_baseline(watched: Victim, seconds: int) -> Baseline:
-    """Return the victim's figures without an attack; its first calls, on a freshly started stack, do not count."""
-    await asyncio.sleep(WELL_S)
-    begin = time.monotonic()
-    await asyncio.sleep(seconds)
-    felt = await watched.during(begin, time.monotonic())
-    return Baseline(compute_call_p95_ms(felt, "turn"), compute_call_p95_ms(felt, "recall"))
+async def _measure_baseline(tenants: "TenantFactory", watched: Victim, seconds: int) -> Baseline:
+    """Return the figures without an attack; the first calls, on a freshly started stack, do not count."""
+    async with tenants.attacker() as nobody:
+        async with watch_stages(nobody.bystander_client):
+            await asyncio.sleep(WELL_S)
+        begin = time.monotonic()
+        async with watch_stages(nobody.bystander_client) as stages:
+            await asyncio.sleep(seconds)
+        felt = await watched.during(begin, time.monotonic())
+    return Baseline(compute_call_p95_ms(felt, "turn"), compute_call_p95_ms(felt, "recall"), stages.p95_s())
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +190,8 @@ class AttackRound:
                 attacker.endings.clear()
                 await self._wait_until_well()
             size = await self.tenants.megabytes()
-            async with MemoryWatch(self.tenants.stack) as memory:
+            watched = nullcontext(StageTimes()) if attack.pauses_workers else watch_stages(attacker.bystander_client)
+            async with MemoryWatch(self.tenants.stack) as memory, watched as stages:
                 begin = time.monotonic()
                 attacker.until = begin + attack.seconds
                 await attack.send(attacker)
@@ -193,6 +206,7 @@ class AttackRound:
             seconds=end - begin,
             turn_p95_ms=compute_call_p95_ms(felt, "turn"),
             recall_p95_ms=compute_call_p95_ms(felt, "recall"),
+            stages_p95_s=stages.p95_s(),
             victim_failed=sum(not one.well for one in felt),
             memory_mib=memory.growth_mib(),
             restarts=memory.restarts(),

@@ -21,7 +21,7 @@ from deploy.lab.bench.attacks.victim import VictimCall, compute_call_p95_ms
 from deploy.lab.bench.measures import Machine
 from store.connections import create_owner_engine
 
-QUIET = Baseline(turn_p95_ms=30.0, recall_p95_ms=100.0)
+QUIET = Baseline(turn_p95_ms=30.0, recall_p95_ms=100.0, stages_p95_s=1.0)
 
 
 async def _send(_attacker: Attacker) -> None:
@@ -35,6 +35,7 @@ HELD = AttackReport(
     seconds=5.0,
     turn_p95_ms=140.0,
     recall_p95_ms=350.0,
+    stages_p95_s=6.0,
     victim_failed=0,
     memory_mib={"api": 3.0},
     restarts=(),
@@ -93,6 +94,7 @@ def test_an_ending_is_a_status_and_the_code_of_an_error(status: int, body: bytes
     [
         ({"turn_p95_ms": 141.0}, "large_thing_turn_p95 is 141 ms"),
         ({"recall_p95_ms": 351.0}, "large_thing_recall_p95 is 351 ms"),
+        ({"stages_p95_s": 6.1}, "large_thing_stages_p95 is 6 s"),
         ({"endings": {"201": 1}}, "1 calls ended with 201"),
         ({"victim_failed": 2}, "2 calls of the victim failed"),
         ({"bystander_refused": 1}, "1 calls of a third tenant were refused"),
@@ -110,14 +112,19 @@ def test_what_does_not_hold_is_told_and_three_times_quiet_and_50_ms_do(
     assert [one["held"] for one in outcome.as_json()["attacks"]] == [True, False]
 
 
-def test_each_attack_has_both_figures_of_the_victim_and_the_quiet_ones_stand_beside_them() -> None:
+def test_each_attack_has_the_figures_of_others_and_the_quiet_ones_stand_beside_them() -> None:
     shown = AttackOutcome(Machine(2, "18", "0.8"), QUIET, [HELD]).as_json()
     rows = {row["measure"]: (row["ours"], row["target"], row["met"]) for row in shown["measures"]}
     assert rows == {
         "large_thing_turn_p95": (140.0, "<= 140.0", True),
         "large_thing_recall_p95": (350.0, "<= 350.0", True),
+        "large_thing_stages_p95": (6.0, "<= 6.0", True),
     }
-    assert shown["parts"] == {"quiet_turn_p95_ms": 30.0, "quiet_recall_p95_ms": 100.0}
+    assert shown["parts"] == {
+        "quiet_turn_p95_ms": 30.0,
+        "quiet_recall_p95_ms": 100.0,
+        "quiet_stages_p95_s": 1.0,
+    }
 
 
 def test_a_percentile_is_of_one_kind_of_call() -> None:
