@@ -14,7 +14,8 @@ import pytest
 import pytest_asyncio
 from sqlalchemy import text
 
-from deploy.lab.bench.attacks import connections, floods
+from deploy.lab.bench.attacks import floods
+from deploy.lab.bench.attacks.attack import RequiredEnding
 from deploy.lab.bench.attacks.attacker import BANK, Attacker
 from deploy.lab.bench.attacks.memory import MemoryWatch
 from deploy.lab.bench.attacks.run import ATTACKS, ENVIRONMENT, TenantFactory, open_tenant_factory
@@ -26,9 +27,9 @@ pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("attacks")]
 SECONDS = 1.0
 #: What a process of the service may grow by, in MiB: what is sent is a tenth of it, what it led to once was a GiB.
 GROWTH_MIB = 300
-CUT_OFF = {attack.name for attack in connections.ATTACKS} - {"malformed_tokens", "unknown_tokens"}
+CUT_OFF = {attack.name for attack in ATTACKS if attack.must is RequiredEnding.BE_CUT_OFF}
 #: What workers have to do is waited for: these go before the floods, which leave the one worker much to do.
-WORKED_OFF = ("statements", "entities")
+WORKED_OFF = ("statements", "entities", "name_lists")
 MESSAGES, MOST_ENTITIES = 64, 32
 #: Just past the 5 s that a caller waits for a held session.
 HELD_S = 5.5
