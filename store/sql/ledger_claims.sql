@@ -7,8 +7,8 @@
 -- p_valve: the newest first, but rows older than this before all; null: the oldest first.
 -- p_by_bank: streams of few banks rather than of many.
 -- p_bytes: limit for the bytes of all claimed turns. The first row of each stream comes before the second of any, in
--- the order in which tenants take turns; the very first row is claimed at any size, and a stream without rows is not
--- claimed.
+-- the order in which tenants take turns; the very first row is claimed at any size, beside rows of p_bytes: another
+-- tenant's small turn does not wait for a large one. A stream without rows is not claimed.
 -- A row that was tried before is claimed alone, so that a row that kills its worker takes no other into quarantine.
 -- Concurrent claims skip each other's streams. The insert alone would be correct, but both would try the same streams
 -- and wait at each for the other, only to find it claimed.
@@ -54,10 +54,12 @@ begin
     return query
     with held as (
         select c.host_id, c.stream_id, c.epoch, r.item_id, r.attempts >= p_max_attempts as exhausted,
-               sum(r.bytes) over given as bytes, row_number() over given as place
+               sum(case when r.large then 0 else r.bytes end) over given as bytes, r.large,
+               row_number() over given as place
           from unnest(v_hosts, v_streams, v_epochs) with ordinality as c(host_id, stream_id, epoch, turn),
                lateral (select l.item_id, l.attempts, l.bytes, row_number() over o as nth,
-                               bool_or(l.attempts > 0) over o as tried, bool_or(l.next_attempt_at > now()) over o as waits
+                               bool_or(l.attempts > 0) over o as tried, bool_or(l.next_attempt_at > now()) over o as waits,
+                               bool_or(l.bytes > p_bytes) over o as large
                           from (select l.* from afterturn.ledger_t l
                                  where l.host_id = c.host_id and l.stage = p_stage and l.stream_id = c.stream_id
                                    and l.undone and l.next_attempt_at < 'infinity'
@@ -67,7 +69,7 @@ begin
          where not r.waits and (r.nth = 1 or not r.tried)
         window given as (order by r.nth, c.turn rows unbounded preceding)
     ), mine as (
-        select h.* from held h where p_bytes is null or h.bytes <= p_bytes or h.place = 1
+        select h.* from held h where p_bytes is null or h.place = 1 or (not h.large and h.bytes <= p_bytes)
     ), counted as (
         -- A delivery that was under way (adding, added, flushing) keeps its status: the gateway's stage ends it.
         update afterturn.ledger_t l

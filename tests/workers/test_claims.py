@@ -5,7 +5,10 @@ from uuid import UUID
 
 from store.ledger.ledger import Claim, Outcome, close_claim, close_claims
 from store.ledger.stages import Stage
-from tests.workers.conftest import HOST, World, turn_uuid
+from store.memory.turns import NewMessage, NewTurn
+from tests.workers.conftest import HOST, World, dialogue, turn_uuid
+
+LEASE = timedelta(seconds=30)
 
 
 async def claim(world: World, stage: Stage = Stage.EXTRACTION, streams: int = 10, rows: int = 10) -> list[Claim]:
@@ -71,3 +74,24 @@ async def test_closing_together_settles_what_is_still_held_and_leaves_the_rest(w
         closed = await close_claims(connection, held, outcomes)
     assert closed == [held[0], held[2]]
     assert await world.statuses(Stage.EMBEDDING) == ["done", "running", "done"]
+
+
+async def test_a_large_turn_keeps_no_other_tenants_small_one_out_of_a_claim(world: World) -> None:
+    other, large = UUID(int=7), [NewMessage("user", "word " * 4000)]
+    await world.sql("insert into afterturn.host_t (host_id, name) values (:host, 'other')", host=other)
+    for n in range(3):
+        await world.append(f"large {n}", messages=large)
+    await world.append("large 0", "next")
+    await world.turns.append(other, [NewTurn("default", "s", "t", dialogue())])
+    seen = set[int]()
+    # Which tenant comes first is random.
+    for _ in range(30):
+        held = await world.ledger.claim(
+            Stage.EXTRACTION, streams=9, rows=9, lease=LEASE, worker="test", max_attempts=5, most_bytes=4096
+        )
+        rows = {one.host_id: [len(claim.rows) for claim in held if claim.host_id == one.host_id] for one in held}
+        assert rows.pop(other) == [1]
+        assert rows in ({}, {HOST: [1]}), "of the large ones, one at most, and nothing overtakes it"
+        seen.add(len(held))
+        await world.ledger.release(held)
+    assert seen == {1, 2}
