@@ -223,7 +223,8 @@ async def test_freshness_units_and_health_have_their_paths(server: Loopback, twi
             changed = seen.method == "PUT"
             return JSONResponse({"ok": True, "unit_id": "u", "position": 11, "changed": changed, "facts_ended": 0})
         if seen.method == "DELETE":
-            return Response(status_code=204)
+            with_facts = seen.params["with_facts"] == "true"
+            return JSONResponse({"facts_forgotten": 2}) if with_facts else Response(status_code=204)
         if seen.method == "PATCH":
             assert seen.json == {"content": "new words", "version": 2}
             return JSONResponse({"ok": True, "unit_id": "u", "position": 9, "changed": True, "facts_ended": 1})
@@ -238,7 +239,7 @@ async def test_freshness_units_and_health_have_their_paths(server: Loopback, twi
     corrected = await twin(client, "correct_unit", "u", "new words", version=2)
     pinned = await twin(client, "pin_unit", "u", pinned=True, bank="b")
     unpinned = await twin(client, "pin_unit", "u", pinned=False)
-    await twin(client, "delete_unit", "u")
+    forgotten = await twin(client, "delete_unit", "u"), await twin(client, "delete_unit", "u", with_facts=False)
     health = await twin(client, "health")
     assert [seen.raw_path.partition("?")[0] for seen in server.seen] == [
         "/api/v1/banks/a%2Fb/freshness",
@@ -246,6 +247,7 @@ async def test_freshness_units_and_health_have_their_paths(server: Loopback, twi
         "/api/v1/units/u",
         "/api/v1/units/u/pin",
         "/api/v1/units/u/pin",
+        "/api/v1/units/u",
         "/api/v1/units/u",
         "/health/ready",
     ]
@@ -257,6 +259,7 @@ async def test_freshness_units_and_health_have_their_paths(server: Loopback, twi
     assert (pinned.position, pinned.changed, unpinned.changed) == (11, True, False)
     assert (corrected.position, corrected.changed, corrected.facts_ended) == (9, True, 1)
     assert health.status == "ready"
+    assert forgotten == (2, 0)
 
 
 @pytest.mark.parametrize(

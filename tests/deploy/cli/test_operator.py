@@ -25,7 +25,9 @@ async def test_status_of_an_empty_stack_is_all_zero(operated: Operated) -> None:
     status = await operated.answer("status")
     zero = {"pending": 0, "running": 0, "done": 0, "skipped": 0, "unknown": 0, "dead": 0}
     stages = dict.fromkeys(TURN_STAGES, zero)
-    assert status == {"turns": 0, "stages": stages, "oldest_undone_s": 0.0, "dead": 0, "undone": 0}
+    oldest = dict.fromkeys(TURN_STAGES, 0.0)
+    told = {"turns": 0, "stages": stages, "rows": stages, "oldest_undone_s": 0.0, "oldest_by_stage_s": oldest}
+    assert status == {**told, "dead": 0, "undone": 0}
 
 
 async def test_status_counts_turns_by_stage(operated: Operated) -> None:
