@@ -37,6 +37,7 @@ from deploy.observability.metrics import Exposition, LedgerCounts
 from deploy.observability.tracing import start_tracing
 from deploy.settings import Settings
 from embeddings.errors import EmbeddingError
+from embeddings.prompt_tokens import choose_counter
 from embeddings.protocol import Embedder
 from embeddings.registry import Owned, OwnedEmbedder, create_embedder, create_reranker
 from embeddings.rerank import CrossEncoder
@@ -227,17 +228,22 @@ def _build_resources(settings: Settings) -> _Resources:
 def _build_dependencies(settings: Settings, owned: _Resources) -> ServiceDependencies:
     """Return the facade's dependencies, those that only an API process has included."""
     database, clock = owned.database, owned.clock
+    counter = choose_counter(settings.recall.tokenizer)
 
     def create_recaller(there: Database) -> Recaller:
         shared = owned.embedder, settings.recall
-        return Recaller(there, *shared, reranker=owned.reranker, writeback=owned.writeback, clock=clock)
+        return Recaller(
+            there, *shared, reranker=owned.reranker, writeback=owned.writeback, counter=counter, clock=clock
+        )
 
     replica = None
     if owned.replica is not None:
         there = Waiter(owned.replica, fair_queue.sleep_without_slot)
         replica = ReadReplica(create_recaller(owned.replica), there)
     waiter = Waiter(database, fair_queue.sleep_without_slot)
-    coordinator = RecallCoordinator(database, create_recaller(database), waiter, owned.gateway_recall, replica)
+    coordinator = RecallCoordinator(
+        database, create_recaller(database), waiter, owned.gateway_recall, replica, counter=counter
+    )
     return replace(
         build_dependencies(database, clock, coordinator, owned.notifier),
         load_shedder=owned.load_shedder,

@@ -36,6 +36,7 @@ from deploy.settings import Settings
 from deploy.worker.registry import Registration, wait_for_end
 from deploy.worker.turn_queues import build_queue_workers, count_letters, prune_letters
 from embeddings.errors import EmbeddingError
+from embeddings.prompt_tokens import choose_counter
 from embeddings.registry import Owned, OwnedEmbedder, create_embedder, create_reranker
 from embeddings.retry import Backoff
 from producers.notifications import Notifier
@@ -228,8 +229,9 @@ async def _build_resources(
     gateway_recall = create_gateway_recall(settings.gateway, database, settings.gateway.timeout_seconds)
     notifier, ledger, jobs = Notifier(broker), Ledger(database), RecallJobs(database, clock)
     reranker = create_reranker(settings.embedding.reranker, settings.data)
-    recaller = Recaller(database, embedder, settings.recall, reranker=reranker, clock=clock)
-    coordinator = RecallCoordinator(database, recaller, Waiter(database), gateway_recall)
+    counter = choose_counter(settings.recall.tokenizer)
+    recaller = Recaller(database, embedder, settings.recall, reranker=reranker, counter=counter, clock=clock)
+    coordinator = RecallCoordinator(database, recaller, Waiter(database), gateway_recall, counter=counter)
     lease = timedelta(seconds=settings.worker.lease_seconds)
     name = _build_worker_name()
     works = stages(settings, database, embedder, gateways, reader)

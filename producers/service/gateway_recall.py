@@ -5,21 +5,25 @@ gate is shut, and holds no database connection. Its outcome is audited: names an
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
 from afterturn_client.errors import GatewayError, InvalidRequestError
 from afterturn_client.gateway import GatewayHit
-from afterturn_client.reference import SHORTEST_CUT, cut_text
+from afterturn_client.reference import SHORTEST_CUT, FrameForm, Printer, cut_text
 
+from embeddings.protocol import TokenCounter
 from producers.errors import FieldProblem, Invalid, PermissionDenied
 from producers.service.gateway_clients import GatewayClients, TargetUnusable
 from store import identity
 from store.database import Database
 from store.ledger.circuit_breakers import Gate
 from store.ledger.deliveries import write_audit_row
+from store.recall.budget import select_fitting
+from store.recall.printing import AnswerPrinter
+from store.recall.query import MOST_K
 from store.tenancy.gateway_targets import CHAT, GatewayTargets
 from store.tenancy.keys import Grant
 
@@ -150,6 +154,36 @@ def cut_finding(finding: GatewayFinding, room: int) -> GatewayFinding:
             room -= size
             kept.append(replace(hit, text=text))
     return replace(finding, hits=kept)
+
+
+def describe_hit(hit: GatewayHit) -> Mapping[str, Any]:
+    """Return a hit as a frame's item."""
+    return {
+        "id": hit.id,
+        "session": hit.session_id,
+        "score": None if hit.score is None else f"{hit.score:.4f}",
+        "source_scope": hit.source_scope,
+        "resource_uri": hit.resource_uri,
+        "text": hit.text,
+    }
+
+
+def fit_finding(
+    finding: GatewayFinding, room: int | None, counter: TokenCounter, *, form: FrameForm, framed: bool
+) -> tuple[GatewayFinding, int]:
+    """Return the finding with the hits, best first, whose lines in a block fit into `room` tokens; and their tokens.
+
+    `framed`: the block has results of ours before them; otherwise its frame is counted here. None: all hits.
+    """
+    if not finding.hits:
+        return finding, 0
+    printer = AnswerPrinter(form, Printer())
+    [frame] = counter.count_tokens(["" if framed else printer.print_frame()])
+    lines = [printer.print_item(MOST_K + nth, describe_hit(hit)) for nth, hit in enumerate(finding.hits)]
+    sizes = counter.count_tokens(lines)
+    kept = range(len(lines)) if room is None else select_fitting(sizes, room - frame)
+    used = frame + sum(sizes[nth] for nth in kept) if kept else 0
+    return replace(finding, hits=[finding.hits[nth] for nth in kept]), used
 
 
 async def record_outcome(gate: Gate, error: GatewayError | None) -> None:

@@ -10,8 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 from uuid import UUID
 
+from afterturn_client.reference import FrameForm
 from pydantic import AfterValidator, Field, model_validator
 
+from embeddings.prompt_tokens import ESTIMATE
+from embeddings.protocol import TokenCounter
 from producers import fair_queue, metrics
 from producers.errors import FieldProblem, Invalid, Unavailable
 from producers.service.fields import (
@@ -24,7 +27,7 @@ from producers.service.fields import (
     WaitMs,
     field_error,
 )
-from producers.service.gateway_recall import GatewayFinding, GatewayQuestion, GatewayRecall, cut_finding
+from producers.service.gateway_recall import GatewayFinding, GatewayQuestion, GatewayRecall, fit_finding
 from producers.service.read_replica import ReadReplica, RecallReader, note_failure
 from producers.service.wire import RequestModel
 from store import identity
@@ -35,9 +38,9 @@ from store.ledger.freshness import Freshness, Waiter, fetch_freshness, merge_fre
 from store.log.storable import check_text
 from store.memory.directives import Directive
 from store.recall.budget import fit_with_pins
-from store.recall.passages import CHARACTERS_PER_TOKEN
 from store.recall.pinned_arm import limit_pinned
 from store.recall.preparation import DIRECTIVES
+from store.recall.printing import AnswerPrinter
 from store.recall.query import MOST_K, Evidence, RecallAnswer, Recalled, RecallQuery, TimeOf
 from store.recall.recaller import OPTIONAL_PARTS
 from store.tenancy.keys import Grant
@@ -105,7 +108,8 @@ class RecallBody(RequestModel):
         None,
         ge=1,
         le=1_000_000,
-        description="most tokens of the answer, filled with passages; left out, without `k`: as the service is set",
+        description="most tokens that a prompt pays for `reference`, with its frame, dates and directives; filled with "
+        "passages; left out, without `k`: as the service is set (`recall.answer_tokens`)",
     )
     min_score: float | None = Field(
         None,
@@ -153,6 +157,9 @@ class RecallBody(RequestModel):
         max_length=2,
         description="where to search: this service, the gateway target, or both; a gateway needs `session_id`",
     )
+    reference: FrameForm = Field(
+        "lines", description="form of `reference`: a line for each result, or JSON with every field, at more tokens"
+    )
     explain: bool = Field(
         False, description="whether to answer how each score came about, and the milliseconds of each step"
     )
@@ -199,6 +206,7 @@ class RecallBody(RequestModel):
             known_at=self.known_at,
             explain=self.explain,
             max_tokens=self.max_tokens,
+            form=self.reference,
             without=self.without,
         )
 
@@ -235,7 +243,8 @@ class RecallResult:
     """Recalled units, best first; `took_ms` excludes waiting; `trace`: its steps, shown with `explain`.
 
     `degraded` names the parts that did not answer; `directives` are the bank's, the most important first. `evidence`
-    says whether the items are likely to answer at all, `bank_known` whether there is such a bank.
+    says whether the items are likely to answer at all, `bank_known` whether there is such a bank. `form` is that of the
+    block for a prompt, `tokens` what the prompt pays for it.
     """
 
     items: Sequence[Recalled]
@@ -248,6 +257,8 @@ class RecallResult:
     directives: Sequence[Directive] = ()
     evidence: Evidence = field(default_factory=Evidence)
     bank_known: bool = True
+    form: FrameForm = "lines"
+    tokens: int = 0
 
 
 class RecallCoordinator:
@@ -260,8 +271,11 @@ class RecallCoordinator:
         waiter: Waiter,
         gateway: GatewayRecall | None = None,
         replica: ReadReplica | None = None,
+        *,
+        counter: TokenCounter = ESTIMATE,
     ) -> None:
         self._database = database
+        self._counter = counter
         self._recaller = recaller
         self._waiter = waiter
         self._gateway = gateway
@@ -300,15 +314,14 @@ class RecallCoordinator:
             asking.cancel()
         if finding.category is not None and "local" not in body.sources:
             raise Unavailable(f"the gateway did not answer: {finding.category}")
-        if body.max_tokens is not None:
-            used = sum(len(item.text) for item in answer.items)
-            used += sum(len(one.content) for one in answer.directives)
-            finding = cut_finding(finding, body.max_tokens * CHARACTERS_PER_TOKEN - used)
-        return replace(answer, gateway=finding, took_ms=max(answer.took_ms, finding.took_ms))
+        room = None if body.max_tokens is None else body.max_tokens - answer.tokens
+        finding, used = fit_finding(finding, room, self._counter, form=body.reference, framed=bool(answer.items))
+        took = max(answer.took_ms, finding.took_ms)
+        return replace(answer, gateway=finding, took_ms=took, tokens=answer.tokens + used)
 
     async def _answer_nothing(self, host: UUID, body: RecallBody) -> RecallResult:
         """Return the answer of a question without the source `local`: no results, only the freshness."""
-        return RecallResult((), await self.freshness(host, body.bank, None, 0), 0.0)
+        return RecallResult((), await self.freshness(host, body.bank, None, 0), 0.0, form=body.reference)
 
     async def answer_across_banks(self, host: UUID, body: RecallBody, banks: Sequence[str]) -> RecallResult:
         """Return one answer from several banks, each searched alike; every item names its bank.
@@ -324,7 +337,7 @@ class RecallCoordinator:
     async def _search_banks(
         self, host: UUID, query: RecallQuery, banks: Sequence[str], recaller: RecallReader
     ) -> RecallAnswer:
-        asked = [replace(query, bank=bank, without=(*query.without, DIRECTIVES)) for bank in banks]
+        asked = [replace(query, bank=bank, merged=True, without=(*query.without, DIRECTIVES)) for bank in banks]
         items, fresh, degraded = list[Recalled](), list[Freshness](), dict[str, None]()
         best, room, read = Evidence(), query.max_tokens, 0
         for at in range(0, len(asked), BANKS_TOGETHER):
@@ -338,11 +351,18 @@ class RecallCoordinator:
             read += sum(one.characters for one in answers)
             best = max((best, *(one.evidence for one in answers)), key=lambda one: one.top or 0.0)
             degraded |= dict.fromkeys(part for one in answers for part in one.degraded)
+        [frame] = self._counter.count_tokens([AnswerPrinter.of(query.form, items, merged=True).print_frame()])
         if room is not None:
             sizes, pinned = [item.tokens or 0 for item in items], [item.pinned for item in items]
-            items = [items[n] for n in fit_with_pins(sizes, pinned, room)]
+            items = [items[n] for n in fit_with_pins(sizes, pinned, room - frame)]
         return RecallAnswer(
-            tuple(items), merge_freshness(fresh), degraded=tuple(degraded), evidence=best, room=room, characters=read
+            tuple(items),
+            merge_freshness(fresh),
+            degraded=tuple(degraded),
+            evidence=best,
+            room=room,
+            tokens=frame + sum(item.tokens or 0 for item in items) if items else 0,
+            characters=read,
         )
 
     async def _answer_locally(self, host: UUID, body: RecallBody, banks: Sequence[str] = ()) -> RecallResult:
@@ -364,6 +384,8 @@ class RecallCoordinator:
             directives=found.directives,
             evidence=found.evidence,
             bank_known=found.bank_known,
+            form=body.reference,
+            tokens=found.tokens,
         )
 
     async def ask(

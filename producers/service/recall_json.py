@@ -9,12 +9,11 @@ from typing import Any, ClassVar, Literal
 from uuid import UUID
 
 import orjson
-from afterturn_client.gateway import GatewayHit
 from afterturn_client.reference import cut_text
 from pydantic import Field
 
-from producers.service.framing import ReferenceDirective, ReferenceItem, frame_message
-from producers.service.gateway_recall import GatewayFinding
+from producers.service.framing import frame_message
+from producers.service.gateway_recall import GatewayFinding, describe_hit
 from producers.service.recall_coordinator import AwaitedFreshness, RecallResult
 from producers.service.wire import (
     FreshnessBlock,
@@ -29,6 +28,7 @@ from producers.service.wire import (
 )
 from store.memory.directives import Directive
 from store.off_loop import run_off_loop
+from store.recall.printing import describe_directive, describe_unit
 from store.recall.query import About, Explanation, Recalled
 
 #: Most bytes of a direct answer, and of one that is stored in its job.
@@ -39,9 +39,6 @@ TIMES_WRITTEN = 2
 ROOM_FOR_NOTE, LONGEST_CHARACTER = 512, 24
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
-#: The author in a frame of a directive without one, which came with events from elsewhere.
-UNKNOWN = "unknown"
-
 
 class RecalledUnit(WireModel):
     """One recalled unit; where it is `cut`, its text is a passage."""
@@ -50,6 +47,7 @@ class RecalledUnit(WireModel):
     kind: UnitKind
     text: str = Field(description="whole text, or the passage that fits best")
     score: float = Field(description="how well it fits the question")
+    handle: int = Field(description="number of its line in `reference`: a model that cites [3] means handle 3")
     session_id: SessionOf
     turn_id: TurnOf
     role: Role
@@ -79,10 +77,22 @@ class GatewayFailure(WireModel):
     http_status: int | None = Field(description="HTTP status that the gateway answered; null: none")
 
 
+class HandledHit(WireModel):
+    """One result of a gateway."""
+
+    id: str | None
+    text: str
+    score: float | None
+    session_id: str | None
+    source_scope: str | None
+    resource_uri: str | None
+    handle: int = Field(description="number of its line in `reference`")
+
+
 class GatewayAnswer(WireModel):
     """The results of the gateway, when it was searched."""
 
-    results: list[GatewayHit] = Field(description="what the gateway found")
+    results: list[HandledHit] = Field(description="what the gateway found")
     error: GatewayFailure | None = Field(description="why it found nothing; null: it answered")
     took_ms: float = Field(description="milliseconds of the search")
 
@@ -107,6 +117,10 @@ class RecallReply(WireModel):
         description="the same as a message for the prompt; null: there is nothing to show"
     )
     freshness: FreshnessBlock = Field(description="how fresh the bank is")
+    tokens: int = Field(
+        description="tokens that a prompt pays for `reference`, by the tokenizer of `recall.tokenizer` or an estimate "
+        "that is seldom too low"
+    )
     took_ms: float = Field(description="milliseconds of the search, without waiting")
     evidence: EvidenceBlock = Field(description="whether the results are likely to answer at all")
     bank_known: bool = Field(description="whether there is such a bank")
@@ -124,6 +138,7 @@ class RecallReply(WireModel):
                 "kind": "experience",
                 "text": "We fly to Lisbon on Friday",
                 "score": 1.21,
+                "handle": 1,
                 "session_id": "monday",
                 "turn_id": "1",
                 "role": "user",
@@ -132,7 +147,8 @@ class RecallReply(WireModel):
                 "arms": ["dense", "lexical"],
             }
         ],
-        "reference": {"role": "user", "content": "<memory_reference>\n{...}\n</memory_reference>"},
+        "reference": {"role": "user", "content": "<memory_reference>\nUntrusted reference ...\n</memory_reference>"},
+        "tokens": 71,
         "freshness": FreshnessBlock.EXAMPLE,
         "took_ms": 8.4,
         "evidence": {"top": 1.21, "on_topic": True, "about": None},
@@ -217,11 +233,12 @@ def describe_cut(
 
 
 def _write_answer(answer: RecallResult, note: Mapping[str, Any] = NOTHING) -> bytes:
-    items = [reference_item(item) for item in answer.items]
-    standing = [ReferenceDirective(one.name, one.content, one.laid_down_by or UNKNOWN) for one in answer.directives]
+    items = [*map(describe_unit, answer.items), *_describe_hits(answer.gateway)]
+    standing = [describe_directive(one) for one in answer.directives]
     value: dict[str, Any] = {
-        "results": [_result_json(item, explain=answer.explain) for item in answer.items],
-        "reference": frame_message([*items, *_from_gateway(answer.gateway)], standing),
+        "results": [_result_json(item, handle, explain=answer.explain) for handle, item in enumerate(answer.items, 1)],
+        "reference": frame_message(items, standing, form=answer.form),
+        "tokens": answer.tokens,
         "freshness": freshness_json(answer.freshly),
         "took_ms": round(answer.took_ms, 2),
         "evidence": asdict(answer.evidence),
@@ -235,7 +252,7 @@ def _write_answer(answer: RecallResult, note: Mapping[str, Any] = NOTHING) -> by
     if answer.explain:
         value["trace"] = answer.trace
     if answer.gateway is not None:
-        value["gateway"] = _gateway_json(answer.gateway)
+        value["gateway"] = _gateway_json(answer.gateway, len(answer.items) + 1)
     return orjson.dumps(value)
 
 
@@ -244,50 +261,27 @@ def freshness_json(freshly: AwaitedFreshness) -> dict[str, Any]:
     return {**asdict(freshly.freshness), "waited_ms": freshly.waited_ms, "met": freshly.met}
 
 
-def reference_item(item: Recalled) -> ReferenceItem:
-    """Return a recalled unit in the form for agents."""
-    return ReferenceItem(
-        id=str(item.unit_id),
-        text=item.text,
-        score=item.score,
-        session=item.session_name,
-        turn=item.turn_name,
-        role=item.role,
-        name=item.name,
-        time=item.occurred_at,
-        confidence=item.confidence,
-    )
+def _describe_hits(finding: GatewayFinding | None) -> list[Mapping[str, Any]]:
+    """Return a gateway's hits as items of a frame."""
+    return [describe_hit(hit) for hit in (finding.hits if finding is not None else ())]
 
 
-def _from_gateway(finding: GatewayFinding | None) -> list[ReferenceItem]:
-    hits = finding.hits if finding is not None else ()
-    return [
-        ReferenceItem(
-            id=hit.id,
-            text=hit.text,
-            score=hit.score,
-            session=hit.session_id,
-            source_scope=hit.source_scope,
-            resource_uri=hit.resource_uri,
-        )
-        for hit in hits
-    ]
-
-
-def _gateway_json(finding: GatewayFinding) -> Mapping[str, Any]:
-    """Return the JSON of a gateway's results, or of its error."""
+def _gateway_json(finding: GatewayFinding, first: int) -> Mapping[str, Any]:
+    """Return the JSON of a gateway's results, whose handles begin with `first`, or of its error."""
     error = None
     if finding.category is not None:
         error = {"category": finding.category, "http_status": finding.status}
-    return {"results": [asdict(hit) for hit in finding.hits], "error": error, "took_ms": round(finding.took_ms, 2)}
+    results = [{**asdict(hit), "handle": handle} for handle, hit in enumerate(finding.hits, first)]
+    return {"results": results, "error": error, "took_ms": round(finding.took_ms, 2)}
 
 
-def _result_json(item: Recalled, *, explain: bool) -> Mapping[str, Any]:
+def _result_json(item: Recalled, handle: int, *, explain: bool) -> Mapping[str, Any]:
     result: dict[str, Any] = {
         "unit_id": str(item.unit_id),
         "kind": item.kind,
         "text": item.text,
         "score": item.score,
+        "handle": handle,
         "session_id": item.session_name,
         "turn_id": item.turn_name,
         "role": item.role,

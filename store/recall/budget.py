@@ -1,24 +1,23 @@
-"""Cuts an answer to its token budget."""
+"""Cuts an answer to its budget of tokens: those that a prompt pays for the block, with frame, dates and directives."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import accumulate
 
-from embeddings.errors import EmbeddingError
-from embeddings.protocol import Embedder, TokenCounter
+from afterturn_client.reference import FrameForm
+
+from embeddings.protocol import TokenCounter
 from store.memory.directives import Directive
 from store.off_loop import Steps, run_off_loop, run_steps_off_loop
 from store.recall.passages import CHARACTERS_PER_TOKEN, SEARCHED, TOKENS, cut_passage
 from store.recall.pinned_arm import limit_pinned
+from store.recall.printing import AnswerPrinter, print_directive, print_directives
 from store.recall.query import Recalled
 from store.recall.settings import RecallSettings
 
-#: Characters of a text whose tokens are counted; beyond them, tokens are estimated. With 16,384, one answer of very
-#: long texts kept both cores busy for 0.2 s.
+#: Characters of a text whose tokens are counted where no budget is kept; beyond them, tokens are estimated.
 COUNTED_CHARACTERS = 4_096
-#: The first texts are tokenised that fill the budget this many times, as estimated from their characters.
+#: The first texts are counted that fill the budget this many times, as estimated from their characters.
 FILLED = 1.25
 
 
@@ -44,36 +43,68 @@ def fit_with_pins(sizes: Sequence[int], pinned: Sequence[bool], room: int) -> li
 
 
 async def cut_to_budget(
-    items: Sequence[Recalled], room: int | None, weights: Mapping[str, float], embedder: Embedder
-) -> tuple[Recalled, ...]:
-    """Return the items, best first, as passages of together at most `room` tokens, each with its number of tokens.
+    items: Sequence[Recalled],
+    room: int | None,
+    weights: Mapping[str, float],
+    printer: AnswerPrinter,
+    counter: TokenCounter,
+) -> tuple[tuple[Recalled, ...], int]:
+    """Return the items, best first, as passages whose block has at most `room` tokens, each with its own; and the sum.
 
-    Without `room` the items are returned unchanged. If not even the best passage fits, it is cut to `room`. `weights`
-    are the weights of the question's stems.
+    The sum counts the frame around them, too; it is 0 without items. Without `room` the items stay whole. If not even
+    the best passage fits, it is cut; where the frame alone has no room, there are none. `weights` are the weights of
+    the question's stems.
     """
+    if not items:
+        return (), 0
+    [frame] = counter.count_tokens([printer.print_frame()])
     if room is None:
-        return tuple(items)
+        kept: Sequence[Recalled] = await _count_whole(items, printer, counter)
+    else:
+        kept = await _fit_passages(items, room - frame, weights, printer, counter)
+    return tuple(kept), frame + sum(item.tokens or 0 for item in kept) if kept else 0
+
+
+async def _count_whole(items: Sequence[Recalled], printer: AnswerPrinter, counter: TokenCounter) -> Sequence[Recalled]:
+    """Return whole items, each with its tokens; those of a very long text are extrapolated from its beginning."""
+    shown = [replace(item, text=item.text[:COUNTED_CHARACTERS]) for item in items]
+    sizes = await _count_units(shown, printer, counter)
+    counted = zip(items, shown, sizes, strict=True)
+    return [
+        replace(item, tokens=-(-size * max(1, len(item.text)) // max(1, len(cut.text)))) for item, cut, size in counted
+    ]
+
+
+async def _fit_passages(
+    items: Sequence[Recalled],
+    room: int,
+    weights: Mapping[str, float],
+    printer: AnswerPrinter,
+    counter: TokenCounter,
+) -> Sequence[Recalled]:
     effort = sum(min(len(item.text), SEARCHED) for item in items)
     passages = await run_steps_off_loop(effort, _cut_items(items, weights))
-    sizes = await _select_passages(passages, room, embedder)
-    if sizes or not items:
-        return tuple(replace(passages[index], tokens=size) for index, size in sizes.items())
-    return await _shrink_item(items[0], room, weights, embedder)
+    sizes = await _select_passages(passages, room, printer, counter)
+    if sizes:
+        return [replace(passages[index], tokens=size) for index, size in sizes.items()]
+    return await _shrink_item(items[0], room, weights, printer, counter)
 
 
-async def _select_passages(passages: Sequence[Recalled], room: int, embedder: Embedder) -> Mapping[int, int]:
+async def _select_passages(
+    passages: Sequence[Recalled], room: int, printer: AnswerPrinter, counter: TokenCounter
+) -> Mapping[int, int]:
     """Return the indexes of the passages, best first, that together stay within `room`, and the tokens of each.
 
-    Of a hundred passages half may not fit: those after the first that fill `room` are tokenised only if their words,
+    Of a hundred passages half may not fit: those after the first that fill `room` are counted only if their words,
     each of which is at least one token, would fit.
     """
     first = _count_filling(passages, room)
-    sizes = await _count_tokens([item.text for item in passages[:first]], embedder)
+    sizes = await _count_units(passages[:first], printer, counter)
     kept = fit_with_pins(sizes, [item.pinned for item in passages[:first]], room)
     found = {index: sizes[index] for index in kept}
     left = room - sum(found.values())
     short = [index for index in range(first, len(passages)) if len(passages[index].text.split()) <= left]
-    sizes = await _count_tokens([passages[index].text for index in short], embedder) if short else ()
+    sizes = await _count_units([passages[index] for index in short], printer, counter) if short else ()
     return {**found, **{short[nth]: sizes[nth] for nth in select_fitting(sizes, left)}}
 
 
@@ -85,15 +116,15 @@ def _count_filling(passages: Sequence[Recalled], room: int) -> int:
 
 
 async def _shrink_item(
-    item: Recalled, room: int, weights: Mapping[str, float], embedder: Embedder
-) -> tuple[Recalled, ...]:
-    """Return one item, its passage cut to at most `room` tokens; an empty tuple if no piece of it fits."""
+    item: Recalled, room: int, weights: Mapping[str, float], printer: AnswerPrinter, counter: TokenCounter
+) -> Sequence[Recalled]:
+    """Return one item, its passage cut to at most `room` tokens; none if no piece of it fits."""
     tokens = min(room, TOKENS)
-    while tokens:
+    while tokens > 0:
         passage = await run_off_loop(min(len(item.text), SEARCHED), _cut_item, item, weights, tokens)
-        [size] = await _count_tokens([passage.text], embedder)
+        [size] = await _count_units([passage], printer, counter)
         if size <= room:
-            return (replace(passage, tokens=size),)
+            return [replace(passage, tokens=size)]
         tokens = min(tokens - 1, tokens * room // size)
     return ()
 
@@ -112,25 +143,35 @@ def _cut_item(item: Recalled, weights: Mapping[str, float], tokens: int) -> Reca
 
 
 async def select_directives(
-    directives: Sequence[Directive], max_tokens: int | None, settings: RecallSettings, embedder: Embedder
+    directives: Sequence[Directive],
+    max_tokens: int | None,
+    settings: RecallSettings,
+    form: FrameForm,
+    counter: TokenCounter,
 ) -> tuple[tuple[Directive, ...], int]:
-    """Return the directives, the most important first, that fit into an answer, and the sum of their tokens."""
+    """Return the directives, the most important first, that fit into an answer, and the tokens of their frame.
+
+    `directive_tokens` and `directive_share` limit the directives alone, `max_tokens` their frame with them.
+    """
     if not directives:
         return (), 0
-    share = None if max_tokens is None else int(max_tokens * settings.directive_share)
-    room = settings.directive_tokens if share is None else min(share, settings.directive_tokens)
-    sizes = await _count_tokens([f"{one.name}: {one.content}" for one in directives], embedder)
+    lines = [print_directive(number, one, form) for number, one in enumerate(directives, 1)]
+    frame = print_directives(directives[:1], form).replace(lines[0], "", 1)
+    note, *sizes = counter.count_tokens([frame, *(f"{line}\n" for line in lines)])
+    share = settings.directive_tokens if max_tokens is None else int(max_tokens * settings.directive_share)
+    room = min(share, settings.directive_tokens)
+    if max_tokens is not None:
+        room = min(room, max_tokens - note)
     kept = select_fitting(sizes, room)
-    return tuple(directives[index] for index in kept), sum(sizes[index] for index in kept)
+    if not kept:
+        return (), 0
+    return tuple(directives[index] for index in kept), note + sum(sizes[index] for index in kept)
 
 
-async def _count_tokens(texts: Sequence[str], embedder: Embedder) -> Sequence[int]:
-    """Return the tokens of each text; those of a very long text are extrapolated from its beginning."""
-    if isinstance(embedder, TokenCounter):
-        with suppress(EmbeddingError):
-            counted = await asyncio.to_thread(embedder.count_tokens, [text[:COUNTED_CHARACTERS] for text in texts])
-            return [
-                -(-tokens * len(text) // min(len(text), COUNTED_CHARACTERS)) if text else tokens
-                for tokens, text in zip(counted, texts, strict=True)
-            ]
-    return [-(-len(text) // CHARACTERS_PER_TOKEN) for text in texts]
+async def _count_units(items: Sequence[Recalled], printer: AnswerPrinter, counter: TokenCounter) -> Sequence[int]:
+    """Return the tokens of each item as it is printed."""
+
+    def count() -> Sequence[int]:
+        return counter.count_tokens([printer.print_unit(number, item) for number, item in enumerate(items, 1)])
+
+    return await run_off_loop(sum(len(item.text) for item in items), count)

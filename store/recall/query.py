@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
+from afterturn_client.reference import FrameForm
+
 from store.ledger.freshness import Freshness
 from store.memory.directives import Directive
 
@@ -19,9 +21,10 @@ TimeOf = Literal["occurred", "said"]
 class RecallQuery:
     """A question to one bank; an empty filter lets every unit pass.
 
-    With `k` alone the answer is `k` whole units. With `max_tokens` it is passages of together at most this number of
-    tokens, at most `k` of them; with neither, passages of `RecallSettings.answer_tokens`. Units that score less than
-    `min_score` are left out.
+    With `k` alone the answer is `k` whole units. With `max_tokens` it is passages whose block in a prompt, of this
+    `form`, has at most this number of tokens, at most `k` of them; with neither, passages of
+    `RecallSettings.answer_tokens`. Units that score less than `min_score` are left out. `merged`: the answer is merged
+    with those of other banks.
 
     `session_name` is the agent's own name of the session that asks: its newest messages without a vector are embedded
     first, and its newest `skip_recent` messages, which the agent has in its context, are left out of the answer. With
@@ -55,6 +58,8 @@ class RecallQuery:
     explain: bool = False
     max_tokens: int | None = None
     min_score: float | None = None
+    form: FrameForm = "lines"
+    merged: bool = False
     without: Sequence[str] = ()
 
     @property
@@ -89,8 +94,8 @@ class Recalled:
     """One unit of an answer; `session_name`, `turn_name` and `turn_names` are the agent's own names.
 
     `turn_names` are the turns of all duplicates, the unit's own first; `arms` are the arms that scored it above 0.
-    `bank` is set if several banks were asked, `tokens` if there is a budget of tokens; `confidence` is that of a fact,
-    from 0 to 1, if it is known; `pinned`: its pin put it first; `cut`: `text` is only a part of the unit's text.
+    `bank` is set if several banks were asked; `tokens` are those of its line in a block; `confidence` is that of a
+    fact, from 0 to 1, if it is known; `pinned`: its pin put it first; `cut`: `text` is only a part of the unit's text.
     """
 
     unit_id: UUID
@@ -146,4 +151,5 @@ class RecallAnswer:
     evidence: Evidence = Evidence()
     bank_known: bool = True
     room: int | None = None
+    tokens: int = 0
     characters: int = 0

@@ -9,7 +9,8 @@ from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from embeddings.protocol import Embedder, Reranker
+from embeddings.prompt_tokens import ESTIMATE
+from embeddings.protocol import Embedder, Reranker, TokenCounter
 from store import identity
 from store.database import ONE_PLAN, Database
 from store.database_outage import is_statement_timeout, may_pass
@@ -32,6 +33,7 @@ from store.recall.meaning import QuestionEmbedder
 from store.recall.pinned_arm import PinnedArm, limit_pinned
 from store.recall.pool import Candidate, CandidatePool
 from store.recall.preparation import prepare_search
+from store.recall.printing import AnswerPrinter
 from store.recall.query import Evidence, RecallAnswer, Recalled, RecallQuery
 from store.recall.question import EFFORT, find_named_speakers, parse_question
 from store.recall.recent_arm import RecentArm
@@ -74,6 +76,7 @@ class Recaller:
         *,
         reranker: Reranker | None = None,
         writeback: VectorWriteback | None = None,
+        counter: TokenCounter = ESTIMATE,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._database = database
@@ -83,6 +86,7 @@ class Recaller:
         self._languages = Languages(database)
         self._question_embedder = QuestionEmbedder(embedder, settings, writeback)
         self._clock = clock
+        self._counter = counter
         self._rerank_step = None if reranker is None else RerankStep(reranker, settings.rerank)
 
     async def recall(self, host: UUID, query: RecallQuery) -> RecallAnswer:
@@ -150,10 +154,12 @@ class Recaller:
             state.degraded += [wrong] if wrong else []
             steps.done(RERANK)
         room = query.count_room(settings.answer_tokens)
-        directives, used = await select_directives(state.directives, room, settings, self._embedder)
+        directives, standing = await select_directives(state.directives, room, settings, query.form, self._counter)
         best = [one for one in items[: query.most] if query.min_score is None or one.score >= query.min_score]
         weights = {word: state.statistics.idf(word) for word in state.question.words}
-        kept = await cut_to_budget(best, None if room is None else room - used, weights, self._embedder)
+        printer = AnswerPrinter.of(query.form, best, merged=query.merged)
+        left = None if room is None else room - standing
+        kept, used = await cut_to_budget(best, left, weights, printer, self._counter)
         steps.done("budget")
         return RecallAnswer(
             kept,
@@ -163,6 +169,7 @@ class Recaller:
             directives,
             evidence=evidence,
             room=room,
+            tokens=standing + used,
             characters=state.characters,
         )
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from producers.service.framing import ReferenceDirective, ReferenceItem, frame_message, strip_frames
+from producers.service.framing import frame_message, strip_frames
 from producers.service.turns import read_content, read_turn
 from producers.settings import ApiSettings
 from tests.growth import outgrowing
@@ -23,10 +23,19 @@ def a_turn(text: str) -> None:
 READ: dict[str, Callable[[str], object]] = {
     "frames are stripped": strip_frames,
     "a frame is made": lambda text: frame_message(
-        [ReferenceItem("u", text, 0.5)], [ReferenceDirective("tone", text, "ann")]
+        [{"text": text}], [{"name": "tone", "text": text, "laid_down_by": "ann"}]
     ),
     "a made frame is stripped": lambda text: strip_frames(
-        (frame_message([ReferenceItem("u", text, 0.5)]) or {"content": ""})["content"]
+        (frame_message([{"text": text}]) or {"content": ""})["content"]
+    ),
+    "a frame of JSON is stripped": lambda text: strip_frames(
+        (frame_message([{"text": text}], form="json") or {"content": ""})["content"]
+    ),
+    "a frame that was altered is stripped": lambda text: strip_frames(
+        (frame_message([{"text": text}]) or {"content": ""})["content"].upper().replace("\n", "\n> ")
+    ),
+    "a frame that was cut is stripped": lambda text: strip_frames(
+        (frame_message([{"text": text}] * 3) or {"content": ""})["content"][:-30]
     ),
     "content is read": read_content,
     "a turn is judged": a_turn,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producers.errors import Invalid, ProducerError, TooLarge
-from producers.service.framing import ReferenceItem, frame_message
+from producers.service.framing import frame_message
 from producers.service.turns import MAX_METADATA_BYTES_OF_CALL, limit_call, read_turn
 from producers.settings import ApiSettings
 from store.memory.turns import NewTurn
@@ -30,7 +30,7 @@ def judged(value: Any) -> NewTurn:
 
 
 def echo(text: str = "what was recalled") -> str:
-    framed = frame_message([ReferenceItem("u", text, 0.5)])
+    framed = frame_message([{"text": text}])
     assert framed is not None
     return framed["content"]
 

@@ -2,44 +2,33 @@
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
-import numpy as np
 import pytest
+from afterturn_client.reference import FrameForm
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
-from embeddings.errors import ModelMissing
+from producers.service.framing import frame_message
 from store.memory.directives import Directive
 from store.recall.budget import cut_to_budget, select_directives, select_fitting
+from store.recall.printing import AnswerPrinter, describe_directive, describe_unit
 from store.recall.query import Recalled
 from store.recall.settings import RecallSettings
 from tests.store.conftest import NOON
 
 sizes = st.lists(st.integers(0, 40), max_size=12)
+FORMS: list[FrameForm] = ["lines", "json"]
 
 
-@dataclass
-class Counting:
-    """An embedder whose tokens are characters; a broken one has a tokenizer that cannot be had."""
-
-    broken: bool = False
-    name: str = "counting"
-    dimensions: int = 384
-    generation: int = 1
-
-    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        return np.zeros((len(texts), self.dimensions), dtype=np.float32)
-
-    def estimate_ms(self, texts: Sequence[str]) -> float:
-        return float(len(texts))
+class Characters:
+    """A counter whose tokens are characters."""
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        if self.broken:
-            raise ModelMissing("no tokenizer")
         return [len(text) for text in texts]
+
+
+COUNTER = Characters()
 
 
 def item(number: int, text: str) -> Recalled:
@@ -59,33 +48,39 @@ def test_what_fits_is_taken_in_order_and_nothing_that_fits_is_left_out(of: list[
         assert sum(of[other] for other in kept if other < index) + of[index] > room
 
 
-@given(sizes, st.integers(1, 120))
-async def test_the_texts_of_an_answer_never_pass_the_budget(of: list[int], budget: int) -> None:
-    answer = await cut_to_budget(items(of), budget, {}, Counting())
-    assert sum(one.tokens or 0 for one in answer) == sum(len(one.text) for one in answer) <= budget
-    assert [one.unit_id.int for one in answer if not one.cut] == select_fitting(of, budget)
-    assert await cut_to_budget(items(of), None, {}, Counting()) == tuple(items(of))
-
-
-@given(sizes, st.none() | st.integers(1, 120), st.integers(0, 60), st.floats(0, 1))
-async def test_directives_stay_within_their_share_and_leave_the_rest(
-    of: list[int], budget: int | None, tokens: int, share: float
+@pytest.mark.parametrize("form", FORMS)
+@given(of=sizes, budget=st.integers(1, 1200), laid_down=sizes, share=st.floats(0, 1))
+async def test_the_block_of_an_answer_never_passes_the_budget(
+    form: FrameForm, of: list[int], budget: int, laid_down: list[int], share: float
 ) -> None:
-    settings = RecallSettings(directive_tokens=tokens, directive_share=share)
-    laid_down = [Directive(UUID(int=n), "n", "x" * size, -n) for n, size in enumerate(of)]
-    kept, used = await select_directives(laid_down, budget, settings, Counting())
-    assert used == sum(len(f"{one.name}: {one.content}") for one in kept) <= tokens
-    assert [one.priority for one in kept] == sorted((one.priority for one in kept), reverse=True)
-    if budget is not None:
-        assert used <= budget * share
-        found = await cut_to_budget(items(of), budget - used, {}, Counting())
-        assert used + sum(one.tokens or 0 for one in found) <= budget
+    settings = RecallSettings(directive_tokens=100, directive_share=share)
+    directives = [Directive(UUID(int=n), "n", "x" * size, -n) for n, size in enumerate(laid_down)]
+    standing, first = await select_directives(directives, budget, settings, form, COUNTER)
+    printer = AnswerPrinter.of(form, items(of))
+    kept, used = await cut_to_budget(items(of), budget - first, {}, printer, COUNTER)
+    block = frame_message(
+        [describe_unit(one) for one in kept], [describe_directive(one) for one in standing], form=form
+    )
+    assert (block is None) == (not kept and not standing)
+    assert len(block["content"] if block else "") <= first + used <= budget
+    assert [one.priority for one in standing] == sorted((one.priority for one in standing), reverse=True)
 
 
-async def test_without_a_tokenizer_four_characters_are_a_token() -> None:
-    answer = await cut_to_budget(items([8, 9]), 4, {}, Counting(broken=True))
-    assert [(one.unit_id.int, one.tokens) for one in answer] == [(0, 2)]
-    assert len(await cut_to_budget(items([8, 8]), 4, {}, Counting(broken=True))) == 2
+@given(sizes)
+async def test_without_a_budget_every_unit_is_whole_and_counted(of: list[int]) -> None:
+    kept, used = await cut_to_budget(items(of), None, {}, AnswerPrinter.of("lines", items(of)), COUNTER)
+    assert [(one.unit_id, one.text) for one in kept] == [(one.unit_id, one.text) for one in items(of)]
+    block = frame_message([describe_unit(one) for one in kept])
+    assert len(block["content"] if block else "") <= used
+
+
+async def test_a_passage_is_made_smaller_where_a_whole_one_has_no_room() -> None:
+    long = item(0, "The lemon is here. " * 40)
+    [kept], used = await cut_to_budget([long], 320, {"lemon": 1.0}, AnswerPrinter.of("lines", [long]), COUNTER)
+    assert kept.cut
+    assert "The lemon is here." in kept.text
+    assert used <= 320
+    assert await cut_to_budget([long], 150, {"lemon": 1.0}, AnswerPrinter.of("lines", [long]), COUNTER) == ((), 0)
 
 
 class Weights(dict[str, float]):
@@ -100,9 +95,10 @@ class Weights(dict[str, float]):
         return super().__getitem__(word)
 
 
-@pytest.mark.parametrize("room", [10_000, 40])
+@pytest.mark.parametrize("room", [10_000, 290])
 async def test_long_texts_are_cut_off_the_event_loop(room: int) -> None:
     weights, text = Weights({"lemon": 1.0}), "The lemon is here. " * 5_000
-    assert await cut_to_budget([item(1, text), item(2, text)], room, weights, Counting())
+    long = [item(1, text), item(2, text)]
+    assert (await cut_to_budget(long, room, weights, AnswerPrinter.of("lines", long), COUNTER))[0]
     assert weights.threads
     assert threading.get_ident() not in weights.threads

@@ -1,0 +1,141 @@
+"""Reads a text as it was before it was quoted, encoded or reformatted, and knows where each character came from. Pure.
+
+What quotes a text changes its letters, not its words: invisible characters, look-alike letters, marks before each line
+(Markdown, diffs, line numbers), and escapes of JSON, HTML, URLs and mail. A view undoes that one layer at a time.
+"""
+
+import html
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+#: Invisible characters, which can carry text to a model unseen by a reader: Unicode's format characters (Cf:
+#: directions, zero widths, tags) and all others that are drawn as nothing (Default_Ignorable_Code_Point).
+INVISIBLE = re.compile(
+    "[\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+#: How often a text may have been escaped: a string of JSON within a string of JSON, and one more.
+LAYERS = 3
+
+#: Letters of other scripts that are drawn like Latin ones, and other brackets than ASCII's.
+_LOOK_ALIKES = dict(
+    zip(
+        "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u043c\u043a\u0442\u043d\u0432\u0456\u0458\u0455\u0501"
+        "\u0410\u0415\u041e\u0420\u0421\u0423\u0425\u041c\u041a\u0422\u041d\u0412\u0406"
+        "\u039c\u0395\u039f\u03a1\u03a5\u039d\u0399\u03a4\u0392\u03bf\u03c1\u03c5\u03bd\u03b9"
+        "\u2039\u203a\u3008\u3009\u27e8\u27e9\u2329\u232a\u02c2\u02c3\u276e\u276f\u2215\u2044"
+        "\u301a\u301b\u27e6\u27e7\u3010\u3011\u3014\u3015\u2045\u2046\ufe47\ufe48\u2016\u02cd",
+        "aeopcyxmkthbijsdAEOPCYXMKTHBIMEOPYNITBopyvi<><><><><><>//[][][][][][]|_",
+        strict=True,
+    )
+)
+#: Blocks of Unicode with other forms of ASCII's characters: symbols, enclosed, ligatures, full width, mathematical.
+_FORMS = ((0x2000, 0x2150), (0x2460, 0x2500), (0xFB00, 0xFB07), (0xFE50, 0xFE70), (0xFF01, 0xFF5F), (0x1D400, 0x1D800))
+_LOOK_ALIKES |= {
+    sign: plain
+    for begin, end in _FORMS
+    for sign in map(chr, range(begin, end))
+    if (plain := unicodedata.normalize("NFKC", sign)).isascii()
+}
+_TRANSLATED = str.maketrans(_LOOK_ALIKES)
+_FOREIGN = re.compile(f"[{''.join(map(re.escape, _LOOK_ALIKES))}]")
+_CAPITALS = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
+#: What stands before each line of a text that is quoted (Markdown, comments), compared (diffs) or numbered.
+_LINE_MARK = re.compile(
+    r"^(?:[ \t]*(?:[>+|#*;%\"'\u2502\u2503-]|//|--|\d{1,6}(?=[ \t]*[:|)\u2192\t])[ \t]*[:|)\u2192\t]))+[ \t]*",
+    re.MULTILINE,
+)
+_ESCAPE = re.compile(
+    r"\\u\{[0-9a-f]{1,6}\}|\\u[0-9a-f]{4}|\\x[0-9a-f]{2}|\\[\\\"'/nrtbf]"
+    r"|&#x[0-9a-f]{1,6};?|&#[0-9]{1,7};?|&(?:[a-z][a-z0-9]{1,24});|(?:%[0-9a-f]{2})+|=\r?\n|(?:=[0-9A-F]{2})+",
+    re.IGNORECASE,
+)
+_SIGNS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
+_LAST = 0x10FFFF
+
+
+@dataclass(frozen=True, slots=True)
+class TextView:
+    """A text made of another: its n-th character stands for `starts[n]` to `ends[n]` of the original."""
+
+    text: str
+    starts: Sequence[int]
+    ends: Sequence[int]
+
+    def locate(self, begin: int, end: int) -> tuple[int, int]:
+        """Return where a piece of this view, of at least one character, stands in the original."""
+        return self.starts[begin], self.ends[end - 1]
+
+
+def read_views(text: str) -> Iterator[TextView]:
+    """Yield the text without marks and look-alikes, then with one layer of escapes undone after the other."""
+    escaped = TextView(text, range(len(text)), range(1, len(text) + 1))
+    yield _clean(escaped)
+    for _ in range(LAYERS):
+        unescaped = _rewrite(escaped, _ESCAPE, _unescape)
+        if unescaped is escaped:
+            return
+        escaped = unescaped
+        yield _clean(escaped)
+
+
+def fold_letters(text: str) -> str:
+    """Return the text in ASCII's small letters, as far as its letters look like ASCII's, without invisible ones."""
+    if text.isascii():
+        return text.lower()
+    return INVISIBLE.sub("", text).translate(_TRANSLATED).lower()
+
+
+def squeeze(view: TextView, kept: re.Pattern[str]) -> TextView:
+    """Return the view with nothing but characters that `kept` (a class of characters) matches, in small letters."""
+    texts, starts, ends = [], list[int](), list[int]()
+    for found in kept.finditer(view.text):
+        texts.append(found[0])
+        starts += view.starts[found.start() : found.end()]
+        ends += view.ends[found.start() : found.end()]
+    return TextView("".join(texts).translate(_CAPITALS), starts, ends)
+
+
+def _clean(view: TextView) -> TextView:
+    """Return the view without line marks and invisible characters, its look-alikes as ASCII."""
+    if not view.text.isascii():
+        view = _rewrite(view, INVISIBLE, lambda _: "")
+        view = _rewrite(view, _FOREIGN, lambda found: _LOOK_ALIKES[found[0]])
+    return _rewrite(view, _LINE_MARK, lambda _: "")
+
+
+def _rewrite(view: TextView, pattern: re.Pattern[str], replace: Callable[[re.Match[str]], str]) -> TextView:
+    """Return the view with each match replaced; all that replaces a match stands for the whole of it."""
+    texts, starts, ends, at = list[str](), list[int](), list[int](), 0
+    for found in pattern.finditer(view.text):
+        new = replace(found)
+        if not found[0] or new == found[0]:
+            continue
+        texts += (view.text[at : found.start()], new)
+        starts += view.starts[at : found.start()]
+        ends += view.ends[at : found.start()]
+        starts += [view.starts[found.start()]] * len(new)
+        ends += [view.ends[found.end() - 1]] * len(new)
+        at = found.end()
+    if not at:
+        return view
+    texts.append(view.text[at:])
+    return TextView("".join(texts), [*starts, *view.starts[at:]], [*ends, *view.ends[at:]])
+
+
+def _unescape(found: re.Match[str]) -> str:
+    sign = found[0]
+    if sign[0] == "&":
+        return html.unescape(sign)
+    if sign[0] == "%":
+        return unquote(sign)
+    if sign[0] == "=":
+        return "" if sign[1] in "\r\n" else bytes.fromhex(sign.replace("=", "")).decode(errors="replace")
+    if sign[1] not in "uUxX":
+        return _SIGNS.get(sign[1], sign[1])
+    number = int(sign[2:].strip("{}"), 16)
+    return chr(number) if number <= _LAST else sign

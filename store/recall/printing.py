@@ -1,0 +1,80 @@
+"""Prints an answer as the block that a prompt gets, and as its pieces, whose tokens are counted. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from afterturn_client import reference
+from afterturn_client.reference import FrameForm, Printer, frame, frame_directives, frame_lines, print_json
+
+from store.memory.directives import Directive
+from store.recall.query import Recalled
+
+#: The author of a directive without one, which came with events from elsewhere.
+UNKNOWN = "unknown"
+#: The most that a note says of dates.
+_LONGEST_SCOPE = " All of 28 Sep 2026."
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPrinter:
+    """Prints units in a form; `dates` is what the dates of all of them share."""
+
+    form: FrameForm
+    dates: Printer
+
+    @classmethod
+    def of(cls, form: FrameForm, items: Sequence[Recalled], *, merged: bool = False) -> "AnswerPrinter":
+        """Return the printer of an answer; `merged`: with other banks' units, so that every date is a whole one."""
+        return cls(form, Printer.widest() if merged else Printer.of([item.occurred_at for item in items]))
+
+    def print_unit(self, number: int, item: Recalled) -> str:
+        """Return the line of a unit, or its JSON, with what follows it."""
+        return self.print_item(number, describe_unit(item))
+
+    def print_item(self, number: int, told: Mapping[str, Any]) -> str:
+        """Return the line of a frame's item, or its JSON, with what follows it."""
+        return f"{print_json(told)}," if self.form == "json" else f"{self.dates.print_item(number, told)}\n"
+
+    def print_frame(self) -> str:
+        """Return a frame around nothing: what a block has besides its units, with the longest note."""
+        if self.form == "json":
+            return frame([{}], form="json") or ""
+        return frame_lines([""], self.dates).replace(self.dates.scope or "\n", _LONGEST_SCOPE, 1)
+
+
+def describe_unit(item: Recalled) -> Mapping[str, Any]:
+    """Return a unit as a frame's item; `fact`: its text is a sentence by itself."""
+    fact = item.role is None and item.kind == "world" and item.confidence is not None
+    return {
+        "id": str(item.unit_id),
+        "session": item.session_name,
+        "turn": item.turn_name,
+        "role": item.role,
+        "name": item.name,
+        "time": item.occurred_at.isoformat(),
+        "confidence": None if item.confidence is None else f"{item.confidence:g}",
+        "score": f"{item.score:.4f}",
+        "fact": fact or None,
+        "text": item.text,
+    }
+
+
+def describe_directive(directive: Directive) -> Mapping[str, Any]:
+    """Return a directive as a frame's."""
+    return {
+        "name": directive.name,
+        "text": directive.content,
+        "laid_down_by": directive.laid_down_by or UNKNOWN,
+    }
+
+
+def print_directive(number: int, directive: Directive, form: FrameForm) -> str:
+    """Return a directive as its frame holds it."""
+    told = describe_directive(directive)
+    return print_json(told) if form == "json" else reference.print_directive(number, told)
+
+
+def print_directives(directives: Sequence[Directive], form: FrameForm) -> str:
+    """Return the frame of directives; empty without any."""
+    return frame_directives([describe_directive(one) for one in directives], form=form) or ""
