@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 from uuid import UUID
 
+from afterturn_client.reference import FrameForm
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from embeddings.loopback import is_loopback
@@ -88,6 +89,11 @@ class TurnMemorySettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    reference: FrameForm = Field(
+        default="lines",
+        description="form in which memory_before_turn gives what it recalls: `lines` for a reader, or `json` with every "
+        "field, at about twice the tokens; change it for an agent that parses it",
+    )
     scope: Literal["project", "session"] = Field(
         default="project",
         description="what a prepared turn draws on where the call does not say: `project` (the whole bank) or "

@@ -275,7 +275,7 @@ class RecallCoordinator:
         counter: TokenCounter = ESTIMATE,
     ) -> None:
         self._database = database
-        self._counter = counter
+        self.counter = counter
         self._recaller = recaller
         self._waiter = waiter
         self._gateway = gateway
@@ -315,7 +315,7 @@ class RecallCoordinator:
         if finding.category is not None and "local" not in body.sources:
             raise Unavailable(f"the gateway did not answer: {finding.category}")
         room = None if body.max_tokens is None else body.max_tokens - answer.tokens
-        finding, used = fit_finding(finding, room, self._counter, form=body.reference, framed=bool(answer.items))
+        finding, used = fit_finding(finding, room, self.counter, form=body.reference, framed=bool(answer.items))
         took = max(answer.took_ms, finding.took_ms)
         return replace(answer, gateway=finding, took_ms=took, tokens=answer.tokens + used)
 
@@ -351,7 +351,7 @@ class RecallCoordinator:
             read += sum(one.characters for one in answers)
             best = max((best, *(one.evidence for one in answers)), key=lambda one: one.top or 0.0)
             degraded |= dict.fromkeys(part for one in answers for part in one.degraded)
-        [frame] = self._counter.count_tokens([AnswerPrinter.of(query.form, items, merged=True).print_frame()])
+        [frame] = self.counter.count_tokens([AnswerPrinter.of(query.form, items, merged=True).print_frame()])
         if room is not None:
             sizes, pinned = [item.tokens or 0 for item in items], [item.pinned for item in items]
             items = [items[n] for n in fit_with_pins(sizes, pinned, room - frame)]

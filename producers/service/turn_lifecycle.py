@@ -13,6 +13,7 @@ from uuid import UUID
 
 from afterturn_client.prompt_questions import shorten_question
 
+from embeddings.protocol import TokenCounter
 from producers import fair_queue, metrics
 from producers.service.authorisation import require_write
 from producers.service.banks import assign_author
@@ -48,7 +49,7 @@ READ_ITEMS = 128
 COMPARED_CHARACTERS = 8
 #: Facts among which the best are chosen.
 FACTS_READ = 200
-RECALLED = 20
+RECALLED, RECALLED_TOKENS = 20, 2_000
 #: How long a turn that another request is writing, or whose session is held, is waited for, in seconds.
 BUSY_S = 5.0
 
@@ -116,7 +117,8 @@ class TurnLifecycle:
             shown = _Shown(units, frozenset(render_item(item) for item in (*history, *current)))
             told = self._choose_told(found.items, facts, query[:MAX_QUERY_BYTES], shown)
             chosen = choose_history(stored, [*history, *current])
-            return _trim_to_budget(place, told, (history, chosen, current), body.max_input_tok)
+            counter = self._dependencies.recall_coordinator.counter
+            return _trim_to_budget(place, told, (history, chosen, current), body.max_input_tok, counter)
 
         answer = await run_off_loop(_estimate_effort(kept, [*history, *current]), assemble)
         return answer | {"position": fresh.freshness.position, "freshness": freshness_json(fresh)}
@@ -166,6 +168,8 @@ class TurnLifecycle:
             bank=bank,
             text=shorten_question(query) if query.strip() else body.turn_id,
             k=RECALLED,
+            max_tokens=RECALLED_TOKENS,
+            helpful=True,
             session_name=body.session_id,
             only_session=self._is_within_session(body),
         )
@@ -193,14 +197,13 @@ class TurnLifecycle:
         limits = self._settings.mcp.memory
         insights = [insight_json(one) for one in found if one.kind in INSIGHT_KINDS]
         chunks = [
-            chunk_json(f"{one.session_name}/{one.turn_name}", one.text)
-            for one in found
-            if one.kind not in INSIGHT_KINDS and not shown.has(one) and query.strip()
+            chunk_json(one) for one in found if one.kind not in INSIGHT_KINDS and not shown.has(one) and query.strip()
         ]
         return RecalledContext(
             [fact_json(one) for one in rank_facts(facts, query)[: limits.recall_facts_limit]],
             insights[: limits.insight_recall_limit],
             chunks[: limits.search_limit],
+            limits.reference,
         )
 
 
@@ -261,6 +264,7 @@ def _trim_to_budget(
     told: RecalledContext,
     conversation: tuple[Sequence[Item], Sequence[Item], Sequence[Item]],
     most: int,
+    counter: TokenCounter,
 ) -> dict[str, Any]:
     """Return the answer within `most` tokens: the oldest stored history is dropped first, then recalled context.
 
@@ -268,10 +272,11 @@ def _trim_to_budget(
     """
     history, stored, current = conversation
     before, around = len(stored), [*history, *current]
-    sizes, fixed = {id(item): measure_value(item) for item in stored}, measure_value(around)
+    sizes = dict(zip(map(id, stored), count_tokens(stored, counter), strict=True))
+    fixed = sum(count_tokens(around, counter))
     while True:
         items = [*told.items(), *history, *stored, *current]
-        tokens = count_tokens(measure_value(told.items()) + fixed + sum(sizes[id(item)] for item in stored))
+        tokens = fixed + sum(count_tokens(told.items(), counter)) + sum(sizes[id(item)] for item in stored)
         if 0 < most < tokens and stored:
             stored = keep_paired(cut_history(stored, len(stored) - 1), around)
         elif 0 < most < tokens and (less := told.shorter()) is not None:

@@ -6,11 +6,12 @@ An item is a JSON object: a Responses item of any type, or a chat message. Its f
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from afterturn_client.reference import RULE, strip_frames, strip_parts
 
+from embeddings.protocol import TokenCounter
 from producers.errors import FieldProblem, Invalid, TooLarge
 from producers.service.json_values import is_deeper
 from store.log.storable import check_json
@@ -22,6 +23,8 @@ MAX_ITEMS, MAX_LEVELS = 1024, 64
 BINARY_CHARACTERS = 65_536
 #: The beginning of an older form of the recalled block, in a developer's message.
 OLD_FORM = "Memory recall:"
+#: Stands for a picture or a file where tokens are counted: about what models take for one.
+BINARY_PLACE = "1" * 1_000
 #: Types of items that are opaque to all but the model's provider, and not searched.
 OPAQUE = frozenset({"encrypted_content"})
 #: Type of the content part that contains an unchanged item.
@@ -227,9 +230,24 @@ def _fold_text(value: Any) -> Any:
     return "" if value is None else " ".join(value.lower().split()) if isinstance(value, str) else value
 
 
-def count_tokens(size: int) -> int:
-    """Return an estimate of the tokens of items of this size (`measure_value`): 0 for size 0, else at least 1."""
-    return max(1, size // 4) if size else 0
+def count_tokens(items: Sequence[Item], counter: TokenCounter) -> list[int]:
+    """Return what a prompt pays for each item: the tokens of its texts, and a thousand for a picture or a file."""
+    texts = [list(_find_texts(item)) for item in items]
+    counted = iter(counter.count_tokens([text for some in texts for text in some]))
+    return [sum(next(counted) for _ in some) for some in texts]
+
+
+def _find_texts(value: Any) -> Iterator[str]:
+    """Yield the strings of a JSON value, a placeholder for binary ones."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield BINARY_PLACE if _is_binary(one) else one
+        elif isinstance(one, dict):
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
 
 
 def measure_value(value: Any) -> int:

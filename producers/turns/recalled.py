@@ -1,13 +1,14 @@
 """Frames recalled memory for a turn: a fixed rule, then untrusted data in a user message. Pure."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from afterturn_client.reference import KIND, NOTE, RULE, cut_text, escaped
+from afterturn_client.reference import RULE, FrameForm, Printer, cut_text, frame_json, frame_lines
 
 from producers.turns.items import Item
 from store.memory.session_history import HoldingFact
+from store.recall.printing import describe_unit
 from store.recall.query import Recalled
 
 CHUNK_CHARACTERS = 600
@@ -32,22 +33,33 @@ class RecalledContext:
     facts: Sequence[dict[str, Any]] = ()
     insights: Sequence[dict[str, Any]] = ()
     chunks: Sequence[dict[str, Any]] = ()
+    form: FrameForm = "lines"
 
     def items(self) -> list[Item]:
         """Return the rule and the frame as items; none where the context is empty."""
         if not (self.facts or self.insights or self.chunks):
             return []
         told = {"facts": [*self.facts], "insights": [*self.insights], "chunks": [*self.chunks]}
-        text = f"<memory_reference>\n{escaped({'kind': KIND, 'untrusted': True, 'note': NOTE, **told})}\n"
-        return [_build_message("developer", RULE), _build_message("user", f"{text}</memory_reference>")]
+        text = frame_json(told) if self.form == "json" else self._print_lines()
+        return [_build_message("developer", RULE), _build_message("user", text)]
+
+    def _print_lines(self) -> str:
+        """Return the frame as lines: facts under one heading, what was found for the question under another."""
+        facts = [_fact_item(one) for one in self.facts]
+        found = [*({"text": one["summary"]} for one in self.insights), *self.chunks]
+        printer = Printer.of([one.get("time") for one in (*facts, *found)])
+        lines = [printer.print_item(number, one) for number, one in enumerate((*facts, *found), 1)]
+        first = ["facts:", *lines[: len(facts)]] if facts else []
+        rest = ["insights and messages:", *lines[len(facts) :]] if found else ["insights and messages: none"]
+        return frame_lines([*first, *rest], printer)
 
     def shorter(self) -> "RecalledContext | None":
         """Return the context without its last chunk, insight or fact; None where it is empty."""
         if self.chunks:
-            return RecalledContext(self.facts, self.insights, self.chunks[:-1])
+            return replace(self, chunks=self.chunks[:-1])
         if self.insights:
-            return RecalledContext(self.facts, self.insights[:-1])
-        return RecalledContext(self.facts[:-1]) if self.facts else None
+            return replace(self, insights=self.insights[:-1])
+        return replace(self, facts=self.facts[:-1]) if self.facts else None
 
 
 def rank_facts(facts: Sequence[HoldingFact], query: str) -> list[HoldingFact]:
@@ -84,7 +96,13 @@ def _read_confidence(text: str | None) -> float:
 def fact_json(fact: HoldingFact) -> dict[str, Any]:
     """Return the frame's JSON of a fact."""
     told = {"id": fact.fact_id, "tier": fact.tier, "key": fact.key, "value": fact.value}
-    return {**told, "confidence": fact.confidence, "subject": fact.subject}
+    return {**told, "confidence": fact.confidence, "subject": fact.subject, "since": fact.said_at.isoformat()}
+
+
+def _fact_item(fact: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a fact as a line's item: whose it is, and what holds."""
+    told = fact["value"] if fact["key"] == fact["value"] else f"{fact['key']} {fact['value']}"
+    return {"text": f"{fact['subject']}: {told}", "fact": True, "time": fact["since"]}
 
 
 def insight_json(unit: Recalled) -> dict[str, Any]:
@@ -98,9 +116,11 @@ def insight_json(unit: Recalled) -> dict[str, Any]:
     return {"id": str(unit.unit_id), "type": kind, "summary": unit.text, "confidence": sure}
 
 
-def chunk_json(path: str, text: str) -> dict[str, Any]:
-    """Return the frame's JSON of a recalled text, cut to CHUNK_CHARACTERS."""
-    return {"path": path, "start_bytes": 0, "end_bytes": len(text.encode()), "text": cut_text(text, CHUNK_CHARACTERS)}
+def chunk_json(unit: Recalled) -> dict[str, Any]:
+    """Return the frame's JSON of a recalled unit, its text cut to CHUNK_CHARACTERS: where, who said it, and when."""
+    told = {"path": "/".join(filter(None, (unit.session_name, unit.turn_name))) or None, **describe_unit(unit)}
+    kept = {name: told[name] for name in ("path", "role", "name", "time", "fact") if told[name] is not None}
+    return {**kept, "text": cut_text(unit.text, CHUNK_CHARACTERS)}
 
 
 def _build_message(role: str, text: str) -> Item:

@@ -24,7 +24,7 @@ class RecallQuery:
     With `k` alone the answer is `k` whole units. With `max_tokens` it is passages whose block in a prompt, of this
     `form`, has at most this number of tokens, at most `k` of them; with neither, passages of
     `RecallSettings.answer_tokens`. Units that score less than `min_score` are left out. `merged`: the answer is merged
-    with those of other banks.
+    with those of other banks. Without `k`, or where it is to be `helpful`, an answer ends where its scores fall off.
 
     `session_name` is the agent's own name of the session that asks: its newest messages without a vector are embedded
     first, and its newest `skip_recent` messages, which the agent has in its context, are left out of the answer. With
@@ -60,12 +60,18 @@ class RecallQuery:
     min_score: float | None = None
     form: FrameForm = "lines"
     merged: bool = False
+    helpful: bool = False
     without: Sequence[str] = ()
 
     @property
     def most(self) -> int:
         """The most units of the answer."""
         return MOST_K if self.k is None else self.k
+
+    @property
+    def ends_early(self) -> bool:
+        """Whether the answer ends where its scores fall off."""
+        return self.helpful or self.k is None
 
     def count_room(self, usual: int) -> int | None:
         """Return the budget of tokens of the answer, `usual` without `k` and `max_tokens`; None: whole units."""

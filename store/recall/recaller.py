@@ -19,6 +19,7 @@ from store.ledger.freshness import Freshness, read_freshness
 from store.memory.reflections import KIND
 from store.off_loop import run_off_loop
 from store.recall import filters
+from store.recall.answer_end import select_helpful
 from store.recall.arms import Arm, ArmFailed, query_arms, score_pool
 from store.recall.as_of import restore_texts
 from store.recall.budget import cut_to_budget, select_directives
@@ -228,6 +229,8 @@ class Recaller:
         state.steps.done("rank")
         cut = [unit.unit_id for unit in (pool.candidates[one.index] for one in best) if not unit.whole]
         texts = await self._read_whole_texts(state, cut)
+        if query.ends_early:
+            best = _end_answer(best, pool, ranking, state)
         items = [_build_recalled(one, pool, ranking, texts, explain=query.explain) for one in best]
         named = find_named_speakers(state.question, state.speakers)
         return items, weigh_evidence(ranking, pool, state.question, named, state.settings.evidence)
@@ -252,6 +255,15 @@ def _with_fewer_pins(ranking: RankingSettings, k: int) -> RankingSettings:
     """Return the ranking's settings with no more pinned units first than an answer of `k` has room for."""
     most = limit_pinned(k)
     return ranking if ranking.pinned <= most else ranking.model_copy(update={"pinned": most})
+
+
+def _end_answer(
+    best: Sequence[DistinctUnit], pool: CandidatePool, ranking: Ranking, state: RecallState
+) -> Sequence[DistinctUnit]:
+    """Return the units, best first, up to where they stop helping."""
+    places = [one.index for one in best]
+    ranked = [(pool.candidates[at], pool.asking[at], float(ranking.scores[at])) for at in places]
+    return [best[place] for place in select_helpful(ranked, state.question, state.settings.end)]
 
 
 def _build_recalled(

@@ -229,6 +229,27 @@ class EvidenceSettings(BaseModel):
     )
 
 
+class EndSettings(BaseModel):
+    """Where an answer ends whose size the call leaves open: below these scores units help no more."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    floor: float = Field(
+        default=0.1,
+        ge=0,
+        le=10,
+        description="least score of a unit in an answer without k; raise it where answers hold what does not belong "
+        "there, lower it where short answers miss something",
+    )
+    share: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="least share (0 to 1) of the best score that a unit in an answer without k has; 0 ends no answer; "
+        "raise it for shorter answers",
+    )
+
+
 class RecallSettings(BaseModel):
     """Limits, budgets and weights of recall; times in milliseconds."""
 
@@ -322,3 +343,4 @@ class RecallSettings(BaseModel):
     ranking: RankingSettings = Field(default_factory=RankingSettings)
     rerank: RerankSettings = Field(default_factory=RerankSettings)
     evidence: EvidenceSettings = Field(default_factory=EvidenceSettings)
+    end: EndSettings = Field(default_factory=EndSettings)

@@ -1,0 +1,58 @@
+"""Ends an answer where it stops helping: at the drop of its scores, and without what only acknowledges or asks. Pure."""
+
+import re
+from collections.abc import Sequence
+
+from store.recall.pool import AGENTS, Candidate
+from store.recall.question import Question
+from store.recall.rules import SAME, measure_sameness
+from store.recall.settings import EndSettings
+from store.recall.short_questions import ShortQuestions
+
+#: Words, of several languages, of which acknowledgements and thanks consist.
+_COURTESY = frozenset(
+    "noted ok okay okey got it understood sure thanks thank you you're your welcome great good fine nice perfect right "
+    "makes sense will do done alright all for that's that is i've i'll i we'll we have know let me glad happy to of "
+    "course no problem and the a an yes yep cheers bye see today now so very much it's this "
+    "notiert verstanden danke gerne gern geschehen klar gut in ordnung alles ja bitte schon vielen dank das ist fur heute "
+    "compris merci de rien d'accord entendu c'est note bien parfait oui "
+    "entendido gracias nada vale perfecto claro si anotado hecho "
+    "capito grazie prego va bene perfetto certo annotato fatto "
+    "begrepen bedankt dank je graag gedaan prima goed genoteerd "
+    "obrigado obrigada anotado certo perfeito tudo bem "
+    "rozumiem dziekuje dobrze jasne zapisane "
+    "понял поняла понятно спасибо хорошо записал записала ладно да".split()
+)
+_WORD = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)?|\d+")
+#: Words of a text that are read: a longer one says more than thanks.
+_MOST_WORDS = 16
+
+
+def select_helpful(
+    ranked: Sequence[tuple[Candidate, ShortQuestions, float]], question: Question, settings: EndSettings
+) -> list[int]:
+    """Return the places of the units that an answer of an open size holds, of units with their scores, best first.
+
+    Left out are acknowledgements, earlier questions for the same, and units that score less than `floor`, or less than
+    `share` of the best one that is left. Pinned units stay.
+    """
+    helpful = [
+        place
+        for place, (unit, asking, _) in enumerate(ranked)
+        if unit.pinned or not (acknowledges(unit.text) or echoes(unit, asking, question))
+    ]
+    top = max((ranked[place][2] for place in helpful if not ranked[place][0].pinned), default=0.0)
+    least = max(settings.floor, settings.share * top)
+    return [place for place in helpful if ranked[place][0].pinned or ranked[place][2] >= least]
+
+
+def acknowledges(text: str) -> bool:
+    """Return whether a text says no more than that it was heard, or thanks."""
+    words = _WORD.findall(text[:200].lower().replace("\u2019", "'"))
+    return len(words) <= _MOST_WORDS and all(word in _COURTESY for word in words)
+
+
+def echoes(unit: Candidate, asking: ShortQuestions, question: Question) -> bool:
+    """Return whether a unit only asks for the same as the question; among an agent's, also one that says it again."""
+    asks_alone = asking.share >= 1 or (unit.role in AGENTS and asking.share > 0)
+    return asks_alone and measure_sameness(asking.questions, question) >= SAME
