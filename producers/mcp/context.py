@@ -12,7 +12,7 @@ from mcp import types
 
 from producers.errors import FieldProblem, Invalid
 from producers.mcp.arguments import DEFAULT, SearchArguments
-from producers.mcp.tools import search_memory
+from producers.mcp.tools import NOTHING, search_memory
 from producers.service.banks import BanksParameters
 from producers.service.bodies import parse_body
 from producers.service.memory import MemoryFacade
@@ -21,7 +21,6 @@ from store.tenancy.keys import Grant
 
 SCHEME = "memory://"
 PROJECTS = 100
-NOTHING = "Memory holds nothing on this."
 
 RECALL = types.Prompt(
     name="recall",

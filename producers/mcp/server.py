@@ -114,8 +114,8 @@ class McpServer:
         except Exception as error:  # noqa: BLE001 - an error's text must not reach a client or the SDK's log
             return _refuse_call(tool, error, scope)
         scope[TOOL] = (asked.name, None, None)
-        text = types.TextContent(type="text", text=orjson.dumps(answer).decode())
-        return types.CallToolResult(content=[text], structured_content=dict(answer))
+        content = [types.TextContent(type="text", text=text) for text in tool.show(answer)]
+        return types.CallToolResult(content=content, structured_content=dict(answer))
 
     async def _list_prompts(self, context: Any, asked: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
         del asked

@@ -91,8 +91,8 @@ class TurnMemorySettings(BaseModel):
 
     reference: FrameForm = Field(
         default="lines",
-        description="form in which memory_before_turn gives what it recalls: `lines` for a reader, or `json` with every "
-        "field, at about twice the tokens; change it for an agent that parses it",
+        description="form in which memory_before_turn gives what it recalls: `lines` for a reader, or `json` with all "
+        "fields, at about twice the tokens; change it for an agent that parses it",
     )
     scope: Literal["project", "session"] = Field(
         default="project",

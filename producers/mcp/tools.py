@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
+from afterturn_client.reference import escape_line
 
 from producers.mcp.arguments import (
     AfterTurnArguments,
@@ -28,6 +29,10 @@ from producers.turns.requests import KeptTurn, PreparedTurn
 from store.errors import NotFound
 from store.tenancy.keys import Grant
 from store.text.chunks import CHUNK_CHARACTERS
+
+NOTHING = "Memory holds nothing on this."
+#: Fields of a result that hold what somebody wrote.
+TEXTS = frozenset({"text", "name", "session_id", "turn_id", "bank"})
 
 Run = Callable[[MemoryFacade, Grant, Any], Awaitable[Mapping[str, Any]]]
 
@@ -93,12 +98,18 @@ class Listing(WireModel):
     has_more: bool
 
 
+def show_json(answer: Mapping[str, Any]) -> list[str]:
+    """Return an answer's JSON."""
+    return [orjson.dumps(answer).decode()]
+
+
 @dataclass(frozen=True, slots=True)
 class McpTool:
     """The registry's entry of a tool: `run` takes arguments of the model `takes` and returns an answer of `answers`.
 
     `says` is the description for the model that chooses among tools. Every tool may be called again with the same
-    arguments. `on`: whether it is served by default.
+    arguments. `on`: whether it is served by default. `show` returns the texts of an answer for the model; without it,
+    they are the answer's JSON.
     """
 
     name: str
@@ -110,6 +121,7 @@ class McpTool:
     read_only: bool = False
     destructive: bool = False
     on: bool = True
+    show: Callable[[Mapping[str, Any]], list[str]] = show_json
 
     async def call(self, memory: MemoryFacade, grant: Grant, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the tool's answer. Raises Invalid for invalid arguments, and the facade's errors."""
@@ -140,7 +152,21 @@ async def run_turn(memory: MemoryFacade, grant: Grant, asked: RunTurnArguments) 
 async def search_memory(memory: MemoryFacade, grant: Grant, asked: SearchArguments) -> Mapping[str, Any]:
     """Return the memories recalled for a question."""
     answer = await memory.recalls.recall(grant, {"bank": asked.project, "query": asked.query, "k": asked.k})
-    return {"project": asked.project, **orjson.loads(await answer_as_json(answer, MOST_BYTES))}
+    told = orjson.loads(await answer_as_json(answer, MOST_BYTES))
+    # Clients show this object to models, too: its texts are escaped as in the frame.
+    results = [
+        {name: escape_line(one) if name in TEXTS and one else one for name, one in result.items()}
+        for result in told["results"]
+    ]
+    return {**told, "project": asked.project, "results": results}
+
+
+def show_found(answer: Mapping[str, Any]) -> list[str]:
+    """Return what a model reads of a search: the frame, and which memory each of its lines is."""
+    if not answer["results"]:
+        return [NOTHING]
+    ids = {str(one["handle"]): one["unit_id"] for one in answer["results"]}
+    return [answer["reference"]["content"], orjson.dumps({"unit_ids": ids}).decode()]
 
 
 async def remember_text(memory: MemoryFacade, grant: Grant, asked: RememberArguments) -> Mapping[str, Any]:
@@ -208,6 +234,7 @@ TOOLS: Mapping[str, McpTool] = {
             Found,
             search_memory,
             read_only=True,
+            show=show_found,
         ),
         McpTool(
             "memory_remember",

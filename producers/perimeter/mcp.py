@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 import structlog
+from afterturn_client.reference import frame
 from mcp import types
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -65,9 +66,20 @@ class PerimeterMcp:
         return _build_result(answer)
 
 
+def _show_answer(answer: Answer) -> list[str]:
+    """Return what a model reads of an answer: found memories in a frame, with the id of each line; else its JSON."""
+    if isinstance(answer, str):
+        return [answer]
+    found = answer.get("memories") if isinstance(answer, dict) else None
+    if not found:
+        return [orjson.dumps(answer).decode()]
+    items = [{"text": one["content"], "name": one["namespace"], "time": one.get("created_at")} for one in found]
+    ids = {str(handle): one["id"] for handle, one in enumerate(found, 1)}
+    return [frame(items, max_characters=None) or "", orjson.dumps({"memory_ids": ids}).decode()]
+
+
 def _build_result(answer: Answer, *, is_error: bool = False) -> types.CallToolResult:
     """Return a tool's answer: JSON, or the older recall tool's sentence for no results."""
-    words = answer if isinstance(answer, str) else orjson.dumps(answer).decode()
     structured = answer if isinstance(answer, dict) and not is_error else None
-    content = [types.TextContent(type="text", text=words)]
+    content = [types.TextContent(type="text", text=text) for text in _show_answer(answer)]
     return types.CallToolResult(content=content, structured_content=structured, is_error=is_error)

@@ -1,7 +1,6 @@
 """The perimeter: a workspace's access to a memory plugin, with redaction, marks and audit."""
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -9,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import structlog
+from afterturn_client.frame_search import find_marks
 
 from producers.perimeter.audit import OrganisationAudit, OrganisationWrite
 from producers.perimeter.callers import CallingWorkspace
@@ -37,11 +37,6 @@ SUMMARY_TTL = timedelta(days=30)
 #: The most namespaces that a process remembers as created.
 MOST_KNOWN = 10_000
 _NOT_FOUND = 404
-
-#: An opening bracket before the word `memory`, with spaces or invisible characters between them.
-_MARK = re.compile(
-    r"([\[\uff3b\u301a\u27e6\u3010])(?=[\s\u00ad\u200b-\u200f\u2028-\u202f\u2060-\u2064\ufeff]*memory\b)", re.IGNORECASE
-)
 
 log = structlog.get_logger("afterturn.perimeter")
 
@@ -271,5 +266,12 @@ def mark_organisation(memory_id: str, namespace: str, content: str) -> str:
 
 
 def disarm_marks(content: str) -> str:
-    """Return the text without marks: `[MEMORY ` becomes `[_MEMORY `. A disarmed text stays the same."""
-    return _MARK.sub(r"\1_", content)
+    """Return the text without marks: `[MEMORY ` becomes `[_MEMORY `. A disarmed text stays the same.
+
+    An imitation in other letters, brackets, spaces or escapes is one, too; brackets with other words in them stay.
+    """
+    at, disarmed = 0, list[str]()
+    for start in find_marks(content):
+        disarmed.append(content[at:start])
+        at = start
+    return "_".join([*disarmed, content[at:]])

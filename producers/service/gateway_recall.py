@@ -179,11 +179,21 @@ def fit_finding(
         return finding, 0
     printer = AnswerPrinter(form, Printer())
     [frame] = counter.count_tokens(["" if framed else printer.print_frame()])
-    lines = [printer.print_item(MOST_K + nth, describe_hit(hit)) for nth, hit in enumerate(finding.hits)]
-    sizes = counter.count_tokens(lines)
-    kept = range(len(lines)) if room is None else select_fitting(sizes, room - frame)
+
+    def measure(hits: Sequence[GatewayHit]) -> list[int]:
+        lines = [printer.print_item(MOST_K + nth, describe_hit(hit)) for nth, hit in enumerate(hits)]
+        return counter.count_tokens(lines)
+
+    hits, sizes = list(finding.hits), measure(finding.hits)
+    left = sum(sizes) if room is None else room - frame
+    if sizes[0] > left > 0:
+        hits[0] = replace(
+            hits[0], text=cut_text(hits[0].text, max(SHORTEST_CUT, len(hits[0].text) * left // sizes[0] - 40))
+        )
+        sizes = measure(hits)
+    kept = select_fitting(sizes, left)
     used = frame + sum(sizes[nth] for nth in kept) if kept else 0
-    return replace(finding, hits=[finding.hits[nth] for nth in kept]), used
+    return replace(finding, hits=[hits[nth] for nth in kept]), used
 
 
 async def record_outcome(gate: Gate, error: GatewayError | None) -> None:

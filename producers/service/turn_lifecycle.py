@@ -7,7 +7,7 @@ and the session's history alone.
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -116,6 +116,7 @@ class TurnLifecycle:
             units = frozenset(one.unit_id for one in kept[len(kept) - len(stored) :])
             shown = _Shown(units, frozenset(render_item(item) for item in (*history, *current)))
             told = self._choose_told(found.items, facts, query[:MAX_QUERY_BYTES], shown)
+            told = replace(told, form=body.reference or self._settings.mcp.memory.reference)
             chosen = choose_history(stored, [*history, *current])
             counter = self._dependencies.recall_coordinator.counter
             return _trim_to_budget(place, told, (history, chosen, current), body.max_input_tok, counter)
@@ -203,7 +204,6 @@ class TurnLifecycle:
             [fact_json(one) for one in rank_facts(facts, query)[: limits.recall_facts_limit]],
             insights[: limits.insight_recall_limit],
             chunks[: limits.search_limit],
-            limits.reference,
         )
 
 

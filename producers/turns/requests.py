@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from afterturn_client.reference import FrameForm
 from pydantic import ConfigDict, Field
 
 from producers.errors import FieldProblem, Invalid
@@ -73,6 +74,9 @@ class BeforeTurnBody(_LifecycleBody):
     base_instructions: str | None = Field(None, repr=False, description="accepted, and not used")
     max_input_tok: int = Field(
         DEFAULT_INPUT_TOKENS, ge=0, le=POSITION_MAX, description="most tokens of the answer's items; 0: no limit"
+    )
+    reference: FrameForm | None = Field(
+        None, description="form of what is recalled: `lines` for a reader, `json` with every field; null: as set"
     )
     scope: Literal["project", "session"] | None = Field(
         None,

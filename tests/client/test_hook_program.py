@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from afterturn_client.hook_program import DEADLINE_S, read_deadline, read_process_age
+from afterturn_client.reference import frame
 from starlette.responses import JSONResponse, Response
 
 from tests.client.loopback import Loopback, Seen
@@ -25,7 +26,7 @@ def recalled(_seen: Seen) -> Response:
         "session_id": "old", "turn_id": "1", "role": "user", "name": None, "occurred_at": None, "arms": ["dense"],
     }  # fmt: skip
     fresh = {"position": 1, "embedded": 1, "extracted": 1, "projected": 1, "pending": 0, "waited_ms": 0, "met": True}
-    reference = {"role": "user", "content": f"<memory_reference>\n{TEXT}\n</memory_reference>"}
+    reference = {"role": "user", "content": frame([{"text": TEXT}])}
     return JSONResponse({"results": [unit], "reference": reference, "freshness": fresh, "took_ms": 1.0})
 
 

@@ -15,7 +15,7 @@ import pytest
 from afterturn_client.command import main
 from afterturn_client.hook_files import EVENTS, list_hooks
 from afterturn_client.hooks import LONGEST_CONTEXT
-from afterturn_client.reference import frame
+from afterturn_client.reference import frame, is_frame
 from afterturn_client.transcripts import LONGEST_TAIL, read_transcript
 from starlette.responses import JSONResponse, Response
 from typer.testing import CliRunner
@@ -39,9 +39,11 @@ def result(text: str) -> dict[str, Any]:
 
 
 def recalled(*texts: str) -> Response:
-    frame = {"role": "user", "content": f"<memory_reference>\n{json.dumps(texts)}\n</memory_reference>"}
+    message = {"role": "user", "content": frame([{"text": text} for text in texts])}
     results = [result(text) for text in texts]
-    return JSONResponse({"results": results, "reference": frame if texts else None, "freshness": FRESH, "took_ms": 1.0})
+    return JSONResponse(
+        {"results": results, "reference": message if texts else None, "freshness": FRESH, "took_ms": 1.0}
+    )
 
 
 @pytest.fixture
@@ -73,7 +75,7 @@ def prompted(folder: Path, prompt: str = f"{MARK} when do roses need water?") ->
 
 
 CASES = {agent: json.loads((EXAMPLES / f"{agent}.json").read_text()) for agent in ("claude-code", "codex")}
-FRAME = '<memory_reference>\n["The roses need water on Fridays"]\n</memory_reference>'
+FRAME = frame([{"text": "The roses need water on Fridays"}]) or ""
 
 
 def prepared() -> Response:
@@ -225,8 +227,9 @@ def test_the_plugin_has_the_same_hooks() -> None:
 def test_much_is_cut_to_what_the_agent_takes(server: Loopback, folder: Path) -> None:
     server.answer = lambda _seen: recalled(*["long " * 1000] * 8)
     told = json.loads(run(server, "prompt", prompted(folder)).stdout)["hookSpecificOutput"]["additionalContext"]
-    assert 8_000 < len(told) <= LONGEST_CONTEXT
-    assert "<memory_reference>" not in told
+    assert 5_000 < len(told) <= LONGEST_CONTEXT
+    assert is_frame(told)
+    assert told.endswith("more left out)\n</memory_reference>")
 
 
 @pytest.mark.parametrize("status", [200, 401, 404, 429, 500, 503])

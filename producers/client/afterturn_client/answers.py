@@ -115,6 +115,7 @@ class Recalled:
     """One recalled unit. `arms`: the searches that found it; `bank` is set in recalls across banks.
 
     `turn_ids`: all turns that say it, `turn_id` first. `confidence`: how sure a fact is, 0 to 1, where that is known.
+    `handle`: the number of its line in the reference.
     """
 
     unit_id: str
@@ -172,7 +173,7 @@ class RecallAnswer:
     stand before it in a frame of their own) or None. `degraded` names the
     parts that did not answer, such as "rerank: late". `truncated`: there was no room for all results in one answer.
     `evidence` says whether the results are likely to answer, `bank_known` whether there is such a bank.
-    `raw` is the service's answer as it came.
+    `tokens` is what a prompt pays for the reference; None where the service does not say. `raw` is the service's answer as it came.
     """
 
     results: tuple[Recalled, ...]
@@ -185,6 +186,7 @@ class RecallAnswer:
     truncated: bool = False
     evidence: Evidence = Evidence()
     bank_known: bool = True
+    tokens: int | None = None
 
     def __str__(self) -> str:
         """Return the results to be read, a line each; `repr` does not show their texts."""
@@ -281,6 +283,7 @@ def read_recall(value: object) -> RecallAnswer:
         fields.values.get("truncated") is True,
         _parse_evidence(fields),
         fields.values.get("bank_known") is not False,
+        fields.integer("tokens") if fields.values.get("tokens") is not None else None,
     )
 
 
@@ -392,4 +395,5 @@ def _parse_recalled(fields: Fields) -> Recalled:
         bank=fields.maybe_text("bank"),
         turn_ids=fields.texts("turn_ids") or (() if turn_id is None else (turn_id,)),
         confidence=None if fields.values.get("confidence") is None else fields.real("confidence"),
+        handle=fields.integer("handle") if fields.values.get("handle") is not None else None,
     )

@@ -14,6 +14,7 @@ from afterturn_client.arguments import check_text, check_texts
 from afterturn_client.errors import ApiError, InvalidAnswerError
 from afterturn_client.profiles import Profile, ProfileOptions, read_profile
 from afterturn_client.reading import Fields
+from afterturn_client.reference import FrameForm
 from afterturn_client.refusals import read_error
 from afterturn_client.transport import Reply, Request, encode_json
 from afterturn_client.turns import Moment, NewTurn, format_moment, texts_of, turn_body
@@ -27,8 +28,9 @@ _UNAVAILABLE = 503
 class RecallOptions(TypedDict, total=False):
     """Options of a recall; the service's defaults apply to those left out.
 
-    `k` 1..100 whole units, or `max_tokens` the tokens of passages together, with `k` at most `k` of them; with
-    neither, passages fill the service's `recall.answer_tokens`. `min_score` leaves worse ones out. `skip_recent` 0..64,
+    `k` 1..100 whole units, or `max_tokens`, which the reference of passages stays within, with `k` at most `k` of them;
+    with neither, passages within the service's `recall.answer_tokens`, as far as they help. `reference`: lines for a
+    reader, or json with every field. `min_score` leaves worse ones out. `skip_recent` 0..64,
     how many of the session's newest messages the agent has before it anyway: they are not told again; `wait_ms`
     0..10000, how long to wait for `min_position`; `sources` local and gateway; `without` arms and rules of the ranking
     that are left out. `kinds` fact types; `as_of` only what had happened by then, `known_at` only what had been
@@ -60,6 +62,7 @@ class RecallOptions(TypedDict, total=False):
     min_position: int
     wait_ms: int
     sources: Sequence[str]
+    reference: FrameForm
     explain: bool
     without: Sequence[str]
 

@@ -51,6 +51,13 @@ _EVENT = re.compile(
 #: Most squeezed characters between an opening tag and the beginning of its frame's content: what stands before each
 #: line of a log; and, for a frame that has no closing tag, what a line's number or an escaped newline leaves.
 _GAP, _NARROW_GAP = 64, 8
+#: A perimeter's mark (`[MEMORY id=... scope=ORG ns=...]: `): its word behind a square bracket, or behind another sign
+#: and with the mark's fields. Its letters may stand apart.
+_MARK_WORD = r"\W{0,3}".join("memory")
+_MARK = re.compile(
+    rf"\[\W{{0,9}}({_MARK_WORD})(?!\w)|(?<!\w)({_MARK_WORD})(?=\W{{0,9}}(?:id\W{{0,3}}[=:].{{0,80}}?)?\b(?:scope|ns)\W{{0,3}}[=:])",
+    re.IGNORECASE,
+)
 #: A line of a frame, beside the note: an item or a directive, a heading, or what was left out.
 LINE = re.compile(
     r"^[ \t]*(?:\[D?\d{1,5}\][ \t]|(?:facts|insights and messages)(?::|[ \t]*$)|\(\d+ (?:more )?left out\))",
@@ -126,6 +133,17 @@ def find_frames(text: str) -> list[tuple[int, int]]:
         if not (at and spans[at - 1][1] > start) and not (at < len(spans) and spans[at][0] < end):
             spans.insert(at, (start, end))
     return _merge_spans([*spans, *_find_encoded(text), *_find_beginning(text)])
+
+
+def find_marks(text: str) -> list[int]:
+    """Return where the words of an organisation's mark begin (`[MEMORY id=... scope=ORG ns=...]: `), in any form.
+
+    An underscore there disarms the mark.
+    """
+    if not any(mark in fold_letters(text) for mark in "[=:") and _HIDDEN_LETTERS.search(text) is None:
+        return []
+    found = ((view, mark) for view in read_views(text) for mark in _MARK.finditer(view.text))
+    return sorted({view.starts[max(mark.start(1), mark.start(2))] for view, mark in found})
 
 
 def cut_spans(text: str, spans: Sequence[tuple[int, int]]) -> str:

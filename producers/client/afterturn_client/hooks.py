@@ -16,7 +16,7 @@ from afterturn_client.hook_program import say
 from afterturn_client.kept_turns import add_piece, keep_turn, keep_turns
 from afterturn_client.projects import find_project
 from afterturn_client.prompt_questions import find_question
-from afterturn_client.reference import cut_text
+from afterturn_client.reference import shorten_frames
 from afterturn_client.transcript_lines import make_storable
 from afterturn_client.transcripts import Transcript, TranscriptTurn, read_transcript
 
@@ -41,7 +41,7 @@ def recall_for_prompt(memory: Afterturn, agent: str, event: Event) -> str:
     found = memory.recall(question, max_tokens=TOKENS, session_id=str(event["session_id"]), exclude_session=True)
     if not found.results or found.reference is None:
         return ""
-    return _add_context("UserPromptSubmit", str(found.reference["content"]), [one.text for one in found.results])
+    return _add_context("UserPromptSubmit", str(found.reference["content"]))
 
 
 def recall_for_session(memory: Afterturn, agent: str, event: Event) -> str:
@@ -50,7 +50,7 @@ def recall_for_session(memory: Afterturn, agent: str, event: Event) -> str:
     asked = {"type": "message", "role": "user", "content": project_of(event)}
     prepared = memory.before_turn(str(event["session_id"]), "session-start", [asked], max_input_tok=TOKENS)
     frames = [text for item in prepared.input_items[:-1] if (text := _text_of(item)).startswith(_FRAME)]
-    return _add_context("SessionStart", frames[0], []) if frames else ""
+    return _add_context("SessionStart", frames[0]) if frames else ""
 
 
 def keep_last_turn(memory: Afterturn, agent: str, event: Event) -> str:
@@ -120,10 +120,9 @@ def _last_turn(agent: str, event: Event) -> TranscriptTurn | None:
     return replace(last, name=name or last.name, answered=answered) if answered else None
 
 
-def _add_context(event: str, frame: str, texts: list[str]) -> str:
-    """Return the output that adds a frame to the model's context: whole, or the texts alone, each on a line."""
-    if len(frame) > LONGEST_CONTEXT:
-        frame = cut_text("\n".join(json.dumps(text, ensure_ascii=False) for text in texts), LONGEST_CONTEXT)
+def _add_context(event: str, content: str) -> str:
+    """Return the output that adds frames to the model's context, shortened inside the frame where they are too long."""
+    frame = shorten_frames(content, LONGEST_CONTEXT)
     if not frame:
         return ""
     told = {"hookEventName": event, "additionalContext": frame}

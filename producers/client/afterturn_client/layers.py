@@ -103,7 +103,7 @@ class MemoryGatewayService:
         if isinstance(outcome, LayerFailure):
             return Recall(None, [AuditEvent(EventName.GATEWAY_RECALL_FAILED, session_id, outcome.payload())])
         noted = {"scopes": scopes, "results": len(outcome.value)}
-        reference = frame([asdict(hit) for hit in outcome.value])
+        reference = frame([asdict(hit) for hit in outcome.value], form="json")
         return Recall(reference, [AuditEvent(EventName.GATEWAY_RECALL_SUCCEEDED, session_id, noted)])
 
     async def persist_after_run(self, turn: FinishedTurn) -> Sequence[AuditEvent]:

@@ -9,6 +9,7 @@ from afterturn_client.arguments import check_name, check_objects
 from afterturn_client.calls import ApiCall
 from afterturn_client.errors import InvalidAnswerError
 from afterturn_client.reading import Fields
+from afterturn_client.reference import FrameForm
 from afterturn_client.transport import Request, encode_json
 from afterturn_client.turns import Moment, format_moment
 
@@ -22,7 +23,8 @@ class BeforeTurnOptions(TypedDict, total=False):
     """Options of a turn that begins; the service's defaults apply to those left out.
 
     `conversation_items` with the slice of it that is current, where the agent keeps the history itself;
-    `max_input_tok` 0 for no limit; `scope` of the recall: project (the bank) or session; `wait_ms` 0..10000, how long
+    `max_input_tok` 0 for no limit; `scope` of the recall: project (the bank) or session;
+    `reference`: lines for a reader, or json with every field; `wait_ms` 0..10000, how long
     to wait for `min_position`.
     """
 
@@ -34,6 +36,7 @@ class BeforeTurnOptions(TypedDict, total=False):
     base_instructions: str
     max_input_tok: int
     scope: Literal["project", "session"]
+    reference: FrameForm
     min_position: int
     wait_ms: int
 

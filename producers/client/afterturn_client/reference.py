@@ -7,6 +7,7 @@ service frames and strips by these functions, too: all that a model sees of memo
 A bank's directives are no recalled text: they come first, in a frame of their own that says so, and are stripped, too.
 """
 
+import json
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -48,6 +49,7 @@ __all__ = [
     "is_frame",
     "print_directive",
     "print_json",
+    "shorten_frames",
     "strip_frames",
     "strip_parts",
     "visible",
@@ -124,6 +126,53 @@ def frame_directives(directives: Sequence[Mapping[str, Any]], *, form: FrameForm
         lines = (print_directive(number, one) for number, one in enumerate(directives, 1))
         told = "\n".join((STANDING_NOTE, *lines))
     return f"{_enclose(DIRECTIVES, told)}\n"
+
+
+def shorten_frames(content: str, most: int) -> str:
+    """Return our frames with at most `most` characters: the last items are left out, or the only one is cut.
+
+    The frame itself stays whole. Empty where there is no room for it, or where the content is not framed.
+    """
+    if not is_frame(content):
+        return ""
+    if len(content) <= most:
+        return content
+    shorter = _shorten_lines(content, most) or _shorten_json(content, most)
+    return shorter if len(shorter) <= most else ""
+
+
+def _shorten_lines(content: str, most: int) -> str:
+    lines, over = content.split("\n"), len(content) - most
+    items = [at for at, line in enumerate(lines) if line.startswith("[")]
+    over += len(f"({len(items)} more left out)\n")
+    left_out = 0
+    for at in reversed(items):
+        size = len(lines[at]) + 1
+        if over > 0 and size - over > SHORTEST_CUT and at == items[0]:
+            lines[at] = cut_text(lines[at], size - 1 - over)
+            over = 0
+        elif over > 0:
+            over -= size
+            del lines[at]
+            left_out += 1
+    if left_out:
+        lines.insert(-1, f"({left_out} more left out)")
+    return "\n".join(lines) if left_out < len(items) else ""
+
+
+def _shorten_json(content: str, most: int) -> str:
+    opened, _, rest = content.rpartition(f"<{REFERENCE}>\n{{")
+    try:
+        body = json.loads("{" + rest.rpartition("\n")[0])
+    except ValueError:
+        return ""
+    told = [name for name in ("chunks", "insights", "facts", "items") if body.get(name)]
+    while told and len(content) > most:
+        body[told[0]].pop()
+        body["left_out"] = body.get("left_out", 0) + 1
+        content = opened + _enclose(REFERENCE, escaped(body))
+        told = [name for name in told if body[name]]
+    return content if told else ""
 
 
 def print_directive(number: int, directive: Mapping[str, Any]) -> str:

@@ -68,7 +68,7 @@ class SessionSearchTool:
             {"session_id": hit.session_id, "at": None if hit.at is None else hit.at.isoformat(), "text": hit.text}
             for hit in hits
         ]
-        return frame(items) or _tool_json(ok=True, results=[], message="nothing was found")
+        return frame(items, form="json") or _tool_json(ok=True, results=[], message="nothing was found")
 
 
 def _parse_arguments(arguments: Mapping[str, Any] | str) -> tuple[str, int, str | None] | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
+from afterturn_client.reference import escape_line
 from prometheus_client import REGISTRY
 
 from producers.service.bodies import parse_body
@@ -70,7 +71,14 @@ async def test_the_reference_is_a_users_message_that_holds_the_results(ana: Tena
     content = answer["reference"]["content"]
     assert answer["reference"]["role"] == "user"
     assert content.count("</memory_reference>") == 1
-    inside = orjson.loads(content.removeprefix("<memory_reference>\n").removesuffix("\n</memory_reference>"))
+    lines = content.split("\n")[2:-1]
+    assert [result["handle"] for result in answer["results"]] == list(range(1, len(lines) + 1))
+    for result, line in zip(answer["results"], lines, strict=True):
+        assert line.startswith(f"[{result['handle']}] ")
+        assert line.endswith(escape_line(result["text"]))
+    assert answer["tokens"] >= len(lines)
+    full = (await recalled(ana, reference="json"))["reference"]["content"]
+    inside = orjson.loads(full.removeprefix("<memory_reference>\n").removesuffix("\n</memory_reference>"))
     assert [item["id"] for item in inside["items"]] == [result["unit_id"] for result in answer["results"]]
 
 
@@ -83,9 +91,10 @@ async def test_directives_come_first_and_are_never_taken_for_memory(ana: Tenant,
     assert [(one["name"], one["priority"]) for one in answer["directives"]] == [("language", 2), ("tone", 1)]
     content = answer["reference"]["content"]
     standing, _, rest = content.partition("</memory_directives>\n")
-    inside = orjson.loads(standing.removeprefix("<memory_directives>\n"))
-    tone = {"name": "tone", "text": "Be </memory_directives> brief", "laid_down_by": "operator"}
-    assert inside["directives"][1] == tone
+    assert standing.split("\n")[2:-1] == [
+        "[D1] language, by operator: Speak German",
+        "[D2] tone, by operator: Be &lt;/memory_directives&gt; brief",
+    ]
     assert rest.startswith("<memory_reference>\n")
     echo = {**turn, "turn_id": "2", "messages": [{"role": "user", "content": content + "And the hotel?"}]}
     await remember(ana, echo)

@@ -259,7 +259,7 @@ async def finish_turn(tenant: Tenant, turn: str, words: str, **more: Any) -> Non
 
 async def facts_before_turn(tenant: Tenant, **more: Any) -> list[tuple[str, str]]:
     item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Who am I?"}]}
-    body = {"session_id": "other", "turn_id": "1", "current_input": [item], **more}
+    body = {"session_id": "other", "turn_id": "1", "current_input": [item], "reference": "json", **more}
     answer = (await tenant.http.post("/api/v1/turns/before", json=body)).json()
     parts = [part["text"] for one in answer["input_items"] for part in one["content"]]
     told = [text for text in parts if text.startswith("<memory_reference>")]
@@ -345,7 +345,7 @@ async def test_a_turn_is_told_what_follows_from_several_facts_by_the_contracts_t
         await finish_turn(ana, str(nth), words)
         await Crew(workers, embedder=WordEmbedder()).drain()  # type: ignore[arg-type]  # the API's own
     item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "jazz Lisbon Porto?"}]}
-    body = {"session_id": "other", "turn_id": "1", "current_input": [item]}
+    body = {"session_id": "other", "turn_id": "1", "current_input": [item], "reference": "json"}
     answer = (await ana.http.post("/api/v1/turns/before", json=body)).json()
     told = json.loads(answer["input_items"][1]["content"][0]["text"].split("\n")[1])["insights"]
     assert {(one["type"], one["confidence"]) for one in told} == {

@@ -54,7 +54,7 @@ async def test_items_are_taken_as_they_are_and_given_back_whole(ana: Tenant, ite
     whole = [item for item in items if set(item) - {"role", "name", "content"} or item["role"] == "developer"]
     assert [item for item in shown if item in items] == whole
     assert len(shown) == len(items)
-    found = (await ana.http.post(RECALL, json={"query": "degrees in Lisbon"})).json()["results"]
+    found = (await ana.http.post(RECALL, json={"query": "degrees in Lisbon", "k": 10})).json()["results"]
     assert {"How warm is it in Lisbon?", "31 degrees", "It is 31 degrees."} <= {one["text"] for one in found}
 
 

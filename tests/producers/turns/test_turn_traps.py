@@ -7,6 +7,7 @@ lost to maintenance is left to see) and the second half of 9 (compressed bytes t
 import ast
 import asyncio
 import json
+import re
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -59,7 +60,9 @@ TRAPS: dict[int, tuple[str, ...]] = {
     15: (f"{_CYCLE}15_no_item_is_in_a_log_or_an_audit_row",),
     16: ("workers/test_enrichment.py::test_what_a_model_finds_stands_beside_what_the_rules_found",),
     17: (f"{_HERE}17_a_turn_is_known_however_many_came_after_it",),
-    18: ("producers/turns/test_turn_items.py::test_trap_18_tokens_are_characters_not_bytes_and_count_metadata",),
+    18: (
+        "producers/turns/test_turn_items.py::test_trap_18_tokens_are_those_of_every_text_metadata_too_and_of_pictures_about_a_thousand",
+    ),
 }
 FUZZ = {"accept": "application/json", "content-type": "application/json"}
 FRAME = '<memory_reference>\n{"kind": "historical_memory", "untrusted": true, "facts": []}\n</memory_reference>'
@@ -140,10 +143,10 @@ async def test_trap_5_and_6_one_value_holds_and_a_fact_said_once_is_told_once(wo
         shown = await call(client, "memory_before_turn", session_id="new", current_input="What is my name?")
         ids = shown["recall_fact_ids"]
         assert (len(ids), "user_name" in ids) == (len(set(ids)), True), ids
-        facts = json.loads(shown["input_items"][1]["content"][0]["text"].splitlines()[1])["facts"]
-        assert [one["value"] for one in facts if one["id"] == "user_name"] == ["Anna"], facts
-        told = {one["id"]: (one["tier"], one["key"], one["confidence"]) for one in facts}
-        assert told == {"user_name": ("L0", "name", "0.95"), "user_like": ("L2", "like", "0.85")}
+        lines = shown["input_items"][1]["content"][0]["text"].splitlines()
+        facts = lines[lines.index("facts:") + 1 : lines.index("facts:") + 1 + len(ids)]
+        said_of = sorted(re.sub(r"^\[\d\] [^:]*: |, since .*", "", line) for line in facts)
+        assert said_of == ["like jazz", "name Anna"], facts
         assert shown["recall_insight_ids"] == []
 
 
@@ -199,7 +202,7 @@ async def test_trap_9_a_listing_that_is_cut_says_so(world: World, ana: Tenant) -
 
 async def test_trap_10_a_setting_has_its_effect_or_says_that_it_has_none(world: World, valkey: TestValkey) -> None:
     changed = {"scope": "session", "recent_context_items": 1, "recall_facts_limit": 0, "insight_recall_limit": 0,
-               "search_limit": 1}  # fmt: skip
+               "search_limit": 1, "reference": "json"}  # fmt: skip
     silent = {
         name for name, field in TurnMemorySettings.model_fields.items()
         if isinstance(field.json_schema_extra, dict) and NO_EFFECT in field.json_schema_extra
