@@ -1,7 +1,8 @@
-"""Ends an answer where it stops helping: at the drop of its scores, and without what only acknowledges or asks. Pure."""
+"""Ends an answer where it stops helping: at the drop of its scores, without acknowledgements and echoes. Pure."""
 
 import re
 from collections.abc import Sequence
+from importlib.resources import files
 
 from store.recall.pool import AGENTS, Candidate
 from store.recall.question import Question
@@ -10,19 +11,7 @@ from store.recall.settings import EndSettings
 from store.recall.short_questions import ShortQuestions
 
 #: Words, of several languages, of which acknowledgements and thanks consist.
-_COURTESY = frozenset(
-    "noted ok okay okey got it understood sure thanks thank you you're your welcome great good fine nice perfect right "
-    "makes sense will do done alright all for that's that is i've i'll i we'll we have know let me glad happy to of "
-    "course no problem and the a an yes yep cheers bye see today now so very much it's this "
-    "notiert verstanden danke gerne gern geschehen klar gut in ordnung alles ja bitte schon vielen dank das ist fur heute "
-    "compris merci de rien d'accord entendu c'est note bien parfait oui "
-    "entendido gracias nada vale perfecto claro si anotado hecho "
-    "capito grazie prego va bene perfetto certo annotato fatto "
-    "begrepen bedankt dank je graag gedaan prima goed genoteerd "
-    "obrigado obrigada anotado certo perfeito tudo bem "
-    "rozumiem dziekuje dobrze jasne zapisane "
-    "понял поняла понятно спасибо хорошо записал записала ладно да".split()
-)
+_COURTESY = frozenset((files("store.text") / "data" / "courtesy.txt").read_text(encoding="utf-8").split())
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)?|\d+")
 #: Words of a text that are read: a longer one says more than thanks.
 _MOST_WORDS = 16

@@ -132,6 +132,7 @@ class Recalled:
     bank: str | None = None
     turn_ids: tuple[str, ...] = ()
     confidence: float | None = None
+    handle: int | None = None
 
     def __str__(self) -> str:
         """Return the unit to be read, on a line; `repr` does not show its text."""
@@ -173,7 +174,8 @@ class RecallAnswer:
     stand before it in a frame of their own) or None. `degraded` names the
     parts that did not answer, such as "rerank: late". `truncated`: there was no room for all results in one answer.
     `evidence` says whether the results are likely to answer, `bank_known` whether there is such a bank.
-    `tokens` is what a prompt pays for the reference; None where the service does not say. `raw` is the service's answer as it came.
+    `tokens` is what a prompt pays for the reference; None where the service does not say. `raw` is the service's answer
+    as it came.
     """
 
     results: tuple[Recalled, ...]

@@ -215,7 +215,7 @@ def test_facts_are_told_as_whose_they_are_and_messages_with_speaker_and_time() -
     assert RecalledContext(facts).items()[1]["content"][0]["text"].split("\n")[-2] == "insights and messages: none"
 
 
-def test_trap_18_tokens_are_those_of_every_text_metadata_too_and_of_pictures_about_a_thousand() -> None:
+def test_trap_18_tokens_are_those_of_all_texts_and_metadata_too() -> None:
     assert count_tokens([], ESTIMATE) == []
     [plain, more] = count_tokens([said("word " * 100), said("word " * 100, metadata={"k": "and so " * 50})], ESTIMATE)
     assert 100 <= plain <= 120

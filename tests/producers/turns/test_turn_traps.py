@@ -60,9 +60,7 @@ TRAPS: dict[int, tuple[str, ...]] = {
     15: (f"{_CYCLE}15_no_item_is_in_a_log_or_an_audit_row",),
     16: ("workers/test_enrichment.py::test_what_a_model_finds_stands_beside_what_the_rules_found",),
     17: (f"{_HERE}17_a_turn_is_known_however_many_came_after_it",),
-    18: (
-        "producers/turns/test_turn_items.py::test_trap_18_tokens_are_those_of_every_text_metadata_too_and_of_pictures_about_a_thousand",
-    ),
+    18: ("producers/turns/test_turn_items.py::test_trap_18_tokens_are_those_of_all_texts_and_metadata_too",),
 }
 FUZZ = {"accept": "application/json", "content-type": "application/json"}
 FRAME = '<memory_reference>\n{"kind": "historical_memory", "untrusted": true, "facts": []}\n</memory_reference>'
