@@ -20,9 +20,11 @@ from embeddings.protocol import TokenCounter
 _LETTERS_OF_DOUBT = 8
 #: Characters of three bytes that none of these tokenizers makes three tokens of: Indic scripts and Thai, kana.
 _TWO_TOKENS = (range(0x0900, 0x0B00), range(0x0B80, 0x0D80), range(0x0E00, 0x0E80), range(0x3000, 0x3100))
-#: Words with the space before them, digits, rules of one sign, gaps, and what is left.
+#: What English shortens, full stops at the end of a line, words with the space before them, digits, rules of one sign,
+#: gaps, and what is left.
 _PART = re.compile(
-    r" ?(?:[A-Za-z]+|[^\W\d_]+)|[0-9]|-{4,}|={4,}|\*{4,}|_{4,}|#{4,}|\.{4,}|~{4,}|/{4,}| +|\s+|.", re.DOTALL
+    r"'(?:s|t|m|d|re|ve|ll)\b|\.\n{1,2}| ?(?:[A-Za-z]+|[^\W\d_]+)|[0-9]|-{4,}|={4,}|\*{4,}|_{4,}|#{4,}|\.{4,}|~{4,}|/{4,}| +|\s+|.",
+    re.DOTALL,
 )
 _RULES = frozenset("-=*_#.~/")
 _SIGNS_OF_RULE = 4
@@ -83,7 +85,7 @@ def _estimate_part(part: str) -> int:
     if word.isalpha():
         return _estimate_word(word, spaced=word != part)
     if len(part) > 1:
-        return len(part) // _SIGNS_OF_RULE + 1 if part[0] in _RULES else 1
+        return len(part) // _SIGNS_OF_RULE + 1 if part[0] in _RULES and part[1] == part[0] else 1
     return _most_tokens(part)
 
 
@@ -92,7 +94,7 @@ def _estimate_word(word: str, *, spaced: bool) -> int:
     if word in (words if spaced else pieces):
         return 1
     if word in words or word in pieces:
-        return 2
+        return max(2, min(3, _count_pieces(word)))
     by_character = sum(map(_most_tokens, word)) + spaced
     return min(_count_pieces(word) + 1 + len(word) // _LETTERS_OF_DOUBT, by_character)
 
