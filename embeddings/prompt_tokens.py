@@ -23,7 +23,8 @@ _TWO_TOKENS = (range(0x0900, 0x0B00), range(0x0B80, 0x0D80), range(0x0E00, 0x0E8
 #: What English shortens, full stops at the end of a line, words with the space before them, digits, rules of one sign,
 #: gaps, and what is left.
 _PART = re.compile(
-    r"'(?:s|t|m|d|re|ve|ll)\b|\.\n{1,2}| ?(?:[A-Za-z]+|[^\W\d_]+)|[0-9]|-{4,}|={4,}|\*{4,}|_{4,}|#{4,}|\.{4,}|~{4,}|/{4,}| +|\s+|.",
+    r"'(?:s|t|m|d|re|ve|ll)\b|\.\n{1,2}"
+    r"| ?(?:[A-Za-z]+|[^\W\d_]+)|[0-9]|-{4,}|={4,}|\*{4,}|_{4,}|#{4,}|\.{4,}|~{4,}|/{4,}| +|\s+|.",
     re.DOTALL,
 )
 _RULES = frozenset("-=*_#.~/")

@@ -242,7 +242,7 @@ class EndSettings(BaseModel):
         "there, lower it where short answers miss something",
     )
     share: float = Field(
-        default=0.5,
+        default=0.3,
         ge=0,
         le=1,
         description="least share (0 to 1) of the best score that a unit in an answer without k has; 0 ends no answer; "

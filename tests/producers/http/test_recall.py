@@ -98,7 +98,7 @@ async def test_directives_come_first_and_are_never_taken_for_memory(ana: Tenant,
     assert rest.startswith("<memory_reference>\n")
     echo = {**turn, "turn_id": "2", "messages": [{"role": "user", "content": content + "And the hotel?"}]}
     await remember(ana, echo)
-    texts = [one["text"] for one in (await recalled(ana, "And the hotel?"))["results"]]
+    texts = [one["text"] for one in (await recalled(ana, "And the hotel?", k=10))["results"]]
     assert "And the hotel?" in texts
     assert not any("Speak German" in text for text in texts)
 
