@@ -20,9 +20,9 @@ USAGE, INTERRUPTED = 2, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns its exit code. A hook ends the process itself."""
+    """Run a command; returns its exit code. A hook ends the process itself, unless its help is asked for."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == ["hook"]:
+    if given[:1] == ["hook"] and not {"-h", "--help"} & set(given):
         run_hook(lambda: answer_hook(_build_parser().parse_args(given)))
     options = _build_parser().parse_args(given)
     code: int = options.run(options)
